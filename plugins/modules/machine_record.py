@@ -88,7 +88,7 @@ def machine_parts(root: Path, gpus: list[dict[str, object]]) -> list[dict[str, s
         if (nic / "device").exists() and not (nic / "device/physfn").exists():
             found.append(("nic", known_number(read(nic / "address")), "", nic.name))
     keys = ("kind", "id", "serial", "name")
-    return [dict(zip(keys, each)) for each in found if each[1] or each[2]]  # noqa: B905 - also for Python 3.9
+    return [dict(zip(keys, each)) for each in found if each[1] or each[2]]
 
 
 def record(params: dict[str, object], root: Path = ROOT) -> dict[str, object]:

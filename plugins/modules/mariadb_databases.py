@@ -217,7 +217,7 @@ def main() -> None:
             server = Server(opened, check=module.check_mode)
             clean(server)
             create_databases(server, given["databases"])
-            for each, wanted in zip(given["users"], privileges, strict=True):
+            for each, wanted in zip(given["users"], privileges):
                 set_user(server, each["name"], each["host"], each["password"], wanted)
     except pymysql.Error as error:
         module.fail_json(msg=f"MariaDB at {given['socket']}: {error}; see journalctl -u mariadb")

@@ -210,7 +210,7 @@ class Change:
         """
         names = self.module.params["services"]
         said = self.run(["systemctl", "is-active", *names])[1].split() if names else []
-        running = [name for name, state in zip(names, said) if state in _RUNNING]  # noqa: B905 - modules run on 3.9
+        running = [name for name, state in zip(names, said) if state in _RUNNING]
         if running:
             status, out, err = self.run(["systemctl", "stop", *running])
             if status:

@@ -283,7 +283,7 @@ def plugins(module: AnsibleModule, moves: dict[str, str]) -> list[dict[str, str]
     """Return the SPANK plugins of others that stay as they are when packages are upgraded."""
     found = foreign_plugins()
     owned = (module.run_command(["dpkg-query", "-S", each["library"]])[1].partition(":")[0] for each in found)
-    return [each for each, owner in zip(found, owned, strict=True) if owner not in moves]
+    return [each for each, owner in zip(found, owned) if owner not in moves]
 
 
 def main() -> None:

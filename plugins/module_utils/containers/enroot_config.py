@@ -211,7 +211,7 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
     plan["sysctls"] = sysctl_text(found["settings"])
     plan["packages"] = [
         {"name": name, "version": declared["package_version"], "file": file, "sha256": checksums.get(file, "")}
-        for name, file in zip(declared["packages"], names, strict=True)
+        for name, file in zip(declared["packages"], names)
     ]
     plan["config"] = settings_text({**declared["own"], **declared["settings"]})
     return plan

@@ -44,7 +44,7 @@ def parts_of(text: str | None) -> dict[str, list[Part]]:
     """
     found: dict[str, list[Part]] = {}
     for node, kind, *values in _LINE.findall(text or ""):
-        known = {key: known_number(value) for key, value in zip(_FIELDS, values)}  # noqa: B905 - also for Python 3.9
+        known = {key: known_number(value) for key, value in zip(_FIELDS, values)}
         if known["id"] or known["serial"]:
             _add(found, node, {"kind": kind, **known})
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +125,7 @@ def parse_sminfo(text: str) -> dict[str, str] | None:
     words = text.replace(",", " ").split()
     if "guid" not in words or not any(word.startswith("SMINFO_") for word in words):
         return None
-    following = dict(itertools.pairwise(words))
+    following = dict(zip(words, words[1:]))
     return {
         "guid": following["guid"].removeprefix("0x").rjust(16, "0"),
         "lid": following.get("lid", ""),

@@ -243,7 +243,7 @@ def read_csv(text: str) -> Node:
 def _add_row(top: Node, names: Sequence[str], row: Sequence[str]) -> None:
     """Add a GPU, one row of the table."""
     gpu = Node("gpu")
-    for name, cell in zip(names, row):  # noqa: B905 - a row that is cut short ends early
+    for name, cell in zip(names, row):
         value = cell.strip()
         if value.startswith("[") and value.endswith("]"):
             continue

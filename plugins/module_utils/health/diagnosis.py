@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from ..common.problems import Problem, make_problem
@@ -102,7 +102,7 @@ def certificate_end(text: str) -> float | None:
 
 def _seconds(text: str, form: str) -> float | None:
     try:
-        return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
+        return datetime.strptime(text, form).replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None
 

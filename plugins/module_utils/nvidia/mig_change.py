@@ -81,7 +81,7 @@ def mig_plan(layout: object, states: Sequence[GpuState]) -> MigPlan:
         wanted = gpu_layouts(layout, len(states))
     except ValueError as exc:
         return MigPlan([str(exc)], [], "", "")
-    for gpu, profiles in zip(states, wanted):  # noqa: B905 - both have the same length
+    for gpu, profiles in zip(states, wanted):
         try:
             placed = _placed(gpu, profiles)
         except ValueError as exc:

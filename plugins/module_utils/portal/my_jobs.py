@@ -136,7 +136,7 @@ def _rows(text: str, marks: Marks) -> list[dict[str, str]]:
     for place in range(1, len(values), width):
         *middle, last = values[place : place + width]
         last, _, following = last.partition("\n")
-        rows.append(dict(zip(_ENDED, [first, *middle, last], strict=True)))
+        rows.append(dict(zip(_ENDED, [first, *middle, last])))
         first = following
     return rows
 

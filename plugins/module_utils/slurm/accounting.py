@@ -34,7 +34,7 @@ def _rows(text: str, names: list[str]) -> list[dict[str, str]]:
     for line in text.splitlines():
         fields = line.split("|")
         if len(fields) >= len(names):
-            rows.append({name: field.strip() for name, field in zip(names, fields)})  # noqa: B905 - Python 3.9
+            rows.append({name: field.strip() for name, field in zip(names, fields)})
     return rows
 
 
@@ -238,7 +238,7 @@ def _plan_qos(state: State, items: list[Entry]) -> list[list[str]]:
     """Return the commands for the QOS: all are made first, since they may preempt each other."""
     names = [str(item["name"]).lower() for item in items]
     commands = [["add", "qos", name] for name in names if name not in state["qos"]]
-    for name, item in zip(names, items):  # noqa: B905 - Python 3.9
+    for name, item in zip(names, items):
         held = state["qos"].get(name, {"Description": name, "Priority": "0"})
         words = _settings(_wanted_qos(item), held, QOS_LIMITS)
         if words:

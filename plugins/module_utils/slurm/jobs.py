@@ -231,7 +231,7 @@ def parse_job(text: str) -> dict[str, str]:
     """Return the keys and values of one line of ``scontrol -o show job``."""
     found = list(_KEY.finditer(text))
     ends = [match.start() for match in found[1:]] + [len(text)]
-    return {match.group(1): text[match.end() : end].strip() for match, end in zip(found, ends)}  # noqa: B905 - also for Python 3.9
+    return {match.group(1): text[match.end() : end].strip() for match, end in zip(found, ends)}
 
 
 def is_over(state: str) -> bool:

@@ -159,7 +159,7 @@ class PathsOfHost(HostBase):
         hidden = bool(before) and not path.lstat().st_mode & 0o004
         texts = ("(not shown)\n" if hidden and text else text.decode(errors="replace") for text in (before, after))
         headers = {"before_header": str(path), "after_header": str(path)}
-        self.diff.append({**dict(zip(("before", "after"), texts, strict=True)), **headers})
+        self.diff.append({**dict(zip(("before", "after"), texts)), **headers})
 
     def empty_directories(self) -> None:
         """Remove directories that busbar or its packages made and that are empty now."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine.common.printable import printable
@@ -59,7 +59,7 @@ def seconds(text: str) -> int:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
         return 0
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+    return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp())
 
 
 def read_records(text: str) -> tuple[list[Data], int]:

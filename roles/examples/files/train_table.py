@@ -71,7 +71,7 @@ def _row(run: dict[str, Any], alone: float | None) -> tuple[str, ...]:
 
 
 def _cells(row: tuple[str, ...], widths: list[int]) -> list[str]:
-    return [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+    return [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]
 
 
 def main() -> int:

@@ -65,7 +65,7 @@ def gpus(*, whole: bool) -> list[dict]:
     nodes = [node for node in read_xml(text)[0].children if node.tag == "gpu"]
     links = parse_link_errors(run("nvidia-smi", "nvlink", "-e")) if whole else {}
     found = []
-    for node, facts in zip(nodes, parse_query(text)["gpus"]):  # noqa: B905 - both are of the same log
+    for node, facts in zip(nodes, parse_query(text)["gpus"]):
         draws = [
             node.find(f"{holder}/{name}")
             for holder in ("gpu_power_readings", "power_readings")

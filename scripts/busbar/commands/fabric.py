@@ -105,7 +105,7 @@ def _print_table(cells: dict[tuple[float, float], Cell]) -> None:
     widths = [max(len(row[column]) for row in [_HEAD, *rows]) for column in range(len(_HEAD))]
     ruler = tuple("-" * width for width in widths)
     for row in (_HEAD, ruler, *rows):
-        print("| " + " | ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) + " |")
+        print("| " + " | ".join(text.rjust(width) for text, width in zip(row, widths)) + " |")
 
 
 def _figures(cells: list[Cell]) -> Iterable[str]:

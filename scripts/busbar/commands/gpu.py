@@ -90,7 +90,7 @@ def _print_table(data: dict[str, Any]) -> None:
     rows = [[title for title, _ in _COLUMNS], *([show(gpu) for _, show in _COLUMNS] for gpu in data["gpus"])]
     widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
     for row in rows if data["gpus"] else []:
-        print(printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()))
+        print(printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()))
     for error in data["errors"]:
         print(f"  {printable(error)}")
     for gpu in data["gpus"]:

@@ -41,7 +41,7 @@ def site_files(name: str) -> dict[str, str]:
     paths = sorted(path for path in SITE_FILES.rglob("*") if path.is_file())
     relative = [str(path.relative_to(SITE_FILES)) for path in paths]
     texts = [path.read_text(encoding="utf-8").replace(_NAME, name) for path in paths]
-    return {_RENAMED.get(place, place): text for place, text in zip(relative, texts, strict=True)}
+    return {_RENAMED.get(place, place): text for place, text in zip(relative, texts)}
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -219,7 +219,7 @@ def _print_matrices(answer: dict[str, Any]) -> None:
     for matrix in answer["matrices"]:
         lines.append(f"\n{matrix['title']}, {matrix['unit']}")
         lines.append(" " * 6 + "".join(f"{label:>10} " for label in matrix["columns"]))
-        for row, (label, line) in enumerate(zip(matrix["rows"], matrix["values"], strict=True)):
+        for row, (label, line) in enumerate(zip(matrix["rows"], matrix["values"])):
             cells = [
                 f"{'-' if value is None else format(value, '.2f'):>10}{'*' if [row, column] in matrix['odd'] else ' '}"
                 for column, value in enumerate(line)

@@ -269,7 +269,7 @@ def _differences(found: dict[str, Any]) -> list[str]:
     for test in found["other_nodes"]:
         sides = [
             f"on {fold_hosts(nodes)} in {letter} ({verdict}, {_gbs(busbw)} GB/s)"
-            for letter, nodes, verdict, busbw in zip("AB", test["nodes"], test["verdicts"], test["busbw"], strict=True)
+            for letter, nodes, verdict, busbw in zip("AB", test["nodes"], test["verdicts"], test["busbw"])
         ]
         lines.append(f"not compared: {test['name']} ran {' and '.join(sides)}")
     for letter, names in (("A", found["only_first"]), ("B", found["only_second"])):

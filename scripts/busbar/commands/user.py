@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
-import itertools
 import json
 import shlex
 import sys
@@ -193,7 +192,7 @@ class _UsersSite(_Site):
 def extra_variables(options: Sequence[str]) -> dict[str, Any]:
     """Return the variables given with -e that can be read here; Ansible reports errors."""
     found: dict[str, Any] = {}
-    for option, word in itertools.pairwise(options):
+    for option, word in zip(options, options[1:]):
         if option not in {"-e", "--extra-vars"}:
             continue
         try:
@@ -272,7 +271,7 @@ def _change_declared(site: _UsersSite, asked: list[dict[str, Any]], variables: d
 
 def _elevate(args: argparse.Namespace) -> int:
     """Give or take rights for a time; returns the exit code."""
-    asked = elevation(args, dt.datetime.now(dt.UTC))
+    asked = elevation(args, dt.datetime.now(dt.timezone.utc))
     said = told(asked)
     site = _Site(args)
     code, _run = site.change({**asked, "elevate_said": said, "user_by": _who()}, "--tags", ELEVATION)
@@ -305,7 +304,7 @@ def _list(args: argparse.Namespace) -> int:
     ]
     widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))]
     for row in rows:
-        print(printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()))
+        print(printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()))
     return DONE
 
 

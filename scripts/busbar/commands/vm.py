@@ -67,7 +67,7 @@ def run_status(args: argparse.Namespace) -> int:
     """Show the machines; 0 when all run, else 1."""
     machines = load(args.name)
     pids = [qemu.pid_of(machines, machine) for machine in MACHINES]
-    for machine, pid in zip(MACHINES, pids, strict=True):
+    for machine, pid in zip(MACHINES, pids):
         state = f"process {pid}, port {machines.ports[machine.name]}" if pid else "stopped"
         print(f"  {machine.name:<8} {machine.address:<12} {state}")
     return 0 if all(pids) else 1

@@ -36,7 +36,7 @@ def unresolved(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     }
     asked = sorted({name for name in names.values() if "{{" not in name})
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        unknown = {name for name, fault in zip(asked, pool.map(_fault, asked), strict=True) if fault}
+        unknown = {name for name, fault in zip(asked, pool.map(_fault, asked)) if fault}
     yield from findings_of(
         ERROR,
         (

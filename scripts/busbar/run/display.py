@@ -12,7 +12,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostl
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
 if TYPE_CHECKING:
-    from typing import Self, TextIO
+    from typing import Self, TextIO  # novermin
 
 __all__ = ["Display", "TaskState", "duration"]
 

@@ -188,7 +188,7 @@ def _inventory(playbook: Playbook) -> tuple[Any, Any]:
     # Variables beside the playbook count, and not those of the folder in which the command happens to be called.
     loader.set_basedir(str(playbook.path.parent))
     inventory = InventoryManager(loader=loader, sources=playbook.inventory)
-    for option, value in zip(playbook.options, playbook.options[1:], strict=False):
+    for option, value in zip(playbook.options, playbook.options[1:]):
         if option in {"-l", "--limit"}:
             inventory.subset(value)
     return inventory, loader

@@ -135,7 +135,7 @@ def bootstrap(
         return passwords[0]
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        ways = dict(zip(targets, pool.map(door.way, targets), strict=True))
+        ways = dict(zip(targets, pool.map(door.way, targets)))
         outcomes: dict[Target, Outcome] = {}
         # A jump host must be open before what lies behind it is looked at.
         for behind in (False, True):
@@ -158,7 +158,7 @@ def _opened(
     def visit_all(password: str | None) -> None:
         left = [target for target in targets if target not in outcomes]
         answers = pool.map(lambda target: _visit(target, door, password), left)
-        outcomes.update({target: found for target, found in zip(left, answers, strict=True) if found})
+        outcomes.update({target: found for target, found in zip(left, answers) if found})
 
     visit_all(None)
     if len(outcomes) < len(targets):
@@ -182,7 +182,7 @@ def _meet(
         except (paramiko.SSHException, RefusedKeyError, OSError, EOFError) as exc:
             return _failure(target, exc, door)
 
-    found = dict(zip(targets, pool.map(look, targets), strict=True))
+    found = dict(zip(targets, pool.map(look, targets)))
     fresh = {target: key for target, key in found.items() if isinstance(key, paramiko.PKey)}
     refused = vouch({target: fingerprint(key) for target, key in fresh.items()}) if fresh else {}
     for target, key in fresh.items():

@@ -44,7 +44,7 @@ def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
     if not reason.isprintable() or len(reason) > _MOST or any(mark in reason for mark in ("{{", "{%", "{#")):
         message = f"--reason: write one line of at most {_MOST} printable characters, without {{{{, {{% and {{#"
         raise UsageError(message)
-    until = (now + _duration(args.duration)).astimezone(dt.UTC)
+    until = (now + _duration(args.duration)).astimezone(dt.timezone.utc)
     return {"elevate_user": name, "elevate_until": f"{until:%Y%m%d%H%M%SZ}", "elevate_reason": reason}
 
 

@@ -142,7 +142,7 @@ def _row(header: list[str], row: list[str], line: int, wrong: list[str]) -> list
     if len(row) != len(header):
         wrong.append(f"line {line}: {len(row)} fields, and the header has {len(header)}")
         return []
-    fields: dict[str, Any] = {key: text.strip() for key, text in zip(header, row, strict=True)}
+    fields: dict[str, Any] = {key: text.strip() for key, text in zip(header, row)}
     for key in ("groups", "accounts"):
         fields[key] = fields.get(key, "").replace(";", " ").split()
     fields["keys"] = [text.strip() for text in fields.get("keys", "").splitlines() if text.strip()]

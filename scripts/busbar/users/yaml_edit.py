@@ -95,7 +95,7 @@ class YamlFile:
             CannotEditError: the new text would have another content.
         """
         present = self.items()
-        together = zip(self._nodes(), present, expected, strict=False)
+        together = zip(self._nodes(), present, expected)
         edits = [edit for node, old, new in together for edit in self._changed(node, old, new)]
         if added := expected[len(present) :]:
             edits.append(self._appended(added))

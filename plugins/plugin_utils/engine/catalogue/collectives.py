@@ -124,7 +124,7 @@ def sections(text: str, collectives: list[str]) -> dict[str, tuple[list[str], bo
         return {name: ([text] if name == collectives[0] else [], None) for name in collectives}
     ends = [match.start() for match in starts[1:]] + [len(text)]
     parts: dict[str, list[str]] = {name: [] for name in collectives}
-    for match, end in zip(starts, ends, strict=True):
+    for match, end in zip(starts, ends):
         parts.setdefault(match[1], []).append(text[match.end() : end])
     codes: dict[str, list[int]] = {}
     for match in _EXIT.finditer(text):

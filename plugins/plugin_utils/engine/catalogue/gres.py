@@ -53,7 +53,7 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
     kind = gpu.get("slurm_type") or None
     if not mig and files and near:
         # Only neighbours share a line: Slurm numbers GPUs in the order of the lines, and the prolog by their files.
-        pairs = groupby(zip(near, expand_hosts(files), strict=True), key=itemgetter(0))
+        pairs = groupby(zip(near, expand_hosts(files)), key=itemgetter(0))
         return [
             _given({"Name": "gpu", "Type": kind, "File": fold_for_slurm(name for _, name in alike), "Cores": numbers})
             for numbers, alike in pairs

@@ -29,6 +29,14 @@ _TYPES = {
     "object": "a dictionary",
     "string": "a text",
 }
+_BROKEN = {
+    "type": "is not {}",
+    "enum": "is none of {}",
+    "minimum": "is less than {}",
+    "exclusiveMinimum": "is not above {}",
+    "maximum": "is more than {}",
+    "not": "is a count",
+}
 
 
 class _Fault(NamedTuple):
@@ -105,17 +113,10 @@ def _meaning(schema: dict[str, Any]) -> str:
 
 
 def _broken(fault: _Fault) -> str:
-    match fault.rule:
-        case "type":
-            names = [fault.limit] if isinstance(fault.limit, str) else fault.limit
-            return f"is not {' or '.join(_TYPES[name] for name in names)}"
-        case "enum":
-            return f"is none of {', '.join(fault.limit)}"
-        case "minimum":
-            return f"is less than {fault.limit}"
-        case "exclusiveMinimum":
-            return f"is not above {fault.limit}"
-        case "maximum":
-            return f"is more than {fault.limit}"
-        case _:  # the lengths of texts and lists
-            return "is a count" if fault.rule == "not" else "is empty"
+    limit = fault.limit
+    if fault.rule == "type":
+        limit = " or ".join(_TYPES[name] for name in ([limit] if isinstance(limit, str) else limit))
+    elif fault.rule == "enum":
+        limit = ", ".join(limit)
+    # The other rules bound the lengths of texts and lists.
+    return _BROKEN.get(fault.rule, "is empty").format(limit)

@@ -10,7 +10,6 @@ Read in github.com/NVIDIA/nccl-tests:
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from .bandwidths import bandwidth_problems
@@ -153,7 +152,7 @@ def _sizes(run: Run) -> Iterator[str]:
     sizes = [row["size"] for row in run["rows"]]
     start = run["seen"]["start"]
     slack = _ALIGNMENT * run["ranks"] if run["ranks"] else _UNKNOWN_SLACK
-    for number, (before, size) in enumerate(pairwise(sizes), start=1):
+    for number, (before, size) in enumerate(zip(sizes, sizes[1:]), start=1):
         # A sweep is run again for each type, operator and root, and with -N. Processes that each print their own table
         # print their rows between one another's.
         if size < before and size > sizes[0] + slack and not run["seen"]["repeated_ranks"]:

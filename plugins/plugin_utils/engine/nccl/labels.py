@@ -83,7 +83,7 @@ class Labels:
             return
         parts = [part for part in _PARTS.split(label) if part]
         template = ""
-        for before, part, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
+        for before, part, after in zip(["", *parts], parts, [*parts[1:], ""]):
             if part.isspace():
                 # A number may fill its column.
                 template += r"\s*" if after[:1].isdigit() and not before[:1].isdigit() else r"\s+"

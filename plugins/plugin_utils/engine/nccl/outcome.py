@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 from .agreement import contradictions
@@ -189,14 +188,15 @@ def _uneven_steps(sizes: list[int], start: dict[str, str] | None) -> list[str]:
         tail = distinct[-3:]
         by_factor = len(tail) < 3 or tail[2] - tail[1] > 1.4 * (tail[1] - tail[0])  # noqa: PLR2004 - three sizes
     # Only far above any rounding do the steps of a rounded sweep compare.
-    if any(b % a if by_factor else (b - a) % max(1, distinct[-1] - distinct[-2]) for a, b in pairwise(distinct)):
+    following = zip(distinct, distinct[1:])
+    if any(b % a if by_factor else (b - a) % max(1, distinct[-1] - distinct[-2]) for a, b in following):
         distinct = [size for size in distinct if size >= _FAR_ABOVE_ROUNDING]
-    pairs = [(a, b) for a, b in pairwise(distinct) if b > a]
+    pairs = [(a, b) for a, b in zip(distinct, distinct[1:]) if b > a]
     if len(pairs) < 2:  # noqa: PLR2004 - nothing to compare
         return []
     steps = [b / a if by_factor else float(b - a) for a, b in pairs]
     usual = min(steps)
-    gaps = [pair for pair, step in zip(pairs, steps, strict=True) if step > usual * _GAP]
+    gaps = [pair for pair, step in zip(pairs, steps) if step > usual * _GAP]
     return [f"there is a gap between the rows of {a} B and {b} B" for a, b in gaps[:3]]
 
 

@@ -153,7 +153,7 @@ class OpenRow:
             self.broken = True
             return None
         half: dict[str, float | int | None] = {"time_us": None, "algbw": None, "busbw": None, "wrong": None}
-        for name, cell in zip(names, cells, strict=False):
+        for name, cell in zip(names, cells):
             field = _FIELDS.get(name)
             if field is None:
                 continue

@@ -99,7 +99,7 @@ def curve_figure(test: ReadTest) -> dict[str, Any] | None:
     data = []
     for number, (program, halves) in enumerate(found.items()):
         colour = _LINES[(2 * number) % len(_LINES)], _LINES[(2 * number + 1) % len(_LINES)]
-        for (half, words, dash), line in zip(_HALVES, colour, strict=True):
+        for (half, words, dash), line in zip(_HALVES, colour):
             if halves[half]:
                 name = f"{program}, {words}" if len(found) > 1 else words
                 data.append(_line(_plain(name), halves[half], line, dash))
@@ -284,7 +284,7 @@ def _bars_figure(chart: Bars) -> dict[str, Any]:
     names = [_plain(label) for label in chart["labels"]]
     unit, sideways = _plain(chart["unit"]), chart["sideways"]
     data: list[dict[str, Any]] = []
-    for series, colour in zip(chart["series"], _colours(chart["series"]), strict=True):
+    for series, colour in zip(chart["series"], _colours(chart["series"])):
         name, values = _plain(series["name"]), list(series["values"])
         who, shown = ("%{y}", "%{x:.4~g}") if sideways else ("%{x}", "%{y:.4~g}")
         bars: dict[str, Any] = {"type": "bar", "name": name, "marker": {"color": colour}}
@@ -315,7 +315,7 @@ def _across(name: str, at: float, names: list[str], chart: Bars, colour: str) ->
 def _lines_figure(chart: Lines) -> dict[str, Any]:
     unit, at = _plain(chart["unit"]), chart["at"]
     data: list[dict[str, Any]] = []
-    for series, colour in zip(chart["series"], _colours(chart["series"]), strict=True):
+    for series, colour in zip(chart["series"], _colours(chart["series"])):
         name = _plain(series["name"])
         data.append(
             {
@@ -342,7 +342,7 @@ def trend_figure(compared: Sequence[Compared], started: str) -> dict[str, Any] |
     """
     ordered = sorted((item for item in compared if item["past"]), key=lambda item: not item["flags"])
     data: list[dict[str, Any]] = []
-    for item, colour in zip(ordered, _LINES, strict=False):
+    for item, colour in zip(ordered, _LINES):
         past = [*item["past"], {"started": started, "busbw": item["busbw"], "verdict": item["verdict"]}]
         data.append(
             {

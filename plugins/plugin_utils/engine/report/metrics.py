@@ -156,7 +156,7 @@ class LastFigure(NodeFigure):
 def seconds(started: str) -> float | None:
     """Return the Unix time (s) of an ISO 8601 text, None when it is none."""
     try:
-        return datetime.fromisoformat(started).timestamp()
+        return datetime.fromisoformat(started.replace("Z", "+00:00")).timestamp()  # Python 3.9 does not read Z
     except ValueError:
         return None
 

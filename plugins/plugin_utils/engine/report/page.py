@@ -157,7 +157,7 @@ def _kept(figures: list[dict[str, Any]], figure: dict[str, Any]) -> int:
 
 def _when(started: str) -> str:
     try:
-        moment = datetime.fromisoformat(started)
+        moment = datetime.fromisoformat(started.replace("Z", "+00:00"))  # Python 3.9 does not read Z
     except ValueError:
         return started or "unknown"
     return f"{moment.day} {moment:%B %Y, %H:%M %Z}".strip()

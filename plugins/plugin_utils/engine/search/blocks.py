@@ -57,7 +57,7 @@ class Sweep(_OneBlock):
 
     def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
         """Open what failed; what stayed within the noise counts as untested."""
-        told = zip(asked, outcomes, strict=True)
+        told = zip(asked, outcomes)
         hits = [(part, outcome) for part, outcome in told if not outcome.passed and outcome.kind != OPEN]
         if len(hits) == len(self.others) == _PAIR:
             return [_Probe(self.block, hits, self.others)]
@@ -85,7 +85,7 @@ class Family(Item):
 
     def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
         """Go on with the quarters that are slow, or with the untested ones when none is."""
-        hits = [(part, outcome) for part, outcome in zip(asked, outcomes, strict=True) if not outcome.passed]
+        hits = [(part, outcome) for part, outcome in zip(asked, outcomes) if not outcome.passed]
         if not hits:
             return [Family(self.others, self.seen)] if self.others else []
         if len(self.blocks) == 1 and len(hits) == len(self.others) == _PAIR:
@@ -113,7 +113,7 @@ class _Probe(_OneBlock):
         return [Block(left, rights[(i + 1) % count]) for i, left in enumerate(lefts)]
 
     def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        slow = [(part, outcome) for part, outcome in zip(asked, outcomes, strict=True) if not outcome.passed]
+        slow = [(part, outcome) for part, outcome in zip(asked, outcomes) if not outcome.passed]
         if not self.sampled:
             self.hits += slow
             if len(slow) < len(asked):
@@ -140,7 +140,7 @@ class Border(_OneBlock):
         lefts, rights = ([node for node in side if node not in taken] for side in (self.block.left, self.block.right))
         count = min(_PAIRS_ACROSS, len(lefts), len(rights))
         lefts, rights = ([side[len(side) * i // count] for i in range(count)] for side in (lefts, rights))
-        pairs = zip(lefts, rights, strict=True)
+        pairs = zip(lefts, rights)
         return [Block((one,), (other,)) for one, other in pairs if board.context.clean((one, other))]
 
     def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
@@ -213,7 +213,7 @@ class Duel(_OneBlock):
         del asked
         if not self.meeting:
             return self._again(board, outcomes[0])
-        for (node, partner), outcome in zip(self.meeting.items(), outcomes, strict=True):
+        for (node, partner), outcome in zip(self.meeting.items(), outcomes):
             self.games.setdefault(node, []).append((partner, outcome))
         guilty = [
             node

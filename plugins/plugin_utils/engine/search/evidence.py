@@ -184,5 +184,5 @@ def _gap(fast: list[Outcome], slow: list[Outcome]) -> float:
 def _pooled(outcomes: list[Outcome]) -> tuple[float, float]:
     """Return mean and standard deviation of the mean of some tests, each weighed by how well it is known."""
     weights = [1 / max(outcome.error, 1e-6) ** 2 for outcome in outcomes]
-    mean = sum(weight * (outcome.mean or 0.0) for weight, outcome in zip(weights, outcomes, strict=True)) / sum(weights)
+    mean = sum(weight * (outcome.mean or 0.0) for weight, outcome in zip(weights, outcomes)) / sum(weights)
     return mean, 1 / sqrt(sum(weights))

@@ -106,7 +106,7 @@ class Locator:
         places = first if first is not None else list(range(self._told, self._told + len(results)))
         self._told += len(results)
         self.rounds += 1
-        for reading, result, place in zip(self._open, results, places, strict=True):
+        for reading, result, place in zip(self._open, results, places):
             reading.take(result, place)
         self._readings.read(self._asked)
         self._open = self._readings.undecided(self._asked)

@@ -30,7 +30,7 @@ _SAMPLES = 4
 def play(league: League, games: list[tuple[str, ...]], stage: str) -> Steps:
     """Play games that have no common player."""
     outcomes = yield Question(stage, [league.nodes(game) for game in games])
-    for game, outcome in zip(games, outcomes, strict=True):
+    for game, outcome in zip(games, outcomes):
         league.record(game, outcome)
 
 
@@ -80,9 +80,9 @@ def alone(context: Context, league: League, nodes: list[str]) -> Steps:
         if not asked:
             break
         outcomes = yield Question("alone", [(node,) for node in asked])
-        for node, outcome in zip(asked, outcomes, strict=True):
+        for node, outcome in zip(asked, outcomes):
             failed[node].append(outcome)
-        asked = [node for node, outcome in zip(asked, outcomes, strict=True) if outcome.guilty]
+        asked = [node for node, outcome in zip(asked, outcomes) if outcome.guilty]
     league.lost.update({node: failed[node] for node in asked})
     league.judge()
     if len(context.nodes) > _PAIR:
@@ -225,7 +225,7 @@ def _switches(context: Context, _league: League, agenda: Agenda) -> Steps:
     several = [team for team in teams if len(team) > 1]
     if several:
         outcomes = yield Question("switches", several)
-        failed = [(team, outcome) for team, outcome in zip(several, outcomes, strict=True) if not outcome.passed]
+        failed = [(team, outcome) for team, outcome in zip(several, outcomes) if not outcome.passed]
         for team, outcome in failed:
             agenda.add(team, outcome)
         yield from agenda.run(inf, [team for team, _outcome in failed])

@@ -32,7 +32,7 @@ def round_robin(players: list[str]) -> list[list[tuple[str, str]]]:
     half = len(seats) // 2
     rounds = []
     for _ in range(len(seats) - 1):
-        pairs = zip(seats[:half], reversed(seats[half:]), strict=True)
+        pairs = zip(seats[:half], reversed(seats[half:]))
         rounds.append([(one, other) for one, other in pairs if one is not None and other is not None])
         seats = [seats[0], seats[-1], *seats[1:-1]]
     return rounds if len(players) > 1 else []
@@ -46,9 +46,9 @@ def neighbours(players: list[str], group_of: dict[str, str]) -> list[tuple[str, 
     tests: list[tuple[str, ...]] = []
     single: list[str] = []
     for members in groups.values():
-        tests += zip(members[0::2], members[1::2], strict=False)
+        tests += zip(members[0::2], members[1::2])
         single += members[len(members) // 2 * 2 :]
-    tests += zip(single[0::2], single[1::2], strict=False)
+    tests += zip(single[0::2], single[1::2])
     if len(single) % 2 and tests:
         mine = group_of[single[-1]]
         at = next((i for i, test in enumerate(tests) if group_of[test[0]] == group_of[test[1]] == mine), len(tests) - 1)

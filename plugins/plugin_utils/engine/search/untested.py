@@ -8,7 +8,6 @@ once, so while nothing is slow each round halves what is left, whatever was test
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -96,18 +95,18 @@ class Untested:
     def groups(self, part: tuple[str, ...]) -> list[tuple[str, ...]]:
         """Return two sets without a common node that hold most untested pairs, of all ways to join four quarters."""
         cuts = [len(part) * i // 4 for i in range(5)]
-        quarters = [self._bits(part[one:other]) for one, other in pairwise(cuts)]
+        quarters = [self._bits(part[one:other]) for one, other in zip(cuts, cuts[1:])]
         ways = []
         for way in _WAYS:
             groups = [0, 0]
-            for quarter, group in zip(quarters, way, strict=True):
+            for quarter, group in zip(quarters, way):
                 groups[group] |= quarter
             ways.append(groups)
         best = max(ways, key=lambda groups: sum(map(self._count, groups)))
         return [self._names(group) for group in best if self._count(group)]
 
     def _count(self, bits: int) -> int:
-        return sum((self._partners[place] & bits).bit_count() for place in _places(bits))
+        return sum(bin(self._partners[place] & bits).count("1") for place in _places(bits))
 
 
 def _places(bits: int) -> Iterator[int]:

@@ -63,7 +63,7 @@ def checked_answer(options: Mapping[str, Any], step: Step, result: Mapping[str, 
     try:
         if not isinstance(entries, list) or len(entries) != len(asked):
             _refuse("tests", "the answer", entries, f"no list of the {len(asked)} test(s) that were asked for")
-        answer["tests"] = [_entry(options, test, entry) for test, entry in zip(asked, entries, strict=True)]
+        answer["tests"] = [_entry(options, test, entry) for test, entry in zip(asked, entries)]
     except ValueError as exc:
         answer["msg"] = f"{controller} {exc}; nothing was fetched: check {controller} for an intruder"
     else:
@@ -105,7 +105,7 @@ def _entry(options: Mapping[str, Any], planned: Planned, given: object) -> Entry
         entry[key] = {node: _text(why)[:_MOST_TEXT] for node, why in words.items()}
     entry |= {key: _text(given.get(key, ""))[:_MOST_TEXT] for key in _TEXTS}
     seconds = given.get("seconds")
-    sound = isinstance(seconds, int | float) and math.isfinite(seconds)
+    sound = isinstance(seconds, (int, float)) and math.isfinite(seconds)
     entry["seconds"] = float(seconds) if sound else 0.0  # type: ignore[arg-type]
     members = entry["nodes"] + entry["partners"]
     job_id, host = given.get("job_id"), given.get("batch_host")

@@ -57,7 +57,7 @@ def dips(curve: Curve) -> list[str]:
     points = [(size, busbw) for size, (_time, busbw) in curve.items()]
     found = [
         f"dip at {human_size(size)}: {busbw:.4g} GB/s, between {before:.4g} and {after:.4g}"
-        for (_, before), (size, busbw), (_, after) in zip(points, points[1:], points[2:], strict=False)
+        for (_, before), (size, busbw), (_, after) in zip(points, points[1:], points[2:])
         if size >= _FROM_BYTES and busbw < _DIP * min(before, after)
     ]
     best = max((busbw for _size, busbw in points), default=0.0)

@@ -205,9 +205,7 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Ask
     verdict = worst([answer.verdict for answer in answers])
     answer = next(answer for answer in answers if answer.verdict == verdict)
     if len(answers) > 1:
-        others = [
-            f"{name}: {a.verdict}, {a.reason}" for name, a in zip(groups, answers, strict=True) if a is not answer
-        ]
+        others = [f"{name}: {a.verdict}, {a.reason}" for name, a in zip(groups, answers) if a is not answer]
         answer.findings += others
     return cast("Judged", asdict(answer))
 

@@ -134,7 +134,7 @@ def read_links(lines: list[str]) -> dict[str, str]:
             columns = [int(head.group(1)) for head in heads if head]
         elif columns and len(words) > len(columns):
             row = int(match.group(1))
-            for column, label in zip(columns, words[1:]):  # noqa: B905 - NICs and affinities follow
+            for column, label in zip(columns, words[1:]):
                 if row < column and _LINK.fullmatch(label):
                     found[f"{row}-{column}"] = label
     return found

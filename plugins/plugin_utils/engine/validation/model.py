@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from .options import Span
+from .options import NotRequired, Span
 
 if TYPE_CHECKING:
     from ....module_utils.hardware.machine_parts import Part

@@ -5,23 +5,19 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    NotRequired,
-    Required,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+if sys.version_info >= (3, 11):
+    from typing import NotRequired, Required, get_type_hints, is_typeddict  # novermin
+else:
+    from typing_extensions import NotRequired, Required, get_type_hints, is_typeddict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Span", "bytes_of", "read_options", "size_problems"]
+__all__ = ["NotRequired", "Span", "bytes_of", "read_options", "size_problems"]
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .judge import FAIL, INCONCLUSIVE, PASS
+
+if TYPE_CHECKING:
+    Values = list[list[float | None]]
 
 __all__ = ["judge_matrices", "pair_floor"]
 
@@ -42,7 +45,6 @@ _MEMORY_SHARE = 0.7
 _FEW = 0.1
 _MOST_ALONE = 6
 _TWO_PAIRS = 4
-Values = list[list[float | None]]
 
 
 def pair_floor(profile: dict[str, Any] | None, asked: float = 0.0) -> tuple[float | None, str | None]:
@@ -351,9 +353,9 @@ def _by_speed(values: Values, share: float) -> list[Odd]:
         pair = (min(row, column), max(row, column))
         speed[pair] = max(speed.get(pair, 0.0), value)
     ordered = sorted(speed, key=lambda pair: speed[pair])
-    ends = [place for place, (one, two) in enumerate(pairwise(ordered), start=1) if speed[two] > _GAP * speed[one]]
+    ends = [place for place, (one, two) in enumerate(zip(ordered, ordered[1:]), 1) if speed[two] > _GAP * speed[one]]
     found = []
-    for begin, end in pairwise([0, *ends]):
+    for begin, end in zip([0, *ends], ends):
         usual = median([speed[pair] for pair in ordered[end:]])
         for one, two in _misfits(ordered[begin:end], len(values), len(speed)):
             both = [(row, column, values[row][column]) for row, column in ((one, two), (two, one))]

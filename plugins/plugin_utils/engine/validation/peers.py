@@ -75,7 +75,7 @@ def _hold(options: Options, tests: list[Test], places: list[int]) -> None:
     middle, less = ordinary_below(figures, limit, proof=True)
     _middle, odd = ordinary_below(figures, limit)
     curves = [curve_of(tests[place]["runs"]) for place in places]
-    for place, figure, curve in zip(places, figures, curves, strict=True):
+    for place, figure, curve in zip(places, figures, curves):
         test = tests[place].copy()
         test["peers"] = {"count": len(places), "median": middle, "least": middle - less}
         kept = [finding for finding in test["findings"] if not finding.startswith(_BEHIND)]

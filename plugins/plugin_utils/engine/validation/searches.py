@@ -238,7 +238,7 @@ def repeats_at(run: dict[str, Any], size: int | None) -> Iterator[tuple[float, f
         if row["size"] > 0 and row["out_of_place"] is not None and row["out_of_place"]["busbw"] is not None
     ]
     factor = bus_factor(run.get("program"), run.get("ranks") or 0)
-    for (at, busbw), time in zip(out_of_place(run), times, strict=True):
+    for (at, busbw), time in zip(out_of_place(run), times):
         if at == size:
             yield _finest(at, busbw, time, factor)
 

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from .options import NotRequired
 
 __all__ = [
     "CODES",
@@ -95,7 +97,7 @@ class Lines(TypedDict):
     series: list[Series]
 
 
-Chart = Bars | Lines
+Chart = Union[Bars, Lines]
 
 
 class Section(TypedDict):

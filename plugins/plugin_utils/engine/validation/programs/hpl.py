@@ -127,7 +127,7 @@ def read_hpl(text: str) -> list[dict[str, Any]]:
     for raw in text.splitlines():
         line = _TASK.sub("", raw)
         if run := _RUN.match(line):
-            sizes = dict(zip(("n", "nb", "p", "q"), map(int, run[2].split()), strict=True))
+            sizes = dict(zip(("n", "nb", "p", "q"), map(int, run[2].split())))
             speeds = {"seconds": float(run[3]), "gflops": float(run[4])}
             found.append({"variant": run[1], **sizes, **speeds, "residual": "", "passed": None})
         elif found and found[-1]["passed"] is None and (check := _RESIDUAL.match(line)):

@@ -9,7 +9,6 @@ loss of speed counts only if there are four turns at least; the first tenth is c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -146,7 +145,7 @@ def _node_gaps(soaked: Soaked, node: str, asked: Asked) -> list[str]:
         return [f"told nothing of its {'beginning' if seen.begin is None else 'end'}"]
     gaps = []
     times = sorted([seen.begin["at"], *(sample["at"] for sample in seen.samples), seen.end["at"]])
-    longest = max(later - sooner for sooner, later in pairwise(times))
+    longest = max(later - sooner for sooner, later in zip(times, times[1:]))
     expected = (times[-1] - times[0]) / asked.interval
     if longest > _MOST_GAP * asked.interval or len(seen.samples) < expected / 2 - 1:
         few = f"{len(seen.samples)} samples where about {expected:.0f} were due"

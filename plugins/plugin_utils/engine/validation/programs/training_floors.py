@@ -68,7 +68,7 @@ def known_floors(own: dict[str, Any], profiles: list[dict[str, Any]], backend: s
     chosen, sources = Chosen(), [item.get("source") for item in declared]
     peaks = [item.get("peak_tflops") or 0 for item in declared]
     shares = [item.get(f"{own['model']}_share_floor") or 0 for item in declared]
-    works = [share * peak for share, peak in zip(shares, peaks, strict=True)]
+    works = [share * peak for share, peak in zip(shares, peaks)]
     efficiency = chosen.pick(own["efficiency"], _weakest([item.get("efficiency_floor") for item in declared]), *sources)
     rate = chosen.pick(own["rate"], _weakest([item.get("samples_per_second_floor") for item in declared]), *sources)
     tflops = chosen.pick(own["tflops"], _weakest(works), *sources)

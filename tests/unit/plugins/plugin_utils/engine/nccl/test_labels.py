@@ -77,7 +77,7 @@ def labelled(text: str, label: Callable[[int, int], str]) -> str:
     ranks = [8 if "gpu2:4108" in line else 0 for line in text.split("\n")]
     return "\n".join(
         label(number, rank) + line
-        for number, (rank, line) in enumerate(zip(ranks, text.rstrip("\n").split("\n"), strict=False), start=1)
+        for number, (rank, line) in enumerate(zip(ranks, text.rstrip("\n").split("\n")), start=1)
     )
 
 
@@ -155,7 +155,7 @@ def test_mixed_tables_do_not_pass(seed: int, label: str) -> None:
 def test_a_table_whose_other_copy_hangs_does_not_pass() -> None:
     header = next(number for number, line in enumerate(table(["gpu2"])) if "float" in line)
     one, other = table(["gpu1"]), table(["gpu2"])[:header]
-    text = "\n".join(f"gpu{n}: {line}" for pair in zip(one, other, strict=False) for n, line in enumerate(pair, 1))
+    text = "\n".join(f"gpu{n}: {line}" for pair in zip(one, other) for n, line in enumerate(pair, 1))
     text += "\n" + "\n".join(f"gpu1: {line}" for line in one[header:])
     (run,) = parse_text(text)["runs"]
     assert run["outcome"] == "contradictory"

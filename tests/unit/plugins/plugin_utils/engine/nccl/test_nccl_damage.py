@@ -199,7 +199,7 @@ def damaged(draw: st.DrawFn) -> Damage:
         lines = [*output.lines[:place], text, *output.lines[place + 1 :]]
     assume(lines is not None)
     assert lines is not None
-    changed = [new for old, new in zip(output.lines, lines, strict=True) if old != new]
+    changed = [new for old, new in zip(output.lines, lines) if old != new]
     assume(bool(changed))
     label = draw(st.sampled_from(LABELS))
     lines = [label + line for line in lines]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -194,7 +193,7 @@ def test_answers_do_not_depend_on_how_results_arrive(count: int, size: int, data
     fabric = Fabric(topology, Faults(slow=frozenset({slow})))
     answer, results = _drive(fabric, nodes, topology)
     assert locate(nodes, results, topology) == answer
-    for one, other in pairwise(range(0, len(results), 7)):
+    for one, other in ((start, start + 7) for start in range(0, len(results) - 7, 7)):
         half = locate(nodes, results[:one] + results[one:other], topology)
         assert not half["done"]
 

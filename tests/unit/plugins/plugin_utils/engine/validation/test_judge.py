@@ -243,7 +243,7 @@ def test_a_rail_that_one_node_lacks_is_named(
     named = [finding for finding in found["findings"] if finding.startswith("rail ")]
     assert all(finding in found["reason"] for finding in named)
     assert len(named) == len(findings)
-    assert all(finding.startswith(words) for finding, words in zip(named, findings, strict=True))
+    assert all(finding.startswith(words) for finding, words in zip(named, findings))
 
 
 def test_the_weakest_verdict_stands() -> None:

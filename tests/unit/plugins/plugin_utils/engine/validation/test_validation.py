@@ -155,7 +155,7 @@ def test_why_there_was_no_container_is_the_reason() -> None:
 def test_programs_of_one_rank_each_prove_nothing_however_their_lines_mix() -> None:
     """As Open MPI 5 does under srun without PMIx, open-mpi/ompi#13523."""
     alone = [nccl_text([node], 1, 1.0).splitlines() for node in ("gpu1", "gpu2")]
-    one_by_one, mixed = [*alone[0], *alone[1]], [line for pair in zip(*alone, strict=True) for line in pair]
+    one_by_one, mixed = [*alone[0], *alone[1]], [line for pair in zip(*alone) for line in pair]
     ranks_first = [line for line in mixed if "Rank" in line] + [line for line in mixed if "Rank" not in line]
     for lines in (one_by_one, mixed, ranks_first, [*mixed, "# Out of bounds values : 3 FAILED"]):
         text = "\n".join(["# busbar test: all_reduce 1", *lines, "# busbar exit: all_reduce 1 0", ""])

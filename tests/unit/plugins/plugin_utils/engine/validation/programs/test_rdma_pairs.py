@@ -57,7 +57,7 @@ def output(changes: dict[Way, str] | None = None, nodes: list[str] = NODES, rail
     ways = [
         Way(rail, *ends)
         for rail in rails
-        for one, two in zip(nodes, nodes[1:] + nodes[:1], strict=True)
+        for one, two in zip(nodes, nodes[1:] + nodes[:1])
         for ends in ((one, two), (two, one))
     ]
     return "".join(told(way, (changes or {}).get(way, result(390.0))) for way in dict.fromkeys(ways))

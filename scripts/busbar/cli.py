@@ -9,7 +9,7 @@ import sys
 
 from busbar import removed
 from busbar.commands import completion
-from busbar.errors import UsageError
+from busbar.errors import AnsibleMissingError, UsageError
 
 __all__ = ["main"]
 
@@ -70,6 +70,9 @@ def main(argv: list[str] | None = None) -> int:
     args = parser(words[0] if words else "").parse_args(words)
     try:
         return int(args.run(args))
+    except AnsibleMissingError as exc:
+        print(f"busbar {words[0]} {exc}", file=sys.stderr)
+        return USAGE
     except UsageError as exc:
         print(f"busbar: {exc}", file=sys.stderr)
         return USAGE

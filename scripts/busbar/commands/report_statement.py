@@ -11,8 +11,9 @@ import os
 import shutil
 import subprocess
 import tempfile
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,8 +101,11 @@ def _words(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _kept(folder: Path) -> Iterator[str]:
@@ -125,7 +129,7 @@ def _sign(args: argparse.Namespace) -> int:
     if missing:
         message = f"not signed: report.json names outputs that are not in {folder}: {', '.join(missing[:5])}"
         raise UsageError(message)
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     found = statement(report, files, signed=now, version=_version())
     text = statement_text(found).encode()
     key, line = _key(args)
@@ -175,6 +179,15 @@ def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
     Raises:
         UsageError: the key does not exist, or cannot be used.
     """
+    other = "--key FILE signs with a key of yours" if create else "--allowed-signers FILE names who may sign"
+    try:
+        path = site_of(args) / "secrets" / KEY
+    except UsageError as exc:
+        message = f"{exc}; {other}"
+        raise UsageError(message) from exc
+    if find_spec("cryptography") is None:
+        message = f"the site's own key needs cryptography: pip install 'busbar[ansible]'; {other}"
+        raise UsageError(message)
     from ansible_collections.busbar.cluster.plugins.plugin_utils.access.ssh_certificate import (  # noqa: PLC0415 - loads cryptography, which no other command of these needs
         make_authority,
         public_line,
@@ -184,7 +197,6 @@ def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
         store_secret,
     )
 
-    path = site_of(args) / "secrets" / KEY
     try:
         if create and not path.exists():
             store_secret(path, make_authority().strip())

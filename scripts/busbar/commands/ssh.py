@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
-from busbar.errors import UsageError
+from busbar.errors import UsageError, require_ansible
 from busbar.paths import collection
 from busbar.run.site import refuse_unreadable
 from busbar.sandbox.option import add_sandbox, chosen
@@ -74,6 +74,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run_timer(args: argparse.Namespace) -> int:
     """Install or remove the timer; returns 0."""
+    require_ansible()
     from busbar.run.timer import Timer  # noqa: PLC0415 - the other action does without it
 
     inventory = args.inventory.expanduser().resolve()
@@ -99,6 +100,7 @@ def host_fingerprint(text: str) -> tuple[str, str]:
 
 def run_bootstrap(args: argparse.Namespace) -> int:
     """Install the key everywhere; returns 0 when every host is open now, else 1."""
+    require_ansible()
     from busbar.ssh import bootstrap, host_keys  # noqa: PLC0415 - loads cryptography, which no other command needs
 
     public = public_key_file(args.key)
@@ -261,7 +263,7 @@ def read_targets(inventory: str, limit: str, user: str | None) -> tuple[list[Tar
         hosts = manager.get_hosts(limit)
         variables = VariableManager(loader=loader, inventory=manager)
         known = [variables.get_vars(host=host) for host in hosts]
-        targets = [target(host.name, own) for host, own in zip(hosts, known, strict=True)]
+        targets = [target(host.name, own) for host, own in zip(hosts, known)]
         for kind in ("vars", "defaults"):
             shared |= loader.load_from_file(
                 str(collection() / "roles/site" / kind / "main.yml"), trusted_as_template=True

@@ -7,7 +7,7 @@ import shutil
 import stat
 import subprocess
 import time
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +20,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import (
     refuse_if_locked,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.secret_store import SecretError
-from ansible_collections.busbar.cluster.plugins.plugin_utils.ssh_authority import CURRENT, trusted_lines
-from packaging.requirements import Requirement
 
 from busbar.doctor.finding import ERROR, WARNING, Finding, here
 from busbar.errors import UsageError
@@ -66,7 +64,9 @@ def host_findings(site: Path, *, sandbox: bool, private_keys: Sequence[str] = ()
 
 
 def _packages() -> Iterator[Finding]:
-    """Yield installed packages that are not in the versions that busbar needs."""
+    """Yield packages that are missing or not in the versions that busbar[ansible] needs."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - `busbar --help` needs no Ansible
+
     try:
         needed = [Requirement(line) for line in metadata.requires("busbar") or []]
     except metadata.PackageNotFoundError:
@@ -74,7 +74,7 @@ def _packages() -> Iterator[Finding]:
         yield here(ERROR, "busbar", "the package is not installed in this Python", remedy)
         return
     for each in needed:
-        if each.marker is not None and not each.marker.evaluate({"extra": ""}):
+        if each.marker is not None and not each.marker.evaluate({"extra": "ansible"}):
             continue
         try:
             version = metadata.version(each.name)
@@ -82,7 +82,7 @@ def _packages() -> Iterator[Finding]:
             version = ""
         if not version or not each.specifier.contains(version, prereleases=True):
             problem = f"{version or 'nothing'} is installed, {each.specifier} needed"
-            yield here(ERROR, each.name, problem, "run scripts/setup, or pip install --upgrade busbar")
+            yield here(ERROR, each.name, problem, "run scripts/setup, or pip install --upgrade 'busbar[ansible]'")
 
 
 def _keys(named: Sequence[str]) -> Iterator[Finding]:
@@ -142,6 +142,11 @@ def secret_findings(folder: Path) -> Iterator[Finding]:
 
 def _authority(folder: Path) -> Iterator[Finding]:
     """Yield a finding when this host does not trust the authority that signs the keys of the cluster's hosts."""
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.ssh_authority import (  # noqa: PLC0415 - as above
+        CURRENT,
+        trusted_lines,
+    )
+
     trusted = folder / "known_hosts"
     if not (folder / CURRENT).is_file():
         return
@@ -202,5 +207,5 @@ def _validation(site: Path) -> Iterator[Finding]:
         yield here(severity, "validation", problem, f"{show}; busbar validate")
     age = (time.time() - (last / "report.json").stat().st_mtime) / _DAY_S
     if age > _OLD_DAYS:
-        when = datetime.fromtimestamp((last / "report.json").stat().st_mtime, UTC).date()
+        when = datetime.fromtimestamp((last / "report.json").stat().st_mtime, timezone.utc).date()
         yield here(WARNING, "validation", f"the last one is {age:.0f} days old ({when})", "busbar validate")

@@ -13,7 +13,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.inventory_yaml impo
 from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import LockedError, refuse_if_locked
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import is_read_whole, site_folder
 
-from busbar.errors import UsageError
+from busbar.errors import UsageError, require_ansible
 from busbar.paths import collection, default_inventory
 from busbar.run.ansible_options import add_ansible_options
 from busbar.run.display import Display
@@ -71,8 +71,9 @@ class Site:
             args: with the options of `add_run_options`.
 
         Raises:
-            UsageError: the inventory does not exist, or two ways to choose one are mixed.
+            UsageError: Ansible is not installed, the inventory does not exist, or two ways to choose one are mixed.
         """
+        require_ansible()
         self.args = args
         self.inventory, self.chosen_by = _choose_inventory(args)
         self.folder = Path.cwd() if "," in self.inventory[0] else site_folder(self.inventory[0])

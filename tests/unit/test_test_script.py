@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -150,6 +151,20 @@ def test_with_few_cores_emulated_machines_come_after_the_unit_tests(script: Scri
     finally:
         child.terminate()
         child.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("slow", ["*pytest*tests/vm*", "*pytest*tests/sandbox*"])
+def test_with_few_cores_the_scenario_follows_the_tests_that_end_first(script: Script, slow: str) -> None:
+    child = script.start(slow=slow, BUSBAR_TEST_SCENARIO="slurm")
+    note = script.log.with_name("log.slow")
+    try:
+        until(lambda: note.exists() and script.scenarios == ["slurm"])
+    finally:
+        until(lambda: note.exists() and bool(note.read_text(encoding="utf-8").strip()))
+        os.kill(int(note.read_text(encoding="utf-8")), signal.SIGTERM)
+        child.communicate(timeout=60)
+    assert script.pytests("tests/vm")
+    assert script.scenarios == ["slurm"]
 
 
 def test_the_whole_has_what_judges_a_time_alone_at_the_end(script: Script) -> None:

@@ -19,15 +19,13 @@ __all__ = ["Page", "on_site", "site_pages"]
 
 # The menu: each heading with its pages, by what their text is made from.
 MENU = {
-    "Start": ["docs/first-site.md", "docs/concepts.md", "docs/sandbox.md", "docs/commands.md"],
+    "Start": ["docs/first-site.md", "docs/commands.md"],
     "Set up": [
         "docs/inventory.md",
         "docs/gpus.md",
         "docs/storage.md",
         "docs/jobs.md",
         "docs/identity.md",
-        "docs/portal.md",
-        "docs/data-science.md",
         "docs/security.md",
     ],
     "Run": [
@@ -37,24 +35,23 @@ MENU = {
         "docs/health.md",
         "docs/backup.md",
         "docs/upgrade.md",
-        "docs/failover.md",
-        "docs/scale.md",
         "docs/images.md",
-        "docs/large.md",
+        "docs/scale.md",
         "docs/troubleshooting.md",
     ],
-    "What is proven": ["docs/support.md", "docs/faults.md", "tests/sandbox/clustermax.md", "CHANGELOG.md"],
+    "Tested configurations": ["docs/support.md", "tests/faults.md", "tests/sandbox/clustermax.md", "CHANGELOG.md"],
     "Reference": [
         "roles",
         "plugins/plugin_utils/engine/catalogue/hardware",
         "plugins",
     ],
-    "Develop": ["CONTRIBUTING.md", "docs/testing.md", "docs/decisions.md"],
+    "Develop": ["CONTRIBUTING.md", "docs/decisions.md"],
 }
 NAMES = {
     "README.md": "index",
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "changelog",
+    "tests/faults.md": "faults",
     "tests/sandbox/clustermax.md": "clustermax",
     "roles/prometheus/files/rules": "alerts",
     "plugins/plugin_utils/engine/catalogue/hardware": "hardware",

@@ -1,4 +1,4 @@
-"""The recipe of docs/large.md for one bastion per rack, over real SSH to other addresses of this machine."""
+"""The recipe of docs/scale.md for one bastion per rack, over real SSH to other addresses of this machine."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def site(tmp_path: Path) -> Path:
 
 def follow(site: Path, programs: Path) -> subprocess.CompletedProcess[str]:
     """Run the commands of the page, with this checkout as busbar of the bastions and the test's playbook."""
-    page = (TOP / "docs/large.md").read_text()
+    page = (TOP / "docs/scale.md").read_text()
     found = re.search(r"```bash\n(.*?)```", page, re.DOTALL)
     assert found is not None
     commands = found[1].replace("/opt/busbar", str(TOP))

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["REMOVED"]
 
 _AUDITD = "rules of the kernel's audit are the site's, as by the role devsec.hardening.os_hardening (docs/security.md)"
-_DATABASE = "name a database that the site runs in slurm_database_external (docs/failover.md)"
+_DATABASE = "name a database that the site runs in slurm_database_external (docs/backup.md)"
 _MONITORING = (
     "monitoring_tls, monitoring_basic_auth, monitoring_user and monitoring_password decide; "
     "tls_custom_certificate takes certificates of the site"

@@ -165,7 +165,7 @@ def _refuse_removed(args: argparse.Namespace) -> None:
         problems.append("--no-fast was removed: every run is a full run; leave the option out")
     problems += [
         f"{option} was removed: run rack by rack with --limit, or on a bastion of each rack with ansible-runner "
-        "(docs/large.md)"
+        "(docs/scale.md)"
         for option, value in (("--slices", getattr(args, "slices", None)), ("--on", getattr(args, "on", None)))
         if value
     ]

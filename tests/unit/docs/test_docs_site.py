@@ -18,7 +18,6 @@ from devel.pages import MENU, Page, on_site, site_pages
 from markdown_blocks import blocks
 
 TOP = Path(__file__).resolve().parents[3]
-CONCEPTS = "docs/concepts.md"
 
 
 @pytest.fixture(scope="module", name="pages")

@@ -112,8 +112,8 @@ def test_bad_usage(arguments: list[str]) -> None:
     ("words", "option", "remedy"),
     [
         (["--no-fast"], "--no-fast", "leave the option out"),
-        (["--slices", "2"], "--slices", "--limit, or on a bastion of each rack with ansible-runner (docs/large.md)"),
-        (["--on", "bastion1"], "--on", "ansible-runner (docs/large.md)"),
+        (["--slices", "2"], "--slices", "--limit, or on a bastion of each rack with ansible-runner (docs/scale.md)"),
+        (["--on", "bastion1"], "--on", "ansible-runner (docs/scale.md)"),
     ],
 )
 def test_a_removed_option_is_an_error_with_the_remedy(words: list[str], option: str, remedy: str) -> None:

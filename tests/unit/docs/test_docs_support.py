@@ -1,0 +1,61 @@
+"""The table of docs/support.md matches docs/support.yml."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[3]
+SCRIPT = TOP / "scripts/support_page"
+
+
+@pytest.fixture(scope="module")
+def program() -> Any:  # noqa: ANN401 - a script without suffix has no types
+    """The script as a module."""
+    loader = importlib.machinery.SourceFileLoader("support_page", str(SCRIPT))
+    spec = importlib.util.spec_from_loader("support_page", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_the_page_matches_the_data_file() -> None:
+    done = subprocess.run([sys.executable, str(SCRIPT), "--check"], check=False, timeout=60)
+    assert done.returncode == 0, "run scripts/support_page"
+
+
+def test_a_stale_page_is_reported(program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    page = tmp_path / "support.md"
+    page.write_text(program.PAGE.read_text().replace("| Grafana |", "| Grafana 12 |"))
+    monkeypatch.setattr(program, "PAGE", page)
+    assert program.main(["--check"]) == 1
+    assert program.main([]) == 0
+    assert program.main(["--check"]) == 0
+
+
+def test_a_row_links_to_its_details(program: Any) -> None:  # noqa: ANN401
+    entry = {"what": "x", "tested": "a | b", "details": ["tests/sandbox/test_site.py", "docs/scale.md#awx"]}
+    links = "[test_site](../tests/sandbox/test_site.py), [scale](scale.md#awx)"
+    assert program.row(entry) == f"| x | a \\| b |  |  | {links} |"
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"what": "x"}, ("x", "tested")),
+        ({"what": "x", "testd": "y"}, ("x", "testd")),
+        ({"what": "x", "tested": "y" * 400}, ("x", "300")),
+        ({"what": "x", "tested": "y", "details": ["tests/gone.py"]}, ("tests/gone.py", "does not exist")),
+    ],
+)
+def test_an_invalid_row_is_refused(program: Any, entry: dict[str, Any], words: tuple[str, ...]) -> None:  # noqa: ANN401
+    with pytest.raises(ValueError, match=r"docs/support\.yml") as problem:
+        program.row(entry)
+    assert [word for word in words if word not in str(problem.value)] == []

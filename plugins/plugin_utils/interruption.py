@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .engine.validation.transport import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Self
 
 __all__ = ["Interruption"]
@@ -25,22 +25,23 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interruption:
     """Turns the first signal into an exception; later ones change nothing."""
 
-    def __init__(self) -> None:
-        """Take note of who started this."""
+    def __init__(self, signals: Sequence[signal.Signals] = _SIGNALS) -> None:
+        """Remember the parent process; as a context manager it may be entered within itself."""
         self._parent = os.getppid()
-        self._before: dict[int, Any] = {}
+        self._signals = signals
+        self._before: list[dict[int, Any]] = []
         self._held = 0
         self._raised = False
         self.why = ""
 
     def __enter__(self) -> Self:
         """Take the signals."""
-        self._before = {number: signal.signal(number, self._take) for number in _SIGNALS}
+        self._before.append({number: signal.signal(number, self._take) for number in self._signals})
         return self
 
     def __exit__(self, *_: object) -> None:
         """Give the signals back."""
-        for number, handler in self._before.items():
+        for number, handler in self._before.pop().items():
             signal.signal(number, handler)
 
     def _take(self, number: int, _frame: object) -> None:

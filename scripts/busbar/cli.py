@@ -20,6 +20,7 @@ COMMANDS = {
     "vm": "vm",
     "provision": "provision",
     "validate": "provision",
+    "prove": "prove",
     "ssh": "ssh",
     "nccl": "nccl",
     "fabric": "fabric",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
@@ -38,7 +39,7 @@ from busbar.commands.report_choice import (
 )
 from busbar.errors import UsageError
 from busbar.run import detached
-from busbar.sandbox.option import add_sandbox
+from busbar.sandbox.option import add_sandbox, chosen
 
 if TYPE_CHECKING:
     import argparse
@@ -283,7 +284,11 @@ def _differences(found: dict[str, Any]) -> list[str]:
 
 
 def _wait(args: argparse.Namespace) -> int:
-    run = detached.find(detached.place_of(site_of(args)), args.id)
+    # `busbar prove` has no site: it keeps its runs in the folder where it was started.
+    here = detached.place_of(Path.cwd())
+    named = args.inventory or chosen(args)
+    place = here if here.is_dir() and not named else detached.place_of(site_of(args))
+    run = detached.find(place, args.id)
     if args.status:
         print(f"validation {run.name}: {run}")
         return 0

@@ -183,7 +183,7 @@ class Round:
             if waits_for.keys() != told.keys():
                 told = waits_for
                 self.transport.report_progress(f"waits for {_who_and_why(told)}")
-        jobs = [entry["job_id"] for entry in self.entries if entry["job_id"]]
+        jobs = list(dict.fromkeys(entry["job_id"] for entry in self.entries if entry["job_id"]))
         if jobs:
             self.transport.report_progress(f"{len(jobs)} job(s) submitted: {_some(jobs)}")
 
@@ -359,7 +359,7 @@ class Round:
         asked = [{"name": name, "job_id": job} for name, job in jobs.items()]
         result = self.transport.request(self._arguments(state="cancelled", jobs=asked))
         if result.get("answered") is not True:
-            self.loop.unended += jobs.values()
+            self.loop.unended += set(jobs.values()) - set(self.loop.unended)
         return _by_name(result, jobs)
 
     def _say_what_runs(self) -> None:

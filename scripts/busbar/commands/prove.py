@@ -1,0 +1,336 @@
+"""`busbar prove`: validate nodes of any Slurm cluster as an ordinary user, without root and without an inventory."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+import tempfile
+import time
+from getpass import getuser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import unknown_hardware
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts, unfold_hosts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import FIRST
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import Interrupted
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import broken_report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.interruption import Interruption
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_folder import save_report, unwritable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.validation_run import free_folder, run_validation
+
+from busbar.errors import UsageError
+from busbar.prove import nodes as probe
+from busbar.prove.options import collectives_program, job_script, validation_options
+from busbar.prove.slurm import Allocation, NotStarted, Request, ask, usable_nodes
+from busbar.prove.transport import LocalTransport
+from busbar.run.detached import detach
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["register"]
+
+FAIL, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 1, 3, 4, 130
+_NODES = 2
+_WAIT_S = 3600
+# For the report and the end of the job.
+_MARGIN_S = 30
+_LEAST_S = 60
+_ROOM = 1 << 20
+_QUEUE = ("partition", "nodelist", "exclude", "account", "qos", "time")
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "prove",
+        help="prove that nodes of any Slurm cluster are fast, as an ordinary user on a login node",
+        description="Runs the validation as steps of one Slurm job: of a job that it submits and cancels, or, inside "
+        "salloc or with --jobid, of that one. Writes busbar-report-TIME in the present folder.",
+        epilog="Exit codes: 0 PASS, 1 FAIL, 2 bad input, 3 INCONCLUSIVE, 4 not all nodes were tested and the rest "
+        "passed.",
+    )
+    parser.add_argument("--partition", "-p", default="", help="(default: Slurm's)")
+    parser.add_argument("--nodes", "-N", type=_count, default=0, help=f"how many (default: {_NODES}, all of a job)")
+    parser.add_argument("--nodelist", "-w", default="", help="these nodes, such as gpu[1-8]")
+    parser.add_argument("--exclude", "-x", default="", help="not these nodes")
+    parser.add_argument("--account", "-A", default="", help="of Slurm (default: yours)")
+    parser.add_argument("--qos", "-q", default="", help="of Slurm")
+    parser.add_argument("--time", "-t", default="60", help="limit of the job, as for sbatch (default: 60 minutes)")
+    parser.add_argument("--jobid", default="", help="run in this job (default: the salloc around this, if any)")
+    parser.add_argument("--wait", type=_count, default=_WAIT_S, metavar="SECONDS", help="in the queue (default: 3600)")
+    parser.add_argument("--backend", choices=("nccl", "mpi"), default="nccl", help="mpi tests CPUs and network only")
+    program = parser.add_mutually_exclusive_group()
+    program.add_argument("--image", default="", help="of a container with nccl-tests, for Pyxis or Apptainer")
+    program.add_argument("--binary", default="", help="path of all_reduce_perf on the nodes, or of its folder")
+    parser.add_argument("--hardware", default="", help="profile of the nodes (default: detected)")
+    parser.add_argument("--floor", type=_rate, default=0.0, metavar="GB/s", help="that every test must reach")
+    parser.add_argument("--detach", action="store_true", help="go on in the background; see `busbar report wait`")
+    parser.set_defaults(run=_run)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        message = f"{text!r} is not a whole number above 0"
+        raise argparse.ArgumentTypeError(message)
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    message = f"{text!r} is not a number of GB/s above 0"
+    raise argparse.ArgumentTypeError(message)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Check the input, and validate; returns the exit code."""
+    folder = free_folder(Path.cwd(), f"busbar-report-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+    catalogue = site_catalogue({})
+    _refuse_options(args, folder, catalogue)
+    job = args.jobid or os.environ.get("SLURM_JOB_ID", "")
+    request, lost = _requested(args, job)
+    if args.detach:
+        return _detach(args)
+    hang_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
+    interruption = Interruption([signal.SIGINT, signal.SIGTERM, *hang_up])
+    with interruption:
+        allocation = None
+        try:
+            with interruption.uninterrupted():
+                allocation = Allocation(job, own=False) if job else Allocation.submitted(request)
+                _say(f"job {allocation.job}: {'used as it is' if job else 'submitted'}")
+            with _locked(allocation):
+                return _validated(args, allocation, interruption, (folder, catalogue, lost))
+        except NotStarted as exc:
+            return _not_started(args, folder, str(exc))
+        except Interrupted as exc:
+            print(f"busbar prove: {exc}", file=sys.stderr)
+            return INTERRUPTED
+        finally:
+            with interruption.uninterrupted():
+                if allocation is not None and not allocation.cancel():
+                    print(f"busbar prove: cancel the job yourself: scancel {allocation.job}", file=sys.stderr)
+
+
+def _refuse_options(args: argparse.Namespace, folder: Path, catalogue: Mapping[str, Any]) -> None:
+    """Refuse what is wrong before anything is submitted.
+
+    Raises:
+        UsageError: all that is wrong.
+    """
+    problems = []
+    if getuser() == "root":
+        problems.append("busbar prove runs as an ordinary user: root runs no tests")
+    if args.hardware and args.hardware not in catalogue:
+        problem, remedy = unknown_hardware(args.hardware, catalogue)
+        problems.append(f"--hardware: {problem}; {remedy}")
+    if args.backend == "mpi":
+        problems += [
+            f"--{key}: --backend mpi runs its own program: leave it out"
+            for key in ("image", "binary")
+            if getattr(args, key)
+        ]
+    for key in ("nodelist", "exclude"):
+        try:
+            unfold_hosts(getattr(args, key))
+        except ValueError as exc:
+            problems.append(f"--{key}: {exc}")
+    if args.nodes and args.nodelist and args.nodes != len(unfold_hosts(args.nodelist)):
+        problems.append(f"--nodes: {args.nodes}, and --nodelist has {len(unfold_hosts(args.nodelist))}: leave one out")
+    if unkept := unwritable(folder) or _full(folder.parent):
+        problems.append(f"reports cannot be kept in {unkept}: change to a folder with room that you can write")
+    if problems:
+        raise UsageError("\n".join(problems))
+
+
+def _full(place: Path) -> str:
+    """Return why a report has no room in a folder, empty when it has."""
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(b"\0" * _ROOM)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as exc:
+        return f"{place}: {exc.strerror or exc}"
+    return ""
+
+
+def _requested(args: argparse.Namespace, job: str) -> tuple[Request, dict[str, str]]:
+    """Return what to ask Slurm for, and nodes that it cannot give; of an existing job what to take of it.
+
+    Raises:
+        UsageError: Slurm is not here, or has no such partition or nodes.
+    """
+    values = {key: getattr(args, key) for key in _QUEUE} | {"nodelist": tuple(unfold_hosts(args.nodelist))}
+    request = Request(**values, nodes=args.nodes)
+    if job and not job.isdecimal():
+        message = f"--jobid: {job!r} is not the number of a job"
+        raise UsageError(message)
+    if job:
+        request = request._replace(partition="")
+        ignored = [f"--{key}" for key in ("partition", "account", "qos") if getattr(args, key)]
+        if ignored:
+            message = f"{', '.join(ignored)}: job {job} exists already: leave it out, or leave salloc"
+            raise UsageError(message)
+        code, out, err = ask("squeue", "-h", "-j", job, "-o", "%u")
+        if code or not out.strip():
+            message = f"--jobid: job {job} cannot be used: {err or 'it has ended'}"
+            raise UsageError(message)
+        if out.strip() != getuser():
+            message = f"--jobid: job {job} belongs to {out.strip()}"
+            raise UsageError(message)
+        return request, {}
+    return usable_nodes(request._replace(nodes=args.nodes or _NODES), args.backend)
+
+
+def _detach(args: argparse.Namespace) -> int:
+    """Start the same command as one that goes on by itself; returns the exit code."""
+    values = {key: value for key, value in vars(args).items() if key not in {"run", "detach"} and value}
+    run = detach(Path.cwd(), ["prove", *(f"--{key}={value}" for key, value in values.items())])
+    print(f"validation {run.name} runs (process {run.process}), output {run.output}")
+    print(f"wait for its end and its exit code, in this folder: busbar report wait {run.name}")
+    return 0
+
+
+@contextlib.contextmanager
+def _locked(allocation: Allocation) -> Iterator[None]:
+    """Keep a second run out of the allocation.
+
+    Raises:
+        UsageError: another one runs in it.
+    """
+    path = Path(tempfile.gettempdir(), f"busbar-prove-{os.getuid()}-{allocation.job}.lock")
+    with path.open("w", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            taken = bool(allocation.steps())
+        except BlockingIOError:
+            taken = True
+        if taken:
+            message = f"another busbar prove runs in job {allocation.job}: wait for its end, or use another job"
+            raise UsageError(message)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _validated(
+    args: argparse.Namespace,
+    allocation: Allocation,
+    interruption: Interruption,
+    known: tuple[Path, dict[str, Any], dict[str, str]],
+) -> int:
+    """Wait for the nodes, look at them, and run the validation; returns the exit code."""
+    folder, catalogue, lost = known
+    allocation.wait(args.wait, _say)
+    nodes, missing = _chosen(args, allocation)
+    _say(f"job {allocation.job} runs on {fold_hosts(allocation.nodes)}")
+    left = None if allocation.ends is None else allocation.ends - time.time() - _MARGIN_S
+    if left is not None and left < _LEAST_S:
+        message = f"job {allocation.job} ends in {left + _MARGIN_S:.0f} s: a validation takes minutes: ask for more"
+        raise UsageError(message)
+    seen = probe.read_nodes(allocation, args.binary)
+    hardware, catalogue = _hardware(args, seen, catalogue)
+    programs = _programs(args, allocation, seen)
+    transport = LocalTransport(allocation, folder, _say, interruption, lost=lost, setup=programs.setup)
+    options = validation_options(
+        args.backend,
+        nodes,
+        hardware={node: hardware.get(node, "") for node in nodes},
+        catalogue=catalogue,
+        script=job_script(args.backend, programs.command, programs.image),
+        binary="" if args.backend == "mpi" or programs.image else programs.command[0],
+        image=programs.image,
+        floor_gbs=args.floor,
+        user=getuser(),
+        cluster=_cluster(),
+        time_limit=0 if left is None else int(left),
+    )
+    try:
+        done = run_validation(options, transport, folder, missing)
+    finally:
+        with interruption.uninterrupted():
+            transport.close()
+    return _told(done, interruption)
+
+
+def _chosen(args: argparse.Namespace, allocation: Allocation) -> tuple[list[str], dict[str, str]]:
+    """Return the nodes to test, and what the allocation lacks of the number that was asked for."""
+    excluded = set(unfold_hosts(args.exclude))
+    here = [node for node in allocation.nodes if node not in excluded]
+    if args.nodelist:
+        return unfold_hosts(args.nodelist), {}
+    if args.nodes and len(here) < args.nodes:
+        return here, {f"{args.nodes - len(here)} of {args.nodes} nodes": f"not in job {allocation.job}"}
+    allocation.nodes = here[: args.nodes or None]
+    return allocation.nodes, {}
+
+
+def _hardware(
+    args: argparse.Namespace, seen: Mapping[str, probe.Node], catalogue: dict[str, Any]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the profile of each node, and the catalogue with those that were detected."""
+    if args.hardware:
+        return dict.fromkeys(seen, args.hardware), catalogue
+    hardware, known, text = probe.matched(seen, catalogue)
+    for name in sorted(set(hardware.values())):
+        who = fold_hosts([node for node, own in hardware.items() if own == name])
+        _say(f"hardware: {who}: {name if name in catalogue else 'no profile of the catalogue'}")
+    if text:
+        _say("Complete this profile, or give --hardware or --floor: without a floor the verdict is INCONCLUSIVE.")
+        _say(text)
+    unsound = {name for name in set(known) - set(catalogue) if profile_problems(name, known[name])}
+    known = {name: profile for name, profile in known.items() if name not in unsound}
+    return {node: name for node, name in hardware.items() if name in known}, known
+
+
+def _programs(args: argparse.Namespace, allocation: Allocation, seen: Mapping[str, probe.Node]) -> probe.Programs:
+    """Return how the collectives are run on the nodes."""
+    if args.backend == "mpi":
+        return probe.Programs(collectives_program(probe.found_python(seen)))
+    if args.image:
+        return probe.refuse_image(allocation, seen, args.image)
+    return probe.found_binary(seen, args.binary, _say)
+
+
+def _cluster() -> str:
+    _code, out, _err = ask("scontrol", "show", "config")
+    found = [line.partition("=")[2].strip() for line in out.splitlines() if line.startswith("ClusterName")]
+    return found[0] if found else "cluster"
+
+
+def _not_started(args: argparse.Namespace, folder: Path, why: str) -> int:
+    """Write the report of a validation that got no nodes; returns the exit code."""
+    nodes = unfold_hosts(args.nodelist)
+    options: Any = validation_options(args.backend, nodes, user=getuser(), cluster=_cluster(), own={})
+    found = broken_report(options, {**FIRST, "left_out": dict.fromkeys(nodes, why)}, why)
+    save_report(folder, found, nodes)
+    _say(f"\nVerdict: INCONCLUSIVE, {why}\nreport: {folder}")
+    return INCONCLUSIVE
+
+
+def _told(done: Mapping[str, Any], interruption: Interruption) -> int:
+    """Print what a validation found; returns the exit code."""
+    for line in [*done["lines"], done.get("pages_problem"), done.get("problem")]:
+        if line:
+            _say(line)
+    _say(f"\nVerdict: {done['verdict']}\nreport: {done['folder']}")
+    if interruption.why:
+        return INTERRUPTED
+    if done["verdict"] == "PASS":
+        return 0 if done["folder"] and not done["incomplete"] else INCONCLUSIVE
+    return FAIL if done["verdict"] == "FAIL" else NOT_TESTED if done["not_tested"] else INCONCLUSIVE

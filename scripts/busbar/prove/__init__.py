@@ -1,0 +1,1 @@
+"""A validation of nodes of any Slurm cluster, as an ordinary user."""

@@ -1,0 +1,264 @@
+"""Reads what the nodes of an allocation are and have, in a first step on each of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.network import network_interfaces, rdma_ports
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import (
+    best_profile,
+    describe_machine,
+    description_text,
+    machine_notes,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, fold_hosts
+
+from busbar.errors import UsageError
+from busbar.prove.slurm import clean_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from busbar.prove.slurm import Allocation
+
+__all__ = ["Node", "Programs", "found_binary", "found_python", "matched", "read_nodes", "refuse_image", "run_step"]
+
+_STEP_S = 180
+# Where nccl-tests lies on clusters: packages, images of clouds, HPC-X, and what its README builds.
+_PLACES = (
+    *("/usr/local/bin", "/usr/bin", "/opt/nccl-tests/build", "/opt/nccl_tests/build", "/opt/nccl-tests/bin"),
+    *("/usr/local/nccl-tests/build", "/usr/local/cuda/efa/test-cuda-*", "/opt/hpcx/nccl_rdma_sharp_plugin/bin"),
+    *("/opt/microsoft/nccl-tests", "$HOME/nccl-tests/build", "$HOME/nccl_tests/build"),
+)
+# Each line is one of a section; sysfs gives a file as PATH=VALUE, a link to hardware as PATH=.
+_PROBE = r"""
+section() { sed "s|^|# $node $1 |"; }
+node=${SLURMD_NODENAME:-$(uname -n)}
+LC_ALL=C lscpu | section cpu
+head -n 1 /proc/meminfo | section memory
+if command -v nvidia-smi >/dev/null; then
+  timeout 60 nvidia-smi -q -x | section smi
+  timeout 30 nvidia-smi nvlink -s | section nvlink
+  timeout 30 nvidia-smi topo -m | section topo
+fi
+for file in /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/rate \
+  /sys/class/infiniband/*/ports/*/link_layer /sys/class/net/*/operstate /sys/class/net/*/speed; do
+  read -r value <"$file" && echo "$file=$value"
+done 2>/dev/null | section sys
+for link in /sys/class/net/*/device /sys/class/infiniband/*/device/physfn /sys/class/net/*/device/physfn; do
+  [ ! -e "$link" ] || echo "$link="
+done | section sys
+for python in $(type -ap python3) /usr/bin/python3; do
+  "$python" -c "import mpi4py, numpy" 2>/dev/null && echo "$python" | section python
+done
+for place in PLACES; do
+  [ ! -x "$place/all_reduce_perf" ] || echo "$place/all_reduce_perf" | section binary
+done
+type -ap all_reduce_perf | section binary
+bash -lc 'command -v module >/dev/null && module -t avail' 2>&1 | grep -iE 'nccl[-_]?tests' | section module
+for program in apptainer singularity; do command -v "$program"; done | section apptainer
+echo end | section end
+"""
+
+
+class Node(NamedTuple):
+    """What a node said: lines by section."""
+
+    name: str
+    sections: dict[str, list[str]]
+
+    def lines(self, section: str) -> list[str]:
+        """Return the lines of a section."""
+        return self.sections.get(section, [])
+
+
+class Programs(NamedTuple):
+    """How the collectives are run: a command, the image that Pyxis runs it in, and what a script does before."""
+
+    command: list[str]
+    image: str = ""
+    setup: str = ""
+
+
+def run_step(allocation: Allocation, nodes: list[str], command: list[str], *more: str) -> tuple[int, str, str]:
+    """Run a command once on each of some nodes; returns exit code, output and error."""
+    gpus = min((allocation.gpus.get(node, 0) for node in nodes), default=0)
+    words = [
+        *("srun", f"--jobid={allocation.job}", "--overlap", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}"),
+        *("--ntasks-per-node=1", f"--nodelist={fold_for_slurm(nodes)}", "--mem=0", "--mpi=none", "--cpu-bind=none"),
+        *("--input=none", "--chdir=/", "--job-name=busbar-probe", f"--time={_STEP_S // 60}"),
+        *([f"--gpus-per-node={gpus}"] if gpus else []),
+        *more,
+    ]
+    try:
+        done = subprocess.run(
+            [*words, *command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_STEP_S,
+            check=False,
+            env=clean_environment(),
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return 124, "", f"no answer in {_STEP_S} s"
+    return done.returncode, done.stdout, " ".join(done.stderr.split())
+
+
+def read_nodes(allocation: Allocation, binary: str) -> dict[str, Node]:
+    """Return what each node of the allocation says; a node that says nothing is left out.
+
+    Args:
+        allocation: which runs.
+        binary: a program that is looked for as well.
+    """
+    places = " ".join([*_PLACES, *([str(Path(binary).parent)] if "/" in binary else [])])
+    _code, out, err = run_step(allocation, allocation.nodes, ["bash", "-c", _PROBE.replace("PLACES", places)])
+    found: dict[str, dict[str, list[str]]] = {}
+    for node, section, line in re.findall(r"^# (\S+) (\w+) (.*)$", out, re.MULTILINE):
+        found.setdefault(node, {}).setdefault(section, []).append(line)
+    nodes = {name: Node(name, found[name]) for name in allocation.nodes if "end" in found.get(name, {})}
+    if not nodes:
+        message = f"no step runs in job {allocation.job}: {err[:500] or 'the nodes give no answer'}"
+        raise UsageError(message)
+    return nodes
+
+
+def _profile(node: Node) -> tuple[dict[str, Any], list[str]]:
+    """Return the hardware profile of a node, and notes on it."""
+    cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in node.lines("cpu"))}
+    memory = re.search(r"(\d+) kB", " ".join(node.lines("memory")))
+    machine = {
+        "sockets": _whole(cpu.get("Socket(s)")),
+        "cores_per_socket": _whole(cpu.get("Core(s) per socket")),
+        "threads_per_core": _whole(cpu.get("Thread(s) per core")),
+        "memory_mb": int(memory[1]) // 1024 if memory else 1,
+    }
+    smi = {"state": "ok" if node.lines("smi") else "absent"}
+    smi |= {key: "\n".join(node.lines(name)) for key, name in (("query", "smi"), ("nvlink", "nvlink"))}
+    with tempfile.TemporaryDirectory(prefix="busbar-") as folder:
+        for line in node.lines("sys"):
+            path, _, value = line.partition("=")
+            place = Path(folder, path.lstrip("/"))
+            if value:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(value, encoding="utf-8")
+            else:
+                place.mkdir(parents=True, exist_ok=True)
+        nics = {"rdma_ports": rdma_ports(Path(folder)), "network_interfaces": network_interfaces(Path(folder))}
+    facts = {**join_sources(smi, {}, []), **nics}
+    return describe_machine(machine, facts), machine_notes(facts, "")[1:]
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 1
+
+
+def _fits(known: Mapping[str, Any], found: Mapping[str, Any], keys: set[str]) -> bool:
+    """Return whether a machine differs from a profile in nothing that its floors depend on.
+
+    NICs beyond those of the profile are those of storage and administration.
+    """
+    if any(key.startswith("gpu.") for key in keys):
+        return False
+    rates = [(float(nic["gbps"]), bool(nic["rdma"]), int(nic["count"])) for nic in found["nics"]]
+    return all(
+        any(rate >= nic["gbps"] and rdma >= nic["rdma"] and count >= nic["count"] for rate, rdma, count in rates)
+        for nic in known["nics"]
+    )
+
+
+def matched(nodes: Mapping[str, Node], catalogue: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any], str]:
+    """Return the profile of each node by name, the catalogue with those that it lacked, and these as YAML."""
+    machines = [(name, *_profile(node)) for name, node in nodes.items()]
+    hardware: dict[str, str] = {}
+    strange: list[tuple[str, dict[str, Any], list[str]]] = []
+    own: dict[str, Any] = {}
+    for name, profile, notes in machines:
+        known, differences = best_profile(catalogue, profile)
+        if known is not None and _fits(catalogue[known], profile, {key for key, _, _ in differences}):
+            hardware[name] = known
+            continue
+        strange.append((name, profile, notes))
+        label = next((key for key, value in own.items() if value == profile), f"detected-{len(own) + 1}")
+        own[label] = profile
+        hardware[name] = label
+    return hardware, {**catalogue, **own}, description_text(strange, catalogue)
+
+
+def found_python(nodes: Mapping[str, Node]) -> str:
+    """Return the Python that has MPI on all nodes.
+
+    Raises:
+        UsageError: there is none.
+    """
+    first, *others = (node.lines("python") for node in nodes.values())
+    common = [path for path in first if all(path in paths for paths in others)]
+    if common:
+        return common[0]
+    lacking = sorted(name for name, node in nodes.items() if not node.lines("python")) or sorted(nodes)
+    message = (
+        f"{fold_hosts(lacking)}: --backend mpi needs Python 3 with mpi4py and numpy, and an MPI library: load the "
+        "module of your site that has them, or ask the admin for python3-mpi4py and python3-numpy on the nodes"
+    )
+    raise UsageError(message)
+
+
+def found_binary(nodes: Mapping[str, Node], binary: str, say: Any) -> Programs:  # noqa: ANN401 - a function
+    """Return how nccl-tests is run on the nodes.
+
+    Raises:
+        UsageError: it is not on all of them.
+    """
+    first = next(iter(nodes.values()))
+    paths = [path for path in first.lines("binary") if all(path in node.lines("binary") for node in nodes.values())]
+    if binary:
+        path = binary if binary.endswith("_perf") else f"{binary.rstrip('/')}/all_reduce_perf"
+        if path in paths:
+            return Programs([path])
+        message = f"--binary: {path} is not a program on all of {fold_hosts(nodes)}"
+        raise UsageError(message)
+    modules = [line.strip().partition("(")[0] for line in first.lines("module")]
+    say(f"nccl-tests: looked in PATH, {', '.join(_PLACES)}, and the modules of {first.name}")
+    if paths:
+        say(f"nccl-tests: {paths[0]}")
+        return Programs([paths[0]])
+    if modules:
+        say(f"nccl-tests: module {modules[-1]}")
+        return Programs(["all_reduce_perf"], setup=f"module load {modules[-1]}")
+    message = "nccl-tests was not found on the nodes: name it with --binary PATH or --image IMAGE"
+    raise UsageError(message)
+
+
+def refuse_image(allocation: Allocation, nodes: Mapping[str, Node], image: str) -> Programs:
+    """Return how nccl-tests is run in an image, by Pyxis where srun has it, else by Apptainer.
+
+    Raises:
+        UsageError: neither is there, or the image cannot be pulled or has no nccl-tests.
+    """
+    first = allocation.nodes[:1]
+    helped = subprocess.run(["srun", "--help"], capture_output=True, text=True, check=False).stdout
+    program = ["all_reduce_perf"]
+    look = ["sh", "-c", "command -v all_reduce_perf"]
+    if "--container-image" in helped:
+        programs = Programs(program, image=image)
+        code, _out, err = run_step(allocation, first, look, f"--container-image={image}")
+    else:
+        runtime = next(iter(nodes[first[0]].lines("apptainer")), "") if first[0] in nodes else ""
+        if not runtime:
+            message = "--image: srun has no --container-image (Pyxis) and the nodes have no Apptainer: use --binary"
+            raise UsageError(message)
+        words = [runtime, "exec", "--nv", image]
+        programs = Programs([*words, *program])
+        code, _out, err = run_step(allocation, first, [*words, *look])
+    if code:
+        message = f"--image: {image} cannot be used on {first[0]}: {err[-600:] or 'it has no all_reduce_perf in PATH'}"
+        raise UsageError(message)
+    return programs

@@ -1,0 +1,264 @@
+"""Runs commands of Slurm on this host, and submits, watches and cancels the one allocation of a validation."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import time
+from getpass import getuser
+from typing import TYPE_CHECKING, NamedTuple
+
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.hostlist import expand_hosts
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import (
+    is_over,
+    parse_job,
+    parse_nodes,
+    unusable_reason,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node import gres_of
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, unfold_hosts
+
+from busbar.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["JOB_NAME", "Allocation", "NotStarted", "Request", "ask", "clean_environment", "usable_nodes"]
+
+JOB_NAME = "busbar-prove"
+_ANSWER_S = 30
+_POLL_S = 2.0
+_NOT_FOUND = 127
+_PROGRAMS = ("sbatch", "srun", "scancel", "squeue", "sinfo", "scontrol")
+# A limit of an association, a QOS or a partition; names as in Slurm's job_reason_codes.c.
+_LIMIT = re.compile(r"\b((?:Assoc|QOS|Partition)\w*(?:Limit|Grp|Max|PerJob|PerUser|PerAccount|Min)\w*)")
+# What another job of the user or the account may hold now and give back later.
+_SHARED = re.compile(r"Grp|PerUser|PerAccount|MaxJobs|MaxSubmit")
+_REFUSED = re.compile(r"Invalid(Account|QOS)|(Account|QOS)NotAllowed|BadConstraints|Partition(Node|Time)Limit")
+
+
+class NotStarted(Exception):  # noqa: N818 - no error: the queue gave no nodes
+    """The job did not start; says why."""
+
+
+class Request(NamedTuple):
+    """What a user asks Slurm for; empty for Slurm's default."""
+
+    partition: str = ""
+    nodes: int = 0
+    nodelist: tuple[str, ...] = ()
+    exclude: str = ""
+    account: str = ""
+    qos: str = ""
+    time: str = ""
+    gpus: int = 0
+
+
+def clean_environment() -> dict[str, str]:
+    """Return the environment without options of srun, such as those of a surrounding salloc."""
+    kept = {"SLURM_CONF", "SLURM_CLUSTERS"}
+    return {key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key in kept}
+
+
+def ask(*command: str, data: str | None = None) -> tuple[int, str, str]:
+    """Run a command of Slurm; returns its exit code, output and error."""
+    try:
+        done = subprocess.run(
+            command,
+            input=data,
+            stdin=subprocess.DEVNULL if data is None else None,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_ANSWER_S,
+            check=False,
+            env=clean_environment(),
+            # Ctrl-C is for busbar, which may be about to learn the number of a job.
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        return _NOT_FOUND, "", f"{command[0]}: command not found"
+    except subprocess.TimeoutExpired:
+        return 124, "", f"{command[0]} did not answer in {_ANSWER_S} s"
+    return done.returncode, done.stdout, " ".join(done.stderr.split())
+
+
+def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str]]:
+    """Return a request with what Slurm knows of its partition, and the nodes that cannot be had, with the reason.
+
+    Raises:
+        UsageError: there is no Slurm here, or it has no such partition, node or GPU.
+    """
+    missing = [name for name in _PROGRAMS if shutil.which(name) is None]
+    if missing:
+        message = f"no Slurm on this host: {', '.join(missing)} not in PATH; run busbar prove on a login node"
+        raise UsageError(message)
+    code, out, err = ask("sinfo", "-h", "-o", "%P")
+    if code:
+        message = f"slurmctld does not answer: {err or code}; try again when `sinfo` works"
+        raise UsageError(message)
+    names = out.split()
+    partition = request.partition or next((name[:-1] for name in names if name.endswith("*")), "")
+    known = sorted({name.rstrip("*") for name in names})
+    if partition not in known:
+        said = f"unknown partition {partition!r}" if partition else "Slurm has no default partition"
+        message = f"--partition: {said}; name one of {', '.join(known) or 'none'}"
+        raise UsageError(message)
+    _code, out, _err = ask("sinfo", "-h", "-N", "-p", partition, "-o", "%N|%T|%E")
+    _code, gres, _err = ask("sinfo", "-h", "-N", "-p", partition, "-o", "%N|%G")
+    states = parse_nodes(out)
+    strange = [node for node in request.nodelist if node not in states]
+    if strange:
+        message = f"--nodelist: {fold_for_slurm(strange)} is not in partition {partition}: {fold_for_slurm(states)}"
+        raise UsageError(message)
+    excluded = set(unfold_hosts(request.exclude))
+    wanted = [node for node in (request.nodelist or states) if node not in excluded]
+    lost = {node: why for node in request.nodelist if (why := unusable_reason(node, states, share=True))}
+    lost |= dict.fromkeys(set(request.nodelist) & excluded, "excluded by --exclude")
+    counts = {node: sum(gres_of(text).values()) for node, _, text in (line.partition("|") for line in gres.split("\n"))}
+    gpus = min((counts.get(node, 0) for node in wanted if counts.get(node)), default=0)
+    if backend == "nccl" and not gpus:
+        message = (
+            f"partition {partition} has no GPUs in Slurm (GRES gpu): name another with --partition, or test CPUs and "
+            "network with --backend mpi"
+        )
+        raise UsageError(message)
+    usable = tuple(node for node in request.nodelist if node not in lost)
+    if request.nodelist and not usable:
+        message = f"--nodelist: no node can be had: {'; '.join(f'{node}: {why}' for node, why in sorted(lost.items()))}"
+        raise UsageError(message)
+    return request._replace(partition=partition, nodelist=usable, gpus=gpus if backend == "nccl" else 0), lost
+
+
+def _limit_words(reason: str) -> str:
+    """Return what to do about a limit that keeps a job from starting."""
+    owners = {"P": ("the partition", "scontrol show partition"), "Q": ("your QOS", "sacctmgr show qos")}
+    owner, shown = owners.get(reason[:1], ("your account", "sacctmgr show assoc"))
+    return f"ask the admin to raise the limit {reason} of {owner} ({shown}), or ask for less with --nodes or --time"
+
+
+class Allocation:
+    """The one allocation in which a validation runs.
+
+    Attributes:
+        job: its number.
+        own: whether it was submitted here, and is cancelled here.
+        nodes: its nodes, once it runs.
+        gpus: how many GPUs it has on each node.
+        ends: when it ends, in seconds since 1970; None for no limit.
+    """
+
+    def __init__(self, job: str, *, own: bool) -> None:
+        """Take an existing job, or one just submitted."""
+        self.job, self.own = job, own
+        self.nodes: list[str] = []
+        self.gpus: dict[str, int] = {}
+        self.ends: float | None = None
+
+    @classmethod
+    def submitted(cls, request: Request) -> Allocation:
+        """Submit a job that holds nodes and does nothing.
+
+        Raises:
+            UsageError: Slurm refuses it.
+        """
+        count = len(request.nodelist) or request.nodes
+        options = {
+            "partition": request.partition,
+            "nodes": str(count),
+            "nodelist": ",".join(request.nodelist),
+            "exclude": request.exclude,
+            "account": request.account,
+            "qos": request.qos,
+            "time": request.time,
+            "gpus-per-node": str(request.gpus or ""),
+        }
+        words = [f"--{key}={value}" for key, value in options.items() if value]
+        fixed = ["--parsable", "--exclusive", "--mem=0", "--no-requeue", f"--job-name={JOB_NAME}", "--output=/dev/null"]
+        script = "#!/bin/sh\n# The steps of busbar prove run in this allocation.\nexec sleep infinity\n"
+        code, out, err = ask("sbatch", *fixed, "--chdir=/", *words, data=script)
+        if code:
+            limit = _LIMIT.search(err)
+            remedy = f"; {_limit_words(limit[1])}" if limit else ""
+            message = f"Slurm refuses the job ({' '.join(words)}): {err or code}{remedy}"
+            raise UsageError(message)
+        return cls(out.strip().split(";")[0], own=True)
+
+    def wait(self, seconds: float, say: Callable[[str], None]) -> None:
+        """Wait until the job runs.
+
+        Raises:
+            NotStarted: it did not within that time, or was cancelled by others.
+            UsageError: a limit forbids it, or there is no such job.
+        """
+        until, told = time.monotonic() + seconds, ""
+        while True:
+            state, reason, start = self._queue()
+            if state == "RUNNING":
+                self._take()
+                return
+            if not state or is_over(state):
+                message = f"job {self.job} ended before it ran: {state or 'Slurm does not know it'}"
+                raise NotStarted(message)
+            if self._forbidden(reason):
+                self.cancel()
+                message = f"Slurm does not start job {self.job}: {reason}; {_limit_words(reason)}"
+                raise UsageError(message)
+            if reason not in {told, "None", ""}:
+                told = reason
+                expected = f", expected start {start}" if start not in {"", "N/A"} else ""
+                more = f": {_limit_words(reason)}" if _LIMIT.fullmatch(reason) else ""
+                say(f"job {self.job} waits in the queue ({reason}{expected}){more}")
+            if time.monotonic() >= until:
+                message = f"job {self.job} did not start within {seconds:.0f} s (--wait): {reason}"
+                raise NotStarted(message)
+            time.sleep(min(_POLL_S, max(0.1, until - time.monotonic())))
+
+    def _queue(self) -> tuple[str, str, str]:
+        code, out, err = ask("squeue", "-h", "-a", "-t", "all", "-j", self.job, "-o", "%T|%r|%S")
+        if code and "nvalid job id" not in err:
+            return "PENDING", f"slurmctld does not answer: {err}", ""
+        state, reason, start = [*out.strip().split("|", 2), "", "", ""][:3]
+        return state, reason, start
+
+    def _forbidden(self, reason: str) -> bool:
+        """Return whether a job of this size can never start, whatever other jobs do."""
+        if _REFUSED.fullmatch(reason):
+            return True
+        if not _LIMIT.fullmatch(reason):
+            return False
+        if not _SHARED.search(reason):
+            return True
+        _code, account, _err = ask("squeue", "-h", "-j", self.job, "-o", "%a")
+        whose = ["-u", getuser()] if "Per" in reason else ["-A", account.strip()]
+        code, out, _err = ask("squeue", "-h", "-a", *whose, "-t", "R,CG,S,CF", "-o", "%i")
+        return code == 0 and not out.split()
+
+    def _take(self) -> None:
+        """Read nodes, GPUs and end of the running job."""
+        _code, out, _err = ask("scontrol", "-d", "-o", "show", "job", self.job)
+        job = parse_job(out)
+        self.nodes = expand_hosts(job.get("NodeList", ""))
+        for names, gres in re.findall(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)", out):
+            self.gpus |= dict.fromkeys(expand_hosts(names), sum(gres_of(gres).values()))
+        with contextlib.suppress(ValueError, OverflowError):
+            self.ends = time.mktime(time.strptime(job.get("EndTime", ""), "%Y-%m-%dT%H:%M:%S"))
+
+    @property
+    def state(self) -> str:
+        """Its state, empty when Slurm does not know it any more."""
+        return self._queue()[0]
+
+    def cancel(self) -> bool:
+        """Cancel the job if it was submitted here; returns whether nothing of it is left."""
+        return not self.own or ask("scancel", self.job)[0] == 0
+
+    def steps(self, names: Iterable[str] = ()) -> list[str]:
+        """Return the steps of busbar in the job, those of some names alone when there are any."""
+        wanted = set(names)
+        _code, out, _err = ask("squeue", "-h", "-s", "-j", self.job, "-o", "%i|%j")
+        found = [line.strip().split("|", 1) for line in out.splitlines() if "|" in line]
+        return [step for step, name in found if (name in wanted if wanted else name.startswith("busbar-"))]

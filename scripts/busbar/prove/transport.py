@@ -1,0 +1,330 @@
+"""Runs the tests of a validation as job steps of one allocation, from this host and as this user."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import CUT, CUT_BY_LIMIT
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.condensed import condensed
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import bounded_lines
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import TOO_LONG
+
+from busbar.prove.slurm import ask, clean_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import Output
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.interruption import Interruption
+
+    from busbar.prove.slurm import Allocation
+
+__all__ = ["LocalTransport", "Step", "script_of"]
+
+_MOST_BYTES = 1 << 30
+_MOST_KEPT = 1 << 26
+_BEGINS = "# busbar test: "
+_POLL_S = 0.2
+_KILL_S = 15
+_KEPT = ("state", "reason", "exit_code", "batch_host", "seconds", "problem", "over", "started_at")
+# A step on some nodes of an allocation does not inherit them: srun takes the nodes of a nested step from -w alone
+# (job_step_create_allocation in srun_job.c), and the counts of the step around it from the environment.
+_PREAMBLE = """\
+exec 2>&1 </dev/null
+for name in "${{!SLURM_@}}" "${{!PMI_@}}" "${{!PMIX_@}}"; do
+  case "$name" in SLURM_CONF | SLURM_CLUSTERS | SLURM_STEPMGR) ;; *) unset "$name" ;; esac
+done
+{exports}
+{setup}
+busbar_step=(srun --nodelist={nodes} --job-name={name})
+srun() {{ command "${{busbar_step[@]}}" "$@"; }}
+timeout() {{
+  if [ "$2" = srun ]; then command timeout "$1" "${{busbar_step[@]}}" "${{@:3}}"; else command timeout "$@"; fi
+}}
+"""
+
+
+def script_of(job: str, test: dict[str, Any], nodes: list[str], setup: str = "") -> str:
+    """Return the batch script of a test as one that runs in a step of an allocation, on the first node of the test.
+
+    Args:
+        job: number of the allocation.
+        test: with name, script and arguments of sbatch.
+        nodes: on which it runs.
+        setup: commands before the script, such as one that loads a module.
+    """
+    options = dict(word[2:].split("=", 1) for word in test["arguments"] if word.startswith("--") and "=" in word)
+    ranks, folded, count = options.get("ntasks-per-node", "1"), fold_for_slurm(nodes), str(len(nodes))
+    variables = {
+        **dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID"), job),
+        **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), count),
+        **dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), folded),
+        "SLURM_JOB_NAME": f"busbar-{test['name']}",
+        "SLURM_NTASKS_PER_NODE": ranks,
+        "SLURM_TASKS_PER_NODE": ranks if len(nodes) == 1 else f"{ranks}(x{count})",
+        "SLURM_OVERLAP": "1",
+        "SLURM_MEM_PER_NODE": "0",
+        **({"SLURM_GPUS_PER_NODE": options["gpus-per-node"]} if "gpus-per-node" in options else {}),
+    }
+    exports = "\n".join(f"export {key}={shlex.quote(value)}" for key, value in variables.items())
+    name = shlex.quote(f"busbar-{test['name']}")
+    preamble = _PREAMBLE.format(exports=exports, setup=setup, nodes=shlex.quote(folded), name=name)
+    return f"{preamble}{test['script']}"
+
+
+class Step:
+    """A test that runs, or waits for nodes that other tests of the same round use."""
+
+    def __init__(self, entry: dict[str, Any], command: list[str], output: Path) -> None:
+        """Take its entry of the answer, the command of srun and the file of its output."""
+        self.entry, self.command, self.output = entry, command, output
+        self.process: subprocess.Popen[bytes] | None = None
+        self.errors = output.with_suffix(".err")
+
+    def start(self) -> None:
+        """Run it, beyond the reach of Ctrl-C in this terminal."""
+        self.output.parent.mkdir(parents=True, exist_ok=True)
+        with self.output.open("wb") as out, self.errors.open("wb") as err:
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=clean_environment(),
+                start_new_session=True,
+            )
+        self.entry.update(state="RUNNING", started_at=time.monotonic(), batch_host=self.entry["nodes"][0])
+
+    def end(self) -> None:
+        """End srun, whose tasks are cancelled by now."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(_KILL_S)
+                return
+
+    def said(self) -> str:
+        """Return what srun itself said, and remove it."""
+        with contextlib.suppress(OSError):
+            words = " ".join(self.errors.read_text(encoding="utf-8", errors="replace").split())
+            self.errors.unlink()
+            return words
+        return ""
+
+
+class LocalTransport:
+    """Runs tests as steps of one allocation."""
+
+    def __init__(  # noqa: PLR0913 - what it works with
+        self,
+        allocation: Allocation,
+        folder: Path,
+        say: Callable[[str], None],
+        interruption: Interruption,
+        *,
+        lost: dict[str, str] | None = None,
+        setup: str = "",
+    ) -> None:
+        """Take the allocation.
+
+        Args:
+            allocation: which runs.
+            folder: of the report and the outputs.
+            say: shows a line.
+            interruption: the signals that end the validation.
+            lost: nodes that were asked for and are not in the allocation, each with the reason.
+            setup: commands before each script.
+        """
+        self.allocation, self.lost = allocation, lost or {}
+        self.controller, self.share, self.home = "Slurm", False, str(Path.home())
+        self.interruption = interruption
+        self._folder, self._say, self._setup = folder, say, setup
+        self._steps: dict[str, Step] = {}
+
+    def request(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Start, follow or cancel steps, as the module slurm_tests does jobs."""
+        ways = {"submitted": self._submit, "followed": self._follow, "cancelled": self._cancel}
+        entries = ways[arguments.get("state", "submitted")](arguments)
+        return {"tests": entries, "waits_for": {}, "answered": True, "node_reasons": []}
+
+    # -- steps ---------------------------------------------------------------------------------------------------
+
+    def _submit(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        entries = [self._entry(test, arguments) for test in arguments["tests"]]
+        self._start_waiting()
+        return [dict(entry) for entry in entries]
+
+    def _entry(self, test: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        job, here = self.allocation.job, set(self.allocation.nodes)
+        nodes = [node for node in test["nodes"] if node in here]
+        absent = f"not in the allocation {job}"
+        left_out = {node: self.lost.get(node, absent) for node in test["nodes"] if node not in here}
+        entry: dict[str, Any] = {
+            "name": test["name"],
+            "nodes": nodes,
+            "partners": [],
+            "left_out": left_out,
+            **{key: {} for key in ("held", "held_by", "busy")},
+            **dict.fromkeys(("job_id", "state", "reason", "exit_code", "batch_host", "problem"), ""),
+            "seconds": 0.0,
+            "submitted_at": time.monotonic(),
+            "started_at": 0.0,
+            "over": True,
+        }
+        if len(nodes) < max(1, test["minimum"]):
+            why = "".join(f"; {node}: {reason}" for node, reason in sorted(left_out.items())[:8])
+            entry["problem"] = f"{len(nodes)} usable node(s), {test['minimum']} needed{why}"
+            return entry
+        entry |= {"job_id": job, "state": "PENDING", "over": False}
+        longest = arguments["time_limit"] + 59
+        minutes = math.ceil(min(longest, longest if arguments["left"] is None else arguments["left"]) / 60)
+        gpus = next((word for word in test["arguments"] if word.startswith("--gpus-per-node=")), None)
+        command = [
+            *("srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={nodes[0]}", "--mem=0"),
+            *("--mpi=none", "--cpu-bind=none", "--input=none", "--chdir=/", f"--job-name=busbar-{test['name']}"),
+            *(f"--time={minutes}", *([gpus] if gpus else [])),
+            *("bash", *(["-l"] if self._setup else []), "-c", script_of(job, test, nodes, self._setup)),
+        ]
+        self._steps[test["name"]] = Step(entry, command, self._folder / f"{test['name']}.out")
+        return entry
+
+    def _start_waiting(self) -> None:
+        """Start the steps whose nodes no other step uses."""
+        busy = {node for step in self._open() if step.process is not None for node in step.entry["nodes"]}
+        for step in self._open():
+            if step.process is None and busy.isdisjoint(step.entry["nodes"]):
+                try:
+                    with self.interruption.uninterrupted():
+                        step.start()
+                except OSError as exc:
+                    step.entry.update(over=True, problem=f"{step.output}: {exc.strerror or exc}")
+                busy.update(step.entry["nodes"])
+
+    def _open(self) -> list[Step]:
+        return [step for step in self._steps.values() if not step.entry["over"]]
+
+    def _follow(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        names = [job["name"] for job in arguments["jobs"]]
+        begun = time.monotonic()
+        while True:
+            here = time.monotonic() - begun
+            for name in names:
+                self._look(self._steps[name], arguments, here)
+            self._start_waiting()
+            entries = [self._steps[name].entry for name in names]
+            if here >= arguments["patience"] or all(entry["over"] for entry in entries):
+                return [{"name": entry["name"], **{key: entry[key] for key in _KEPT}} for entry in entries]
+            time.sleep(_POLL_S)
+
+    def _look(self, step: Step, arguments: dict[str, Any], here: float) -> None:
+        """Enter how a step is; cancel it if it may not go on."""
+        entry, process = step.entry, step.process
+        if entry["over"]:
+            return
+        entry["seconds"] = round(time.monotonic() - entry["started_at"], 1) if process else 0.0
+        code = None if process is None else process.poll()
+        if code is not None:
+            entry.update(
+                over=True, state="FAILED" if code else "COMPLETED", exit_code=f"{max(code, 0)}:{max(-code, 0)}"
+            )
+            said = step.said()
+            if code:
+                entry["problem"] = self._problem(said, empty=not step.output.stat().st_size)
+        elif why := self._too_much(step, arguments, here):
+            self._end([step])
+            entry.update(over=True, problem=why)
+
+    def _problem(self, said: str, *, empty: bool) -> str:
+        """Return why a step has no result; empty when its own program failed."""
+        state = self.allocation.state
+        if state != "RUNNING":
+            return f"{CUT}allocation {self.allocation.job} ended ({state or 'unknown to Slurm'})"
+        if re.search(r"[Nn]ode failure|NODE FAIL", said):
+            return f"the step ended as NODE_FAIL: {said[:300]}"
+        # Nothing of the script was printed: srun did not start it.
+        return f"the step could not be run: {said[:300] or 'srun gives no reason'}" if empty else ""
+
+    def _too_much(self, step: Step, arguments: dict[str, Any], here: float) -> str:
+        entry, limit, left = step.entry, arguments["time_limit"], arguments["left"]
+        if left is not None and here >= left:
+            return CUT_BY_LIMIT if entry["started_at"] else f"{CUT_BY_LIMIT}, and the job had not begun"
+        if step.process is None:
+            return ""
+        if entry["seconds"] > limit:
+            return f"did not end within {limit} s and was cancelled"
+        return f"{TOO_LONG}1G" if step.output.stat().st_size > _MOST_BYTES else ""
+
+    def _cancel(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        steps = [self._steps[job["name"]] for job in arguments["jobs"] if job["name"] in self._steps]
+        self._end(steps)
+        for step in steps:
+            step.entry["over"] = True
+        return [{"name": step.entry["name"], "batch_host": step.entry["batch_host"]} for step in steps]
+
+    def _end(self, steps: Iterable[Step]) -> None:
+        """Cancel the steps of tests, those that their scripts started among them."""
+        running = [step for step in steps if step.process is not None and step.process.poll() is None]
+        numbers = self.allocation.steps(f"busbar-{step.entry['name']}" for step in running) if running else []
+        if numbers:
+            ask("scancel", "--signal=KILL", *numbers)
+        for step in running:
+            step.end()
+            step.said()
+
+    def close(self) -> None:
+        """Cancel all that runs."""
+        self._end(self._steps.values())
+        if numbers := self.allocation.steps():
+            ask("scancel", "--signal=KILL", *numbers)
+
+    # -- outputs and the rest ------------------------------------------------------------------------------------
+
+    def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
+        """Return why an output cannot be used, by name; each was written here while its step ran."""
+        del seconds
+        return {output.name: "" if (self._folder / output.name).is_file() else "was not written" for output in outputs}
+
+    def launch_error(self, host: str, job_id: str) -> str:
+        """Return nothing: the log of slurmd is root's."""
+        del host, job_id
+        return ""
+
+    def read(self, name: str) -> str:
+        """Return the text of an output, without what NCCL's own lines repeat."""
+        with (self._folder / name).open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            return condensed(bounded_lines(file), lambda line: line.startswith(_BEGINS), _MOST_KEPT).rstrip("\r\n")
+
+    def update_node(self, node: str, *words: str) -> str:
+        """Return why a node is not changed: an ordinary user may not."""
+        return f"only an admin may run: scontrol update nodename={node} {' '.join(words)}"
+
+    def report_progress(self, line: str) -> None:
+        """Show a line at once."""
+        self._say(printable(" ".join(line.split())))
+
+    def now(self) -> float:
+        """Return the time, in seconds since 1970."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    def uninterrupted(self) -> AbstractContextManager[None]:
+        """Defer an interruption to the end of the block."""
+        return self.interruption.uninterrupted()

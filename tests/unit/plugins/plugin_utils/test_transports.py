@@ -1,0 +1,78 @@
+"""Validations through both transports: Ansible, and steps of one allocation."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from report_samples import nccl_text
+from validation_site import LocalSite, Site, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another")
+
+
+@pytest.fixture(params=[Site, LocalSite], ids=["ansible", "local"])
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    # Not below pytest's own folder: each other pytest that starts closes that for the user of the jobs.
+    with tempfile.TemporaryDirectory(prefix="busbar-test-") as place:
+        Path(place).chmod(0o755)
+        found: Site = request.param(Path(place) / "site")
+        yield found
+        found.end()
+
+
+def test_a_healthy_cluster_passes_and_leaves_its_outputs_and_a_report(site: Site) -> None:
+    said = site.validate()
+    assert site.report["verdict"] == "PASS", site.report["reason"]
+    assert "VALIDATION validation of gpu[1-2]: node: 2 test(s)" in said
+    assert "VALIDATION PASS cluster: " in said
+    for name in ("node-gpu1", "node-gpu2", "cluster"):
+        assert (site.latest / f"{name}.out").read_bytes() == (site.texts / f"busbar-{name}").read_bytes()
+    assert list(site.out.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_leaves_what_was_gathered_and_no_job(site: Site, number: signal.Signals) -> None:
+    site.prints("cluster", "", "sleep 300")
+    run = site.start()
+    wait_until(site, lambda: site.running() == ["3"])
+    run.send_signal(number)
+    run.wait(60)
+    wait_until(site, (site.latest / "report.html").exists)
+    found = site.report
+    assert (found["verdict"], found["reason"]) == ("INCONCLUSIVE", f"interrupted by {number.name}")
+    verdicts = {test["name"]: test["verdict"] for test in found["tests"]}
+    assert verdicts == {"node-gpu1": "PASS", "node-gpu2": "PASS", "cluster": "INCONCLUSIVE"}
+    assert site.running() == []
+    assert (site.work / "3" / "cancelled").exists()
+    assert (site.latest / "node-gpu1.out").stat().st_size > 1000
+    assert "all_reduce" in (site.latest / "cluster.out").read_text(encoding="utf-8")
+
+
+def test_a_limit_is_a_limit_for_all_that_runs(site: Site) -> None:
+    site.prints("cluster", "", "sleep 300")
+    began = time.monotonic()
+    site.validate(stages=["cluster"], time_limit=12)
+    assert time.monotonic() - began < 60
+    found = site.report
+    assert found["verdict"] == "INCONCLUSIVE"
+    assert found["tests"][0]["reason"] == "cut off: the time for all tests is over"
+    assert found["tests"][0]["job"]["seconds"] <= 12
+    assert found["stopped"] == "the time of 12 s for all tests was over in cluster"
+    assert "--time=1 " in (site.work / "1" / "asked").read_text(encoding="utf-8")
+    assert site.running() == []
+
+
+def test_a_slow_node_is_named(site: Site) -> None:
+    site.prints("node-gpu2", nccl_text(["gpu2"], 8, 100.0, program="all_reduce"))
+    site.validate()
+    assert site.report["verdict"] == "FAIL"
+    assert [culprit["nodes"] for culprit in site.report["culprits"]] == [["gpu2"]]

@@ -242,9 +242,12 @@ def test_the_wheel_needs_no_ansible(plain: Path, tmp_path: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     assert set(COMMANDS) <= set(shown.stdout.split())
     recorded = TOP / "tests/fixtures/nccl/all_reduce_2x8.txt"
-    judged = ran(plain, "nccl", "judge", str(recorded), "--hardware", "dgx_h100", "--nodes", "2", cwd=tmp_path)
+    judged = ran(plain, "judge", str(recorded), "--hardware", "dgx_h100", "--nodes", "2", cwd=tmp_path)
     assert judged.returncode == 1, judged.stderr
     assert judged.stdout.startswith("FAIL: ")
+    listed = ran(plain, "hardware", "list", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert "dgx_h100" in listed.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
-"""`busbar nccl`: outputs of nccl-tests as data, and a verdict on them and on bandwidth matrices."""
+"""`busbar nccl` and `busbar judge`: outputs of nccl-tests as data, and a verdict on them and on bandwidth matrices."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
@@ -58,36 +61,48 @@ _TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
 
 
 def read_runs(path: Path) -> dict[str, Any]:
-    """The runs in a file, read as a stream.
+    """The runs in a file, or in standard input for `-`, read as a stream.
 
     Raises:
         UsageError: the file cannot be read, is empty, is not text, or is in a format that nccl-tests does not write.
     """
+    where = "standard input" if str(path) == "-" else str(path)
     try:
-        with path.open("rb") as raw:
+        with _opened(path) as raw:
             start = raw.read(_LOOK)
-        _refuse_what_is_no_text(path, start)
-        encoding = BOMS.get(start[:2], "utf-8-sig")
-        with path.open(encoding=encoding, errors="replace") as text:
+            _refuse_what_is_no_text(where, start)
+            raw.seek(0)
+            encoding = BOMS.get(start[:2], "utf-8-sig")
+            text = io.TextIOWrapper(raw, encoding=encoding, errors="replace")
             if not _JSON.match(start.decode(encoding, errors="replace")):
                 return parse_stream(text)
             found = parse_json_text(text.read(_MOST_JSON))
     except OSError as exc:
-        message = f"cannot read {path}: {exc.strerror or exc}"
+        message = f"cannot read {where}: {exc.strerror or exc}"
         raise UsageError(message) from exc
     if found is None:
-        message = f"{path} is JSON, but not the file that nccl-tests writes with -J; {_GIVE}"
+        message = f"{where} is JSON, but not the file that nccl-tests writes with -J; {_GIVE}"
         raise UsageError(message)
     return found
 
 
-def _refuse_what_is_no_text(path: Path, start: bytes) -> None:
+def _opened(path: Path) -> BinaryIO:
+    """Open a file, or a copy of standard input for `-`, to be read more than once."""
+    if str(path) != "-":
+        return path.open("rb")
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    shutil.copyfileobj(sys.stdin.buffer, copy)
+    copy.seek(0)
+    return copy
+
+
+def _refuse_what_is_no_text(where: str, start: bytes) -> None:
     if not start.strip():
-        message = f"{path} is empty" if not start else f"{path} holds nothing but blanks"
+        message = f"{where} is empty" if not start else f"{where} contains only white space"
         raise UsageError(message)
     strange = sum(byte < ord(" ") and byte not in _TEXT_CONTROLS for byte in start)
     if start[:2] not in BOMS and strange > _MOST_STRANGE * len(start):
-        message = f"{path} is no text; {_GIVE}"
+        message = f"{where} is not text; {_GIVE}"
         raise UsageError(message)
 
 
@@ -172,18 +187,22 @@ def _judge(args: argparse.Namespace) -> int:
         allow_known_causes=args.allow_known_causes,
         domains=None if args.domains is None else _domains(args.domains),
     )
-    answer = judge(read_runs(args.file)["runs"], profile, asked)
-    answer["findings"] += unknown
+    answers = {str(file): judge(read_runs(file)["runs"], profile, asked) for file in args.files}
+    for answer in answers.values():
+        answer["findings"] += unknown
+    several = len(answers) > 1
     if args.format == "json":
-        json.dump(answer, sys.stdout, indent=1, allow_nan=False)
+        json.dump(answers if several else next(iter(answers.values())), sys.stdout, indent=1, allow_nan=False)
         print()
     else:
-        print(f"{answer['verdict']}: {printable(answer['reason'])}")
-        for finding in answer["findings"]:
-            print(f"  {printable(finding)}")
-        if answer["source"]:
-            print(f"  floor from: {answer['source']}")
-    return EXIT[answer["verdict"]]
+        for name, answer in answers.items():
+            print(printable(f"{f'{name}: ' if several else ''}{answer['verdict']}: {answer['reason']}"))
+            for finding in answer["findings"]:
+                print(f"  {printable(finding)}")
+            if answer["source"]:
+                print(f"  floor from: {answer['source']}")
+    verdicts = {answer["verdict"] for answer in answers.values()}
+    return EXIT[next(verdict for verdict in (FAIL, INCONCLUSIVE, PASS) if verdict in verdicts)]
 
 
 def _matrix(args: argparse.Namespace) -> int:
@@ -246,39 +265,52 @@ def _bandwidth(option: str, text: str) -> float:
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser."""
+    """Add both commands to the parser."""
+    alias = subparsers.add_parser("judge", help="the same as `busbar nccl judge`: a verdict on output of nccl-tests")
     top = subparsers.add_parser("nccl", help="read and judge outputs of nccl-tests")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     parse = commands.add_parser("parse", help="an output of nccl-tests as data")
     parse.set_defaults(run=_parse)
     judged = commands.add_parser("judge", help="PASS, FAIL or INCONCLUSIVE, with the reason")
-    judged.set_defaults(run=_judge)
     matrix = commands.add_parser("matrix", help="a verdict on what p2pBandwidthLatencyTest or nvbandwidth printed")
     matrix.set_defaults(run=_matrix)
-    for command in (parse, judged):
-        command.add_argument("file", metavar="FILE", type=Path, help="the output, or the JSON file that -J wrote")
+    output = "the output, or the JSON file that -J wrote; - for standard input"
+    parse.add_argument("file", metavar="FILE", type=Path, help=output)
     matrix.add_argument("file", metavar="FILE", type=Path, help="the output; of nvbandwidth also with -j")
-    for command in (parse, judged, matrix):
-        command.add_argument("--format", choices=("json", "table"), default="table")
-    for command in (judged, matrix):
-        command.add_argument(
-            "--hardware", required=command is judged, metavar="NAME", help="profile of the hardware catalogue"
-        )
-        command.add_argument("--catalogue", type=Path, metavar="FILE", help="YAML file with hardware_profiles_extra")
     matrix.add_argument("--floor", metavar="GBS", help="GB/s for each pair with direct access; default: the profile's")
-    judged.add_argument("--nodes", required=True, metavar="N", help="nodes that took part")
-    judged.add_argument(
+    for command in (parse, matrix):
+        command.add_argument("--format", choices=("json", "table"), default="table")
+    _add_profile(matrix, required=False)
+    for command in (judged, alias):
+        _add_judge_options(command)
+
+
+def _add_profile(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    parser.add_argument("--hardware", required=required, metavar="NAME", help="profile of the hardware catalogue")
+    parser.add_argument("--catalogue", type=Path, metavar="FILE", help="YAML file with hardware_profiles_extra")
+
+
+def _add_judge_options(parser: argparse.ArgumentParser) -> None:
+    files = (
+        "output of one run, or the JSON file that -J wrote; - for standard input. Each file has a verdict of its own"
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help=files)
+    parser.add_argument("--format", choices=("json", "table"), default="table")
+    _add_profile(parser, required=True)
+    parser.add_argument("--nodes", required=True, metavar="N", help="nodes that took part")
+    parser.add_argument(
         "--domains", metavar="N,N", help="nodes of each NVLink domain that took part, in hardware of NVLink racks"
     )
-    judged.add_argument("--ranks", metavar="N", help="ranks that took part; by default one per GPU")
-    judged.add_argument("--floor", metavar="GBS", help="floor in GB/s instead of the profile's")
-    judged.add_argument("--collective", metavar="NAME", help="program without _perf, where the output does not name it")
-    judged.add_argument("--allow-unchecked", action="store_true", help="results that nobody checked may pass")
-    judged.add_argument(
+    parser.add_argument("--ranks", metavar="N", help="ranks that took part; by default one per GPU")
+    parser.add_argument("--floor", metavar="GBS", help="floor in GB/s instead of the profile's")
+    parser.add_argument("--collective", metavar="NAME", help="program without _perf, where the output does not name it")
+    parser.add_argument("--allow-unchecked", action="store_true", help="results that were not checked may pass")
+    parser.add_argument(
         "--allow-missing-ranks", action="store_true", help="an output whose rank lines were cut away may pass"
     )
-    judged.add_argument(
+    parser.add_argument(
         "--allow-known-causes",
         action="store_true",
-        help="a run that is fast enough may pass though NCCL's lines tell of a known fault, such as NET/Socket",
+        help="a run that is fast enough may pass though NCCL's lines report a known fault, such as NET/Socket",
     )
+    parser.set_defaults(run=_judge)

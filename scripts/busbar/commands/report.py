@@ -16,6 +16,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data 
     everyone,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare, drift
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.side_by_side import side_by_side
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
     history,
     raw_report,
@@ -44,6 +45,8 @@ from busbar.sandbox.option import add_sandbox, chosen
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
+
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport
 
 __all__ = ["register"]
 
@@ -74,7 +77,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     compared = commands.add_parser(
         "compare",
         help="what changed from report A to report B",
-        description="Exit code: 0 nothing is worse in B, 1 a test is slower or fails in B only, 3 no test is in both.",
+        description="Reports of one cluster are compared test by test. Reports of two clusters, which have no node in "
+        "common, are shown side by side, by test and number of nodes. "
+        "Exit code: 0 nothing is worse in B, 1 a test is slower or fails in B only, 3 no test is in both.",
     )
     compared.set_defaults(run=_compare)
     compared.add_argument("first", metavar="A")
@@ -224,7 +229,10 @@ def _render(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    found = compare(*(readable_report(find_report(args, name)) for name in (args.first, args.second)))
+    first, second = (readable_report(find_report(args, name)) for name in (args.first, args.second))
+    if first["nodes"] and second["nodes"] and set(first["nodes"]).isdisjoint(second["nodes"]):
+        return _two_clusters(args, first, second)
+    found = compare(first, second)
     worse = any(test["flag"] == "slower" or _fails_now(test["verdicts"]) for test in found["tests"])
     code = int(worse) if found["tests"] else NOTHING_COMPARED
     if args.format == "json":
@@ -251,6 +259,49 @@ def _compare(args: argparse.Namespace) -> int:
     for line in _differences(found):
         print(line)
     return code
+
+
+def _two_clusters(args: argparse.Namespace, first: ReadReport, second: ReadReport) -> int:
+    """Print the reports of two clusters side by side; returns the exit code."""
+    found = side_by_side((first, second))
+    both = [each for each in found if None not in each["sides"]]
+    fails = any("FAIL" in two["verdicts"] and "FAIL" not in one["verdicts"] for one, two in (e["sides"] for e in both))
+    code = int(fails or any(each["flag"] == "slower" for each in both)) if both else NOTHING_COMPARED
+    environment = compare(first, second)["environment"]
+    if args.format == "json":
+        _json({"side_by_side": found, "nodes": [first["nodes"], second["nodes"]], "environment": environment})
+        return code
+    for letter, report in zip("AB", (first, second)):
+        print(
+            f"{letter}  {printable(report['cluster'])}, {report['started']}, nodes {fold_hosts(report['nodes'])}: "
+            f"{report['verdict']}, {report['reason']}"
+        )
+    rows = [
+        (
+            each["test"],
+            str(each["nodes"]),
+            *_cells(each["sides"][0]),
+            *_cells(each["sides"][1]),
+            _share(each["change"]),
+            each["flag"],
+        )
+        for each in found
+    ]
+    figures = ("Median, GB/s", "Lowest")
+    columns = ("Test", "Nodes", *(f"{letter} {title}" for letter in "AB" for title in ("", *figures)), "Change", "")
+    _table(columns, rows, frozenset(columns[1:]) - {"A ", "B ", ""})
+    for item in environment:
+        words = (item[side] or "not known" for side in ("first", "second"))
+        print(printable(f"{item['term']}: {' > '.join(words)}"))
+    return code
+
+
+def _cells(side: dict[str, Any] | None) -> tuple[str, str, str]:
+    """Return the verdicts, the median and the lowest figure of one side."""
+    if side is None:
+        return "not tested", "-", "-"
+    verdicts = ", ".join(f"{side['verdicts'][word]} {word}" for word in VERDICTS if word in side["verdicts"])
+    return verdicts, _gbs(side["median"]), _gbs(side["lowest"])
 
 
 def _fails_now(verdicts: list[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -117,9 +118,9 @@ def test_bad_input_is_one_line(args: list[str]) -> None:
     ("content", "words"),
     [
         (b"", "is empty"),
-        (b"\n \r\n", "nothing but blanks"),
-        (bytes(range(32)) * 8, "is no text"),
-        (b"\x7fELF\x02\x01\x01" + bytes(2000), "is no text"),
+        (b"\n \r\n", "only white space"),
+        (bytes(range(32)) * 8, "is not text"),
+        (b"\x7fELF\x02\x01\x01" + bytes(2000), "is not text"),
     ],
 )
 @pytest.mark.parametrize("command", ["parse", "judge"])
@@ -271,3 +272,35 @@ def test_a_known_cause_fails_unless_it_is_allowed(
     said = capsys.readouterr().out
     assert said.startswith(f"{verdict}: ")
     assert "  InfiniBand not used (NET/Socket)" in said
+
+
+JUDGED = ["--hardware", "dgx_h100", "--nodes", "2", "--format", "json"]
+
+
+def test_judge_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nccl", "judge", WHOLE, *JUDGED]) == 1
+    expected = capsys.readouterr().out
+    for text in (Path(WHOLE).read_bytes(), Path(WHOLE).read_text().encode("utf-16")):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+        assert main(["judge", "-", *JUDGED]) == 1
+        assert capsys.readouterr().out == expected
+
+
+@pytest.mark.parametrize("text", [b"", b" \n", bytes(range(32)) * 8, b'{"version": 1}'])
+def test_standard_input_without_output_of_a_run_is_named(
+    text: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert main(["judge", "-", *JUDGED]) == 2
+    assert capsys.readouterr().err.startswith("busbar: standard input ")
+
+
+def test_judge_gives_each_file_a_verdict_and_ends_with_the_worst(capsys: pytest.CaptureFixture[str]) -> None:
+    other = str(FIXTURES / "mpi_2_nodes.txt")
+    assert main(["judge", other, WHOLE, *JUDGED]) == 1
+    verdicts = {name: answer["verdict"] for name, answer in json.loads(capsys.readouterr().out).items()}
+    assert verdicts == {other: "INCONCLUSIVE", WHOLE: "FAIL"}
+    assert main(["judge", other, WHOLE, "--hardware", "dgx_h100", "--nodes", "2", "--floor", "340"]) == 3
+    said = capsys.readouterr().out
+    assert f"{other}: INCONCLUSIVE: " in said
+    assert f"{WHOLE}: PASS: " in said

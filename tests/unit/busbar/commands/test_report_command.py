@@ -154,6 +154,46 @@ def test_compare_says_in_words_that_the_nodes_differ(reports: Path, capsys: pyte
     assert [(item["name"], item["nodes"]) for item in found["other_nodes"]] == [("cluster", [before, whole["nodes"]])]
 
 
+def of_another_cluster(place: Path, share: float) -> None:
+    """Write a report of the nodes node1 to node4, which reach a share of what those of `small` reach."""
+    text = json.dumps(small()).replace("gpu", "node").replace("alpha", "beta")
+    report = json.loads(text)
+    for test in report["tests"]:
+        test["measured_busbw"] *= share
+        test["verdict"] = "PASS" if share >= 1 else "FAIL"
+    place.mkdir()
+    (place / "report.json").write_text(json.dumps(report), encoding="utf-8")
+
+
+@pytest.mark.parametrize(("share", "code", "flag"), [(1.0, 0, ""), (0.8, 1, "slower"), (1.2, 0, "faster")])
+def test_compare_shows_two_clusters_side_by_side(
+    reports: Path, share: float, code: int, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_another_cluster(reports / "20261116", share)
+    arguments = ["report", "compare", "20261114", "20261116", "--reports", str(reports)]
+    assert main([*arguments, "--format", "json"]) == code
+    found = {(each["test"], each["nodes"]): each for each in json.loads(capsys.readouterr().out)["side_by_side"]}
+    assert set(found) == {("node all_reduce", 1), ("cluster all_reduce", 4)}
+    one = found["node all_reduce", 1]
+    assert [side["tests"] for side in one["sides"]] == [4, 4]
+    assert one["change"] == pytest.approx(share - 1)
+    assert {each["flag"] for each in found.values()} == {flag}
+    assert main(arguments) == code
+    said = capsys.readouterr().out
+    assert "A  alpha, " in said
+    assert "B  beta, " in said
+    assert "nodes node[1-4]" in said
+    assert "4 PASS" in next(line for line in said.splitlines() if "node all_reduce" in line)
+
+
+def test_clusters_without_a_common_test_are_not_compared(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (reports / "20261116").mkdir()
+    text = json.dumps(of_pairs(2)).replace("gpu", "node")
+    (reports / "20261116/report.json").write_text(text, encoding="utf-8")
+    assert main(["report", "compare", "20261114", "20261116", "--reports", str(reports)]) == 3
+    assert "not tested" in capsys.readouterr().out
+
+
 def test_render(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "render", "--reports", str(reports)]) == 0
     folder = reports / "20261120T080000Z"

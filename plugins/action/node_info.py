@@ -26,7 +26,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             return self._failure(failure_kind(str(exc)), str(exc))
         after = time.time()
         if "node" in result:
-            result["clock_offset_s"] = clock_offset(before, result["node"]["epoch"], after)
+            result["clock_offset_s"] = clock_offset(before, result["node"]["began"], result["node"]["epoch"], after)
             return dict(result)
         parts = (result.get("msg"), result.get("module_stderr"), result.get("module_stdout"))
         text = "\n".join(str(part) for part in parts if part)

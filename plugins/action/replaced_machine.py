@@ -121,10 +121,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return {"changed": bool(good)}
 
     def _machine(self, known: dict[str, Any]) -> dict[str, Any]:
-        name = "busbar.cluster.machine_record"
+        name = "busbar.cluster.node_info"
         try:
-            # Without arguments of its own it would get those of this action.
-            return dict(self._execute_module(module_name=name, module_args={}, task_vars=known))
+            return dict(self._execute_module(module_name=name, module_args={"machine": True}, task_vars=known))
         except AnsibleConnectionFailure as exc:
             return {"msg": str(exc), "unreachable": True}
         except AnsibleError as exc:

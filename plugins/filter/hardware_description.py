@@ -19,8 +19,8 @@ options:
     required: true
   names:
     description: >-
-      Names of the variables with the results of M(busbar.cluster.node_info), M(busbar.cluster.nvidia_gpu_info) and
-      C(slurmd -C), as C(node), C(gpus) and C(slurmd). A host without the first two is passed over.
+      Names of the variables with the results of M(busbar.cluster.node_info) and C(slurmd -C), as C(node) and C(slurmd).
+      A host that did not answer is skipped.
     type: dict
     required: true
   catalogue:
@@ -59,8 +59,9 @@ def description(
     """Return the text."""
     machines = []
     for host in hosts:
-        node, gpus, slurmd = (hostvars[host].get(names[key]) or {} for key in ("node", "gpus", "slurmd"))
-        if node.get("reached") and "gpus" in gpus:
+        node, slurmd = (hostvars[host].get(names[key]) or {} for key in ("node", "slurmd"))
+        if node.get("reached"):
+            gpus = node["devices"]
             notes = machine_notes(gpus, str(slurmd.get("stdout") or ""))
             machines.append((str(host), describe_machine(node["node"], gpus), notes))
     return description_text(machines, catalogue)

@@ -20,7 +20,7 @@ options:
     required: true
   name:
     description: >-
-      Name of the variable with the result of C(lldpctl -f json0) or of M(busbar.cluster.nvidia_gpu_info).
+      Name of the variable with the result of C(lldpctl -f json0) or of M(busbar.cluster.node_info).
     type: str
     required: true
   source:
@@ -86,14 +86,16 @@ def _found(
         message = f"{fold_hosts(unknown)} is not in the inventory"
         raise ValueError(message)
     answers = {node: hostvars[node].get(name) or {} for node in asked}
-    silent = [node for node, answer in answers.items() if not answer or answer.get("unreachable")]
+    silent = [
+        node for node, answer in answers.items() if answer.get("unreachable") or not answer.get("reached", bool(answer))
+    ]
     if silent:
         message = f"{fold_hosts(silent)} did not answer"
         raise ValueError(message)
     if source == "lldp":
         return lldp_topology({node: str(answer.get("stdout") or "") for node, answer in answers.items()}, interfaces)
     domains = {node: str(hostvars[node].get("nvlink_domain") or "") for node in asked}
-    return nvlink_topology(answers, domains)
+    return nvlink_topology({node: answer["devices"] for node, answer in answers.items()}, domains)
 
 
 class FilterModule:

@@ -32,6 +32,18 @@ options:
     description: Whether to find out why the node must reboot (RV(reboot)).
     type: bool
     default: false
+  devices:
+    description: Whether to read GPUs, NICs and their links (RV(devices)).
+    type: bool
+    default: false
+  devices_timeout_s:
+    description: How long to wait for each run of nvidia-smi, in seconds. One that hangs is left behind.
+    type: int
+    default: 30
+  machine:
+    description: Whether to read serial numbers and the history of the health check (RV(record)).
+    type: bool
+    default: false
   leave_out_unreachable:
     description:
       - Whether a node that cannot be reached is unreachable for Ansible too, so that the run goes on without it.
@@ -66,6 +78,79 @@ clock_offset_s:
   description: How far the node's clock is ahead of this host's at least, in seconds; negative when behind.
   type: float
   returned: when reached
+devices:
+  description:
+    - The GPUs and NICs of C(nvidia-smi -q -x) and C(nvidia-smi nvlink -s). Where these do not answer,
+      /proc/driver/nvidia and the PCI bus name them.
+    - A host without GPU or driver is no failure.
+  type: dict
+  returned: when O(devices)
+  contains:
+    source:
+      description: Where the GPUs were read, V(nvidia-smi), V(proc) or V(pci).
+      type: str
+    smi_state:
+      description: >-
+        V(ok), V(absent), V(failed), V(hung), or V(unusable) when nvidia-smi does not know the options.
+      type: str
+    driver_version:
+      description: Version of the loaded driver.
+      type: str
+    cuda_version:
+      description: Newest CUDA that the driver can run.
+      type: str
+    attached_gpus:
+      description: GPUs that the driver counts.
+      type: int
+    gpu_count:
+      description: GPUs that are listed.
+      type: int
+    gpus:
+      description: The GPUs, as C(busbar gpu parse) prints them; what is not known is null.
+      type: list
+      elements: dict
+    gpu_places:
+      description:
+        - C(packages) and C(numa_nodes), how many of them have CPUs, and C(gpus), of each address on the PCI bus the
+          place of its C(package) and C(numa) among these, null where the kernel does not say.
+      type: dict
+    pci_gpus:
+      description: Addresses of the NVIDIA GPUs on the PCI bus.
+      type: list
+      elements: str
+    rdma_ports:
+      description: Ports of RDMA devices with C(device), C(port), C(active), C(state), C(rate_gbps), C(link_layer).
+      type: list
+      elements: dict
+    network_interfaces:
+      description: Interfaces with hardware behind them, with C(name), C(up), C(rate_gbps), C(address).
+      type: list
+      elements: dict
+    pci_nics:
+      description: Addresses of the network cards on the PCI bus.
+      type: list
+      elements: str
+    fabric_manager:
+      description: Whether a fabric manager runs, without which GPUs behind NVSwitches wait for their fabric.
+      type: bool
+    errors:
+      description: What went wrong, one line each.
+      type: list
+      elements: str
+record:
+  description: Which machine this is.
+  returned: when O(machine)
+  type: dict
+  contains:
+    parts:
+      description: >-
+        Machine, GPUs and NICs, each with C(kind), C(id), C(serial) and C(name), as reports of a validation have them.
+      type: list
+    versions: {description: "Kernel, system, driver, CUDA and DCGM, as far as they are known.", type: dict}
+    booted: {description: "Seconds since 1970, 0 when not known.", type: int}
+    host_key: {description: Public host key; empty when there is none., type: str}
+    history: {description: "Entries of the health check, the oldest first.", type: list}
+    problems: {description: What could not be read and why., type: dict}
 reboot:
   description:
     - Why the node must reboot, empty if it need not. A kernel is newer than the running one, C(/run/reboot-required) of
@@ -84,7 +169,8 @@ node:
     hostname: {description: The name the node has now., type: str}
     hostname_fixed: {description: "Whether C(/etc/hostname) is a mount, so that the name cannot be set.", type: bool}
     euid: {description: Effective user number; 0 is root., type: int}
-    epoch: {description: Seconds since 1970., type: float}
+    began: {description: "The time on the node at the start, in seconds since 1970.", type: float}
+    epoch: {description: The time on the node at the end., type: float}
     sockets: {description: Sockets., type: int}
     cores_per_socket: {description: Cores of a socket., type: int}
     threads_per_core: {description: Threads of a core., type: int}
@@ -109,6 +195,7 @@ import platform
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -122,6 +209,10 @@ from ..module_utils.common.node_info import (
     topology,
 )
 from ..module_utils.common.software_versions import versions
+from ..module_utils.hardware.gpu_places import gpu_places
+from ..module_utils.hardware.gpu_reading import find_smi, pci_devices, read_gpus
+from ..module_utils.hardware.network import network_interfaces, rdma_ports
+from ..module_utils.health.machine_record import machine_record
 
 CPUS = Path("/sys/devices/system/cpu")
 # Of containers; preflight asks whether what is to run in them can.
@@ -129,6 +220,8 @@ PROGRAMS = ("enroot", "nvidia-container-cli")
 WHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MEBIBYTE = 1 << 20
 REBOOT_REQUIRED = Path("/run/reboot-required")
+# nv-fabricmanager, as the kernel cuts it.
+FABRIC_MANAGER = "nv-fabricmanage"
 
 
 def read(path: Path) -> str:
@@ -192,7 +285,6 @@ def node_info(paths: list[str], names: list[str], numbers: list[int]) -> dict[st
         "kernels": installed_kernels(),
         "versions": versions(),
         **topology(processors()),
-        "epoch": time.time(),
     }
 
 
@@ -211,6 +303,19 @@ def reboot_reasons(module: AnsibleModule) -> list[str]:
     return found
 
 
+def devices(root: Path, program: str | None, timeout_s: float) -> dict[str, Any]:
+    """Return the GPUs and NICs of a host."""
+    bus = pci_devices(root)
+    return {
+        **read_gpus(root, bus["gpu"], program, timeout_s),
+        "gpu_places": gpu_places(root, [device["address"] for device in bus["gpu"]]),
+        "rdma_ports": rdma_ports(root),
+        "network_interfaces": network_interfaces(root),
+        "pci_nics": [device["address"] for device in bus["nic"]],
+        "fabric_manager": any(read(path).strip() == FABRIC_MANAGER for path in (root / "proc").glob("[0-9]*/comm")),
+    }
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -219,15 +324,25 @@ def main() -> None:
             "names": {"type": "list", "elements": "str", "default": []},
             "numbers": {"type": "list", "elements": "int", "default": []},
             "reboot": {"type": "bool", "default": False},
+            "devices": {"type": "bool", "default": False},
+            "devices_timeout_s": {"type": "int", "default": 30},
+            "machine": {"type": "bool", "default": False},
             "leave_out_unreachable": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
+    given = module.params
+    began = time.time()
     try:
-        node = node_info(module.params["paths"], module.params["names"], module.params["numbers"])
+        node = node_info(given["paths"], given["names"], given["numbers"])
     except (OSError, ValueError) as exc:
         module.fail_json(msg=str(exc))
-    more = {"reboot": reboot_reasons(module)} if module.params["reboot"] else {}
+    more: dict[str, Any] = {"reboot": reboot_reasons(module)} if given["reboot"] else {}
+    if given["devices"]:
+        more["devices"] = devices(Path("/"), find_smi(), given["devices_timeout_s"])
+    if given["machine"]:
+        more["record"] = machine_record()
+    node |= {"began": began, "epoch": time.time()}
     module.exit_json(changed=False, reached=True, failure="", message="", node=node, **more)
 
 

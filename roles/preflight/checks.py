@@ -29,12 +29,11 @@ def check_nodes(hosts: Sequence[str], cluster: Known) -> list[Problem]:
     Args:
         hosts: their names.
         cluster: `hostvars` of all hosts; `answer`, the variable with a host's answer of the module node_info, without
-            which a host is skipped; `gpu_answer`, the same of nvidia_gpu_info; `site`, with `catalogue`, the declared
-            `users` and `groups`, `compute`, the nodes of Slurm, and `inventory_groups`, the hosts of every group; and
-            `limits`, as `node_problems` and `claim_problems` take them.
+            which a host is skipped; `site`, with `catalogue`, the declared `users` and `groups`, `compute`, the nodes
+            of Slurm, and `inventory_groups`, the hosts of every group; and `limits`, as `node_problems` and
+            `claim_problems` take them.
     """
     hostvars, site, limits = cluster["hostvars"], cluster["site"], cluster["limits"]
-    gpu_answer = cluster.get("gpu_answer", "")
     wrong = []
     systems = {}
     groups = {name: set(members) for name, members in (site.get("inventory_groups") or {}).items()}
@@ -53,14 +52,14 @@ def check_nodes(hosts: Sequence[str], cluster: Known) -> list[Problem]:
                 systems[host] = driver_system(node["os"])
                 if host in site["compute"]:
                     wrong += node_software_problems(host, variables, hardware, node["programs"], node["os"]["id"])
-            gpus = variables.get(gpu_answer) or {}
+            gpus = found.get("devices") or {}
             if hardware and "smi_state" in gpus:
                 cures = cures_of_run(variables, gets_driver=host in site["compute"], subnet_manager=manager)
                 cured = without_cured(gpus, cures)
                 wrong += claim_problems(host, hardware, cured, limits) + place_problems(host, hardware, gpus)
     asked = [host for host in site["compute"] if host in systems]
     wrong += site_driver_problems(asked, hostvars, site["catalogue"], systems)
-    read = {host: hostvars[host].get(gpu_answer) or {} for host in hosts}
+    read = {host: (hostvars[host].get(cluster["answer"]) or {}).get("devices") or {} for host in hosts}
     return wrong + domain_claims({host: str(hostvars[host].get("nvlink_domain") or "") for host in hosts}, read)
 
 

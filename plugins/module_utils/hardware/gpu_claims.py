@@ -30,7 +30,7 @@ def claim_problems(
     Args:
         host: its name.
         hardware: its entry of the catalogue; one without `gpu` claims nothing.
-        facts: what `nvidia_gpu_info` returned.
+        facts: the `devices` of `node_info`.
         limits: `gpu_tolerance`, the share by which memory may differ; `driver_branch`, the first number of the driver's
             version, empty when any will do.
     """
@@ -201,7 +201,7 @@ def nic_problems(host: str, claims: Sequence[Mapping[str, Any]], facts: Mapping[
     Args:
         host: its name.
         claims: `nics` of the hardware profile.
-        facts: `rdma_ports`, `network_interfaces` and `pci_nics`, as the module `nvidia_gpu_info` returns them.
+        facts: `rdma_ports`, `network_interfaces` and `pci_nics`, as `devices` of the module `node_info` has them.
     """
     for claim in claims:
         yield from (_rdma_ports if claim["rdma"] else _interfaces)(host, claim, facts)

@@ -69,7 +69,7 @@ def place_problems(host: str, hardware: Mapping[str, Any], facts: Mapping[str, A
     Args:
         host: its name.
         hardware: its entry of the catalogue: `sockets`, and `cpu_sockets` of `gpu` in the order of the device files.
-        facts: what `nvidia_gpu_info` returned, with `gpu_places`.
+        facts: the `devices` of `node_info`, with `gpu_places`.
     """
     declared = [int(socket) for socket in (hardware.get("gpu") or {}).get("cpu_sockets") or []]
     found = found_sockets(facts, int(hardware.get("sockets") or 0))
@@ -84,7 +84,7 @@ def found_sockets(facts: Mapping[str, Any], sockets: int) -> list[int]:
     """Return the socket of each GPU in the order of the device files; nothing where the kernel does not say it of all.
 
     Args:
-        facts: what `nvidia_gpu_info` returned, with `gpu_places`.
+        facts: the `devices` of `node_info`, with `gpu_places`.
         sockets: how many there are to Slurm: those of the machine, or its NUMA nodes
             (SlurmdParameters=numa_node_as_socket).
     """

@@ -23,17 +23,18 @@ _NOISE = re.compile(
 _PLACE = re.compile(r"^ssh: (?:connect to host \S+ port \d+: )?|^connect to host \S+ port \d+: |^\S+@\S+: ")
 
 
-def clock_offset(before: float, there: float, after: float) -> float:
-    """Return by how much a clock that showed `there` is ahead at the least, in seconds; negative when behind.
+def clock_offset(before: float, began: float, ended: float, after: float) -> float:
+    """Return by how many seconds another clock is ahead at least; negative if it is behind.
 
     Args:
-        before: our time before the other clock was read.
-        there: what the other clock showed.
-        after: our time afterwards.
+        before: our time before the question.
+        began: the other clock's time at the start of its answer.
+        ended: the other clock's time at the end of its answer.
+        after: our time after the answer.
     """
-    if there > after:
-        return round(there - after, 3)
-    return round(min(0.0, there - before), 3)
+    if ended > after:
+        return round(ended - after, 3)
+    return round(min(0.0, began - before), 3)
 
 
 def failure_kind(text: str) -> str:

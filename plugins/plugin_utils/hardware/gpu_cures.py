@@ -41,7 +41,7 @@ def cures_of_run(own: Mapping[str, Any], *, gets_driver: bool, subnet_manager: b
 
 
 def without_cured(facts: Mapping[str, Any], cures: Collection[str]) -> dict[str, Any]:
-    """Return what `nvidia_gpu_info` found, without what is about to be put right."""
+    """Return the `devices` of `node_info`, without what is about to be put right."""
     found = dict(facts)
     if DRIVER in cures:
         said = " ".join(str(error) for error in facts["errors"]).lower()

@@ -30,7 +30,7 @@ def fabric_of(facts: Mapping[str, Any]) -> set[_Fabric]:
     """Return cluster UUID and clique of the GPUs of a host, less those that do not tell.
 
     Args:
-        facts: what `nvidia_gpu_info` returned.
+        facts: the `devices` of `node_info`.
     """
     told = [gpu.get("fabric") or {} for gpu in facts.get("gpus") or []]
     return {
@@ -46,7 +46,7 @@ def domain_claims(domains: Mapping[str, str], facts: Mapping[str, Mapping[str, A
 
     Args:
         domains: host to its `nvlink_domain`; hosts without one are left alone.
-        facts: host to what `nvidia_gpu_info` returned.
+        facts: host to the `devices` of `node_info`.
     """
     declared: dict[str, dict[_Fabric, list[str]]] = defaultdict(lambda: defaultdict(list))
     found: dict[_Fabric, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))

@@ -20,7 +20,7 @@ def nvlink_topology(facts: Mapping[str, Mapping[str, Any]], domains: Mapping[str
     """Return `slurm_topology` for nodes: a block for each NVLink domain.
 
     Args:
-        facts: for each node what `nvidia_gpu_info` returned.
+        facts: for each node the `devices` of `node_info`.
         domains: the `nvlink_domain` of nodes that declare one.
 
     Returns:

@@ -52,7 +52,7 @@ def describe_machine(node: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[
 
     Args:
         node: what `node_info` found.
-        facts: what `nvidia_gpu_info` returned.
+        facts: the `devices` of `node_info`.
     """
     # Slurm drains a node with less memory than declared, and a kernel update may take some: three digits are enough.
     return {
@@ -178,7 +178,7 @@ def machine_notes(facts: Mapping[str, Any], slurmd: str) -> list[str]:
     """Return what an admin must know of a profile of describe_machine().
 
     Args:
-        facts: what `nvidia_gpu_info` returned.
+        facts: the `devices` of `node_info`.
         slurmd: what `slurmd -C` printed, empty where there is no Slurm yet.
     """
     line = next((line.strip() for line in slurmd.splitlines() if line.startswith("NodeName=")), "")

@@ -109,7 +109,7 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # Ansible carries no ty
             "python": "3.11.2",
             "hostname": str(self._play_context.remote_addr),
             "euid": 0,
-            "epoch": time.time(),
+            **dict.fromkeys(("began", "epoch"), time.time()),
             "sockets": 2,
             "cores_per_socket": 56,
             "threads_per_core": 2,

@@ -43,7 +43,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
         **given: Any,  # noqa: ANN401 - arguments of the action
     ) -> dict[str, Any]:
         def execute(**asked: object) -> dict[str, Any]:
-            assert (asked["module_name"], asked["module_args"]) == ("busbar.cluster.machine_record", {})
+            assert (asked["module_name"], asked["module_args"]) == ("busbar.cluster.node_info", {"machine": True})
             if error:
                 raise AnsibleConnectionFailure(error)
             return {"record": {"parts": [PART], "host_key": key}}

@@ -25,7 +25,7 @@ def test_lldp() -> None:
 
 
 def test_nvlink() -> None:
-    answer = {"gpus": [{"fabric": FABRIC}]}
+    answer = {"reached": True, "devices": {"gpus": [{"fabric": FABRIC}]}}
     found = node_topology(["t1", "t2"], hostvars(t1=answer, t2=answer), "found", "nvlink")
     assert found["text"].startswith(f"# rack1: ClusterUUID {FABRIC['cluster_uuid']}, CliqueId 7\nslurm_topology:\n")
     assert yaml.safe_load(found["text"]) == {"slurm_topology": {"blocks": [{"name": "rack1", "nodes": "t[1-2]"}]}}

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import machine_record, slurm_node_history
+from ansible_collections.busbar.cluster.plugins.module_utils.health import machine_record
+from ansible_collections.busbar.cluster.plugins.modules import slurm_node_history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,13 +99,7 @@ def test_a_machine_with_numbers_and_placeholders(tmp_path: Path, monkeypatch: py
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "sys/class/net/eth0/device").mkdir()
-    given = {
-        "history": "/var/history.jsonl",
-        "key_file": "/etc/ssh/ssh_host_ed25519_key",
-        "most": 5,
-        "timeout_s": 1,
-    }
-    found = machine_record.record(given, tmp_path)
+    found = machine_record.machine_record(tmp_path, "/var/history.jsonl")
     assert found["parts"] == [
         {"kind": "machine", "id": "4c4c-0042", "serial": "", "name": "Maker Box"},
         {"kind": "nic", "id": "aa:bb:cc:00:00:01", "serial": "", "name": "eth0"},

@@ -14,7 +14,12 @@ FAILED = "Failed to connect to the host via ssh: "
 
 @pytest.mark.parametrize(("there", "expected"), [(101.0, 0.0), (100.0, 0.0), (105.0, 3.0), (90.0, -10.0), (102.0, 0.0)])
 def test_clock_offset_is_the_least_that_is_certain(there: float, expected: float) -> None:
-    assert clock_offset(100.0, there, 102.0) == expected
+    assert clock_offset(100.0, there, there, 102.0) == expected
+
+
+def test_clock_offset_is_not_hidden_by_a_slow_answer() -> None:
+    assert clock_offset(100.0, 97.0, 127.0, 130.0) == -3.0
+    assert clock_offset(100.0, 103.0, 133.0, 130.0) == 3.0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import nvidia_gpu_info
+from ansible_collections.busbar.cluster.plugins.modules import node_info
 from gpu_samples import gpu_xml, log_xml
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def bus(tmp_path: Path) -> Path:
 def test_nvidia_smi(tmp_path: Path, bus: Path) -> None:
     put(tmp_path, query=log_xml(gpu_xml(0)), links=LINKS)
     smi = program(tmp_path, f'case "$*" in "-q -x") cat {tmp_path}/query ;; "nvlink -s") cat {tmp_path}/links ;; esac')
-    found = nvidia_gpu_info.gather(bus, smi, 10)
+    found = node_info.devices(bus, smi, 10)
     assert (found["source"], found["smi_state"], found["errors"]) == ("nvidia-smi", "ok", [])
     assert found["gpus"][0]["nvlink"]["links_active"] == 1
     assert found["gpus"][0]["nvlink"]["inactive"] == [1]
@@ -82,14 +82,14 @@ def test_the_driver_when_nvidia_smi_is_missing(bus: Path) -> None:
             "proc/driver/nvidia/gpus/0000:3b:00.0/information": INFORMATION,
         },
     )
-    found = nvidia_gpu_info.gather(bus, None, 10)
+    found = node_info.devices(bus, None, 10)
     assert (found["source"], found["smi_state"], found["driver_version"]) == ("proc", "absent", "570.86.15")
     gpu = found["gpus"][0]
     assert (gpu["product_name"], gpu["pci_bus_id"], gpu["uuid"]) == ("NVIDIA A100-SXM4-80GB", "0000:3b:00.0", None)
 
 
 def test_the_bus_when_there_is_no_driver(bus: Path) -> None:
-    found = nvidia_gpu_info.gather(bus, None, 10)
+    found = node_info.devices(bus, None, 10)
     assert (found["source"], found["gpu_count"]) == ("pci", 1)
     gpu = found["gpus"][0]
     assert (gpu["pcie_width_current"], gpu["pcie_width_max"]) == (8, 16)
@@ -112,22 +112,22 @@ def test_the_bus_when_there_is_no_driver(bus: Path) -> None:
     ],
 )
 def test_a_program_that_fails(tmp_path: Path, bus: Path, script: str, state: str, error: str) -> None:
-    found = nvidia_gpu_info.gather(bus, program(tmp_path, script), 10)
+    found = node_info.devices(bus, program(tmp_path, script), 10)
     assert (found["smi_state"], found["source"]) == (state, "pci")
     assert "".join(found["errors"]).startswith(error)
 
 
 def test_a_program_that_hangs_is_left_behind(tmp_path: Path, bus: Path) -> None:
     began = time.monotonic()
-    found = nvidia_gpu_info.gather(bus, program(tmp_path, "trap '' TERM; sleep 30"), 0.5)
+    found = node_info.devices(bus, program(tmp_path, "trap '' TERM; sleep 30"), 0.5)
     assert time.monotonic() - began < 10
     assert (found["smi_state"], found["errors"]) == ("hung", ["nvidia-smi did not answer in 0.5 s"])
 
 
 @pytest.mark.parametrize("check", [False, True])
 def test_this_host_whatever_it_has(capsys: pytest.CaptureFixture[str], check: bool) -> None:  # noqa: FBT001 - a table
-    with patch_module_args({"_ansible_check_mode": check}), pytest.raises(SystemExit) as stopped:
-        nvidia_gpu_info.main()
+    with patch_module_args({"_ansible_check_mode": check, "devices": True}), pytest.raises(SystemExit) as stopped:
+        node_info.main()
     found = json.loads(capsys.readouterr().out)
     assert (stopped.value.code, found["changed"]) == (0, False)
-    assert found["gpu_count"] == len(found["gpus"])
+    assert found["devices"]["gpu_count"] == len(found["devices"]["gpus"])

@@ -82,7 +82,7 @@ def check_secrets(hosts: Sequence[str], cluster: Known) -> list[Problem]:
 
     Args:
         hosts: their names.
-        cluster: `hostvars` of all hosts; `answer`, the variable with a host's answer of the module held_secrets;
+        cluster: `hostvars` of all hosts; `answer`, the variable with a host's answer of the module secret_info;
             `controller`, with `name` and `answer` of one that is not in the run; and `site`.
     """
     controller = cluster["controller"]

@@ -38,7 +38,7 @@ def held_problems(
     """Return the secrets that would be lost, and the hosts that would be left behind with an old one.
 
     Args:
-        answers: for each host of the run its answer of the module `held_secrets`; without `held` it gave none.
+        answers: for each host of the run its answer of the module `secret_info`; without `held` it gave none.
         controller: name and answer of a controller that is not in the run; an empty answer when it was not asked.
         site: what is known where the run starts.
     """

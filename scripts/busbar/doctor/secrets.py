@@ -105,7 +105,7 @@ def kept_on_hosts(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Ke
     """Return what hosts keep, what is equal but for its age once with all its hosts.
 
     Args:
-        answers: what the module `secret_places` said of each host.
+        answers: what the module `secret_info` returned for each host.
     """
     found: dict[tuple[Any, ...], list[tuple[str, str]]] = {}
     for host, files in answers.items():

@@ -44,7 +44,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "find": {"files": [], "matched": 0},
     "hostname": {},
     "hosts_table": {"changed_paths": []},
-    "held_secrets": {"held": []},
+    "secret_info": {"held": [], "files": []},
     "tls_host_key": {
         "public_key": "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBNBmxu1Mwk6BSU6XZ5"
         "DJ+7hyzPIWpi6GWdlqS4Jxz7ld1XTBOFfuVIehxwfoGfALoataLRMqG35xuk2ri9IwjqA=",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import held_secrets
+from ansible_collections.busbar.cluster.plugins.modules import secret_info
 from ansible_collections.busbar.cluster.plugins.plugin_utils.access.tls_certificate import (
     authority_certificate,
     make_authority,
@@ -23,7 +23,7 @@ KNOWN = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__p
 def _held(name: str, path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
     files = {name: {"path": str(path), "pattern": KNOWN[name]["file"]["pattern"]}}
     with patch_module_args({"files": files}), pytest.raises(SystemExit):
-        held_secrets.main()
+        secret_info.main()
     answer = json.loads(capsys.readouterr().out)
     assert not answer.get("failed"), answer
     return bool(answer["held"] == [name])

@@ -1,0 +1,122 @@
+"""Module that finds the cluster's secrets on a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: secret_info
+author: busbar contributors
+short_description: Find the cluster's secrets on a host
+description:
+  - With O(files), returns which secrets a host holds, by the file that each is written to. It returns names only.
+  - With O(places), returns mode, owner and age of files, and which accounts can read them. Their content is not read.
+extends_documentation_fragment: busbar.cluster.attributes.read_only
+options:
+  files:
+    description:
+      - For each secret C(path), the file that holds it or a value derived from it, and C(pattern), a regular
+        expression that this collection's text in the file matches; so the key of a package does not count.
+      - The pattern is also searched in the decoded content of PEM certificates.
+    type: dict
+    default: {}
+  places:
+    description: For each secret the paths of files that hold it or a value derived from it, with wildcards.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Check whether the host holds a munge key of the cluster
+  busbar.cluster.secret_info:
+    files:
+      munge.key: {path: /etc/munge/munge.key, pattern: '\A[!-~]{32,}\s*\Z'}
+  register: found
+"""
+
+RETURN = r"""
+held:
+  description: Names of the secrets of O(files) that the host holds.
+  returned: always
+  type: list
+  elements: str
+files:
+  description: For each existing file of O(places) C(secret), C(path), C(mode), C(owner), C(since), C(readers) and
+    C(problem).
+  returned: always
+  type: list
+  elements: dict
+"""
+
+import grp
+import pwd
+import re
+import ssl
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.access.secret_readers import Place, readers, too_open
+
+LARGEST = 1 << 20
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+def file_text(path: Path) -> str:
+    """Return what a file says with what its certificates encode; '' when there is no text."""
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(LARGEST).decode()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, UnicodeDecodeError):
+        return ""
+    try:
+        encoded = [ssl.PEM_cert_to_DER_cert(found).decode("latin-1") for found in _CERTIFICATE.findall(text)]
+    except ValueError:
+        encoded = []
+    return "\n".join([text, *encoded])
+
+
+def place(path: Path) -> Place:
+    """Return mode, owner and group of a path."""
+    found = path.stat()
+    return Place(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+
+
+def look(secret: str, path: Path) -> dict[str, Any]:
+    """Return what is told of one file."""
+    accounts = {each.pw_name: (each.pw_uid, each.pw_gid) for each in pwd.getpwall()}
+    members = {each.gr_gid: each.gr_mem for each in grp.getgrall()}
+    # A link leads elsewhere: those folders count.
+    real = path.resolve()
+    file = place(real)
+    who = readers(file, [place(folder) for folder in real.parents], accounts, members)
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(real.stat().st_mtime))
+    told = {"mode": f"{file.mode:04o}", "owner": who[0], "since": since, "readers": who}
+    return {"secret": secret, "path": str(path), **told, "problem": too_open(file, who, accounts)}
+
+
+def main() -> None:
+    """Run the module."""
+    names = {"type": "dict", "default": {}}
+    module = AnsibleModule(argument_spec={"files": names, "places": names}, supports_check_mode=True)
+    held = []
+    for name, each in module.params["files"].items():
+        try:
+            if re.search(each["pattern"], file_text(Path(each["path"])), re.MULTILINE):
+                held.append(name)
+        except OSError as exc:
+            module.fail_json(msg=f"{each['path']} cannot be read: {exc.strerror}")
+    found = []
+    for secret, patterns in module.params["places"].items():
+        for path in [path for pattern in patterns for path in sorted(Path("/").glob(pattern.lstrip("/")))]:
+            try:
+                if path.is_file():
+                    found.append(look(secret, path))
+            except OSError as exc:
+                module.fail_json(msg=f"{path} cannot be read: {exc.strerror}")
+    module.exit_json(changed=False, held=held, files=found)
+
+
+if __name__ == "__main__":
+    main()

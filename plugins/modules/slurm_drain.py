@@ -5,13 +5,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_drain
 author: busbar contributors
-short_description: Drain nodes of Slurm and wait for their jobs
+short_description: Drain nodes of Slurm and wait for their jobs, or resume them
 description:
   - Drains nodes in Slurm, in one step, so that no further job starts there, then waits until no job holds them.
   - Ends no job. When jobs are left after O(wait_s), it fails and names them with their owners; the nodes stay drained.
   - In check mode it says which jobs it would wait for.
   - A node that is drained already keeps its reason, unless O(replace_reason) is set.
-  - Asks Slurm for all nodes at once, however many they are. Runs where C(scontrol) may change nodes.
+  - With O(state=resumed), waits until slurmd of the nodes answers, resumes the nodes that O(reason) drained, and waits
+    until they are in service. A node that is in service or drained for another reason stays as it is.
+  - Asks Slurm for all nodes at once. Runs where C(scontrol) may change nodes.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   nodes:
@@ -19,11 +21,16 @@ options:
     type: raw
     required: true
   reason:
-    description: Reason of the drain, as C(sinfo -R) shows it.
+    description: Reason of the drain, as C(sinfo -R) shows it; with O(state=resumed), how it begins.
     type: str
     required: true
+  state:
+    description: Whether to drain or to resume the nodes.
+    type: str
+    choices: [drained, resumed]
+    default: drained
   wait_s:
-    description: How many seconds to wait for the jobs of these nodes.
+    description: How many seconds to wait for the jobs of these nodes; nodes that are resumed have 120 s to answer.
     type: int
     default: 0
   replace_reason:
@@ -50,22 +57,28 @@ EXAMPLES = r"""
     nodes: gpu[3-4]
     reason: "busbar: leaves the cluster"
     wait_s: 3600
+
+- name: Put the nodes back
+  busbar.cluster.slurm_drain:
+    nodes: gpu[3-4]
+    reason: "busbar: leaves the cluster"
+    state: resumed
 """
 
 RETURN = r"""
 nodes:
   description: The nodes, unfolded.
-  returned: always
+  returned: with O(state=drained)
   type: list
   elements: str
 drained:
   description: Those of them that were in service before.
-  returned: always
+  returned: with O(state=drained)
   type: list
   elements: str
 before:
   description: The reasons of those that were drained before.
-  returned: always
+  returned: with O(state=drained)
   type: dict
 busy:
   description: The jobs that hold nodes after O(wait_s), by node.
@@ -75,6 +88,15 @@ would:
   description: What a real run would do, with the jobs that it would wait for.
   returned: in check mode
   type: str
+resumed:
+  description: The nodes that were put back.
+  returned: with O(state=resumed)
+  type: list
+  elements: str
+left:
+  description: Nodes that were not put back, with the reason.
+  returned: with O(state=resumed)
+  type: dict
 """
 
 import difflib
@@ -89,10 +111,16 @@ from ..module_utils.slurm.jobs import jobs_on, parse_nodes
 from ..module_utils.slurm.node import HOLDING_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 BETWEEN_LOOKS_S = 2.0
 _JOB_FIELDS = 3
+# What Slurm itself says of a node whose slurmd was gone while it was rebooted.
+REBOOTED = ("Node unexpectedly rebooted", "Not responding")
+ANSWER_S = 120
+LOOK = ["sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E"]
+
+Known = dict[str, tuple[str, str]]
 
 
 def strangers(wanted: Sequence[str], known: Sequence[str], key: str) -> str:
@@ -145,12 +173,51 @@ def wait_for_jobs(module: AnsibleModule, nodes: Sequence[str]) -> str:
     return left
 
 
+def answers(known: Known, node: str) -> bool:
+    """Return whether slurmd of a node answers."""
+    state = known.get(node, ("unknown", ""))[0]
+    return "*" not in state and not state.startswith("unknown")
+
+
+def is_out(known: Known, node: str) -> bool:
+    """Return whether a node takes no jobs until somebody resumes it."""
+    return known.get(node, ("unknown", ""))[0].startswith(("drain", "down", "fail"))
+
+
+def wait_until(module: AnsibleModule, nodes: Sequence[str], holds: Callable[[Known, str], bool]) -> Known:
+    """Return what Slurm says once all nodes are so, or when the time is over."""
+    end = time.monotonic() + ANSWER_S
+    while True:
+        known = parse_nodes(ask_slurm(module, LOOK))
+        if all(holds(known, node) for node in nodes) or time.monotonic() >= end:
+            return known
+        time.sleep(BETWEEN_LOOKS_S)
+
+
+def resume(module: AnsibleModule, wanted: Sequence[str]) -> None:
+    """Put nodes back into service."""
+    own = (module.params["reason"], *REBOOTED)
+    known = parse_nodes(ask_slurm(module, LOOK)) if module.check_mode else wait_until(module, wanted, answers)
+    silent = [node for node in wanted if not answers(known, node)]
+    out = [node for node in wanted if node not in silent and is_out(known, node)]
+    todo = [node for node in out if known[node][1].startswith(own)]
+    left = dict.fromkeys(silent, f"slurmd does not answer after {ANSWER_S} s")
+    left |= {node: f"{known[node][0]}: {known[node][1]}, and left as it is" for node in out if node not in todo}
+    if todo and not module.check_mode:
+        ask_slurm(module, ["scontrol", "update", f"NodeName={','.join(todo)}", "State=RESUME"])
+        known = wait_until(module, todo, lambda now, node: answers(now, node) and not is_out(now, node))
+        left |= {node: f"{known[node][0]} after its resume: {known[node][1]}" for node in todo if is_out(known, node)}
+    resumed = [node for node in todo if node not in left]
+    module.exit_json(changed=bool(todo), resumed=resumed, left=left)
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "nodes": {"type": "raw", "required": True},
             "reason": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["drained", "resumed"], "default": "drained"},
             "wait_s": {"type": "int", "default": 0},
             "replace_reason": {"type": "bool", "default": False},
             "protect": {"type": "dict", "default": {}},
@@ -166,7 +233,9 @@ def main() -> None:
         wanted = list(dict.fromkeys(expand_hosts(text)))
     except ValueError as error:
         module.fail_json(msg=f"{key}: {error}")
-    known = parse_nodes(ask_slurm(module, ["sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E"]))
+    if module.params["state"] == "resumed":
+        resume(module, wanted)
+    known = parse_nodes(ask_slurm(module, LOOK))
     if not wanted:
         module.fail_json(msg=f"{key} names no node: give some, such as -e {key}=gpu[3-4]")
     if problem := strangers(wanted, list(known), key) or needed(wanted, module.params["protect"], key):

@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_node
 author: busbar contributors
-short_description: Ask Slurm how it has a node, which jobs run on nodes, or which nodes are not ready
+short_description: Ask Slurm for the state, the jobs and the history of nodes
 description:
   - Runs on a host that reaches slurmctld. It changes nothing.
   - That Slurm does not answer is an answer, too, since a cluster that is only being made has none.
@@ -27,6 +27,16 @@ options:
     description: Names of nodes, for those of them that cannot run jobs although nobody took them out on purpose.
     type: list
     elements: str
+  history:
+    description:
+      - Names of nodes, for their times out of service and the jobs that failed there, at most 200 of each. An empty
+        list means all nodes, and only the jobs that failed because of a node.
+    type: list
+    elements: str
+  days:
+    description: How many days of the history to return.
+    type: int
+    default: 28
 """
 
 EXAMPLES = r"""
@@ -73,14 +83,44 @@ fault:
   description: Why Slurm did not answer.
   returned: with O(members) or O(wanted)
   type: str
+history:
+  description: States, times out of service and failed jobs of nodes.
+  returned: with O(history)
+  type: dict
+  contains:
+    asked: {description: "When, seconds since 1970.", type: int}
+    nodes: {description: State of each node by name., type: dict}
+    events: {description: "Times out of service, the oldest first; none when they are not known.", type: list}
+    jobs: {description: "Jobs that failed, the oldest first; none when they are not known.", type: list}
+    problems: {description: What could not be asked and why., type: dict}
 """
 
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.slurm.change import unready_nodes
 from ..module_utils.slurm.driver_drain import jobs_of_rack, node_service, unknown_jobs
+from ..module_utils.slurm.node_history import (
+    EVENTS,
+    FAILED_JOBS,
+    NODE_FAILURES,
+    NODES,
+    TIMES,
+    failed_jobs,
+    node_events,
+    nodes_now,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PATIENCE_S = 60
+DAY_S = 86400
+# Those of the job's own making, too: a node that breaks some jobs in odd ways is seen by them.
+ALL_FAILURES = (*NODE_FAILURES, "FAILED", "OUT_OF_MEMORY")
+MOST = 200
 
 
 def ask(module: AnsibleModule, command: list[str]) -> dict[str, Any]:
@@ -115,6 +155,54 @@ def not_ready(module: AnsibleModule, wanted: list[str]) -> dict[str, Any]:
     return {"unready": unready_nodes(answer["stdout"], wanted), "fault": fault_of(answer)}
 
 
+def answer_of(module: AnsibleModule, words: Sequence[str]) -> str:
+    """Return what a command of Slurm prints.
+
+    Raises:
+        ValueError: it is not there, fails or does not answer.
+    """
+    program = module.get_bin_path(words[0])
+    if program is None:
+        message = f"{words[0]} is not installed"
+        raise ValueError(message)
+    command = ["timeout", str(PATIENCE_S), program, *words[1:]]
+    status, out, err = module.run_command(command, environ_update={"LC_ALL": "C.UTF-8", "TZ": "UTC", **TIMES})
+    if status != 0:
+        said = " ".join((err or out or f"no answer within {PATIENCE_S} s").split())[:300]
+        message = f"`{words[0]}` fails: {said}"
+        raise ValueError(message)
+    # Without accounting sacct says so on standard error and may still end well.
+    if not out.strip() and err.strip():
+        raise ValueError(" ".join(err.split())[:300])
+    return str(out)
+
+
+def history(module: AnsibleModule) -> dict[str, Any]:
+    """Return states, times out of service and failed jobs of nodes."""
+    wanted, now = module.params["history"] or None, int(time.time())
+    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now - module.params["days"] * DAY_S))
+    states = ALL_FAILURES if wanted else NODE_FAILURES
+    selected = [f"--nodelist={','.join(wanted)}"] if wanted else []
+    of_nodes = [f"nodes={','.join(wanted)}"] if wanted else []
+    jobs = [*FAILED_JOBS, f"--starttime={since}", "--endtime=now", f"--state={','.join(states)}", *selected]
+    questions: dict[str, tuple[list[str], Callable[[str], Any]]] = {
+        "nodes": ([*NODES], nodes_now),
+        "events": ([*EVENTS, f"start={since}", *of_nodes], lambda text: node_events(text, wanted)),
+        "jobs": (jobs, lambda text: failed_jobs(text, wanted)),
+    }
+    found: dict[str, Any] = {"asked": now, "problems": {}}
+    for name, (words, read) in questions.items():
+        try:
+            found[name] = read(answer_of(module, words))
+        except ValueError as exc:
+            found[name] = {} if name == "nodes" else None
+            found["problems"][name] = str(exc)
+    for name in ("events", "jobs"):
+        if wanted and found[name] is not None:
+            found[name] = found[name][-MOST:]
+    return found
+
+
 def main() -> None:
     """Run the module."""
     names = {"type": "list", "elements": "str"}
@@ -124,9 +212,11 @@ def main() -> None:
             "daemons": {**names, "default": []},
             "members": names,
             "wanted": names,
+            "history": names,
+            "days": {"type": "int", "default": 28},
         },
-        required_one_of=[("node", "members", "wanted")],
-        mutually_exclusive=[("node", "members", "wanted")],
+        required_one_of=[("node", "members", "wanted", "history")],
+        mutually_exclusive=[("node", "members", "wanted", "history")],
         supports_check_mode=True,
     )
     node, daemons, members, wanted = (module.params[key] for key in ("node", "daemons", "members", "wanted"))
@@ -134,8 +224,10 @@ def main() -> None:
         found = node_state(module, node, daemons)
     elif members is not None:
         found = jobs_on(module, members)
-    else:
+    elif wanted is not None:
         found = not_ready(module, wanted)
+    else:
+        found = {"history": history(module)}
     module.exit_json(changed=False, **found)
 
 

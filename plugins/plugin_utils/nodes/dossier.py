@@ -179,7 +179,7 @@ def dossier(  # noqa: PLR0913 - one for each source
 
     Args:
         node: its name.
-        slurm: what the module slurm_node_history returned; empty when the controller did not answer.
+        slurm: the `history` of the module slurm_node; empty when the controller did not answer.
         machine: the `record` of the module node_info; None when the node did not answer.
         reports: name of the folder and report, the oldest first.
         records: those of the site, as `read_records` gives them.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.health import machine_record
-from ansible_collections.busbar.cluster.plugins.modules import slurm_node_history
+from ansible_collections.busbar.cluster.plugins.modules import slurm_node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +36,8 @@ def asked(path: Path) -> list[str]:
 
 
 def history(capsys: pytest.CaptureFixture[str], **arguments: object) -> dict[str, Any]:
-    with patch_module_args(arguments), pytest.raises(SystemExit):
-        slurm_node_history.main()
+    with patch_module_args({"history": [], **arguments}), pytest.raises(SystemExit):
+        slurm_node.main()
     found: dict[str, Any] = json.loads(capsys.readouterr().out)["history"]
     return found
 
@@ -54,11 +54,12 @@ def test_all_nodes_are_asked_for_at_once(slurm: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_named_node_has_the_jobs_that_failed_by_themselves_too(
-    slurm: Path, capsys: pytest.CaptureFixture[str]
+    slurm: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(slurm / "sacctmgr", "true")
+    monkeypatch.setattr(slurm_node, "MOST", 2)
     put(slurm / "sacct", 'for at in 1 2 3; do echo "$at|FAILED|1:0|alice|1|gpu1||$at|x"; done')
-    found = history(capsys, nodes=["gpu1"], most=2, days=3)
+    found = history(capsys, history=["gpu1"], days=3)
     assert [each["job"] for each in found["jobs"]] == ["2", "3"]
     assert {"--nodelist=gpu1", "--state=NODE_FAIL,BOOT_FAIL,FAILED,OUT_OF_MEMORY"} <= set(asked(slurm / "sacct"))
     assert "nodes=gpu1" in asked(slurm / "sacctmgr")

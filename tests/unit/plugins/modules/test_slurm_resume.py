@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import slurm_resume
+from ansible_collections.busbar.cluster.plugins.modules import slurm_drain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,8 @@ OWN = "busbar: update"
 @pytest.fixture
 def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401 - a function
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(slurm_resume, "BETWEEN_LOOKS_S", 0.01)
+    monkeypatch.setattr(slurm_drain, "BETWEEN_LOOKS_S", 0.01)
+    monkeypatch.setattr(slurm_drain, "ANSWER_S", 0)
     for name, text in {
         "sinfo": 'cat "$0.answer"',
         "scontrol": 'echo "$*" >>"$0.asked"; mv "${0%scontrol}after" "${0%scontrol}sinfo.answer"',
@@ -29,9 +30,9 @@ def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     def call(before: str, after: str = "", **arguments: object) -> tuple[dict[str, Any], str]:
         (tmp_path / "sinfo.answer").write_text(before)
         (tmp_path / "after").write_text(after)
-        given = {"nodes": ["gpu1", "gpu2"], "reason": OWN, "wait_s": 0, **arguments}
+        given = {"nodes": ["gpu1", "gpu2"], "reason": OWN, "state": "resumed", **arguments}
         with patch_module_args(given), pytest.raises(SystemExit):
-            slurm_resume.main()
+            slurm_drain.main()
         asked = tmp_path / "scontrol.asked"
         return dict(json.loads(capsys.readouterr().out)), asked.read_text() if asked.exists() else ""
 

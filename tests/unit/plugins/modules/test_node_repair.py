@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import repair_choice
+from ansible_collections.busbar.cluster.plugins.modules import node_repair
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +28,8 @@ def folder(tmp_path: Path) -> Path:
 
 def chosen(capsys: pytest.CaptureFixture[str], folder: Path, **options: object) -> tuple[bool, str, str]:
     given = {"node": NODE, "note": f"{folder}/note", "program": f"{folder}/check", "allowed": "reboot", "limit": 2}
-    with patch_module_args(given | options), pytest.raises(SystemExit):
-        repair_choice.main()
+    with patch_module_args({"choose": given | options}), pytest.raises(SystemExit):
+        node_repair.main()
     answer = json.loads(capsys.readouterr().out)
     return answer["changed"], answer["do"], answer["why"]
 
@@ -46,3 +46,23 @@ def test_without_a_health_check_the_note_alone_decides(capsys: pytest.CaptureFix
     assert chosen(capsys, folder)[1] == "reboot"
     (folder / "note").unlink()
     assert chosen(capsys, folder) == (False, "skip", "the health check left no note of why it drained it")
+
+
+def test_plan_reads_slurm_and_the_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for name, text in {"sinfo": "gpu1|drained|busbar health: GPU 2 is lost", "squeue": ""}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n")
+        (tmp_path / name).chmod(0o755)
+    history = str(tmp_path / "repairs.jsonl")
+    record = {"node": "gpu1", "event": "began", "how": "reboot", "reason": "busbar health: GPU 2 is lost"}
+    asked = {"asked": "gpu[1-1]", "compute": ["gpu1"], "limited": ["gpu1"]}
+    answers = []
+    for given in ({"records": [record]}, {"plan": asked}, {"plan": {**asked, "asked": "gpu[1"}}):
+        with patch_module_args({"history": history, **given}), pytest.raises(SystemExit):
+            node_repair.main()
+        answers.append(json.loads(capsys.readouterr().out))
+    assert answers[0]["changed"]
+    assert (answers[1]["plan"]["nodes"]["gpu1"]["repairs"], answers[1]["changed"]) == (1, False)
+    assert "repair_nodes" in answers[2]["plan"]["problems"][0]

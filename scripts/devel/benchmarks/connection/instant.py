@@ -58,7 +58,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "systemd_service": {"status": {}},
     "file": {},
     "group": {},
-    "host_baseline": {},
+    "baseline": {},
     "getent": {"ansible_facts": {"getent_passwd": {"polkitd": None}}},
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import uninstall
+from ansible_collections.busbar.cluster.plugins.modules import baseline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], baseline_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a function
-    monkeypatch.setattr(uninstall, "BASELINE", baseline_folder)
+    monkeypatch.setattr(baseline, "BASELINE", baseline_folder)
 
     def start(*, check: bool = False) -> dict[str, Any]:
-        with patch_module_args({"host": "gpu1", "_ansible_check_mode": check}), pytest.raises(SystemExit):
-            uninstall.main()
+        with (
+            patch_module_args({"state": "restored", "host": "gpu1", "_ansible_check_mode": check}),
+            pytest.raises(SystemExit),
+        ):
+            baseline.main()
         return dict(json.loads(capsys.readouterr().out))
 
     return start
@@ -57,7 +60,7 @@ def test_a_host_without_a_sign_of_busbar_is_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (baseline_folder / "host.json").unlink()
-    monkeypatch.setattr(uninstall, "signs_of_busbar", list)
+    monkeypatch.setattr(baseline, "signs_of_busbar", list)
     told = run()
     assert (told["changed"], told["removed"], told["kept"]) == (False, [], [])
 

@@ -1,18 +1,26 @@
-"""Module that brings a host back to its state before busbar."""
+"""Module that saves the state of a host before the first change, and brings the host back to it."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: uninstall
+module: baseline
 author: busbar contributors
-short_description: Bring a host back to its state before busbar
+short_description: Save the state of a host before the first change, and bring the host back to it
 description:
-  - Compares the host with the baseline that busbar took before its first change. Removes what busbar installed and
+  - Saves packages, accounts, units and C(/etc) in C(/var/lib/busbar/baseline), unless that was done before. The other
+    modules of busbar do so by themselves. Use this module before a builtin module makes the first change.
+  - With O(state=restored), compares the host with that baseline. Removes what busbar installed and
     made; restores what it replaced. Homes, O(data) and what others wrote stay; changed files are kept in
     C(/var/lib/busbar/kept). A repeated run resumes one that was killed.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
-  host: {description: Name of the host for messages., type: str, required: true}
+  state: {description: What to do., type: str, choices: [saved, restored], default: saved}
+  written:
+    description: Files that a builtin module has changed, so that they are restored.
+    type: list
+    elements: path
+    default: []
+  host: {description: Name of the host for messages., type: str, default: ""}
   data: {description: Directories that are never touched., type: list, elements: path, default: []}
   accounts: {description: Users and groups that busbar makes., type: list, elements: str, default: []}
   units: {description: Units that get their former state back., type: list, elements: str, default: []}
@@ -25,17 +33,21 @@ options:
 """
 
 EXAMPLES = r"""
+- name: Save the state of the host
+  busbar.cluster.baseline:
+
 - name: Bring the host back
-  busbar.cluster.uninstall: {host: "{{ inventory_hostname }}", data: [/shared]}
+  busbar.cluster.baseline: {state: restored, host: "{{ inventory_hostname }}", data: [/shared]}
 """
 
 RETURN = r""" # """
 
 import json
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.baseline import BASELINE, signs_of_busbar
+from ..module_utils.common.baseline import BASELINE, before_write, signs_of_busbar
 from ..module_utils.uninstall.host import Host, RefusedError
 
 REMEDY = (
@@ -56,9 +68,20 @@ def main() -> None:
     """Run the module."""
     lists = {name: {"type": "list", "elements": "str", "default": []} for name in ("accounts", "units")}
     dicts = {name: {"type": "list", "elements": "dict", "default": []} for name in ("blocks", "made")}
-    data = {"type": "list", "elements": "path", "default": []}
-    options = {"host": {"type": "str", "required": True}, "data": data, **lists, **dicts}
+    paths = {"type": "list", "elements": "path", "default": []}
+    state = {"type": "str", "choices": ["saved", "restored"], "default": "saved"}
+    options = {
+        "state": state,
+        "written": paths,
+        "host": {"type": "str", "default": ""},
+        "data": paths,
+        **lists,
+        **dicts,
+    }
     module = AnsibleModule(argument_spec=options, supports_check_mode=True)
+    if module.params["state"] == "saved":
+        before_write(module, {name: Path(name).read_bytes() for name in module.params["written"]})
+        module.exit_json(changed=False)
     path = BASELINE / "host.json"
     try:
         if not path.exists():

@@ -13,6 +13,9 @@ description:
     or it does not answer, the module fails and nothing has changed.
   - When key and source are as they should be, nothing is fetched. So a later run works without the network.
   - Neither gpg nor Python's apt bindings are needed.
+  - With O(distribution), adds components to the distribution's own repositories instead. Asks apt which of them the
+    host uses, and writes the components that they lack with the same addresses, suites and keys, so a site's mirror is
+    used too. In check mode a host without package lists reports that it would add them.
 notes:
   - Writes C(/etc/apt/keyrings/busbar-NAME.asc), C(/etc/apt/sources.list.d/busbar-NAME.sources),
     C(/etc/apt/preferences.d/busbar-repository-NAME.pref) and C(/etc/apt/preferences.d/busbar-OWNER.pref), or with dnf
@@ -28,7 +31,7 @@ attributes:
     support: full
 options:
   name:
-    description: Short name, of which the names of the files are made.
+    description: Short name, of which the names of the files are made. With O(distribution) V(components).
     type: str
     required: true
   host:
@@ -53,6 +56,10 @@ options:
     type: list
     elements: str
     default: []
+  distribution:
+    description: Whether to add O(components) to the distribution's own repositories. Only for apt.
+    type: bool
+    default: false
   fingerprint:
     description: Fingerprint of the key, 40 hexadecimal digits, with or without spaces.
     type: str
@@ -131,6 +138,13 @@ EXAMPLES = r"""
     key_url: https://mirror.example.org/site/key.asc
     fingerprint: 02182E60104FCDC26EAE1B8597A5D4CB8793F200
 
+- name: Add components of Debian
+  busbar.cluster.package_repository:
+    name: components
+    host: "{{ inventory_hostname }}"
+    distribution: true
+    components: [contrib, non-free, non-free-firmware]
+
 - name: Configure the CUDA repository from a mirror
   busbar.cluster.package_repository:
     name: cuda
@@ -153,11 +167,16 @@ problems:
   elements: dict
 """
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.apt_components import TARGET_FORMAT, Target, component_sources, parse_targets
+from ..module_utils.common.host_files import current_text, keep_files
 from ..module_utils.common.host_repository import PINS, RefusedError, keep_repository
+from ..module_utils.common.package_commands import run_manager
 from ..module_utils.common.package_sources import NORMAL_PRIORITY
 from ..module_utils.common.problems import make_problem, problem_lines
 from ..module_utils.common.refusal import refusal
@@ -170,6 +189,7 @@ OPTIONS: dict[str, Any] = {
     "url": {"type": "str", "default": ""},
     "suite": {"type": "str", "default": "./"},
     "components": {"type": "list", "elements": "str", "default": []},
+    "distribution": {"type": "bool", "default": False},
     "fingerprint": {"type": "str", "default": ""},
     "nvidia": {
         "type": "dict",
@@ -189,9 +209,60 @@ OPTIONS: dict[str, Any] = {
 BY_NAME = ("url", "key_url", "fingerprint")
 
 
+def targets_of(module: AnsibleModule) -> list[Target]:
+    """Return the indexes of packages that apt fetches."""
+    command = ["apt-get", "indextargets", "--format", TARGET_FORMAT, "Created-By: Packages"]
+    status, out, err = module.run_command(command, environ_update={"LC_ALL": "C.UTF-8"})
+    if status != 0:
+        module.fail_json(msg=f"{module.params['host']}: apt cannot read its sources: {err.strip()}")
+    return parse_targets(out)
+
+
+def update(module: AnsibleModule, *options: str) -> str:
+    """Fetch package lists; return what went wrong, or ''."""
+    status, said = run_manager(module, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any", *options])
+    return "" if status == 0 else " ".join(line for line in said.splitlines() if line[:2] in {"E:", "W:"})
+
+
+def fetch_index(module: AnsibleModule, text: str) -> None:
+    """Fetch the index of what the text names, or fail the module."""
+    with tempfile.TemporaryDirectory(prefix="busbar-") as name:
+        Path(name).chmod(0o755)
+        place = Path(name) / "new.sources"
+        place.write_text(text, encoding="utf-8")
+        place.chmod(0o644)
+        options = {"Dir::Etc::SourceList": "/dev/null", "Dir::Etc::SourceParts": name, "APT::Get::List-Cleanup": "0"}
+        wrong = update(module, *(word for key, value in options.items() for word in ("-o", f"{key}={value}")))
+    if wrong:
+        remedy = "see that the mirror in the system's own sources has these components"
+        components = " ".join(module.params["components"])
+        module.fail_json(msg=f"{module.params['host']}: {components} is not available: {wrong}\n    remedy: {remedy}")
+
+
+def keep_components(module: AnsibleModule) -> None:
+    """Add components to the distribution's own repositories."""
+    params, path = module.params, Path(f"/etc/apt/sources.list.d/busbar-{module.params['name']}.sources")
+    before = current_text(path) or ""
+    known = targets_of(module)
+    if not known and not module.check_mode:
+        update(module)
+        known = targets_of(module)
+    if known:
+        after = component_sources(known, params["components"], str(path), params["header"])
+    else:  # only in check mode: which repositories lack them shows when there are lists
+        after = before or f"{params['header']}\nComponents: {' '.join(params['components'])}\n"
+    if after not in {"", before} and not module.check_mode:
+        fetch_index(module, after)
+    state = "present" if after else "absent"
+    changed, diff = keep_files(module, [{"path": str(path), "content": after, "state": state}])
+    module.exit_json(changed=bool(changed), changed_paths=changed, diff=diff)
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    if module.params["distribution"]:
+        keep_components(module)
     params, nvidia = module.params, module.params["nvidia"]
     name, host = params["name"], params["host"]
     if nvidia:

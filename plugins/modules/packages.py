@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: packages
 author: busbar contributors
-short_description: Install packages, bring them to versions, hold and remove them
+short_description: Install packages, bring them to versions, hold, remove and upgrade them
 description:
   - Asks the package database once which packages are missing, have another version or are not held as wished. When all
     is right, that was all, in a fraction of the time of M(ansible.builtin.apt).
@@ -19,6 +19,9 @@ description:
   - Names that the same run of Ansible has found on the host already are not asked for again, where the callback
     C(busbar.cluster.preload) is enabled.
   - While another package manager is at work it waits, says who that is, and gives up after five minutes.
+  - With O(upgrade), upgrades installed packages instead, without the other options. Removes nothing; configuration
+    files that were changed stay. Held packages (C(apt-mark), C(dnf versionlock)) stay as they are, and so do those that
+    could be upgraded only with a held one.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   name:
@@ -91,6 +94,18 @@ options:
     type: list
     elements: path
     default: []
+  upgrade:
+    description:
+      - V(security) upgrades the packages for which the distribution's security archive (Debian, Ubuntu) or an advisory
+        of the repository (EL) has a fix; V(all) upgrades everything.
+    type: str
+    choices: [security, all]
+  hold:
+    description: Families of packages that O(upgrade) leaves as they are.
+    type: list
+    elements: str
+    choices: [kernel, nvidia, slurm]
+    default: [kernel, nvidia, slurm]
 """
 
 EXAMPLES = r"""
@@ -111,6 +126,11 @@ EXAMPLES = r"""
       - {name: nvidia-driver-cuda, version: 580.95.05-1, hold: true}
     family: {names: ["nvidia-*", "libnvidia-*"], version: 580.95.05}
     absent: [nvidia-fabricmanager-570]
+
+- name: Upgrade everything but NVIDIA's driver and Slurm
+  busbar.cluster.packages:
+    upgrade: all
+    hold: [nvidia, slurm]
 """
 
 RETURN = r"""
@@ -125,20 +145,39 @@ removed:
   type: list
   elements: str
 held:
-  description: Packages that were (or in check mode would be) held anew.
+  description: Packages that were (or in check mode would be) held anew; with O(upgrade), those that stay as they are.
   returned: always
+  type: list
+  elements: str
+upgraded:
+  description: Packages that were (or in check mode would be) upgraded.
+  returned: with O(upgrade)
   type: list
   elements: str
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.baseline import take_baseline
 from ..module_utils.common.host_packages import host_packages
 from ..module_utils.common.package_changes import Present, after_changes, difference
-from ..module_utils.common.package_commands import POLICY, clear_policy
+from ..module_utils.common.package_commands import (
+    APT,
+    POLICY,
+    clear_policy,
+    error_text,
+    lists_are_fresh,
+    run_manager,
+)
+from ..module_utils.common.package_upgrades import FAMILIES, Upgrade, chosen, held_patterns, parse_apt, parse_dnf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# dnf(8): "DNF exit code will be 100 when there are updates available".
+OFFERS = 100
 
 STRINGS: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
 OPTIONS: dict[str, Any] = {
@@ -166,6 +205,8 @@ OPTIONS: dict[str, Any] = {
     "recommends": {"type": "bool", "default": False},
     "start_services": {"type": "bool", "default": True},
     "files": {"type": "list", "elements": "path", "default": []},
+    "upgrade": {"type": "str", "choices": ["security", "all"]},
+    "hold": {"type": "list", "elements": "str", "choices": sorted(FAMILIES), "default": sorted(FAMILIES)},
 }
 
 
@@ -174,10 +215,70 @@ def held_names(present: dict[str, Present]) -> set[str]:
     return {name for name, item in present.items() if item["held"]}
 
 
+def managed(module: AnsibleModule, command: Sequence[str], *good: int) -> str:
+    """Return what a package manager said; fail the module when it failed."""
+    status, said = run_manager(module, command)
+    if status not in {0, *good}:
+        module.fail_json(msg=f"`{' '.join(command[:6])}`: {error_text(said)}")
+    return said
+
+
+def fits(module: AnsibleModule, upgrades: Sequence[Upgrade], patterns: Sequence[str]) -> bool:
+    """Return whether apt makes these upgrades without a removal, and without touching what is held."""
+    words = [f"{each.name}={each.version}" for each in upgrades]
+    status, said = run_manager(module, [*APT, "--simulate", "install", *words])
+    made, removed = parse_apt(said)
+    return status == 0 and not removed and not chosen(made, patterns, security=False)[1]
+
+
+def with_apt(module: AnsibleModule, patterns: Sequence[str]) -> tuple[list[Upgrade], list[Upgrade]]:
+    """Return what was upgraded and what is held, by apt."""
+    if not lists_are_fresh():
+        managed(module, [*APT, "update"])
+    offered, _ = parse_apt(managed(module, [*APT, "--simulate", "--with-new-pkgs", "upgrade"]))
+    # One that is not installed yet comes with what needs it.
+    security = module.params["upgrade"] == "security"
+    todo, held = chosen([each for each in offered if each.before], patterns, security=security)
+    if todo and not fits(module, todo, patterns):
+        good = [each for each in todo if fits(module, [each], patterns)]
+        held += [each for each in todo if each not in good]
+        todo = good
+        if todo and not fits(module, todo, patterns):
+            module.fail_json(msg=f"apt cannot upgrade these together: {', '.join(map(str, todo))}")
+    if todo and not module.check_mode:
+        managed(module, [*APT, "install", *(f"{each.name}={each.version}" for each in todo)])
+    return todo, held
+
+
+def with_dnf(module: AnsibleModule, patterns: Sequence[str]) -> tuple[list[Upgrade], list[Upgrade]]:
+    """Return what was upgraded and what is held, by dnf."""
+    # What obsoletes another package would remove it.
+    words = ["--setopt=obsoletes=False", *["--security"] * (module.params["upgrade"] == "security")]
+    look = ["dnf", "-q", *words, "check-update"]
+    offered = parse_dnf(managed(module, [*look, "--refresh"], OFFERS))
+    todo, held = chosen(offered, patterns, security=False)
+    if todo and not module.check_mode:
+        managed(module, ["dnf", "-y", "--nobest", *words, *(f"--exclude={each}" for each in patterns), "upgrade"])
+        # With --nobest dnf skips what needs something that is held, and ends well.
+        left = parse_dnf(managed(module, look, OFFERS))
+        held += [each for each in todo if each in left]
+        todo = [each for each in todo if each not in left]
+    return todo, held
+
+
+def upgrade(module: AnsibleModule) -> None:
+    """Upgrade what is installed."""
+    patterns = held_patterns(module.params["hold"])
+    done, held = (with_apt if module.get_bin_path("apt-get") else with_dnf)(module, patterns)
+    module.exit_json(changed=bool(done), upgraded=[*map(str, done)], held=[*map(str, held)])
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     take_baseline(module)
+    if module.params["upgrade"]:
+        upgrade(module)
     left_over = not module.check_mode and clear_policy()
     packages = host_packages(module)
     before, changes = packages.present, packages.changes()

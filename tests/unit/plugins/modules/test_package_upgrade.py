@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common import package_commands
-from ansible_collections.busbar.cluster.plugins.modules import package_upgrade
+from ansible_collections.busbar.cluster.plugins.modules import packages
 from played_module import Ended, PlayedModule
 
 OFFER = "{name}.x86_64    {version}    baseos\n"
@@ -40,11 +40,11 @@ class Host:
 
 def run(host: Host, patch: pytest.MonkeyPatch, *, check: bool = False, **params: object) -> dict[str, Any]:
     patch.setattr(package_commands, "lock_holder", lambda: None)
-    given = {"scope": "security", "hold": ["kernel", "nvidia", "slurm"], **params}
+    given = {"upgrade": "security", "hold": ["kernel", "nvidia", "slurm"], **params}
     module = PlayedModule(host, given, check_mode=check)
-    patch.setattr(package_upgrade, "AnsibleModule", lambda **_: module)
+    patch.setattr(packages, "AnsibleModule", lambda **_: module)
     with pytest.raises(Ended):
-        package_upgrade.main()
+        packages.main()
     return module.result
 
 
@@ -62,7 +62,7 @@ def test_what_is_held_is_excluded_and_what_dnf_skips_is_told(monkeypatch: pytest
 
 def test_all_is_not_limited_to_advisories_and_check_mode_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host({"kernel-core": "5.14.0-570.el9"})
-    done = run(host, monkeypatch, check=True, scope="all", hold=["slurm"])
+    done = run(host, monkeypatch, check=True, upgrade="all", hold=["slurm"])
     assert (done["changed"], done["upgraded"]) == (True, ["kernel-core 5.14.0-570.el9"])
     assert len(host.commands) == 1
     assert "--security" not in host.commands[0]

@@ -1,24 +1,66 @@
-"""Module that says how changed configuration files of Slurm come into force, and what takes them back."""
+"""Module that judges a change of Slurm's configuration or accounting: lost jobs, and how it becomes active."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_change
 author: busbar contributors
-short_description: How changed configuration files of Slurm come into force, and what takes them back
+short_description: Judge a change of Slurm's configuration, before and after it is written
 description:
-  - Compares the old and new texts of changed files, and asks the installed slurmctld for its release. Changes nothing.
-  - Since Slurm 23.11 C(scontrol reconfigure) takes almost every change without a restart; before, it did not.
+  - With O(content), before slurm.conf is written, fails when the change would end or strand jobs.
+  - Compares the jobs that run or wait with the slurm.conf and the accounting that are about to come, and fails when a
+    job would lose its node, partition, resources, account, user or QOS.
+  - Asks slurmctld once. Where it runs and does not answer, a change is refused; where it does not run, only a change
+    that removes nodes or partitions is, as jobs may hold them.
+  - With O(changes), after the files are written, returns how they become active. Since Slurm 23.11
+    C(scontrol reconfigure) takes almost every change without a restart; before, it did not.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   changes:
     description: The C(diff) of M(busbar.cluster.templates).
     type: list
     elements: dict
-    required: true
+  content:
+    description: The text that slurm.conf is about to have.
+    type: str
+  pending:
+    description: Path of the C(pending) file of M(busbar.cluster.templates), which lists files that are not active yet.
+    type: path
+  state_directory:
+    description: Directory of slurmctld's state.
+    type: path
+    default: /var/lib/slurm/slurmctld
+  accounts:
+    description: The declared accounts.
+    type: list
+    elements: dict
+    default: []
+  users:
+    description: The declared users of accounting.
+    type: list
+    elements: dict
+    default: []
+  qos:
+    description: The declared qualities of service.
+    type: list
+    elements: dict
+    default: []
+  gres_in_use:
+    description: Whether another number of GPUs on a node where jobs hold some counts, too.
+    type: bool
+    default: true
+  allow:
+    description: Whether to warn instead of failing.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
+- name: Check that no job is lost
+  busbar.cluster.slurm_change:
+    content: "{{ lookup('ansible.builtin.template', 'slurm.conf.j2') }}"
+    state_directory: /var/lib/slurm/slurmctld
+
 - name: Choose between reconfigure and restart
   busbar.cluster.slurm_change:
     changes: "{{ written.diff }}"
@@ -26,33 +68,137 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+jobs:
+  description: The jobs that would be lost, as squeue names them.
+  returned: with O(content)
+  type: list
+  elements: str
+removed:
+  description: C(nodes) and C(partitions) that slurmctld has and the coming slurm.conf does not.
+  returned: with O(content)
+  type: dict
 action:
-  description: One of V(none), V(reconfigure) and V(restart).
-  returned: success
+  description: How the files become active, V(none), V(reconfigure) and V(restart).
+  returned: with O(changes)
   type: str
 old_files:
   description: The files as they were, as entries of the option O(busbar.cluster.templates#module:more).
-  returned: always
+  returned: with O(changes)
   type: list
   elements: dict
 since:
-  description: When it was asked, as C(journalctl --since) takes it.
-  returned: always
+  description: When the module ran, as C(journalctl --since) takes it.
+  returned: with O(changes)
   type: str
 """
 
+import json
+import os
+import tempfile
 import time
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.slurm.change import old_files, slurm_action
+from ..module_utils.slurm.conf_text import ClusterConf, read_cluster
+from ..module_utils.slurm.held_jobs import HELD_JOBS, HeldJob, read_held_jobs
+from ..module_utils.slurm.job_loss import (
+    Accounting,
+    accounting_losses,
+    configuration_losses,
+    loss_report,
+    removed_names,
+)
+
+SLURM_CONF = "/etc/slurm/slurm.conf"
+PATIENCE_S = 60
+# slurmctld that dies at its start is started again every five seconds.
+LOOKS, BETWEEN_LOOKS_S = 3, 2.0
+OVERRIDE = "or lose what runs there on purpose, in this run only: -e slurm_allow_job_loss=true"
 
 
-def main() -> None:
-    """Run the module."""
-    module = AnsibleModule(
-        argument_spec={"changes": {"type": "list", "elements": "dict", "required": True}}, supports_check_mode=True
-    )
+def text_of(path: Path) -> str | None:
+    """Return the text of a file, or None when there is none."""
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def text_in_force(path: str, pending: str | None) -> str | None:
+    """Return the text of slurm.conf that slurmctld has; the note knows it where a run died after writing."""
+    note = text_of(Path(pending)) if pending else None
+    try:
+        noted = json.loads(note) if note else {}
+    except ValueError:
+        noted = {}
+    return noted[path] if path in noted else text_of(Path(path))
+
+
+def daemon_pids(name: str = "slurmctld", proc: Path = Path("/proc")) -> set[str]:
+    """Return the processes of a daemon."""
+    return {entry.parent.name for entry in proc.glob("[0-9]*/comm") if (text_of(entry) or "").strip() == name}
+
+
+def daemon_stays() -> bool:
+    """Return whether slurmctld runs, and not only for a moment."""
+    pids = daemon_pids()
+    for _ in range(LOOKS - 1):
+        if not pids:
+            break
+        time.sleep(BETWEEN_LOOKS_S)
+        pids &= daemon_pids()
+    return bool(pids)
+
+
+def ask(module: AnsibleModule, squeue: str, configuration: str | None) -> tuple[list[HeldJob] | None, str]:
+    """Return the jobs, or None with the reason."""
+    command = ["timeout", str(PATIENCE_S), squeue, *HELD_JOBS[1:]]
+    environment = {"LC_ALL": "C.UTF-8"}
+    if configuration:
+        environment["SLURM_CONF"] = configuration
+    status, out, err = module.run_command(command, environ_update=environment)
+    if status != 0:
+        return None, " ".join((err or out or f"no answer within {PATIENCE_S} s").split())[-300:]
+    try:
+        return read_held_jobs(out), ""
+    except ValueError as exc:
+        return None, str(exc)
+
+
+def look_up(module: AnsibleModule, squeue: str) -> tuple[list[HeldJob] | None, str]:
+    """Return the jobs, or None with the reason; where slurm.conf is damaged, the coming one says whom to ask."""
+    jobs, reason = ask(module, squeue, None)
+    if jobs is not None:
+        return jobs, ""
+    descriptor, name = tempfile.mkstemp(prefix="busbar-slurm-")
+    module.add_cleanup_file(name)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(module.params["content"])
+    jobs, _ = ask(module, squeue, name)
+    return jobs, reason
+
+
+def refuse_blindly(module: AnsibleModule, old: ClusterConf, new: ClusterConf, reason: str, *, changes: bool) -> None:
+    """Fail where jobs cannot be asked for and the change may cost some."""
+    if daemon_stays():
+        if changes:
+            module.fail_json(
+                msg=f"Nothing was changed: slurmctld runs and does not say which jobs there are ({reason}), so nobody "
+                f"can tell whether this change would end some. Look at slurmctld (journalctl -u slurmctld), {OVERRIDE}"
+            )
+        return
+    gone = removed_names(old, new)
+    if gone and (Path(module.params["state_directory"]) / "job_state").exists():
+        module.fail_json(
+            msg=f"Nothing was changed: this removes {', '.join(gone)}, and slurmctld does not run, so nobody can tell "
+            f"whether jobs are there. Start it first (systemctl start slurmctld), {OVERRIDE}"
+        )
+
+
+def judge_written(module: AnsibleModule) -> None:
+    """Return how changed files become active."""
     changes = module.params["changes"]
     always = {"since": time.strftime("%Y-%m-%d %H:%M:%S"), "old_files": old_files(changes)}
     program = module.get_bin_path("slurmctld")
@@ -66,6 +212,57 @@ def main() -> None:
     except ValueError as exc:
         module.fail_json(msg=f"slurmctld -V: {exc}", **always)
     module.exit_json(changed=False, action=action, **always)
+
+
+def main() -> None:
+    """Run the module."""
+    entries = {"type": "list", "elements": "dict", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "changes": {"type": "list", "elements": "dict"},
+            "content": {"type": "str"},
+            "pending": {"type": "path"},
+            "state_directory": {"type": "path", "default": "/var/lib/slurm/slurmctld"},
+            "accounts": entries,
+            "users": entries,
+            "qos": entries,
+            "gres_in_use": {"type": "bool", "default": True},
+            "allow": {"type": "bool", "default": False},
+        },
+        required_one_of=[("changes", "content")],
+        mutually_exclusive=[("changes", "content")],
+        supports_check_mode=True,
+    )
+    if module.params["changes"] is not None:
+        judge_written(module)
+    nothing: dict[str, list[str]] = {"nodes": [], "partitions": []}
+    squeue = module.get_bin_path("squeue")
+    before = text_in_force(SLURM_CONF, module.params["pending"])
+    if squeue is None or before is None:
+        module.exit_json(changed=False, jobs=[], removed=nothing)
+        return
+    declared = Accounting(*(module.params[key] for key in ("accounts", "users", "qos")))
+    old, new = read_cluster(before), read_cluster(module.params["content"])
+    removed = {
+        "nodes": [name for name in old.nodes if name not in new.nodes],
+        "partitions": [name for name in old.partitions if name not in new.partitions],
+    }
+    jobs, reason = look_up(module, squeue)
+    if jobs is None:
+        removes = any(item.get("state") == "absent" for items in declared for item in items)
+        if not module.params["allow"]:
+            refuse_blindly(module, old, new, reason, changes=removes or before != module.params["content"])
+        module.exit_json(changed=False, jobs=[], removed=removed)
+        return
+    losses = configuration_losses(jobs, old, new, gres_in_use=module.params["gres_in_use"])
+    lost = {loss.job.label for loss in losses}
+    losses += [loss for loss in accounting_losses(jobs, declared) if loss.job.label not in lost]
+    labels = [loss.job.label for loss in losses]
+    if losses and not module.params["allow"]:
+        module.fail_json(msg=f"Nothing was changed: jobs would be lost.\n{loss_report(losses)}", jobs=labels)
+    if losses:
+        module.warn(f"slurm_allow_job_loss: these jobs are lost: {', '.join(labels[:20])}")
+    module.exit_json(changed=False, jobs=labels, removed=removed)
 
 
 if __name__ == "__main__":

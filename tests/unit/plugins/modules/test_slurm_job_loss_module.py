@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import slurm_job_loss
+from ansible_collections.busbar.cluster.plugins.modules import slurm_change
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,12 +27,13 @@ class Site:
         self.folder, self.capsys, self.monkeypatch = folder, capsys, monkeypatch
         (folder / "slurm.conf").write_text(OLD)
         (folder / "job_state").touch()
-        monkeypatch.setattr(slurm_job_loss, "BETWEEN_LOOKS_S", 0)
+        monkeypatch.setattr(slurm_change, "BETWEEN_LOOKS_S", 0)
+        monkeypatch.setattr(slurm_change, "SLURM_CONF", str(folder / "slurm.conf"))
         self.slurmctld(runs=True)
 
     def slurmctld(self, *, runs: bool) -> None:
         """Have slurmctld run or not."""
-        self.monkeypatch.setattr(slurm_job_loss, "daemon_pids", lambda: {"1"} if runs else set())
+        self.monkeypatch.setattr(slurm_change, "daemon_pids", lambda: {"1"} if runs else set())
 
     def squeue(self, script: str) -> None:
         """Put a program in squeue's place."""
@@ -43,9 +44,9 @@ class Site:
 
     def run(self, content: str = NEW, **more: object) -> dict[str, Any]:
         """The module's answer."""
-        args = {"path": str(self.folder / "slurm.conf"), "content": content, "state_directory": str(self.folder)}
+        args = {"content": content, "state_directory": str(self.folder)}
         with patch_module_args({**args, **more}), pytest.raises(SystemExit):
-            slurm_job_loss.main()
+            slurm_change.main()
         answer = json.loads(self.capsys.readouterr().out)
         assert isinstance(answer, dict)
         return answer

@@ -5,16 +5,19 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: directory_users
 author: busbar contributors
-short_description: Users of the cluster's own directory
+short_description: Users of the cluster's own directory, and clashes with any directory
 description:
   - Adds, changes, locks and removes users of the directory of the role C(ldap_server), and lists them.
   - Plans all changes before it makes the first. When one of them cannot be, nothing is changed and C(problems) say why.
   - Works as root of the directory's host, through the socket of slapd, with the tools of ldap-utils. It sets no
     passwords.
+  - With O(compare), changes nothing, and asks an LDAP directory for the names and numbers of the accounts in
+    C(/etc/passwd) and C(/etc/group) and of those that are declared. A directory that cannot be reached, is not trusted
+    or refuses the login is a problem too.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   suffix:
-    description: Name at the root of the directory.
+    description: Name at the root of the directory, below which users and groups are.
     type: str
     required: true
   changes:
@@ -28,7 +31,7 @@ options:
       unless another is named.
     type: list
     elements: str
-    required: true
+    default: []
   locked_group:
     description: Group whose members may not log in.
     type: str
@@ -55,6 +58,39 @@ options:
     type: list
     elements: dict
     default: []
+  compare:
+    description: The directory to compare with the accounts of this host.
+    type: dict
+    suboptions:
+      uris:
+        description: Where the directory is; the first that answers is asked.
+        type: list
+        elements: str
+        required: true
+      schema:
+        description: How it names them, as C(ldap_schema) of sssd.
+        type: str
+        default: rfc2307
+      start_tls:
+        description: Whether TLS begins after the connection.
+        type: bool
+        default: false
+      ca_file:
+        description: The authority that has signed its certificate; empty for those that the host trusts.
+        type: str
+        default: ''
+      bind_dn:
+        description: Who asks; empty for nobody in particular.
+        type: str
+        default: ''
+      bind_password:
+        description: The password.
+        type: str
+        default: ''
+      min_id:
+        description: Numbers of the directory below are not looked at.
+        type: int
+        default: 1000
   host:
     description: Name of the host, for the problems.
     type: str
@@ -70,75 +106,187 @@ EXAMPLES = r"""
     login_groups: [cluster-users]
     locked_group: cluster-locked
     host: ctl
+
+- name: Compare the directory with the accounts of this host
+  busbar.cluster.directory_users:
+    suffix: dc=example,dc=org
+    compare: {uris: [ldaps://ldap.example.org]}
+    users: "{{ users_accounts }}"
+    groups: "{{ users_groups }}"
+    host: "{{ inventory_hostname }}"
+  register: found
 """
 
 RETURN = r"""
 said:
   description: What was (or in check mode would be) done, in words.
-  returned: always
+  returned: without O(compare)
   type: list
   elements: str
 removed:
   description: Names of the users who were removed.
-  returned: always
+  returned: without O(compare)
   type: list
   elements: str
 people:
   description: All users of the directory, as they are then.
-  returned: always
+  returned: without O(compare)
   type: list
   elements: dict
 problems:
-  description: Why nothing was done, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Why nothing was done, or clashes, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: always
   type: list
   elements: dict
+protected_users:
+  description: Users of the host and of the declaration whom no entry of the directory may replace. Accounts of
+    packages, which come and go, are not among them.
+  returned: with O(compare)
+  type: list
+  elements: str
+protected_groups:
+  description: Groups of the same kind, and those that give rights wherever they are.
+  returned: with O(compare)
+  type: list
+  elements: str
 """
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.access.directory_users import Directory, Settings
-from ..module_utils.access.identity import declared_holders, local_holders
-from ..module_utils.access.ldap_tools import SOCKET, Connection, LdapError
+from ..module_utils.access.identity import Holder, clashes, declared_holders, local_holders
+from ..module_utils.access.ldap_tools import SOCKET, Connection, LdapError, escaped
 from ..module_utils.common.problems import make_problem
 
 PASSWD, GROUP = Path("/etc/passwd"), Path("/etc/group")
+# A filter of a few kilobytes is no burden for any server.
+CHUNK = 100
+# Rules of sudo and polkit name groups, and a group of the directory with such a name would get what they give.
+POWERFUL_GROUPS = (
+    *("root", "sudo", "wheel", "admin", "docker", "lxd", "incus", "incus-admin", "libvirt", "disk", "kmem", "shadow"),
+    *("staff", "adm", "systemd-journal", "netdev", "busbar-tls"),
+)
+# Below, numbers are those of the distribution, the same on every host; above, those of people. In between packages take
+# what is free.
+_LAST_FIXED, _FIRST_OF_PEOPLE = 99, 1000
+# Class, name and number of a user and of a group, as sssd looks for them with its ldap_schema.
+_AD = {"user": ("user", "sAMAccountName", "uidNumber"), "group": ("group", "sAMAccountName", "gidNumber")}
+_POSIX = {"user": ("posixAccount", "uid", "uidNumber"), "group": ("posixGroup", "cn", "gidNumber")}
 PERSON = ("uid", "cn", "uidNumber", "gidNumber", "objectClass", "sshPublicKey")
+
+
+def protected_names(kind: str, local: list[Holder]) -> set[str]:
+    """Return names that no entry of the directory may take."""
+    return {
+        holder.name for holder in local if holder.kind == kind and not _LAST_FIXED < holder.number < _FIRST_OF_PEOPLE
+    }
+
+
+def directory_holders(connection: Connection, base: str, schema: str, wanted: list[Holder]) -> list[Holder]:
+    """Ask a directory for everybody who has a name or a number of somebody else.
+
+    Raises:
+        LdapError: it does not answer, or refuses.
+    """
+    found = []
+    for kind, (kind_class, name, number) in (_AD if schema == "ad" else _POSIX).items():
+        local = [holder for holder in wanted if holder.kind == kind]
+        for start in range(0, len(local), CHUNK):
+            parts = "".join(
+                f"({name}={escaped(holder.name)})({number}={holder.number})" for holder in local[start : start + CHUNK]
+            )
+            for entry in connection.search(base, "sub", f"(&(objectClass={kind_class})(|{parts}))", name, number):
+                place = f"the directory {connection.uri}"
+                numbers = [int(value) for value in entry.get(number.lower(), []) if value.isdecimal()]
+                found += [Holder(kind, one, numbers[0], place) for one in entry.get(name.lower(), []) if numbers]
+    return found
+
+
+def compared(module: AnsibleModule, base: str, host: str, local: list[Holder]) -> None:
+    """Return users and groups of a directory that clash with those of the host."""
+    compare = module.params["compare"]
+    protected = {
+        "protected_users": protected_names("user", local) | {"root"},
+        "protected_groups": protected_names("group", local) | {*POWERFUL_GROUPS},
+    }
+    names = {key: sorted(value) for key, value in protected.items()}
+    refusals = []
+    for uri in compare["uris"]:
+        connection = Connection(
+            uri,
+            ca_file=compare["ca_file"],
+            start_tls=compare["start_tls"],
+            dn=compare["bind_dn"],
+            password=compare["bind_password"],
+        )
+        try:
+            directory = directory_holders(connection, base, compare["schema"], local)
+        except LdapError as error:
+            refusals.append(str(error))
+            continue
+        module.exit_json(
+            changed=False,
+            problems=clashes(host, local, directory, compare["min_id"]),
+            **names,
+        )
+    remedy = "check address, certificate, name and password: sssd_uris, sssd_ca_file, sssd_bind_dn, sssd_bind_password"
+    module.exit_json(
+        changed=False,
+        problems=[
+            make_problem([host], "identity_source", f"the directory is of no use: {refusal}", remedy)
+            for refusal in refusals
+        ],
+        **names,
+    )
 
 
 def main() -> None:
     """Run the module."""
-    items = {"type": "list", "elements": "dict", "default": []}
+    items: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
+    text = {"type": "str", "default": ""}
+    compare = {
+        "uris": {"type": "list", "elements": "str", "required": True},
+        "schema": {"type": "str", "default": "rfc2307"},
+        "start_tls": {"type": "bool", "default": False},
+        "ca_file": text,
+        "bind_dn": text,
+        "bind_password": {**text, "no_log": True},
+        "min_id": {"type": "int", "default": 1000},
+    }
     module = AnsibleModule(
         argument_spec={
             "suffix": {"type": "str", "required": True},
             "changes": {**items, "no_log": False},
-            "login_groups": {"type": "list", "elements": "str", "required": True},
+            "login_groups": {"type": "list", "elements": "str", "default": []},
             "locked_group": {"type": "str", "default": ""},
             "first_number": {"type": "int", "default": 20000},
             "home_base": {"type": "str", "default": "/home"},
             "shell": {"type": "str", "default": "/bin/bash"},
             "users": items,
             "groups": items,
+            "compare": {"type": "dict", "options": compare},
             "host": {"type": "str", "required": True},
         },
         supports_check_mode=True,
     )
     given = module.params
     suffix, host = given["suffix"], given["host"]
+    others = [
+        *declared_holders(given["users"], given["groups"]),
+        *local_holders(PASSWD, "user"),
+        *local_holders(GROUP, "group"),
+    ]
+    if given["compare"]:
+        compared(module, suffix, host, others)
     settings = Settings(**{key: given[key] for key in Settings._fields})
     root = Connection(SOCKET)
     try:
         people = root.search(f"ou=people,{suffix}", "sub", "(objectClass=posixAccount)", *PERSON)
         groups = root.search(f"ou=groups,{suffix}", "sub", "(objectClass=posixGroup)", "cn", "gidNumber", "memberUid")
         directory = Directory(people, groups, settings)
-        others = [
-            *declared_holders(given["users"], given["groups"]),
-            *local_holders(PASSWD, "user"),
-            *local_holders(GROUP, "group"),
-        ]
         directory.change(given["changes"], others)
         if directory.ldif and not directory.wrong and not module.check_mode:
             root.run("ldapmodify", text="".join(directory.ldif))

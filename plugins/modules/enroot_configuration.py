@@ -73,7 +73,7 @@ built:
   returned: success
   type: bool
 packages:
-  description: The packages, for M(busbar.cluster.package_files).
+  description: The packages, for M(busbar.cluster.upstream_release).
   returned: success
   type: list
   elements: dict

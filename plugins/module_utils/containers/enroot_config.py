@@ -188,7 +188,7 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
     Returns:
         `problems`; `files`, names; `built`, whether a build host makes the packages, whose `sha256` is then empty;
         `mounts`, lines of fstab; and where the declaration is sound `packages` as the
-        module package_files takes them; `config`, the text of enroot.conf; `sysctls`, text.
+        module upstream_release takes them; `config`, the text of enroot.conf; `sysctls`, text.
     """
     names = package_files(declared["packages"], declared["release"], declared["family"], declared["architecture"])
     built = (

@@ -11,7 +11,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.common.host_files import keep_files
 from ansible_collections.busbar.cluster.plugins.module_utils.containers import enroot_host
-from ansible_collections.busbar.cluster.plugins.modules import enroot_configuration, enroot_hooks, registry_access
+from ansible_collections.busbar.cluster.plugins.modules import container_info, enroot_configuration, enroot_hooks
 
 MOUNTS = (
     "overlay / overlay rw 0 0\ntmpfs /run tmpfs rw 0 0\n/dev/sda /scratch xfs rw 0 0\n/dev/sdb /scratch2 ext4 rw 0 0\n"
@@ -47,7 +47,7 @@ def test_what_tries_namespaces(tmp_path: Path) -> None:
 def test_each_login_is_known_with_that_of_the_host_of_its_tokens() -> None:
     mine = {"user": "alice", "machine": "nvcr.io", "port": None, "login": "$oauthtoken", "password": "x"}
     made = {**mine, "user": "bob", "machine": "ecr", "port": 5000, "password": "$(aws ecr get-login-password)"}
-    logins = registry_access.logins_of([mine, made])
+    logins = container_info.logins_of([mine, made])
     assert logins["alice"]["authn.nvidia.com"][1:] == ("$oauthtoken", "x", None)
     assert logins["bob"]["ecr"] == ("ecr", "$oauthtoken", None, 5000)
 

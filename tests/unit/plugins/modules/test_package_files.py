@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.modules import package_files
+from ansible_collections.busbar.cluster.plugins.modules import upstream_release
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ def test_what_a_file_depends_on_is_checked_as_its_repository_says(tmp_path: Path
     (tmp_path / "enroot.pkg").write_bytes(CONTENT)
     item = {"name": "enroot", "version": "4", "file": "enroot.pkg", "sha256": hashlib.sha256(CONTENT).hexdigest()}
     module = Module(tmp_path, program)
-    package_files.install(module, [item])
+    upstream_release.install(module, [item])
     (command,) = module.commands
     assert command[0] == program
     assert command[-2] == "install"

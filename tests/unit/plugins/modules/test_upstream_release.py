@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import upstream_program
+from ansible_collections.busbar.cluster.plugins.modules import upstream_release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,13 +48,13 @@ def run(
     capsys: pytest.CaptureFixture[str], arguments: dict[str, str], *, check: bool = False
 ) -> tuple[dict[str, Any], bool]:
     with patch_module_args({**arguments, "_ansible_check_mode": check}), pytest.raises(SystemExit) as stopped:
-        upstream_program.main()
+        upstream_release.main()
     return json.loads(capsys.readouterr().out), stopped.value.code == 0
 
 
 def test_unpacked_once(archive: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url, sha256 = archive
-    wanted = {"url": url, "sha256": sha256, "dest": str(tmp_path / "opt" / "thing")}
+    wanted = {"source": url, "sha256": sha256, "dest": str(tmp_path / "opt" / "thing")}
     assert run(capsys, wanted, check=True)[0]["changed"]
     assert not (tmp_path / "opt").exists()
     first, ok = run(capsys, wanted)
@@ -68,7 +68,7 @@ def test_unpacked_once(archive: tuple[str, str], tmp_path: Path, capsys: pytest.
 def test_another_checksum_is_refused(
     archive: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said, ok = run(capsys, {"url": archive[0], "sha256": "0" * 64, "dest": str(tmp_path / "opt" / "thing")})
+    said, ok = run(capsys, {"source": archive[0], "sha256": "0" * 64, "dest": str(tmp_path / "opt" / "thing")})
     assert not ok
     assert archive[1] in said["msg"]
     assert not (tmp_path / "opt" / "thing").exists()

@@ -1,22 +1,24 @@
-"""Module that installs packages which no repository has, from their files."""
+"""Module that installs a release of upstream from its files, as packages or as an archive."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: package_files
+module: upstream_release
 author: busbar contributors
-short_description: Install packages from files of known content
+short_description: Install a release of upstream from files of known content
 description:
   - Fetches every file, compares it with its SHA-256, and only then installs all of them at once; what they need comes
     from the system's repositories.
-  - When the wanted versions are installed, nothing is fetched.
+  - With O(dest), fetches a tar archive instead, compares it with O(sha256), and unpacks it to a directory, which
+    appears as a whole or not at all. The single directory that such archives hold is left out of the paths.
+  - When the wanted versions are installed, or the directory exists, nothing is fetched.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   packages:
     description: The packages.
     type: list
     elements: dict
-    required: true
+    default: []
     suboptions:
       name:
         description: Name of the package.
@@ -35,17 +37,29 @@ options:
         type: str
         required: true
   source:
-    description: Address, or directory of this host, with the files.
+    description: Address, or directory of this host, with the files; with O(dest), the address of the archive.
     type: str
     required: true
+  sha256:
+    description: SHA-256 of the archive.
+    type: str
+  dest:
+    description: Directory to make. Name it after the checksum, so that another release is another directory.
+    type: path
 """
 
 EXAMPLES = r"""
 - name: Install Enroot
-  busbar.cluster.package_files:
+  busbar.cluster.upstream_release:
     source: https://mirror.example.com/enroot
     packages:
       - {name: enroot, version: 4.0.1-1, file: enroot_4.0.1-1_amd64.deb, sha256: "{{ example_sum }}"}
+
+- name: Install Prometheus
+  busbar.cluster.upstream_release:
+    source: "{{ archive.url }}"
+    sha256: "{{ archive.sha256 }}"
+    dest: /opt/busbar/prometheus-{{ archive.sha256[:12] }}
 """
 
 RETURN = r"""
@@ -57,6 +71,8 @@ installed:
 """
 
 import hashlib
+import shutil
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -64,6 +80,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
+from ..module_utils.common.baseline import before_making
 from ..module_utils.common.package_commands import APT, error_text, install_command, run_manager
 
 TIMEOUT_S = 60
@@ -78,26 +95,28 @@ def installed_version(module: AnsibleModule, name: str) -> str:
     return out.strip() if status == 0 else ""
 
 
-def fetch(module: AnsibleModule, item: dict[str, Any]) -> bytes:
-    """Return the file of a package, or fail the module when it is not available or is another one."""
-    source = f"{module.params['source'].rstrip('/')}/{item['file']}"
+def fetch(module: AnsibleModule, what: str, source: str, sha256: str) -> bytes:
+    """Return a file, or fail the module when it is not available or is another one."""
     try:
         data = Path(source).read_bytes() if source.startswith("/") else open_url(source, timeout=TIMEOUT_S).read()
     except (OSError, ValueError) as exc:
-        module.fail_json(msg=f"{item['name']} {item['version']}: cannot fetch {source}: {exc}. Nothing was installed")
+        module.fail_json(msg=f"{what}: cannot fetch {source}: {exc}. Nothing was installed")
     found = hashlib.sha256(data).hexdigest()
-    if found != item["sha256"]:
+    if found != sha256:
         module.fail_json(
-            msg=f"{item['name']} {item['version']}: {source} has the SHA-256 {found}, not the declared "
-            f"{item['sha256']}. Nothing was installed. Remedy: find out why it differs, and correct the checksum only "
-            "when that file is the one you want"
+            msg=f"{what}: {source} has the SHA-256 {found}, not the declared {sha256}. Nothing was installed. Remedy: "
+            "find out why it differs, and correct the checksum only when that file is the one you want"
         )
     return bytes(data)
 
 
 def install(module: AnsibleModule, items: list[dict[str, Any]]) -> None:
     """Fetch all, then install all at once."""
-    fetched = [(item, fetch(module, item)) for item in items]
+    source = module.params["source"].rstrip("/")
+    fetched = [
+        (item, fetch(module, f"{item['name']} {item['version']}", f"{source}/{item['file']}", item["sha256"]))
+        for item in items
+    ]
     with tempfile.TemporaryDirectory(prefix="busbar-packages-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # apt reads as a user of its own
@@ -116,6 +135,50 @@ def install(module: AnsibleModule, items: list[dict[str, Any]]) -> None:
         module.fail_json(msg=f"cannot install {names}: {error_text(said)}", output=said)
 
 
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack the archive; return the directory that holds what is in it."""
+    with tarfile.open(archive) as tar:
+        for member in tar.getmembers():
+            target = (folder / member.name).resolve()
+            if not target.is_relative_to(folder.resolve()) or not (member.isfile() or member.isdir()):
+                message = f"{member.name} is no plain file below the archive"
+                raise ValueError(message)
+            member.uid = member.gid = 0
+            member.uname = member.gname = "root"
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+        tar.extractall(folder)  # noqa: S202 - looked at above
+    inside = list(folder.iterdir())
+    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+
+
+def install_archive(module: AnsibleModule, source: str, dest: Path) -> None:
+    """Fetch and compare an archive, unpack it and move it into place."""
+    data = fetch(module, dest.name, source, module.params["sha256"])
+    dest.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".busbar-", dir=dest.parent) as folder:
+        archive = Path(folder) / "archive"
+        archive.write_bytes(data)
+        place = Path(folder) / "content"
+        place.mkdir()
+        found = unpack(archive, place)
+        found.chmod(0o755)
+        before_making(module, "tree", dest)
+        shutil.move(str(found), str(dest))
+
+
+def keep_archive(module: AnsibleModule) -> None:
+    """Have the directory of an archive."""
+    source, dest = module.params["source"], Path(module.params["dest"])
+    changed = not dest.is_dir()
+    if changed and not module.check_mode:
+        try:
+            install_archive(module, source, dest)
+        except (OSError, ValueError, tarfile.TarError) as exc:
+            module.fail_json(msg=f"{source}: {exc}")
+    diff = [{"before": "", "after": f"{dest}\n", "after_header": "programs"}] if changed else []
+    module.exit_json(changed=changed, installed=[dest.name] if changed else [], diff=diff)
+
+
 def main() -> None:
     """Run the module."""
     text = {"type": "str", "required": True}
@@ -124,13 +187,18 @@ def main() -> None:
             "packages": {
                 "type": "list",
                 "elements": "dict",
-                "required": True,
+                "default": [],
                 "options": {"name": text, "version": text, "file": text, "sha256": text},
             },
             "source": text,
+            "sha256": {"type": "str"},
+            "dest": {"type": "path"},
         },
+        required_together=[("sha256", "dest")],
         supports_check_mode=True,
     )
+    if module.params["dest"]:
+        keep_archive(module)
     wanted = [
         (item, before)
         for item in module.params["packages"]

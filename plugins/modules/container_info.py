@@ -1,0 +1,200 @@
+"""Module that checks whether users can run containers on a host, and whether registries accept their credentials."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: container_info
+author: busbar contributors
+short_description: Check user namespaces and credentials for container registries
+description:
+  - Without O(credentials), creates a user namespace as the user nobody, as a rootless container does. If that fails,
+    names the kernel setting that forbids it, and the line that allows it.
+  - With O(credentials), takes the first steps of a pull from each registry, without pulling. A registry that refuses is
+    a problem, and so is one whose tokens come from a host for which the user has no login. One that does not answer is
+    a note.
+extends_documentation_fragment: busbar.cluster.attributes.read_only
+options:
+  host:
+    description: Name of the host, for the problems.
+    type: str
+    required: true
+  key:
+    description: Name of the variable that asks for containers or holds the credentials, for the problems.
+    type: str
+    required: true
+  program:
+    description:
+      - The runtime, tried instead of C(unshare) if it is installed, since an AppArmor profile may allow namespaces only
+        to the runtime.
+    type: path
+  profile:
+    description: Name of the AppArmor profile with which the runtime's package allows namespaces to its own program.
+    type: str
+    default: ""
+  installed:
+    description: Whether the runtime's package is installed, so that its profile must be loaded.
+    type: bool
+    default: true
+  credentials:
+    description: The credentials, each with C(user), C(machine), C(login) and C(password).
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      user:
+        description: Whose credential it is, for the problems.
+        type: str
+        required: true
+      machine:
+        description: Name of the registry.
+        type: str
+        required: true
+      port:
+        description: Port that it is asked at, if it is not that of the scheme.
+        type: int
+      login:
+        description: Login there.
+        type: str
+        required: true
+      password:
+        description: Password or token. One in C($(…)) is not tried, since the user's shell works it out.
+        type: str
+        required: true
+  http:
+    description: Whether registries are asked without TLS.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Check whether users may run containers
+  busbar.cluster.container_info:
+    host: "{{ inventory_hostname }}"
+    key: charliecloud_enabled
+  register: __example_namespaces
+"""
+
+RETURN = r"""
+problems:
+  description: The problems, each with C(hosts), C(key), C(problem) and C(remedy).
+  returned: always
+  type: list
+  elements: dict
+notes:
+  description: One line for each registry that could not be asked.
+  returned: with O(credentials)
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.common.problems import make_problem
+from ..module_utils.containers.enroot_credentials import is_evaluated, with_token_hosts
+from ..module_utils.containers.registry_access import MISSING, REFUSED, UNKNOWN, Login, registry_access
+from ..module_utils.containers.user_namespaces import SETTINGS, user_namespace_problems
+
+PROC_SYS = Path("/proc/sys")
+PROFILES = Path("/sys/kernel/security/apparmor/profiles")
+NOBODY = "65534"
+UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "true"]
+
+
+def read_settings(root: Path = PROC_SYS) -> dict[str, int | None]:
+    """Return the value of each setting, null where there is none."""
+    found: dict[str, int | None] = {}
+    for name in SETTINGS:
+        try:
+            found[name] = int((root / name).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            found[name] = None
+    return found
+
+
+def profile_allows(profile: str, *, installed: bool, loaded: Path = PROFILES) -> bool:
+    """Return whether AppArmor allows namespaces to the runtime by a profile: one that is loaded, or yet to come."""
+    if not profile:
+        return False
+    try:
+        lines = loaded.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    return not installed or any(line.rpartition(" (")[0] == profile for line in lines)
+
+
+def refusal(module: AnsibleModule) -> str:
+    """Return what was said when nobody tried to make the namespaces; empty when it went well."""
+    program = module.params["program"]
+    trial = [program] if program and Path(program).exists() else UNSHARE
+    command = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", *trial]
+    status, out, err = module.run_command(command, cwd="/", environ_update={"LC_ALL": "C.UTF-8", "USER": "nobody"})
+    return "" if status == 0 else (err or out).strip() or f"`{' '.join(trial)}` ended with {status}"
+
+
+def logins_of(credentials: list[dict[str, Any]]) -> dict[str, dict[str, Login]]:
+    """Return for each user the logins by machine, with those that the host of tokens is given."""
+    found: dict[str, dict[str, Login]] = {}
+    for item in with_token_hosts(credentials):
+        password = None if is_evaluated(item["password"]) else item["password"]
+        login = Login(item["machine"], item["login"], password, item["port"])
+        found.setdefault(item["user"], {})[item["machine"]] = login
+    return found
+
+
+def ask_registries(module: AnsibleModule) -> None:
+    """Return which registries refuse the credentials."""
+    problems, notes = [], {}
+    for user, logins in logins_of(module.params["credentials"]).items():
+        gives_tokens = set()
+        for machine, login in logins.items():
+            found = registry_access(login, logins, http=module.params["http"])
+            gives_tokens.add(found.tokens)
+            port = f":{login.port}" if login.port else ""
+            who = f"{machine}{port}, login {login.login} of {user}"
+            if found.state == REFUSED:
+                problem, remedy = f"refused, {found.said}", "put a valid token into the vault, or take the entry out"
+            elif found.state == MISSING:
+                problem, remedy = found.said, f"add an entry of {user} with machine: {found.tokens}"
+            else:
+                if found.state == UNKNOWN:
+                    notes[user, machine] = f"{who}: could not be tried, {found.said}"
+                continue
+            text = f"{who}: {problem}"
+            problems.append(make_problem([module.params["host"]], module.params["key"], text, remedy))
+        # A host that only gives tokens is no registry, and was tried with the one whose tokens it gives.
+        for machine in gives_tokens:
+            notes.pop((user, machine), None)
+    module.exit_json(changed=False, problems=problems, notes=list(notes.values()))
+
+
+def main() -> None:
+    """Run the module."""
+    word = {"type": "str", "required": True}
+    credential = {"user": word, "machine": word, "port": {"type": "int"}, "login": word}
+    credential["password"] = {**word, "no_log": True}
+    module = AnsibleModule(
+        argument_spec={
+            "host": word,
+            "key": {**word, "no_log": False},
+            "program": {"type": "path"},
+            "profile": {"type": "str", "default": ""},
+            "installed": {"type": "bool", "default": True},
+            "credentials": {"type": "list", "elements": "dict", "options": credential},
+            "http": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    if given["credentials"] is not None:
+        ask_registries(module)
+    allowed = profile_allows(given["profile"], installed=given["installed"])
+    settings = read_settings()
+    problems = user_namespace_problems(given["host"], given["key"], settings, refusal(module), allowed=allowed)
+    module.exit_json(changed=False, problems=problems)
+
+
+if __name__ == "__main__":
+    main()

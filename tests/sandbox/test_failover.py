@@ -110,7 +110,7 @@ def submitting(one: Cluster, refused: str = REFUSED) -> Iterator[dict[str, float
 
 
 def seen_to(one: Cluster, killed: float) -> bool:
-    """Do what docs/backup.md#two-controllers has an admin do after a slurmctld died; whether there was nothing to do."""
+    """Follow docs/backup.md#two-controllers after a slurmctld died; returns whether there was nothing to do."""
     listed = one.exec("login", "sinfo -hN -t drain -o '%N %E'", check=False, timeout=90).stdout.splitlines()
     drained = dict(line.split(maxsplit=1) for line in listed) if killed else {}
     for node, reason in drained.items():

@@ -103,7 +103,7 @@ def test_wrong_sums_fail(sandbox: Cluster) -> None:
 
 def test_a_throttled_link_fails_and_passes_when_healed(sandbox: Cluster, faults: Callable[..., None]) -> None:
     node = sandbox.compute[0]
-    # What docs/first-site.md shows: 0.0125 GB/s at most, whatever the processor does, where the profile's floor is 0.02.
+    # As docs/first-site.md shows: 0.0125 GB/s at most on any processor, where the profile's floor is 0.02.
     faults("throttle", node, "100mbit")
     large = ("-e", "validation_max_bytes=4M", "-e", "validation_seconds_per_size=0.5")
     stage = ("-e", '{"validation_stages": ["cluster"], "validation_locate_rounds": 0}')

@@ -59,7 +59,7 @@ _BUSY = frozenset({"allocated", "mixed", "completing"})
 # What a node is called that is not in service though nothing runs there: a job may start in a reservation for it.
 _DRAINED = "drained"
 _RESERVED = frozenset({"reserved", "maint"})
-_TAKEN = ("not idle", "drained", "draining", "reserved", "maint")
+_TAKEN = ("not idle", "not allocated", "drained", "draining", "reserved", "maint")
 _MOST_JOBS = 4
 _FLAGS = "*~#!%$@^-+"
 _QUEUE_FIELDS = 4

@@ -275,7 +275,7 @@ def _chosen(args: argparse.Namespace, allocation: Allocation) -> tuple[list[str]
     if args.nodelist:
         return unfold_hosts(args.nodelist), {}
     if args.nodes and len(here) < args.nodes:
-        return here, {f"{args.nodes - len(here)} of {args.nodes} nodes": f"not in job {allocation.job}"}
+        return here, {f"{args.nodes - len(here)} of {args.nodes} nodes": f"not allocated to job {allocation.job}"}
     allocation.nodes = here[: args.nodes or None]
     return allocation.nodes, {}
 
@@ -287,8 +287,8 @@ def _hardware(
     if args.hardware:
         return dict.fromkeys(seen, args.hardware), catalogue
     hardware, known, text = probe.matched(seen, catalogue)
-    for name in sorted(set(hardware.values())):
-        who = fold_hosts([node for node, own in hardware.items() if own == name])
+    for name in sorted({*hardware.values(), ""} if len(hardware) < len(seen) else {*hardware.values()}):
+        who = fold_hosts([node for node in seen if hardware.get(node, "") == name])
         _say(f"hardware: {who}: {name if name in catalogue else 'no profile of the catalogue'}")
     if text:
         _say("Complete this profile, or give --hardware or --floor: without a floor the verdict is INCONCLUSIVE.")

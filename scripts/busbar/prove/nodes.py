@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Node", "Programs", "found_binary", "found_python", "matched", "read_nodes", "refuse_image", "run_step"]
 
 _STEP_S = 180
+_UNKNOWN_NICS = [{"count": 1, "gbps": 10_000, "rdma": False}]
 # Where nccl-tests lies on clusters: packages, images of clouds, HPC-X, and what its README builds.
 _PLACES = (
     *("/usr/local/bin", "/usr/bin", "/opt/nccl-tests/build", "/opt/nccl_tests/build", "/opt/nccl-tests/bin"),
@@ -187,6 +188,11 @@ def matched(nodes: Mapping[str, Node], catalogue: dict[str, Any]) -> tuple[dict[
             hardware[name] = known
             continue
         strange.append((name, profile, notes))
+        if not profile.get("gpu"):
+            continue
+        if not profile["nics"][0]["rdma"]:
+            # What is known of Ethernet is one interface, or a guess: no ceiling follows from it.
+            profile = {**profile, "nics": _UNKNOWN_NICS}  # noqa: PLW2901
         label = next((key for key, value in own.items() if value == profile), f"detected-{len(own) + 1}")
         own[label] = profile
         hardware[name] = label

@@ -117,7 +117,7 @@ def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str
     excluded = set(unfold_hosts(request.exclude))
     wanted = [node for node in (request.nodelist or states) if node not in excluded]
     lost = {node: why for node in request.nodelist if (why := unusable_reason(node, states, share=True))}
-    lost |= dict.fromkeys(set(request.nodelist) & excluded, "excluded by --exclude")
+    lost |= dict.fromkeys(set(request.nodelist) & excluded, "not allocated: excluded by --exclude")
     counts = {node: sum(gres_of(text).values()) for node, _, text in (line.partition("|") for line in gres.split("\n"))}
     gpus = min((counts.get(node, 0) for node in wanted if counts.get(node)), default=0)
     if backend == "nccl" and not gpus:

@@ -172,7 +172,7 @@ class LocalTransport:
     def _entry(self, test: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         job, here = self.allocation.job, set(self.allocation.nodes)
         nodes = [node for node in test["nodes"] if node in here]
-        absent = f"not in the allocation {job}"
+        absent = f"not allocated to job {job}"
         left_out = {node: self.lost.get(node, absent) for node in test["nodes"] if node not in here}
         entry: dict[str, Any] = {
             "name": test["name"],

@@ -1,0 +1,187 @@
+"""`busbar prove`: alice, an ordinary user with the wheel on the login node, validates nodes of the cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Cluster
+
+# What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
+pytestmark = [
+    pytest.mark.proves("validation"),
+    pytest.mark.rate,
+    pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"]),
+]
+
+TOP = Path(__file__).resolve().parents[2]
+HOME = "/shared/home/alice"
+PROGRAM = f"""#!{HOME}/prove/bin/python
+import sys
+from busbar.cli import main
+sys.exit(main())
+"""
+# The floors of the sandbox's own profile: what a busy machine reaches as well.
+PROVE = "busbar prove --backend mpi --hardware sandbox_gpu"
+FAIL, REFUSED, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 1, 2, 3, 4, 130
+
+
+class User:
+    """alice on the login node, in a folder of her own."""
+
+    def __init__(self, sandbox: Cluster) -> None:
+        """Take the sandbox."""
+        self.sandbox = sandbox
+
+    def run(self, command: str, timeout: float = 400) -> subprocess.CompletedProcess[str]:
+        """Run a command with the virtual environment in PATH; the caller judges the exit code."""
+        words = f"mkdir -p {HOME}/work && cd {HOME}/work && PATH={HOME}/prove/bin:$PATH && {command}"
+        return self.sandbox.exec("login", words, user="alice", check=False, timeout=timeout)
+
+    def report(self) -> dict[str, Any]:
+        """The newest report."""
+        found: dict[str, Any] = json.loads(self.run("cat $(ls -d busbar-report-* | tail -n 1)/report.json").stdout)
+        return found
+
+    def jobs(self) -> str:
+        """All jobs of the cluster."""
+        return self.sandbox.exec("login", "squeue -h -o '%i %u %T'").stdout
+
+    def wait_for_none(self) -> None:
+        """Wait until no job and no program of busbar is left on a node."""
+        self.sandbox.wait_until(lambda: not self.jobs(), "a job is left", 90)
+        for node in self.sandbox.compute:
+            left = self.sandbox.exec(node, "pgrep -u alice -fa 'srun|python3'", check=False).stdout
+            assert left == "", node
+
+
+@pytest.fixture(scope="module")
+def installed(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> User:
+    """alice, who has installed the wheel and what it needs, without Ansible, in a virtual environment."""
+    built, packages = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("packages")
+    subprocess.run([TOP / "scripts/build", built], check=True, capture_output=True)
+    (wheel,) = built.glob("*.whl")
+    version = sandbox.exec("login", "python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'").stdout.strip()
+    # The login node reaches no index of packages: pip of this machine resolves for its Python.
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", f"--python-version={version}"]
+    subprocess.run([*pip, "--target", packages, wheel], check=True, capture_output=True)
+    sandbox.exec("login", f"rm -rf {HOME}/prove {HOME}/work; python3 -m venv --without-pip {HOME}/prove", user="alice")
+    place = f"{HOME}/prove/lib/python{version}/site-packages"
+    with subprocess.Popen(["tar", "-C", packages, "-c", "."], stdout=subprocess.PIPE) as packed:
+        command = ["podman", "exec", "-i", sandbox.container("login"), "tar", "-C", place, "-x", "--no-same-owner"]
+        subprocess.run(command, stdin=packed.stdout, check=True)
+    write = f"printf %s '{PROGRAM}' > {HOME}/prove/bin/busbar; chmod 755 {HOME}/prove/bin/busbar"
+    sandbox.exec("login", write, user="alice")
+    return User(sandbox)
+
+
+@pytest.fixture
+def alice(installed: User) -> Iterator[User]:
+    installed.sandbox.wait_idle(120)
+    yield installed
+    installed.sandbox.exec("login", "scancel -u alice", check=False)
+
+
+def test_two_nodes_pass_without_ansible_and_without_sudo(alice: User) -> None:
+    assert alice.run("python -c 'import ansible'").returncode == 1
+    assert alice.run("sudo -n true").returncode != 0
+    done = alice.run(PROVE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = alice.report()
+    assert (report["verdict"], sorted(report["nodes"]), report["left_out"]) == ("PASS", ["gpu1", "gpu2"], {})
+    assert [test["name"] for test in report["tests"]] == ["node-gpu1", "node-gpu2", "cluster"]
+    # One job, whatever ran in it.
+    assert len({test["job"]["job_id"] for test in report["tests"]}) == 1
+    files = set(alice.run("ls $(ls -d busbar-report-* | tail -n 1)").stdout.split())
+    assert files >= {"report.html", "report.json", "junit.xml", "cluster.out", "node-gpu1.out", "node-gpu2.out"}
+    assert not [name for name in files if name.endswith(".err")]
+    shown = alice.run("busbar report show ./$(ls -d busbar-report-* | tail -n 1)")
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    alice.wait_for_none()
+
+
+def test_a_throttled_link_fails_and_its_node_is_named(alice: User, faults: Callable[..., None]) -> None:
+    # 0.0125 GB/s, and the floor of two nodes is 0.02.
+    faults("throttle", "gpu2", "100mbit")
+    done = alice.run(f"{PROVE} --nodes {len(alice.sandbox.compute)}")
+    assert done.returncode == FAIL, done.stdout + done.stderr
+    report = alice.report()
+    (culprit,) = report["culprits"]
+    # Of two nodes alone either NIC may be the cause.
+    assert "gpu2" in culprit["nodes"]
+    assert len(culprit["nodes"]) == 1 or len(alice.sandbox.compute) == 2
+    assert "gpu2" in done.stdout.split("Verdict: FAIL")[0].splitlines()[-2]
+
+
+def test_ctrl_c_leaves_no_job_and_a_report(alice: User) -> None:
+    interrupted = (
+        f"(setsid {PROVE} > out 2>&1; echo $? > code) & "
+        "until grep -q 'running: node' out; do sleep 0.2; done; pkill -INT -u alice -f 'busbar prove'; wait; cat out"
+    )
+    done = alice.run(interrupted)
+    assert alice.run("cat code").stdout.strip() == str(INTERRUPTED), done.stdout
+    assert alice.report()["reason"] == "interrupted by SIGINT"
+    alice.wait_for_none()
+
+
+def test_it_uses_the_allocation_around_it_once_and_submits_nothing(alice: User) -> None:
+    inside = (
+        f"{PROVE} > first & until grep -q 'running: node' first; do sleep 0.2; done; "
+        f"{PROVE} > second 2>&1; echo second $?; squeue -h -o %i | wc -l; wait %1; echo first $?; squeue -h -o %T"
+    )
+    done = alice.run(f"salloc --nodes=2 --exclusive bash -c '{inside}'; cat second")
+    assert f"second {REFUSED}\n1\nfirst 0\nRUNNING\n" in done.stdout, done.stdout + done.stderr
+    assert "another busbar prove runs in job" in done.stdout
+    alice.wait_for_none()
+
+
+def test_a_queue_without_free_nodes_is_inconclusive_after_the_wait(alice: User) -> None:
+    alice.run("sbatch --nodes=2 --exclusive --output=/dev/null --wrap 'sleep 300'")
+    alice.sandbox.wait_until(lambda: "alice RUNNING" in alice.jobs(), "the job of others does not run")
+    before = alice.jobs()
+    done = alice.run(f"{PROVE} --wait 3")
+    assert done.returncode == INCONCLUSIVE, done.stdout + done.stderr
+    assert "waits in the queue (Resources" in done.stdout or "waits in the queue (Priority" in done.stdout
+    assert "did not start within 3 s" in alice.report()["reason"]
+    alice.sandbox.wait_until(lambda: alice.jobs() == before, "its job is left in the queue")
+
+
+def test_a_drained_node_of_the_list_is_reported_and_the_rest_tested(alice: User) -> None:
+    alice.sandbox.exec("ctl", "scontrol update nodename=gpu2 state=drain reason=fan")
+    try:
+        done = alice.run(f"{PROVE} --nodelist gpu[1-2]")
+    finally:
+        alice.sandbox.exec("ctl", "scontrol update nodename=gpu2 state=resume")
+    assert done.returncode == NOT_TESTED, done.stdout + done.stderr
+    assert alice.report()["left_out"] == {"gpu2": "drained (fan)"}
+
+
+def test_detached_it_outlives_its_shell_and_report_wait_has_its_exit_code(alice: User) -> None:
+    assert alice.run(f"{PROVE} --nodes 1 --detach").returncode == 0
+    done = alice.run("busbar report wait")
+    assert "Verdict: " in done.stdout, done.stdout + done.stderr
+    assert done.returncode == {"PASS": 0, "INCONCLUSIVE": INCONCLUSIVE}[alice.report()["verdict"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--partition nowhere", "--partition: unknown partition 'nowhere'; name one of"),
+        ("--nodelist gpu99", "--nodelist: gpu99 is not in partition"),
+        ("--nodes 99", "Node count specification invalid"),
+        ("--account nowhere", "Invalid account"),
+        ("--jobid 99999999", "job 99999999 cannot be used"),
+    ],
+)
+def test_what_slurm_does_not_give_is_refused(alice: User, options: str, said: str) -> None:
+    done = alice.run(f"busbar prove --backend mpi {options}")
+    assert (done.returncode, alice.jobs()) == (REFUSED, ""), done.stdout + done.stderr
+    assert said in done.stderr

@@ -1,0 +1,253 @@
+"""`busbar prove` on a pretended Slurm of two nodes: what it refuses, what it asks for, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from busbar.prove.nodes import Node, matched
+from gpu_samples import gpu_xml, log_xml
+from report_samples import nccl_text
+from validation_site import NODES, TOP, install_slurm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# The Python of the nodes: it has MPI, and the collectives print what was made ready for the test.
+PYTHON = """#!/bin/bash
+case "$2" in "import mpi4py"*) [ ! -e {folder}/no_mpi ]; exit ;; esac
+cat {folder}/texts/$SLURM_JOB_NAME
+"""
+DENIED = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+
+
+class Site:
+    """A login node with a pretended Slurm, and alice on it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make it below a folder."""
+        self.slurm, self.work = folder / "slurm", folder / "work"
+        for place in (self.slurm / "texts", self.work):
+            place.mkdir(parents=True)
+        install_slurm(self.slurm)
+        for name, nodes in {"node-gpu1": NODES[:1], "node-gpu2": NODES[1:], "cluster": NODES}.items():
+            text = nccl_text(nodes, 3 - len(nodes), 4.0)
+            (self.slurm / "texts" / f"busbar-{name}").write_text(text, encoding="utf-8")
+        (self.slurm / "python3").write_text(PYTHON.format(folder=self.slurm), encoding="utf-8")
+        (self.slurm / "python3").chmod(0o755)
+
+    def put(self, name: str, text: str) -> None:
+        """Write a file of the pretended Slurm."""
+        path = self.slurm / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def job(self, user: str = "alice", nodes: str = "gpu1,gpu2") -> None:
+        """Have a job 1 that runs."""
+        for key, value in {"user": user, "nodes": nodes, "state": "RUNNING", "reason": "None"}.items():
+            self.put(f"jobs/1/{key}", value)
+
+    def prove(self, *options: str, **more: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - of subprocess
+        """Run `busbar prove`."""
+        path = f"{self.slurm}:/usr/bin:/bin"
+        own = {"PATH": path, "LOGNAME": "alice", "HOME": str(self.work)}
+        own["PYTHONPATH"] = f"{TOP / '.collections'}:{TOP / 'scripts'}"
+        command = [sys.executable, "-c", "import sys; from busbar.cli import main; sys.exit(main())", "prove", *options]
+        return subprocess.run(
+            command, **{"cwd": self.work, "env": own, **more}, capture_output=True, text=True, check=False
+        )
+
+    def report(self) -> dict[str, Any]:
+        """The one report."""
+        (path,) = self.work.glob("busbar-report-*/report.json")
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+    def states(self) -> list[str]:
+        """The states of all jobs."""
+        return [path.read_text(encoding="utf-8") for path in sorted(self.slurm.glob("jobs/*/state"))]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_a_healthy_cluster_passes_in_one_job_that_is_cancelled(site: Site) -> None:
+    done = site.prove("--backend", "mpi", "--floor", "1", "--account", "lab", "--qos", "high", "--time", "30")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (site.report()["verdict"], site.states()) == ("PASS", ["CANCELLED"])
+    asked = (site.slurm / "jobs/1/asked").read_text(encoding="utf-8").split()
+    assert {"--partition=gpu", "--nodes=2", "--account=lab", "--qos=high", "--time=30", "--exclusive"} <= {*asked}
+    (folder,) = site.work.glob("busbar-report-*")
+    assert {path.name for path in folder.iterdir()} >= {"report.html", "junit.xml", "cluster.out", "node-gpu1.out"}
+    assert not [*folder.glob("*.err")]
+
+
+def test_unknown_hardware_is_described_and_inconclusive(site: Site) -> None:
+    done = site.prove("--backend", "mpi")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert site.report()["verdict"] == "INCONCLUSIVE"
+    text = done.stdout[done.stdout.index("hardware_profiles_extra:") :].partition("\nvalidation of")[0]
+    (profile,) = yaml.safe_load(text)["hardware_profiles_extra"].values()
+    assert {"sockets", "memory_mb", "nics", "busbw"} <= profile.keys()
+
+
+def test_a_slow_node_fails_and_is_named(site: Site) -> None:
+    slow = nccl_text(["gpu2"], 2, 0.4)
+    site.put("texts/busbar-node-gpu2", slow)
+    done = site.prove("--backend", "mpi", "--floor", "1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [culprit["nodes"] for culprit in site.report()["culprits"]] == [["gpu2"]]
+    assert "FAIL  culprit nodes: gpu2" in done.stdout
+
+
+def test_an_existing_job_is_used_and_left_as_it_is(site: Site) -> None:
+    site.job()
+    done = site.prove("--backend", "mpi", "--floor", "1", "--jobid", "1", "--nodes", "3")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert site.report()["left_out"] == {"1 of 3 nodes": "not allocated to job 1"}
+    assert site.states() == ["RUNNING"]
+
+
+def test_nodes_of_the_list_that_are_not_there_are_reported(site: Site) -> None:
+    site.put("nodes", "gpu1|idle|none|(null)\ngpu2|drained*|fan|(null)\n")
+    done = site.prove("--backend", "mpi", "--floor", "1", "--nodelist", "gpu[1-2]")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert site.report()["left_out"] == {"gpu2": "drained (fan)"}
+    assert "--nodelist=gpu1" in (site.slurm / "jobs/1/asked").read_text(encoding="utf-8").split()
+
+
+@pytest.mark.parametrize(
+    ("options", "files", "said"),
+    [
+        (["--partition=x"], {}, ["--partition: unknown partition 'x'; name one of gpu"]),
+        ([], {"nodes": "gpu1|idle|none|(null)\n"}, ["partition gpu has no GPUs", "--backend mpi"]),
+        (["--nodelist=gpu[2-3]"], {}, ["--nodelist: gpu3 is not in partition gpu: gpu[1-2]"]),
+        (["--nodelist=gpu1", "--exclude=gpu1"], {}, ["gpu1: not allocated: excluded by --exclude"]),
+        (["--nodelist=gpu[1-"], {}, ["--nodelist: "]),
+        (["--nodes=2", "--nodelist=gpu1"], {}, ["--nodes: 2, and --nodelist has 1"]),
+        (["--nodes=9"], {}, ["--nodes=9", "Node count specification invalid"]),
+        (["--hardware=hgx_h1000", "--binary=/x"], {}, ["unknown hardware 'hgx_h1000'", "hgx_h100", "--binary: "]),
+        (["--jobid=7"], {}, ["job 7 cannot be used: squeue: error: Invalid job id specified"]),
+        ([], {"refuse": f"AssocGrpGRES\nsbatch: error: {DENIED}"}, ["AssocGrpGRES of your account", "ask the admin"]),
+        ([], {"refuse": f"QOSMaxNodePerUserLimit: {DENIED}"}, ["QOSMaxNodePerUserLimit of your QOS", "ask the admin"]),
+    ],
+)
+def test_it_refuses_before_anything_runs(
+    site: Site, options: list[str], files: dict[str, str], said: list[str]
+) -> None:
+    for name, text in files.items():
+        site.put(name, text)
+    backend = [] if "no GPUs" in said[0] else ["--backend=mpi"]
+    done = site.prove(*backend, *options)
+    assert (done.returncode, site.states()) == (2, []), done.stdout + done.stderr
+    assert all(words in done.stderr for words in said), done.stderr
+    assert not [*site.work.iterdir()]
+
+
+def test_a_job_of_others_and_a_second_run_are_refused(site: Site) -> None:
+    site.job(user="bob")
+    done = site.prove("--backend=mpi", "--jobid=1")
+    assert (done.returncode, done.stderr) == (2, "busbar: --jobid: job 1 belongs to bob\n")
+    site.job()
+    for key, value in {"job": "1", "name": "busbar-node-gpu1"}.items():
+        site.put(f"steps/1/{key}", value)
+    done = site.prove("--backend=mpi", "--jobid=1")
+    assert done.returncode == 2
+    assert "another busbar prove runs in job 1" in done.stderr
+
+
+def test_no_slurm_and_no_folder_to_write_are_refused(site: Site) -> None:
+    own = {"PATH": "/usr/bin:/bin", "LOGNAME": "alice", "PYTHONPATH": f"{TOP / '.collections'}:{TOP / 'scripts'}"}
+    done = site.prove("--backend=mpi", env=own)
+    assert done.returncode == 2
+    assert "no Slurm on this host: sbatch, srun" in done.stderr
+    done = site.prove("--backend=mpi", cwd="/proc")
+    assert done.returncode == 2
+    assert "reports cannot be kept in /proc/busbar-report-" in done.stderr
+
+
+def test_root_is_refused(site: Site) -> None:
+    done = site.prove(env=os.environ | {"LOGNAME": "root"})
+    assert done.returncode == 2
+    assert "busbar prove runs as an ordinary user" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "said"),
+    [
+        ("PartitionTimeLimit", 2, "PartitionTimeLimit of the partition (scontrol show partition)"),
+        ("QOSMaxNodePerUserLimit", 2, "QOSMaxNodePerUserLimit of your QOS (sacctmgr show qos)"),
+        ("AssocGrpGRES", 2, "AssocGrpGRES of your account (sacctmgr show assoc)"),
+        ("Priority", 3, "waits in the queue (Priority)"),
+    ],
+)
+def test_a_job_that_does_not_start_is_cancelled(site: Site, reason: str, code: int, said: str) -> None:
+    site.put("stay", reason)
+    done = site.prove("--backend=mpi", "--wait=1", "--nodelist=gpu[1-2]")
+    assert (done.returncode, site.states()) == (code, ["CANCELLED"]), done.stdout + done.stderr
+    assert said in done.stdout + done.stderr
+    if code == 3:
+        assert site.report()["left_out"].keys() == {"gpu1", "gpu2"}
+        assert f"did not start within 1 s (--wait): {reason}" in site.report()["reason"]
+
+
+def test_a_limit_that_another_job_of_the_user_holds_is_waited_for(site: Site) -> None:
+    site.put("stay", "QOSMaxNodePerUserLimit")
+    site.put("others", "5\n")
+    done = site.prove("--backend=mpi", "--wait=1")
+    assert (done.returncode, site.states()) == (3, ["CANCELLED"]), done.stdout + done.stderr
+
+
+def test_nodes_without_mpi_are_named(site: Site) -> None:
+    site.put("no_mpi", "")
+    done = site.prove("--backend=mpi")
+    assert (done.returncode, site.states()) == (2, ["CANCELLED"]), done.stdout + done.stderr
+    assert "gpu[1-2]: --backend mpi needs Python 3 with mpi4py and numpy" in done.stderr
+
+
+def test_nccl_tests_is_searched_and_the_places_are_told(site: Site) -> None:
+    done = site.prove()
+    assert (done.returncode, site.states()) == (2, ["CANCELLED"]), done.stdout + done.stderr
+    assert "nccl-tests: looked in PATH, /usr/local/bin" in done.stdout
+    assert "name it with --binary PATH or --image IMAGE" in done.stderr
+
+
+def sections(ports: int = 8, rate: int = 400, gpus: int = 8) -> dict[str, list[str]]:
+    links = [f"GPU {index}: X (UUID: GPU-{index})" for index in range(gpus)]
+    shown = [line for each in links for line in (each, *(f"\t Link {link}: 26.562 GB/s" for link in range(18)))]
+    files = {"state": "4: ACTIVE", "rate": f"{rate} Gb/sec (4X NDR)", "link_layer": "InfiniBand"}
+    folder = "/sys/class/infiniband/mlx5_{}/ports/1/{}={}"
+    return {
+        "cpu": ["Socket(s):             2", "Core(s) per socket:    48", "Thread(s) per core:    2"],
+        "memory": ["MemTotal:       1056000000 kB"],
+        "smi": log_xml(*(gpu_xml(index) for index in range(gpus))).splitlines(),
+        "nvlink": shown,
+        "sys": [folder.format(port, key, value) for port in range(ports) for key, value in files.items()],
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "profile"),
+    [
+        (sections(), "hgx_h100"),
+        # NICs of storage have the same speed.
+        (sections(ports=10), "hgx_h100"),
+        (sections(ports=4), ""),
+        (sections(rate=200), ""),
+        (sections(gpus=7), ""),
+    ],
+)
+def test_a_node_is_matched_to_a_profile_with_the_same_gpus_and_nics(found: dict[str, list[str]], profile: str) -> None:
+    catalogue = site_catalogue({})
+    hardware, known, text = matched({"n1": Node("n1", found)}, catalogue)
+    assert (hardware["n1"] if hardware["n1"] in catalogue else "") == profile
+    assert bool(text) == (not profile)
+    assert hardware["n1"] in known

@@ -48,7 +48,7 @@ from ..plugin_utils.engine.catalogue.schema import validator
 
 # Whichever is asked for, Ansible loads them all.
 FILTER = "busbar.cluster.fold_hosts"
-LOOKUPS = ("busbar.cluster.hardware", "busbar.cluster.hardware_catalogue", "template")
+LOOKUPS = ("busbar.cluster.hardware", "template")
 ACTION = "busbar.cluster.templates"
 CONTROL_PATHS = "ANSIBLE_SSH_CONTROL_PATH_DIR"
 # The path of a socket has at most 107 bytes; ours is followed by ten, and by 17 more until the connection stands.

@@ -7,50 +7,55 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: hardware
 author: busbar contributors
-short_description: The hardware profile of a host
+short_description: The hardware profile of a host, or all hardware profiles
 description:
   - Returns the profile of a name, of those that come with the collection and of the site's
     C(hardware_profiles_extra), which are merged over them.
   - An empty name, as of a host that is not a compute node, gives an empty dictionary.
   - An unknown name is an error, as is an entry of the site that is not a valid profile.
-  - Reads only the profile that is asked for.
+  - Reads only the profile that is asked for. Without a name, returns all profiles by name.
   - Adds C(generation) to its GPU where the profile has none and busbar knows the model.
 options:
   _terms:
     description: Names of profiles, usually one, the variable C(hardware) of the host.
     type: list
     elements: str
-    required: true
   catalogue:
     description: Profiles by name to look in, instead of those of collection and site.
     type: dict
+  check:
+    description: Whether an invalid entry of the site is an error. Otherwise the caller checks it. For all profiles.
+    type: bool
+    default: true
 notes:
   - C(plugins/plugin_utils/engine/catalogue/profile.schema.json) describes the keys of a profile.
-seealso:
-  - plugin: busbar.cluster.hardware_catalogue
-    plugin_type: lookup
 """
 
 EXAMPLES = r"""
 - name: Show the GPUs of the host
   ansible.builtin.debug:
     msg: "{{ lookup('busbar.cluster.hardware', hardware | default('')).gpu | default('none') }}"
+
+- name: Show the names of all known hardware
+  ansible.builtin.debug:
+    msg: "{{ lookup('busbar.cluster.hardware').keys() | join(', ') }}"
 """
 
 RETURN = r"""
 _raw:
-  description: The profile.
+  description: The profile, or all profiles by name.
   type: list
   elements: dict
 """
 
 from typing import Any
 
+from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
 from ..module_utils.nvidia.driver_choice import generation_of_model
 from ..plugin_utils.border import lookup_border
-from ..plugin_utils.engine.catalogue.profiles import host_profile
+from ..plugin_utils.engine.catalogue.profiles import host_profile, known_profiles
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
@@ -58,15 +63,27 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
 
     @lookup_border
     def run(self, terms: list[Any], variables: dict[str, Any] | None = None, **kwargs: object) -> list[dict[str, Any]]:
-        """Return the profile of each term.
+        """Return the profile of each term, or all profiles.
 
         Raises:
             AnsibleLookupError: a name is unknown or no text; an entry of the site is wrong.
         """
         known = variables or {}
         self.set_options(var_options=known, direct=kwargs)
+        if not terms:
+            return [self._all(known)]
         catalogue = self.get_option("catalogue")
         return [_with_generation(host_profile(self._templar.template, known, term, catalogue)) for term in terms]
+
+    def _all(self, known: dict[str, Any]) -> dict[str, Any]:
+        """Return all profiles by name; those of the collection if the site's are invalid and not checked."""
+        check = self.get_option("check")
+        try:
+            return known_profiles(self._templar.template, known, check=check)
+        except AnsibleError:
+            if check:
+                raise
+            return known_profiles(lambda _value: None, {}, check=False)
 
 
 def _with_generation(profile: dict[str, Any]) -> dict[str, Any]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: tls_certificate
 author: busbar contributors
-short_description: Certificate of a host for TLS, and whom to trust
+short_description: Certificate of a host for TLS, and the trusted authorities
 description:
   - Returns the present certificate when it is good. It is good when the cluster's authority signed this key for these
     names and it does not end soon.
   - Otherwise signs a new one with the authority's private key, which is made at its first use (C(tls_ca) in
     O(directory)) and never leaves the provisioning host.
+  - With O(custom), reads certificate, key and authority from the site's files instead, and returns what is wrong with
+    them.
+  - With O(next), makes the next authority C(tls_ca_next) if it does not exist. Certificates are signed by the present
+    one until that file takes the place of C(tls_ca); from then on all hosts have to trust both.
   - In check mode nothing is written; a missing authority is made up for that one call.
 options:
   _terms:
     description: Public keys of type ecdsa, one line of OpenSSH each; in check mode one may be empty.
-    required: true
     type: list
     elements: str
   current:
@@ -23,10 +26,10 @@ options:
     type: str
     default: ''
   names:
-    description: Names and addresses of the host; the first one is its common name.
+    description: Names and addresses of the host; the first one is its common name. Required to sign.
     type: list
     elements: str
-    required: true
+    default: []
   days:
     description: For how many days a new certificate is valid.
     type: int
@@ -39,12 +42,29 @@ options:
     description: What the authority's name speaks of.
     type: str
     default: cluster
+  custom:
+    description: Paths of the site's files as C(certificate) (with intermediate authorities), C(key) and C(ca).
+    type: dict
+  host:
+    description: Name of the host, for the problems of O(custom).
+    type: str
+    default: ''
+  reached_by:
+    description: Names or addresses by which others reach the host; the certificate of O(custom) must have them.
+    type: list
+    elements: str
+    default: []
+  next:
+    description: Whether to make the next authority.
+    type: bool
+    default: false
   directory:
     description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
     type: str
 """
 
 EXAMPLES = r"""
+next: "{{ lookup('busbar.cluster.tls_certificate', next=true, cluster=cluster_name).certificate }}"
 signed: "{{ query('busbar.cluster.tls_certificate', public_key, current=present, names=['gpu1']) | first }}"
 """
 
@@ -53,6 +73,8 @@ _raw:
   description:
     - For each term C(certificate) and C(trusted), both PEM, and C(not_after), its end in seconds since 1970, with
       C(trusted_not_after), that of the first authority in C(trusted) that ends.
+    - With O(custom) one such dictionary, with the C(key) too, or with C(problems). With O(next) the C(certificate) of
+      the authority.
   type: list
   elements: dict
 """
@@ -60,25 +82,38 @@ _raw:
 import time
 from typing import Any
 
-from ..plugin_utils.access.tls_certificate import end_of, first_end, made_up_key, renewal_reason, sign_host
+from ..plugin_utils.access.tls_certificate import (
+    authority_certificate,
+    end_of,
+    first_end,
+    made_up_key,
+    renewal_reason,
+    sign_host,
+)
 from ..plugin_utils.border import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.tls_authority import (
+    NEXT,
     signing_authority,
     trusted_certificates,
 )
+from ..plugin_utils.tls_files import judge
 
 
 class LookupModule(SecretsLookup):
     """The lookup `busbar.cluster.tls_certificate`."""
 
     @lookup_border
-    def run(
-        self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object
-    ) -> list[dict[str, str | int]]:
-        """Return certificate, trust and end for each public key."""
-        directory, create = self.open_secrets(variables, kwargs)
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[dict[str, Any]]:
+        """Return certificate, trust and end for each public key, or of the site's files."""
         now = int(time.time())
+        if "custom" in kwargs:
+            self.set_options(var_options=variables or {}, direct=kwargs)
+            return [judge(self.get_option("host"), self.get_option("custom"), self.get_option("reached_by"), now)]
+        directory, create = self.open_secrets(variables, kwargs)
+        if self.get_option("next"):
+            made = signing_authority(directory, self.get_option("cluster"), now, create=create, name=NEXT)
+            return [{"certificate": authority_certificate(made)}]
         authority = signing_authority(directory, self.get_option("cluster"), now, create=create)
         trusted = trusted_certificates(directory, authority)
         keys = [term if create else term or made_up_key() for term in terms]

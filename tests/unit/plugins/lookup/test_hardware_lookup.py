@@ -34,8 +34,8 @@ ROLES: dict[str, dict[str, Any]] = {role: {} for role, _ in VARIABLES} | {
 }
 
 
-def asked(term: str = "hardware | default('')", *, plugin: str = "hardware", **variables: object) -> Any:  # noqa: ANN401
-    return worked_out(f"{{{{ lookup('busbar.cluster.{plugin}', {term}) }}}}", **variables)
+def asked(term: str = "hardware | default('')", **variables: object) -> Any:  # noqa: ANN401
+    return worked_out(f"{{{{ lookup('busbar.cluster.hardware', {term}) }}}}", **variables)
 
 
 def test_the_profile_of_the_host() -> None:
@@ -56,12 +56,12 @@ def test_entries_of_the_site_lie_over_the_profiles() -> None:
     variables: dict[str, Any] = {"eight": 8, "hardware_profiles_extra": extra}
     assert asked("'l40s'", **variables)["gpu"] == {**shipped_profile("l40s")["gpu"], "count": 8, "generation": "ada"}
     assert asked("'own'", **variables) == own
-    everything = asked("", plugin="hardware_catalogue", **variables)
+    everything = asked("", **variables)
     assert set(everything) == {*profile_names(), "own"}
     assert everything["l40s"]["gpu"]["count"] == 8
 
 
-@pytest.mark.parametrize("plugin", ["hardware", "hardware_catalogue"])
+@pytest.mark.parametrize("term", ["'l40s'", ""])
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
@@ -74,15 +74,15 @@ def test_entries_of_the_site_lie_over_the_profiles() -> None:
         (["l40s"], "gpu7: hardware_profiles_extra: is not a dictionary of profiles by name"),
     ],
 )
-def test_a_wrong_entry_of_the_site(plugin: str, extra: object, words: str) -> None:
+def test_a_wrong_entry_of_the_site(term: str, extra: object, words: str) -> None:
     with pytest.raises(LookupError) as caught:
-        asked("'l40s'", plugin=plugin, hardware_profiles_extra=extra)
+        asked(term, hardware_profiles_extra=extra)
     assert words in str(caught.value)
 
 
 def test_whoever_lists_all_faults_gets_wrong_entries_as_they_are() -> None:
     extra = {"l40s": {"gpu": {"nvlnk_gbs": 1}}}
-    found = asked("check=false", plugin="hardware_catalogue", hardware_profiles_extra=extra)
+    found = asked("check=false", hardware_profiles_extra=extra)
     assert found["l40s"]["gpu"]["nvlnk_gbs"] == 1
 
 

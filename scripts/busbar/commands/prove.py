@@ -97,6 +97,9 @@ def _say(line: str) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     """Check the input, and validate; returns the exit code."""
+    if args.binary:
+        path = Path.cwd() / args.binary
+        args.binary = str(path if path.name.endswith("_perf") else path / "all_reduce_perf")
     folder = free_folder(Path.cwd(), f"busbar-report-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     catalogue = site_catalogue({})
     _refuse_options(args, folder, catalogue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -118,9 +119,9 @@ def read_nodes(allocation: Allocation, binary: str) -> dict[str, Node]:
 
     Args:
         allocation: which runs.
-        binary: a program that is looked for as well.
+        binary: path of a program that is looked for as well.
     """
-    places = " ".join([*_PLACES, *([str(Path(binary).parent)] if "/" in binary else [])])
+    places = " ".join([*_PLACES, *([shlex.quote(str(Path(binary).parent))] if binary else [])])
     _code, out, err = run_step(allocation, allocation.nodes, ["bash", "-c", _PROBE.replace("PLACES", places)])
     found: dict[str, dict[str, list[str]]] = {}
     for node, section, line in re.findall(r"^# (\S+) (\w+) (.*)$", out, re.MULTILINE):
@@ -226,10 +227,9 @@ def found_binary(nodes: Mapping[str, Node], binary: str, say: Any) -> Programs: 
     first = next(iter(nodes.values()))
     paths = [path for path in first.lines("binary") if all(path in node.lines("binary") for node in nodes.values())]
     if binary:
-        path = binary if binary.endswith("_perf") else f"{binary.rstrip('/')}/all_reduce_perf"
-        if path in paths:
-            return Programs([path])
-        message = f"--binary: {path} is not a program on all of {fold_hosts(nodes)}"
+        if binary in paths:
+            return Programs([binary])
+        message = f"--binary: {binary} is not a program on all of {fold_hosts(nodes)}"
         raise UsageError(message)
     modules = [line.strip().partition("(")[0] for line in first.lines("module")]
     say(f"nccl-tests: looked in PATH, {', '.join(_PLACES)}, and the modules of {first.name}")

@@ -32,6 +32,7 @@ JOB_NAME = "busbar-prove"
 _ANSWER_S = 30
 _POLL_S = 2.0
 _NOT_FOUND = 127
+_UNKNOWN = "UNKNOWN"
 _PROGRAMS = ("sbatch", "srun", "scancel", "squeue", "sinfo", "scontrol")
 # A limit of an association, a QOS or a partition; names as in Slurm's job_reason_codes.c.
 _LIMIT = re.compile(r"\b((?:Assoc|QOS|Partition)\w*(?:Limit|Grp|Max|PerJob|PerUser|PerAccount|Min)\w*)")
@@ -220,7 +221,7 @@ class Allocation:
     def _queue(self) -> tuple[str, str, str]:
         code, out, err = ask("squeue", "-h", "-a", "-t", "all", "-j", self.job, "-o", "%T|%r|%S")
         if code and "nvalid job id" not in err:
-            return "PENDING", f"slurmctld does not answer: {err}", ""
+            return _UNKNOWN, f"slurmctld does not answer: {err}", ""
         state, reason, start = [*out.strip().split("|", 2), "", "", ""][:3]
         return state, reason, start
 
@@ -247,10 +248,10 @@ class Allocation:
         with contextlib.suppress(ValueError, OverflowError):
             self.ends = time.mktime(time.strptime(job.get("EndTime", ""), "%Y-%m-%dT%H:%M:%S"))
 
-    @property
-    def state(self) -> str:
-        """Its state, empty when Slurm does not know it any more."""
-        return self._queue()[0]
+    def end(self) -> str:
+        """Return how the job ended; empty as long as it runs, and when Slurm does not answer."""
+        state = self._queue()[0]
+        return "" if state in {"RUNNING", _UNKNOWN} else state or "unknown to Slurm"
 
     def cancel(self) -> bool:
         """Cancel the job if it was submitted here; returns whether nothing of it is left."""

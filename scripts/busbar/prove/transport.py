@@ -251,9 +251,8 @@ class LocalTransport:
 
     def _problem(self, said: str, *, empty: bool) -> str:
         """Return why a step has no result; empty when its own program failed."""
-        state = self.allocation.state
-        if state != "RUNNING":
-            return f"{CUT}allocation {self.allocation.job} ended ({state or 'unknown to Slurm'})"
+        if end := self.allocation.end():
+            return f"{CUT}allocation {self.allocation.job} ended ({end})"
         if re.search(r"[Nn]ode failure|NODE FAIL", said):
             return f"the step ended as NODE_FAIL: {said[:300]}"
         # Nothing of the script was printed: srun did not start it.

@@ -115,7 +115,7 @@ def _run(args: argparse.Namespace) -> int:
             with interruption.uninterrupted():
                 allocation = Allocation(job, own=False) if job else Allocation.submitted(request)
                 _say(f"job {allocation.job}: {'used as it is' if job else 'submitted'}")
-            with _locked(allocation):
+            with _locked(allocation) if job else contextlib.nullcontext():
                 return _validated(args, allocation, interruption, (folder, catalogue, lost))
         except NotStarted as exc:
             return _not_started(args, folder, str(exc))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
-from busbar.prove.nodes import Node, matched
+from busbar.prove.nodes import Node, Programs, found_binary, matched
 from gpu_samples import gpu_xml, log_xml
 from report_samples import nccl_text
 from validation_site import NODES, TOP, install_slurm
@@ -56,7 +56,7 @@ class Site:
     def prove(self, *options: str, **more: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - of subprocess
         """Run `busbar prove`."""
         path = f"{self.slurm}:/usr/bin:/bin"
-        own = {"PATH": path, "LOGNAME": "alice", "HOME": str(self.work)}
+        own = {"PATH": path, "LOGNAME": "alice", "HOME": str(self.work), "TMPDIR": str(self.slurm)}
         own["PYTHONPATH"] = f"{TOP / '.collections'}:{TOP / 'scripts'}"
         command = [sys.executable, "-c", "import sys; from busbar.cli import main; sys.exit(main())", "prove", *options]
         return subprocess.run(
@@ -218,6 +218,33 @@ def test_nccl_tests_is_searched_and_the_places_are_told(site: Site) -> None:
     assert (done.returncode, site.states()) == (2, ["CANCELLED"]), done.stdout + done.stderr
     assert "nccl-tests: looked in PATH, /usr/local/bin" in done.stdout
     assert "name it with --binary PATH or --image IMAGE" in done.stderr
+
+
+def test_nccl_tests_in_an_image_or_of_a_path_passes(site: Site) -> None:
+    program = f"#!/bin/bash\ncat {site.slurm}/texts/$SLURM_JOB_NAME\n"
+    for name in ("all_reduce_perf", "build/all_reduce_perf"):
+        site.put(name, program)
+        (site.slurm / name).chmod(0o755)
+    site.put("pyxis", "lost")
+    for options, shown in (
+        (["--image=good"], "--container-image=good"),
+        (["--binary", "../slurm/build"], "build/all_"),
+    ):
+        done = site.prove("--floor=1", *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        asked = [path.read_text(encoding="utf-8") for path in site.slurm.glob("steps/*/asked")]
+        assert [words for words in asked if shown in words]
+    assert "--gpus-per-node=8" in (site.slurm / "jobs/1/asked").read_text(encoding="utf-8")
+    done = site.prove("--floor=1", "--image=lost")
+    assert (done.returncode, set(site.states())) == (2, {"CANCELLED"}), done.stdout + done.stderr
+    assert "--image: lost cannot be used on gpu1: srun: error: pyxis: failed to import" in done.stderr
+
+
+def test_a_module_of_nccl_tests_is_loaded() -> None:
+    nodes = {"n1": Node("n1", {"module": ["nccl-tests/2.13(default)"]})}
+    said: list[str] = []
+    assert found_binary(nodes, "", said.append) == Programs(["all_reduce_perf"], setup="module load nccl-tests/2.13")
+    assert said[-1] == "nccl-tests: module nccl-tests/2.13"
 
 
 def sections(ports: int = 8, rate: int = 400, gpus: int = 8) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ from ..plugin_utils.engine.nccl.condensed import condensed
 from ..plugin_utils.engine.nccl.output import bounded_lines
 from ..plugin_utils.engine.validation.inputs import all_problems, typed
 from ..plugin_utils.engine.validation.options import bytes_of
+from ..plugin_utils.engine.validation.queues import queues
 from ..plugin_utils.engine.validation.tests import unknown_floors
 from ..plugin_utils.engine.validation.transport import TOO_LONG, Output
 from ..plugin_utils.interruption import Interruption
@@ -165,7 +166,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             problems = problems_of(arguments)
             if problems:
                 return result | {"failed": True, "msg": "\n".join(problems), REFUSED: True}
-            return result | {"advice": unknown_floors(typed(arguments["options"]))}
+            options = typed(arguments["options"])
+            return result | {"advice": unknown_floors(options), "queues": queues(options)}
         if self._task.check_mode:
             return result | {"skipped": True, "msg": "check mode runs no test"}
         return result | self._validated(arguments, task_vars or {})

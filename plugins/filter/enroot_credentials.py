@@ -31,7 +31,7 @@ files: "{{ (enroot_credentials | busbar.cluster.enroot_credentials('/etc/enroot/
 RETURN = r"""
 _value:
   description:
-    - C(problems), as the filter C(problem_report) takes them, none with a secret.
+    - C(problems), as M(busbar.cluster.refuse) takes them, none with a secret.
     - C(files) for M(busbar.cluster.templates), none while there are problems.
   type: dict
 """

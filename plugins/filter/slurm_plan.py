@@ -37,7 +37,7 @@ plan: "{{ groups['slurm_compute'] | busbar.cluster.slurm_plan(hostvars, declared
 RETURN = r"""
 _value:
   description:
-    - C(problems) is a list as the filter C(problem_report) takes it; when it is not empty the rest is left out.
+    - C(problems) is a list as M(busbar.cluster.refuse) takes it; when it is not empty the rest is left out.
     - C(config), C(nodes), C(partitions), C(gres) and C(topology) are lists of lines.
     - C(plugins) are those by which nodes detect their GPUs, such as V(gpu_nvml); Slurm must have them.
   type: dict

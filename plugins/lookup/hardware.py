@@ -23,6 +23,10 @@ options:
   catalogue:
     description: Profiles by name to look in, instead of those of collection and site.
     type: dict
+  mig:
+    description: MIG layout of the host. The GPU then gets C(smi_places), the place in nvidia-smi of each number of
+      Slurm.
+    type: raw
   check:
     description: Whether an invalid entry of the site is an error. Otherwise the caller checks it. For all profiles.
     type: bool
@@ -55,6 +59,7 @@ from ansible.plugins.lookup import LookupBase
 
 from ..module_utils.nvidia.driver_choice import generation_of_model
 from ..plugin_utils.border import lookup_border
+from ..plugin_utils.engine.catalogue.gres import smi_places
 from ..plugin_utils.engine.catalogue.profiles import host_profile, known_profiles
 
 
@@ -73,7 +78,11 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         if not terms:
             return [self._all(known)]
         catalogue = self.get_option("catalogue")
-        return [_with_generation(host_profile(self._templar.template, known, term, catalogue)) for term in terms]
+        found = [_with_generation(host_profile(self._templar.template, known, term, catalogue)) for term in terms]
+        mig = self.get_option("mig")
+        if mig:
+            found = [{**each, "gpu": {**each["gpu"], "smi_places": smi_places(each["gpu"], mig)}} for each in found]
+        return found
 
     def _all(self, known: dict[str, Any]) -> dict[str, Any]:
         """Return all profiles by name; those of the collection if the site's are invalid and not checked."""

@@ -73,6 +73,11 @@ jobs:
   returned: with O(content)
   type: list
   elements: str
+gate:
+  description: The line of slurm.conf that drains the nodes which are new to the cluster; empty if no node is new.
+  returned: with O(content)
+  type: list
+  elements: str
 removed:
   description: C(nodes) and C(partitions) that slurmctld has and the coming slurm.conf does not.
   returned: with O(content)
@@ -102,6 +107,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.slurm.change import old_files, slurm_action
 from ..module_utils.slurm.conf_text import ClusterConf, read_cluster
+from ..module_utils.slurm.gate import gate_lines
 from ..module_utils.slurm.held_jobs import HELD_JOBS, HeldJob, read_held_jobs
 from ..module_utils.slurm.job_loss import (
     Accounting,
@@ -236,13 +242,15 @@ def main() -> None:
     if module.params["changes"] is not None:
         judge_written(module)
     nothing: dict[str, list[str]] = {"nodes": [], "partitions": []}
+    new = read_cluster(module.params["content"])
+    gate = gate_lines(text_of(Path(SLURM_CONF)) or "", new.nodes)
     squeue = module.get_bin_path("squeue")
     before = text_in_force(SLURM_CONF, module.params["pending"])
     if squeue is None or before is None:
-        module.exit_json(changed=False, jobs=[], removed=nothing)
+        module.exit_json(changed=False, jobs=[], removed=nothing, gate=gate)
         return
     declared = Accounting(*(module.params[key] for key in ("accounts", "users", "qos")))
-    old, new = read_cluster(before), read_cluster(module.params["content"])
+    old = read_cluster(before)
     removed = {
         "nodes": [name for name in old.nodes if name not in new.nodes],
         "partitions": [name for name in old.partitions if name not in new.partitions],
@@ -252,7 +260,7 @@ def main() -> None:
         removes = any(item.get("state") == "absent" for items in declared for item in items)
         if not module.params["allow"]:
             refuse_blindly(module, old, new, reason, changes=removes or before != module.params["content"])
-        module.exit_json(changed=False, jobs=[], removed=removed)
+        module.exit_json(changed=False, jobs=[], removed=removed, gate=gate)
         return
     losses = configuration_losses(jobs, old, new, gres_in_use=module.params["gres_in_use"])
     lost = {loss.job.label for loss in losses}
@@ -262,7 +270,7 @@ def main() -> None:
         module.fail_json(msg=f"Nothing was changed: jobs would be lost.\n{loss_report(losses)}", jobs=labels)
     if losses:
         module.warn(f"slurm_allow_job_loss: these jobs are lost: {', '.join(labels[:20])}")
-    module.exit_json(changed=False, jobs=labels, removed=removed)
+    module.exit_json(changed=False, jobs=labels, removed=removed, gate=gate)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,11 @@ advice:
   type: list
   elements: str
   returned: when state is V(checked) and the arguments are right
+queues:
+  description: Each combination of C(partition), C(account) and C(qos) that jobs are submitted with.
+  type: list
+  elements: dict
+  returned: when state is V(checked) and the arguments are right
 verdict:
   description: One of V(PASS), V(FAIL) and V(INCONCLUSIVE).
   type: str

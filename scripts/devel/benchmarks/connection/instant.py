@@ -50,7 +50,7 @@ FIXED: dict[str, dict[str, Any]] = {
         "DJ+7hyzPIWpi6GWdlqS4Jxz7ld1XTBOFfuVIehxwfoGfALoataLRMqG35xuk2ri9IwjqA=",
         "certificate": "",
     },
-    "slurm_change": {"jobs": [], "removed": {"nodes": [], "partitions": []}},
+    "slurm_change": {"jobs": [], "removed": {"nodes": [], "partitions": []}, "gate": []},
     "port_holders": {"problems": []},
     "packages": {"installed": [], "removed": [], "held": []},
     "setup": {"ansible_facts": SYSTEM},

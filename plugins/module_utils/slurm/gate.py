@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...module_utils.slurm.conf_text import read_cluster
-from ...module_utils.slurm.hostlist import expand_hosts
-from ...module_utils.slurm.new_reason import NEW_REASON, is_new
-from ..engine.common.hostlist import fold_for_slurm
+from .conf_text import read_cluster
+from .hostlist import expand_hosts
+from .new_reason import NEW_REASON, is_new
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,15 +28,16 @@ def gated_in_file(text: str) -> set[str]:
 
 
 def gate_lines(before: str, nodes: Iterable[str]) -> list[str]:
-    """Return the line of slurm.conf that drains the nodes which are new to the cluster; none when none is.
+    """Return the line of slurm.conf that drains the nodes which are new to the cluster; no line if no node is new.
 
-    The first configuration of a cluster drains nobody: there are no users yet whose jobs could wait.
+    The first configuration of a cluster drains no node: there are no users yet whose jobs could wait.
 
     Args:
-        before: the slurm.conf that is there; empty for none.
+        before: the present slurm.conf; empty if there is no file.
         nodes: the nodes of the new one.
     """
+    if not before.strip():
+        return []
     known = set(read_cluster(before).nodes) - gated_in_file(before)
-    first = not before.strip()
-    new = [] if first else [name for name in nodes if name not in known]
-    return [f'DownNodes={fold_for_slurm(new)} State=DRAIN Reason="{NEW_REASON}"'] if new else []
+    new = [name for name in nodes if name not in known]
+    return [f'DownNodes={",".join(new)} State=DRAIN Reason="{NEW_REASON}"'] if new else []

@@ -6,14 +6,14 @@ import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils.storage.hosts_table import cluster_entries
-from ...module_utils.storage.mounts import is_rdma, lies_in
+from ...module_utils.storage.mounts import lies_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     Variables = Mapping[str, Mapping[str, Any]]
 
-__all__ = ["cluster_addresses", "fold_clients", "homes_are_shared", "nfs_entries", "nfs_mounts_from_exports"]
+__all__ = ["cluster_addresses", "fold_clients", "homes_are_shared", "nfs_mounts_from_exports"]
 
 
 def cluster_addresses(hosts: Sequence[str], variables: Variables) -> list[str]:
@@ -53,41 +53,6 @@ def nfs_mounts_from_exports(servers: Sequence[str], variables: Variables, host: 
     ]
 
 
-def nfs_entries(
-    mounts: Sequence[Mapping[str, Any]], options: Mapping[str, Any], extra: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """Return NFS mounts as `storage_mounts_entries` has them, with all their options.
-
-    Args:
-        mounts: items of `nfs_client_mounts`.
-        options: `version`, `hard`, `nconnect` (connections, 0 for the kernel's default), `rsize` and `wsize` (bytes),
-            `automount`.
-        extra: further options of all mounts.
-    """
-    entries = []
-    for mount in mounts:
-        own = list(mount.get("options") or [])
-        names = {item.partition("=")[0] for item in own}
-        base = _nfs_options(options, rdma=is_rdma(own))
-        same = {"hard": "soft", "soft": "hard", "vers": "nfsvers", "rw": "ro", "nosuid": "suid", "nodev": "dev"}
-        kept = [
-            item
-            for item in [*base, *extra]
-            if item.partition("=")[0] not in names and same.get(item.partition("=")[0]) not in names
-        ]
-        automount = bool(mount.get("automount", options["automount"]))
-        entries.append(
-            {
-                "type": "nfs",
-                "src": mount["src"],
-                "path": mount["path"],
-                "options": [*kept, *own],
-                "automount": automount,
-            }
-        )
-    return entries
-
-
 def homes_are_shared(
     base: str, host: str, servers: Sequence[str], clients: Sequence[str], variables: Variables
 ) -> bool:
@@ -100,18 +65,6 @@ def homes_are_shared(
         declared = mine.get("nfs_client_mounts")
         places += nfs_mounts_from_exports(servers, variables, host) if declared is None else declared
     return any(lies_in(base, str(place.get("path"))) for place in places)
-
-
-def _nfs_options(options: Mapping[str, Any], *, rdma: bool) -> list[str]:
-    """Return the options of all NFS mounts; more than one connection is a matter of TCP."""
-    connections = [] if rdma or not int(options["nconnect"]) else [f"nconnect={options['nconnect']}"]
-    return [
-        f"vers={options['version']}",
-        "hard" if options["hard"] else "soft",
-        *connections,
-        f"rsize={options['rsize']}",
-        f"wsize={options['wsize']}",
-    ]
 
 
 def _covered(address: str, networks: Sequence[Any]) -> bool:

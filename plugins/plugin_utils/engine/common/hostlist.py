@@ -13,15 +13,10 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["cluster_hosts", "fold_for_slurm", "fold_hosts", "unfold_hosts"]
+__all__ = ["fold_for_slurm", "fold_hosts", "unfold_hosts"]
 
 _COMMON_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _NUMBERED = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
-
-
-def cluster_hosts(names: Iterable[str]) -> list[str]:
-    """Return names of hosts, in their order, without those of the provisioning host itself."""
-    return [name for name in names if name not in {"localhost", "127.0.0.1"}]
 
 
 def fold_hosts(hosts: Iterable[str]) -> str:

@@ -12,12 +12,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.storage i
 from ansible_collections.busbar.cluster.plugins.plugin_utils.storage.plan import (
     cluster_addresses,
     fold_clients,
-    nfs_entries,
     nfs_mounts_from_exports,
 )
-
-OPTIONS = {"version": "4.2", "hard": True, "nconnect": 4, "rsize": 1048576, "wsize": 1048576, "automount": False}
-BASE = "vers=4.2,hard,nconnect=4,rsize=1048576,wsize=1048576,nosuid"
 
 
 def site(**of_server: object) -> dict[str, dict[str, Any]]:
@@ -43,27 +39,6 @@ def test_addresses() -> None:
 def test_exports_become_mounts(variables: dict[str, Any], host: str, mounts: list[dict[str, str]]) -> None:
     assert nfs_mounts_from_exports(["ctl"], variables, host) == mounts
     assert nfs_mounts_from_exports([], variables, host) == []
-
-
-@pytest.mark.parametrize(
-    ("more", "options"),
-    [
-        ({}, BASE),
-        ({"options": ["ro"]}, f"{BASE},ro"),
-        ({"options": ["soft"]}, "vers=4.2,nconnect=4,rsize=1048576,wsize=1048576,nosuid,soft"),
-        ({"options": ["nfsvers=3", "suid"]}, "hard,nconnect=4,rsize=1048576,wsize=1048576,nfsvers=3,suid"),
-        ({"options": ["nconnect=16"]}, "vers=4.2,hard,rsize=1048576,wsize=1048576,nosuid,nconnect=16"),
-        (
-            {"options": ["proto=rdma", "port=20049"]},
-            "vers=4.2,hard,rsize=1048576,wsize=1048576,nosuid,proto=rdma,port=20049",
-        ),
-    ],
-)
-def test_a_mounts_own_options_win(more: dict[str, Any], options: str) -> None:
-    (entry,) = nfs_entries([{"src": "ctl:/shared", "path": "/shared", **more}], OPTIONS, ["nosuid"])
-    assert ",".join(entry["options"]) == options
-    assert entry["type"] == "nfs"
-    assert entry["automount"] is False
 
 
 @pytest.mark.parametrize(

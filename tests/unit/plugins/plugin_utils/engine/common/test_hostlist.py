@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import (
-    cluster_hosts,
     fold_for_slurm,
     fold_hosts,
     unfold_hosts,
 )
-
-
-def test_the_provisioning_host_is_no_host_of_the_cluster() -> None:
-    assert cluster_hosts(["gpu2", "localhost", "ctl", "127.0.0.1", "gpu1"]) == ["gpu2", "ctl", "gpu1"]
 
 
 @pytest.mark.parametrize(

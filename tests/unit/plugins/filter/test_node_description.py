@@ -1,4 +1,4 @@
-"""The filter node_topology: which nodes it names before it works anything out."""
+"""The filter node_description: which nodes it names before it works anything out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.filter.node_topology import node_topology
+from ansible_collections.busbar.cluster.plugins.filter.node_description import node_description
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "lldp" / "rails.json"
 FABRIC = {"cluster_uuid": "11111111-0000-0000-0000-000000000001", "clique_id": 7}
@@ -19,14 +19,16 @@ def hostvars(**answers: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - wha
 
 def test_lldp() -> None:
     answer = {"rc": 0, "stdout": RECORDED.read_text()}
-    found = node_topology(["gpu1", "gpu2"], hostvars(gpu1=answer, gpu2=answer), "found", "lldp", "eth_r*")
+    found = node_description(
+        ["gpu1", "gpu2"], hostvars(gpu1=answer, gpu2=answer), {"lldp": "found"}, "lldp", interfaces="eth_r*"
+    )
     assert found["problem"] == ""
     assert yaml.safe_load(found["text"]) == {"slurm_topology": {"switches": [{"name": "unit1", "nodes": "gpu[1-2]"}]}}
 
 
 def test_nvlink() -> None:
     answer = {"reached": True, "devices": {"gpus": [{"fabric": FABRIC}]}}
-    found = node_topology(["t1", "t2"], hostvars(t1=answer, t2=answer), "found", "nvlink")
+    found = node_description(["t1", "t2"], hostvars(t1=answer, t2=answer), {"nvlink": "found"}, "nvlink")
     assert found["text"].startswith(f"# rack1: ClusterUUID {FABRIC['cluster_uuid']}, CliqueId 7\nslurm_topology:\n")
     assert yaml.safe_load(found["text"]) == {"slurm_topology": {"blocks": [{"name": "rack1", "nodes": "t[1-2]"}]}}
 
@@ -41,4 +43,4 @@ def test_nvlink() -> None:
 )
 def test_who_says_nothing_is_named(asked: list[str], words: str) -> None:
     silent = hostvars(gpu1={"rc": 2, "msg": "No such file"}, gpu2=None, gpu3={"unreachable": True})
-    assert node_topology(asked, silent, "found", "lldp") == {"text": "", "problem": words}
+    assert node_description(asked, silent, {"lldp": "found"}, "lldp") == {"text": "", "problem": words}

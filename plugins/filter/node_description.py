@@ -1,0 +1,131 @@
+"""Filter that describes machines: their hardware profiles, or their place in the network."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: node_description
+author: busbar contributors
+short_description: Hardware profiles or the topology of machines, as YAML
+description:
+  - Writes the hardware profiles that would fit machines (C(hardware_profiles_extra)), or their topology
+    (C(slurm_topology)).
+positional: hostvars, names
+options:
+  _input:
+    description: Names of the hosts.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: Variables of all hosts.
+    type: dict
+    required: true
+  names:
+    description: >-
+      Names of the variables with results, C(hardware) and C(nvlink) of M(busbar.cluster.node_info) with
+      O(busbar.cluster.node_info#module:devices), C(slurmd) of C(slurmd -C), and C(lldp) of C(lldpctl -f json0).
+    type: dict
+    required: true
+  source:
+    description: What to describe, and what the nodes were asked for it.
+    type: str
+    choices: [hardware, lldp, nvlink]
+    default: hardware
+  catalogue:
+    description: The known hardware by name, for V(hardware).
+    type: dict
+    default: {}
+  interfaces:
+    description: A shell pattern for the network interfaces that count with V(lldp).
+    type: str
+    default: "*"
+"""
+
+EXAMPLES = r"""
+- name: Show the topology
+  ansible.builtin.debug:
+    msg: "{{ ansible_play_hosts_all
+      | busbar.cluster.node_description(hostvars, {'lldp': '__topology_lldp'}, source='lldp') }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(text), the YAML with comments, empty when no host answered; and C(problem), why there is no topology, in a
+      sentence.
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from ..plugin_utils.border import Filters, border
+from ..plugin_utils.engine.catalogue.describe import describe_machine, description_text, machine_notes
+from ..plugin_utils.engine.common.hostlist import fold_hosts
+from ..plugin_utils.slurm.lldp_topology import lldp_topology
+from ..plugin_utils.slurm.nvlink_topology import nvlink_topology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    Hostvars = Mapping[str, Mapping[str, Any]]
+
+
+def node_description(  # noqa: PLR0913, PLR0917 - arguments of a filter
+    nodes: Iterable[str],
+    hostvars: Hostvars,
+    names: Mapping[str, str],
+    source: str = "hardware",
+    catalogue: Mapping[str, Mapping[str, Any]] | None = None,
+    interfaces: str = "*",
+) -> dict[str, str]:
+    """Return the text, or the problem."""
+    asked = [str(node) for node in nodes]
+    if source == "hardware":
+        return {"text": _profiles(asked, hostvars, names, catalogue or {}), "problem": ""}
+    try:
+        found = _topology(asked, hostvars, names[source], source, interfaces)
+    except ValueError as exc:
+        return {"text": "", "problem": str(exc)}
+    comments = "".join(f"# {note}\n" for note in found.pop("notes"))
+    return {"text": comments + yaml.safe_dump({"slurm_topology": found}, sort_keys=False), "problem": ""}
+
+
+def _profiles(
+    asked: list[str], hostvars: Hostvars, names: Mapping[str, str], catalogue: Mapping[str, Mapping[str, Any]]
+) -> str:
+    machines = []
+    for host in asked:
+        node, slurmd = (hostvars[host].get(names[key]) or {} for key in ("hardware", "slurmd"))
+        if node.get("reached"):
+            devices = node["devices"]
+            notes = machine_notes(devices, str(slurmd.get("stdout") or ""))
+            machines.append((host, describe_machine(node["node"], devices), notes))
+    return description_text(machines, catalogue)
+
+
+def _topology(asked: list[str], hostvars: Hostvars, name: str, source: str, interfaces: str) -> dict[str, Any]:
+    unknown = [node for node in asked if node not in hostvars]
+    if unknown:
+        message = f"{fold_hosts(unknown)} is not in the inventory"
+        raise ValueError(message)
+    answers = {node: hostvars[node].get(name) or {} for node in asked}
+    silent = [
+        node for node, answer in answers.items() if answer.get("unreachable") or not answer.get("reached", bool(answer))
+    ]
+    if silent:
+        message = f"{fold_hosts(silent)} did not answer"
+        raise ValueError(message)
+    if source == "lldp":
+        return lldp_topology({node: str(answer.get("stdout") or "") for node, answer in answers.items()}, interfaces)
+    domains = {node: str(hostvars[node].get("nvlink_domain") or "") for node in asked}
+    return nvlink_topology({node: answer["devices"] for node, answer in answers.items()}, domains)
+
+
+class FilterModule:
+    """The filter `busbar.cluster.node_description`."""
+
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"node_description": border(node_description)}

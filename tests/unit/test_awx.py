@@ -97,19 +97,6 @@ def test_every_argument_is_one_that_the_module_takes(documented: dict[str, Any])
     assert wrong == {}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"name": "x", "slices": 2}, "slices"),
-        ({"name": "x", "job_type": "both"}, "job_type"),
-        ({"name": "x", "forks": "many"}, "forks"),
-        ({}, "name"),
-    ],
-)
-def test_a_wrong_argument_is_found(documented: dict[str, Any], arguments: dict[str, Any], said: str) -> None:
-    assert said in " ".join(problems("awx.awx.job_template", arguments, documented))
-
-
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template["name"])
 def test_every_template_runs_a_playbook_and_asks_for_what_it_reads(template: dict[str, Any]) -> None:
     path = TOP / "playbooks" / f"{template['playbook']}.yml"

@@ -45,7 +45,3 @@ def test_it_has_them_and_deprecates_none() -> None:
     names = used()
     assert {name.rpartition(".")[0] for name in names} == COLLECTIONS
     assert {name: found for name in names if (found := warned(name)) != []} == {}
-
-
-def test_one_that_is_missing_is_found() -> None:
-    assert warned("community.general.no_such_module") is None

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_results import note, results
+from fault_results import results
 
 TOP = Path(__file__).resolve().parents[2]
 SCRIPT = TOP / "scripts/faults_table"
-TABLE = 'FAULTS = [Fault("a leak", says="gpu1: wet", heals="mop")]\n'
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +26,6 @@ def program() -> Any:  # noqa: ANN401 - a script without suffix has no types
     sys.modules["faults_table"] = module
     loader.exec_module(module)
     return module
-
-
-@pytest.fixture
-def top(tmp_path: Path) -> Path:
-    """A checkout with one test of a fault."""
-    for folder in ("sandbox", "vm"):
-        (tmp_path / "tests" / folder).mkdir(parents=True)
-    (tmp_path / "tests/sandbox/test_leak.py").write_text(TABLE)
-    return tmp_path
 
 
 def test_the_page_says_what_the_tests_say() -> None:
@@ -60,26 +50,3 @@ def test_faults_of_the_scenario_have_been_measured(program: Any) -> None:  # noq
     assert set(runs) <= names, "measured, and in no test any more"
     scenario = {entry.name for entry in program.entries() if Path(entry.path).name.startswith("test_faults_")}
     assert scenario <= set(runs), "run the test with BUSBAR_FAULT_RESULTS=tests/fixtures/fault_results.json"
-
-
-def test_a_fault_without_its_message_or_with_the_name_of_another_is_refused(program: Any, top: Path) -> None:  # noqa: ANN401
-    assert [entry.name for entry in program.entries(top)] == ["a leak"]
-    other = top / "tests/vm/test_other.py"
-    other.write_text(TABLE)
-    with pytest.raises(ValueError, match=r"test_other.py:1: the fault 'a leak' is in tests/sandbox/test_leak.py"):
-        program.entries(top)
-    other.write_text('import pytest\n\n\n@pytest.mark.fault("rust", says="gpu1: red")\ndef test_rust(): ...\n')
-    with pytest.raises(ValueError, match=r"test_other.py:4: a fault needs name, says and heals"):
-        program.entries(top)
-
-
-def test_results_are_noted_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "results.json"
-    monkeypatch.delenv("BUSBAR_FAULT_RESULTS", raising=False)
-    note("runs", "a leak", {"told_s": 3})
-    assert not path.exists()
-    monkeypatch.setenv("BUSBAR_FAULT_RESULTS", str(path))
-    note("runs", "a leak", {"told_s": 3})
-    note("drains", "a leak", {"seconds": 4})
-    assert results(path)["runs"]["a leak"]["told_s"] == 3
-    assert set(results(path)) == {"runs", "drains"}

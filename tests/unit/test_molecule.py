@@ -191,20 +191,6 @@ def test_a_scenario_has_two_compute_nodes_where_its_tests_need_them(scenario: Pa
     assert not needed or "--compute 2" in options
 
 
-@pytest.mark.parametrize(
-    ("test", "plays", "absent"),
-    [
-        ("test_backup.py", "import_playbook: busbar.cluster.slurm", "ssh"),
-        ("test_firewall.py", "import_playbook: busbar.cluster.base", "slurm"),
-        ("test_examples.py", "import_playbook: busbar.cluster.slurm", "validation.install"),
-    ],
-)
-def test_a_role_that_is_not_converged_is_found(tmp_path: Path, test: str, plays: str, absent: str) -> None:
-    playbook = tmp_path / "converge.yml"
-    playbook.write_text(f"- ansible.builtin.{plays}\n", encoding="utf-8")
-    assert absent in missing([TOP / "tests" / "sandbox" / test], playbook)
-
-
 @pytest.mark.parametrize("role", sorted(ROLES))
 def test_every_role_is_converged_and_proved_by_a_scenario(role: str) -> None:
     assert [

@@ -36,7 +36,6 @@ esac
 """
 # What python runs besides pytest is the real selection of files.
 REAL = 'case "$1" in *selection.py) exec {python} "$@" ;; esac'
-SCENARIOS = sorted(path.parent.name for path in TOP.glob("molecule/*/molecule.yml"))
 NAME, OTHER = "test-mine", "test-mine-else"
 
 
@@ -140,19 +139,6 @@ def test_the_short_run_has_all_kinds_of_tests_and_leaves_nothing(script: Script)
     assert script.standing == []
 
 
-@pytest.mark.parametrize(("cores", "waits"), [(2, True), (4, False)])
-def test_with_few_cores_emulated_machines_come_after_the_unit_tests(script: Script, cores: int, *, waits: bool) -> None:
-    child = script.start(cores=cores, slow="*pytest*tests/unit*", BUSBAR_TEST_SCENARIO="slurm")
-    try:
-        until(lambda: Path(f"{script.log}.slow").exists() and script.pytests("tests/sandbox") != [])
-        if not waits:
-            until(lambda: script.pytests("tests/vm") != [])
-        assert (script.pytests("tests/vm") == []) is waits
-    finally:
-        child.terminate()
-        child.communicate(timeout=60)
-
-
 @pytest.mark.parametrize("slow", ["*pytest*tests/vm*", "*pytest*tests/sandbox*"])
 def test_with_few_cores_the_scenario_follows_the_tests_that_end_first(script: Script, slow: str) -> None:
     child = script.start(slow=slow, BUSBAR_TEST_SCENARIO="slurm")
@@ -177,26 +163,6 @@ def test_the_whole_has_what_judges_a_time_alone_at_the_end(script: Script) -> No
     assert script.calls.index(script.pytests("tests/vm")[0]) < script.calls.index(last)
     (real,) = script.pytests("tests/real")
     assert script.calls.index(last) < script.calls.index(real)
-    assert script.standing == []
-
-
-def test_the_other_releases_are_tested_alone(script: Script) -> None:
-    done = script.run("releases")
-    assert done.returncode == 0, done.stdout + done.stderr
-    (only,) = [call for call in script.calls if "pytest" in call]
-    assert only.endswith("-m not rate tests/sandbox/test_provisioning_host.py")
-    assert script.standing == []
-
-
-def test_real_programs_have_a_sandbox_of_their_own_that_is_removed(script: Script) -> None:
-    made = STAND_IN.replace(
-        "*no-such-mark*)", '*tests/real*) mkdir -p .sandbox/"$BUSBAR_TEST_SANDBOX" ;;\n*no-such-mark*)'
-    )
-    assert made != STAND_IN
-    done = script.run("real", BUSBAR_TEST_SANDBOX=NAME, stand_in=made)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert [call for call in script.calls if "pytest" in call] == ["python: -m pytest -v --durations=15 tests/real"]
-    assert f"busbar: sandbox down --name {NAME}-real" in script.calls
     assert script.standing == []
 
 
@@ -231,11 +197,6 @@ def test_what_stands_is_used_and_left(script: Script) -> None:
     assert not [call for call in script.calls if call.startswith("busbar: ")]
 
 
-def test_machines_are_kept_when_asked(script: Script) -> None:
-    assert script.run("role", "--keep", "nfs_server", BUSBAR_TEST_SANDBOX=NAME).returncode == 0
-    assert script.standing == [f"{NAME}-vm"]
-
-
 @pytest.mark.parametrize("mode", ["core", "full"])
 def test_a_sandbox_that_somebody_named_is_never_removed(script: Script, mode: str) -> None:
     (script.top / ".sandbox" / NAME).mkdir()
@@ -265,61 +226,6 @@ def test_what_fails_is_named_at_the_end_and_the_rest_runs(script: Script, fail: 
     assert script.pytests("tests/sandbox")
     assert script.pytests("tests/vm")
     assert script.standing == []
-
-
-@pytest.mark.parametrize(
-    ("fail", "said"), [("lint:*", "lint and types"), ("*tests/unit", "unit tests"), ("*tests/browser", "browser tests")]
-)
-def test_the_fast_run_makes_no_machine_and_names_what_fails(script: Script, fail: str, said: str) -> None:
-    assert script.run("fast").returncode == 0
-    assert not script.pytests("tests/sandbox")
-    done = script.run("fast", fail=fail)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"failed: {said}")
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """Run git as an author whom no configuration names."""
-    command = ["git", "-C", str(folder), "-c", "user.name=test", "-c", "user.email=test@example.org", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def test_each_commit_has_another_scenario_and_a_variable_overrides_it(script: Script) -> None:
-    git(script.top, "init", "--quiet")
-    seen = []
-    for _ in SCENARIOS:
-        git(script.top, "commit", "--quiet", "--allow-empty", "--message=next")
-        assert script.run().returncode == 0
-        seen += script.scenarios
-    assert sorted(seen) == SCENARIOS
-    assert script.run(BUSBAR_TEST_SCENARIO=seen[0]).returncode == 0
-    assert script.scenarios == seen[:1]
-
-
-@pytest.mark.parametrize("history", ["none", "shallow"])
-def test_an_incomplete_history_lets_the_day_choose(script: Script, tmp_path: Path, history: str) -> None:
-    if history == "shallow":
-        git(tmp_path, "init", "--quiet", "whole")
-        for _ in range(2):
-            git(tmp_path / "whole", "commit", "--quiet", "--allow-empty", "--message=next")
-        git(tmp_path, "clone", "--quiet", "--bare", "--depth=1", f"file://{tmp_path}/whole", str(script.top / ".git"))
-        git(script.top, "config", "core.bare", "false")
-    seen = set()
-    for day in range(len(SCENARIOS)):
-        script.write(".venv/bin/date", f"#!/bin/sh\necho {day * 86400}\n")
-        assert script.run(PATH=f"{script.top}/.venv/bin:{os.environ['PATH']}").returncode == 0
-        seen |= set(script.scenarios)
-    assert seen == set(SCENARIOS)
-
-
-def test_the_whole_has_all_scenarios_each_in_one_part(script: Script) -> None:
-    assert script.run("full", BUSBAR_TEST_SCENARIO="base").returncode == 0
-    assert script.scenarios == SCENARIOS
-    assert script.calls.index(f"molecule: test -s {SCENARIOS[-1]}") < script.calls.index(script.pytests(" rate ")[-1])
-    seen: list[str] = []
-    for number in (1, 2, 3):
-        assert script.run("full", "--part", f"{number}/3").returncode == 0
-        seen += script.scenarios
-    assert sorted(seen) == SCENARIOS
 
 
 @pytest.mark.parametrize("scenario", ["slurm", "storage"])
@@ -356,21 +262,6 @@ def test_what_runs_beside_ends_with_the_script(script: Script, mode: str) -> Non
     child.communicate(timeout=60)
     until(lambda: not Path("/proc", note.read_text(encoding="utf-8").strip()).exists())
     assert script.standing == []
-
-
-@pytest.mark.parametrize(("cores", "workers"), [(2, ""), (3, ""), (4, " -n 2 "), (6, " -n 3 "), (64, " -n 4 ")])
-def test_files_run_side_by_side_where_there_are_cores(script: Script, cores: int, workers: str) -> None:
-    assert script.run("core", cores=cores).returncode == 0
-    (call,) = script.pytests("tests/sandbox")
-    assert (f"{workers}--dist loadfile" in call) if workers else (" -n " not in call)
-
-
-@pytest.mark.parametrize("words", [["third"], ["role"], ["core", "x"], ["full", "3"], ["changed", "a", "b"]])
-def test_a_call_that_is_none_shows_how(script: Script, words: list[str]) -> None:
-    done = script.run(*words)
-    assert done.returncode == 2
-    assert "scripts/test role [--keep] NAME" in done.stderr
-    assert not script.log.exists()
 
 
 @pytest.mark.parametrize(

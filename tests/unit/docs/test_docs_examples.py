@@ -74,22 +74,6 @@ def test_an_example_sets_only_options_that_there_are(where: str, block: Block, t
     assert problems(tmp_path, block) == [], where
 
 
-def test_a_misspelt_option_is_found(tmp_path: Path) -> None:
-    text = "slurm_partition: [{name: batch}]\n"
-    assert any(
-        "slurm_partition is not an option" in each for each in problems(tmp_path, Block("yaml", "group_vars", text, 1))
-    )
-    text = "slurm_partitions: [{nam: batch}]\n"
-    assert any("nam" in each for each in problems(tmp_path, Block("yaml", "group_vars", text, 1)))
-    text = "all: {children: {slurm_compute: {hosts: {gpu1: {slurm_gres_modus: files}}}}}\n"
-    assert problems(tmp_path, Block("yaml", "inventory", text, 1))
-
-
-def test_there_are_examples_of_both_kinds() -> None:
-    assert {block.mark.split()[0] for _, block in examples()} == KINDS
-    assert len(examples()) > 10
-
-
 def test_profiles_of_the_examples_are_sound() -> None:
     profiles = [yaml.safe_load(block.text) for _, block in examples() if "hardware_profiles_extra" in block.text]
     assert profiles

@@ -13,7 +13,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.pr
     shipped_profile,
 )
 from devel.alert_page import shown
-from devel.markdown import Link, relinked
 from devel.pages import MENU, Page, on_site, site_pages
 from markdown_blocks import blocks
 
@@ -44,11 +43,6 @@ def test_a_link_that_leads_nowhere_is_named(pages: dict[str, Page], text: str, s
         on_site(Page("a", "docs/a.md", text), pages, TOP, set())
 
 
-@pytest.mark.parametrize("text", ["`[x](gone.md)`", "```\n[x](gone.md)\n```\n", "<https://example.org/gone>"])
-def test_code_holds_no_links(pages: dict[str, Page], text: str) -> None:
-    assert on_site(Page("a", "docs/a.md", text), pages, TOP, set()) == text
-
-
 def test_links_become_those_of_the_site(pages: dict[str, Page]) -> None:
     images: set[str] = set()
     text = "[a](../roles/slurm/README.md#options) [b](../plugins/module_utils) ![c](cluster.svg) [d](https://x.org/)"
@@ -58,13 +52,6 @@ def test_links_become_those_of_the_site(pages: dict[str, Page]) -> None:
     assert images == {"docs/cluster.svg"}
     nested = Page("roles/x", "roles/x/README.md", "[a](../slurm/README.md) [b](../../docs/gpus.md)")
     assert on_site(nested, pages, TOP, images) == "[a](slurm.md) [b](../gpus.md)"
-
-
-def test_a_file_in_no_menu_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "new.md").write_text("# New\n")
-    with pytest.raises(ValueError, match=r"docs/new\.md: not in MENU of scripts/devel/pages\.py"):
-        site_pages(tmp_path)
 
 
 def test_every_role_is_a_page_with_a_heading(pages: dict[str, Page]) -> None:
@@ -109,15 +96,3 @@ def test_every_profile_is_there(pages: dict[str, Page]) -> None:
 def test_pages_of_the_menu_are_each_there_once() -> None:
     listed = [origin for origins in MENU.values() for origin in origins]
     assert len(listed) == len({*listed})
-
-
-def test_only_links_change() -> None:
-    text = "a [b](c) `[d](e)`\n```\n[f](g)\n```\n[h](i)"
-    found: list[Link] = []
-
-    def note(link: Link) -> str:
-        found.append(link)
-        return "X"
-
-    assert relinked(text, note) == "a X `[d](e)`\n```\n[f](g)\n```\nX"
-    assert [link.target for link in found] == ["c", "i"]

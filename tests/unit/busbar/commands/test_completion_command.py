@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from busbar.cli import main
-
-TOP = Path(__file__).resolve().parents[4]
 BASH = r"""
 source <(busbar completion bash)
 complete -p busbar | grep -q _python_argcomplete || exit 1
@@ -50,12 +45,3 @@ def test_bash_is_told_commands_options_playbooks_hosts_and_hardware(tmp_path: Pa
     answers = dict(zip(ASKED, done.stdout.splitlines(), strict=True))
     missing = {line: answers[line] for line, words in ASKED.items() if not words <= set(answers[line].split())}
     assert missing == {}, done.stderr
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_code_that_it_understands(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    code = capsys.readouterr().out
-    assert "busbar" in code
-    if shutil.which(shell):
-        subprocess.run([shell, "-n"], input=code, text=True, check=True)

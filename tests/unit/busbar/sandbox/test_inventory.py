@@ -7,7 +7,6 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from busbar.sandbox import state
 from busbar.sandbox.inventory import hosts, site_variables, write_inventory
 from busbar.sandbox.state import Sandbox
@@ -106,10 +105,3 @@ def test_text_that_the_user_changed_is_kept_beside_and_not_read(demo: Sandbox, n
         text=True,
     )
     assert "mine_" not in listed.stdout
-
-
-def test_what_is_written_says_so_and_is_yaml(demo: Sandbox) -> None:
-    for name in ("hosts.yml", "group_vars/all/zz_sandbox.yml"):
-        text = (demo.path / "inventory" / name).read_text()
-        assert text.startswith("# Written by `busbar sandbox up`")
-        assert isinstance(yaml.safe_load(text), dict)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from busbar.errors import UsageError
 from busbar.sandbox import state
-from busbar.sandbox.state import Sandbox, default_name, inventory_of, load, locked, sandbox_path
+from busbar.sandbox.state import Sandbox, inventory_of, load, locked, sandbox_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,12 +28,6 @@ def test_nodes_and_addresses() -> None:
     assert sandbox.container("gpu3") == "busbar-demo-gpu3"
 
 
-def test_a_second_controller_comes_after_the_first() -> None:
-    sandbox = Sandbox("demo", controllers=2, subnet="10.209.7")
-    assert sandbox.nodes[:3] == ["ctl", "ctl2", "login"]
-    assert sandbox.address("ctl2") == "10.209.7.12"
-
-
 def test_unknown_node_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no node 'gpu9'; it has ctl, login, gpu1, gpu2"):
         Sandbox("demo").container("gpu9")
@@ -43,11 +37,6 @@ def test_unknown_node_names_the_known_ones() -> None:
 def test_names_that_cannot_be_host_names_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="sandbox name"):
         sandbox_path(name)
-
-
-def test_default_name_is_valid_and_stable() -> None:
-    assert default_name() == default_name()
-    sandbox_path(default_name())
 
 
 def test_state_survives() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from busbar.errors import UsageError
 from busbar.sandbox import state as sandbox_state
-from busbar.vm.state import MACHINES, Group, load
+from busbar.vm.state import Group, load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sandbox_state, "sandbox_root", lambda: tmp_path)
     return tmp_path
-
-
-def test_every_machine_has_addresses_of_its_own() -> None:
-    addresses = [address for machine in MACHINES for address in (machine.address, machine.outside_address)]
-    assert len(set(addresses)) == 2 * len(MACHINES)
 
 
 def test_state_survives() -> None:

@@ -173,30 +173,3 @@ def played(
     """Run a playbook in check mode, as a user of the collection without any group_vars does."""
     command = ["ansible-playbook", "-i", str(inventory), str(playbook), "--check", *more]
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=TOP, env=settings())
-
-
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        (
-            {"hardware": "dgx_h10"},
-            "n1: hardware: unknown hardware 'dgx_h10' (did you mean dgx_h100 or hgx_h100 or dgx_h200?). Remedy: ",
-        ),
-        (
-            {"hardware": "dgx_h100", "hardware_profiles_extra": {"dgx_h100": {"memory_gb": 2000}}},
-            "n1: hardware_profiles_extra: hardware dgx_h100: memory_gb: unknown key (did you mean memory_mb?)",
-        ),
-    ],
-)
-def test_a_playbook_ends_at_once_even_where_only_one_role_is_asked_for(
-    tmp_path: Path, variables: dict[str, Any], words: str
-) -> None:
-    inventory = tmp_path / "hosts.yml"
-    host = {"ansible_connection": "local", **variables}
-    inventory.write_text(json.dumps({"slurm_compute": {"hosts": {"n1": host}}}))
-    done = played(inventory, "-t", "nvidia_driver")
-    said = " ".join(done.stdout.replace("''", "'").split())
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert words in said, done.stdout
-    # The validation of the arguments is the task that succeeds.
-    assert "n1 : ok=1 changed=0 unreachable=0 failed=1 skipped=0" in said, done.stdout

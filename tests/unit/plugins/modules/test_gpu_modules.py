@@ -162,14 +162,17 @@ class Slurm:
         return 0, "", ""
 
 
+@pytest.fixture
+def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    """Slurm knows the GPUs of the layout, and no job runs."""
+    return Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+
+
 DRAIN = "scontrol update nodename=gpu1 state=drain reason=busbar: MIG layout"
 RESTART, RESUME = "systemctl try-restart slurmd", "scontrol update nodename=gpu1 state=resume"
 
 
-def test_a_layout_is_applied_between_drain_and_resume(
-    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+def test_a_layout_is_applied_between_drain_and_resume(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU}
     planned = run(mig_layout, check=True, **wanted)
     assert (planned["changed"], slurm.done, smi.now.exists()) == (True, [], False)
@@ -193,8 +196,7 @@ def test_the_node_waits_until_slurm_knows_its_gpus(
     assert smi.now.exists()
 
 
-def test_a_drain_of_somebody_else_stays(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+def test_a_drain_of_somebody_else_stays(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     slurm.state, slurm.reason = "IDLE+DRAIN", "fan is broken"
     assert run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)["changed"] is True
     assert (slurm.done, slurm.reason, smi.now.exists()) == ([], "fan is broken", True)
@@ -218,10 +220,8 @@ def test_jobs_are_waited_for(run: Run, smi: SimulatedGpus, monkeypatch: pytest.M
     assert (slurm.done, slurm.jobs, smi.now.exists()) == ([DRAIN, RESTART, RESUME], [], True)
 
 
-def test_a_change_that_fails_leaves_the_node_out_of_service(
-    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slurm = Slurm(monkeypatch, "gpu:a100:2", [])
+def test_a_change_that_fails_leaves_the_node_out_of_service(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
+    slurm.gres = "gpu:a100:2"
     broken = smi.kept.read_text().replace('starts="0,4"', 'starts="4"')
     smi.kept.write_text(broken)
     answer = run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)
@@ -229,10 +229,8 @@ def test_a_change_that_fails_leaves_the_node_out_of_service(
     assert (answer["failed"], slurm.done) == (True, [DRAIN])
 
 
-def test_a_layout_that_does_not_fit_changes_nothing(
-    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slurm = Slurm(monkeypatch, "gpu:a100:2", [])
+def test_a_layout_that_does_not_fit_changes_nothing(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
+    slurm.gres = "gpu:a100:2"
     wanted: dict[str, Any] = {"layout": [{"profile": "3g.40gb", "count": 1}], "node": "gpu1", "gpu": GPU}
     answer = run(mig_layout, **wanted)
     assert answer["msg"].startswith("Nothing was changed. The MIG layout of gpu1 is not possible: ")
@@ -260,10 +258,7 @@ SERVICES = ["nvidia-dcgm-exporter", "dcgm-exporter", "nvidia-dcgm", "nvsm"]
 STOP, START = (f"systemctl {what} nvidia-dcgm-exporter nvidia-dcgm" for what in ("stop", "start"))
 
 
-def test_programs_that_hold_the_gpus_are_stopped_and_started_again(
-    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+def test_programs_that_hold_the_gpus_are_stopped_and_started_again(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     slurm.units = DCGM
     wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU, "services": SERVICES}
     assert run(mig_layout, check=True, **wanted)["changed"] is True
@@ -275,10 +270,8 @@ def test_programs_that_hold_the_gpus_are_stopped_and_started_again(
     assert smi.now.exists()
 
 
-def test_they_are_started_after_a_change_that_fails_as_well(
-    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slurm = Slurm(monkeypatch, "gpu:a100:2", [])
+def test_they_are_started_after_a_change_that_fails_as_well(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
+    slurm.gres = "gpu:a100:2"
     slurm.units = DCGM
     smi.kept.write_text(smi.kept.read_text().replace('starts="0,4"', 'starts="4"'))
     answer = run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU, services=SERVICES)
@@ -286,8 +279,7 @@ def test_they_are_started_after_a_change_that_fails_as_well(
     assert slurm.done == [DRAIN, STOP, START]
 
 
-def test_what_does_not_stop_or_start_is_named(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+def test_what_does_not_stop_or_start_is_named(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     slurm.units, slurm.broken = DCGM, [["systemctl", "stop"]]
     wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU, "services": SERVICES}
     assert (
@@ -301,9 +293,11 @@ def test_what_does_not_stop_or_start_is_named(run: Run, smi: SimulatedGpus, monk
     assert slurm.done == [DRAIN, STOP]
 
 
-def test_a_mode_that_waits_for_a_reset_is_named(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mode_that_waits_for_a_reset_is_named(
+    run: Run, smi: SimulatedGpus, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of A100 and A30 the driver resets the GPU, and cannot while something holds it open: the mode stays pending."""
-    slurm = Slurm(monkeypatch, "gpu:a100:2", [])
+    slurm.gres = "gpu:a100:2"
 
     def held(words: list[str]) -> tuple[int, str]:
         status, text = smi(words)
@@ -319,12 +313,11 @@ def test_a_mode_that_waits_for_a_reset_is_named(run: Run, smi: SimulatedGpus, mo
 
 
 def test_device_files_are_named_before_the_node_is_given_back(
-    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, smi: SimulatedGpus, slurm: Slurm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = tmp_path / "mig_devices.py"
     program.touch()
     monkeypatch.setattr(mig_layout, "DEVICES", str(program))
-    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
     wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU}
     slurm.devices = 1, "", "mig-minors has no gpu0/gi1/access"
     assert "mig-minors has no gpu0/gi1/access; slurmd cannot" in run(mig_layout, **wanted)["msg"]
@@ -339,8 +332,9 @@ def test_device_files_are_named_before_the_node_is_given_back(
     assert smi.now.exists()
 
 
-def test_containers_are_told_of_the_instances(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+def test_containers_are_told_of_the_instances(
+    run: Run, smi: SimulatedGpus, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU}
     warned: list[str] = []
     # Where other tests have loaded the controller's part, Ansible's own goes to the screen instead of the result.

@@ -5,13 +5,18 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.storage import scratch_host
 from ansible_collections.busbar.cluster.plugins.modules import scratch_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Make = Callable[..., dict[str, Any]]
 
 A, B = "/dev/disk/by-id/virtio-a", "/dev/disk/by-id/virtio-b"
 UUID = "11111111-2222-3333-4444-555555555555"
@@ -69,67 +74,52 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return log
 
 
-def make(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    *found: dict[str, Any],
-    check: bool = False,
-    **change: Any,  # noqa: ANN401 - options are what they are
-) -> dict[str, Any]:
+@pytest.fixture
+def make(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Make:
     """Run the module where the disks hold one after the other of what is found; its answer."""
-    left = list(found)
-    monkeypatch.setattr(scratch_filesystem, "read_scratch", lambda *_: left.pop(0))
-    with (
-        patch_module_args({**DECLARED, **change, "_ansible_check_mode": check}),
-        pytest.raises(SystemExit),
-    ):
-        scratch_filesystem.main()
-    assert left == [], "read less often than expected"
-    answer = json.loads(capsys.readouterr().out)
-    assert isinstance(answer, dict)
-    return answer
+
+    def run(*found: dict[str, Any], check: bool = False, **change: object) -> dict[str, Any]:
+        left = list(found)
+        monkeypatch.setattr(scratch_filesystem, "read_scratch", lambda *_: left.pop(0))
+        given = {**DECLARED, **change, "_ansible_check_mode": check}
+        with patch_module_args(given), pytest.raises(SystemExit):
+            scratch_filesystem.main()
+        assert left == [], "read less often than expected"
+        return dict(json.loads(capsys.readouterr().out))
+
+    return run
 
 
-def test_a_blank_disk_is_formatted(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, programs: Path
-) -> None:
-    answer = make(capsys, monkeypatch, facts(), facts(), facts(XFS))
+def test_a_blank_disk_is_formatted(make: Make, programs: Path) -> None:
+    answer = make(facts(), facts(), facts(XFS))
     mkfs = f"mkfs.xfs -q -L scratch -m uuid={UUID} {A}"
     assert (answer["changed"], answer["uuid"], answer["commands"][0]) == (True, UUID, mkfs)
     assert answer["diff"][0]["after"].splitlines()[0] == mkfs
     assert programs.read_text().splitlines() == [mkfs, "udevadm settle --timeout=30"]
 
 
-def test_what_is_there_is_no_change(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, programs: Path
-) -> None:
-    answer = make(capsys, monkeypatch, facts(XFS))
+def test_what_is_there_is_no_change(make: Make, programs: Path) -> None:
+    answer = make(facts(XFS))
     assert (answer["changed"], answer["diff"], answer["missing_programs"]) == (False, [], [])
     assert answer["recipe"][0][0] == "mkfs.xfs"
     assert programs.read_text() == ""
 
 
-def test_check_mode_runs_nothing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, programs: Path
-) -> None:
-    answer = make(capsys, monkeypatch, facts(), check=True)
+def test_check_mode_runs_nothing(make: Make, programs: Path) -> None:
+    answer = make(facts(), check=True)
     assert answer["changed"] is True
     assert "mkfs.xfs" in answer["diff"][0]["after"]
     assert programs.read_text() == ""
 
 
-def test_what_has_changed_since_is_left_alone(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, programs: Path
-) -> None:
-    answer = make(capsys, monkeypatch, facts(), facts(EXT4))
+def test_what_has_changed_since_is_left_alone(make: Make, programs: Path) -> None:
+    answer = make(facts(), facts(EXT4))
     assert "nothing was done" in answer["msg"]
     assert programs.read_text() == ""
 
 
-def test_a_disk_with_data_is_a_refusal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, programs: Path
-) -> None:
-    answer = make(capsys, monkeypatch, facts(EXT4))
+def test_a_disk_with_data_is_a_refusal(make: Make, programs: Path) -> None:
+    answer = make(facts(EXT4))
     assert answer["busbar_refused"] is True
     assert answer["msg"].startswith("Nothing was done to the disks:\ngpu1: scratch_devices: ")
     assert "holds ext4 labelled 'thesis'" in answer["msg"]
@@ -140,60 +130,50 @@ def test_a_disk_with_data_is_a_refusal(
     assert programs.read_text() == ""
 
 
-def test_a_declaration_that_is_not_sound_is_refused_before_a_disk_is_read(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer = make(capsys, monkeypatch, path="/home")
+def test_a_declaration_that_is_not_sound_is_refused_before_a_disk_is_read(make: Make) -> None:
+    answer = make(path="/home")
     assert answer["msg"].startswith("Scratch cannot be made as declared:\ngpu1: scratch_path: '/home' cannot be")
-    assert "does not go with" in make(capsys, monkeypatch, raid="zfs")["msg"]
+    assert "does not go with" in make(raid="zfs")["msg"]
 
 
-def test_an_array_is_started_and_then_looked_into(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, programs: Path
-) -> None:
+def test_an_array_is_started_and_then_looked_into(make: Make, programs: Path) -> None:
     group = {"name": "scratch", "uuid": UUID, "level": "raid0", "devices": 2}
     array = {"path": "/dev/md127", "kind": "raid0", "number": "9:127", "size": 8 << 30, "state": "clean"}
     array |= {"mountpoints": [], "contents": [], "data": None}
     two: dict[str, Any] = {"given": (A, B), "group": group}
     stopped, blank = facts(MEMBER, **two), facts(MEMBER, **two, above=[array])
     change: dict[str, Any] = {"devices": [A, B], "raid": "mdadm"}
-    answer = make(capsys, monkeypatch, stopped, stopped, blank, blank, **change)
+    answer = make(stopped, stopped, blank, blank, **change)
     assert [line.split()[0] for line in answer["commands"]] == ["mdadm", "udevadm", "mkfs.xfs", "udevadm"]
     assert "--assemble" in answer["commands"][0]
 
     programs.write_text("")
     array |= {"contents": [{**EXT4, "device": "/dev/md127"}]}
-    answer = make(capsys, monkeypatch, stopped, stopped, facts(MEMBER, **two, above=[array]), **change)
+    answer = make(stopped, stopped, facts(MEMBER, **two, above=[array]), **change)
     assert answer["msg"].startswith("Nothing more was done to the disks:\n")
     assert "mkfs" not in programs.read_text()
 
 
-def test_without_its_programs_it_says_what_is_missing_and_what_is_wrong(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, programs: Path
-) -> None:
+def test_without_its_programs_it_says_what_is_missing_and_what_is_wrong(make: Make, programs: Path) -> None:
     (programs.parent / "bin" / "mkfs.xfs").unlink()
-    answer = make(capsys, monkeypatch, facts())
+    answer = make(facts())
     assert (answer["changed"], answer["missing_programs"]) == (False, ["mkfs.xfs"])
-    assert "holds ext4" in make(capsys, monkeypatch, facts(EXT4))["msg"]
-    assert make(capsys, monkeypatch, facts(), check=True)["changed"] is True
+    assert "holds ext4" in make(facts(EXT4))["msg"]
+    assert make(facts(), check=True)["changed"] is True
     assert programs.read_text() == ""
 
 
-def test_the_first_failure_ends_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, programs: Path
-) -> None:
+def test_the_first_failure_ends_it(make: Make, programs: Path) -> None:
     (programs.parent / "broken-mkfs.xfs").touch()
-    answer = make(capsys, monkeypatch, facts(), facts())
+    answer = make(facts(), facts())
     assert answer["msg"].startswith("gpu1: `mkfs.xfs -q")
     assert "` failed: " in answer["msg"]
     assert programs.read_text().count("\n") == 1
 
 
-def test_a_program_that_asks_gets_no_answer(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, programs: Path
-) -> None:
+def test_a_program_that_asks_gets_no_answer(make: Make, programs: Path) -> None:
     (programs.parent / "bin" / "mkfs.xfs").write_text("#!/bin/sh\nread answer\n")
-    assert "failed" in make(capsys, monkeypatch, facts(), facts())["msg"]
+    assert "failed" in make(facts(), facts())["msg"]
 
 
 def test_a_missing_device_is_told_from_a_file(tmp_path: Path) -> None:

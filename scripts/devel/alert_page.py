@@ -1,4 +1,4 @@
-"""The page of all alerts, from the rules that Prometheus gets."""
+"""Generates the page of all alerts from the rules of Prometheus."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["alert_page"]
 HEAD = """\
 # Alerts
 
-Every alert rule that the role [prometheus](../roles/prometheus/README.md) ships: what it means and what to type. This
-page is generated from the rules in [roles/prometheus/files/rules](../roles/prometheus/files/rules).
+The alert rules of the role [prometheus](../roles/prometheus/README.md), with their meaning and runbook. This page is
+generated from the rules in [roles/prometheus/files/rules](../roles/prometheus/files/rules).
 
-Words in capitals stand for labels of the alert: `NODE` is the node that it names, `VALUE` the figure that it measured.
-The alert itself carries the real names, so the commands in a notification can be pasted as they are. *After* is how
-long the condition must hold before the alert fires. A *threshold* can be changed by the name of the alert:
+Words in capitals are labels of the alert: `NODE` is the node, `VALUE` the measured value. Notifications contain the
+real names, so their commands can be copied. *After* is the time for which the condition must hold before the alert
+fires. Override a *threshold* by the name of the alert:
 
 ```yaml
 prometheus_alerts: {FilesystemFull: {threshold: 0.02, for: 30m}}
@@ -42,13 +42,13 @@ TOPICS = {
 
 
 def shown(text: str) -> str:
-    """A text of Prometheus with words in capitals in place of its templates."""
+    """Replace the templates of a Prometheus text by words in capitals."""
     text = re.sub(r"\{\{ *\$labels\.(\w+) *\}\}", lambda label: label[1].upper(), text)
     return re.sub(r"\{\{ *\$value[^}]*\}\}", "VALUE", text)
 
 
 def section(rule: dict[str, Any]) -> str:
-    """The section of one alert.
+    """Return the section of one alert.
 
     Raises:
         KeyError: it lacks a text that every alert has.

@@ -56,7 +56,7 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["tests", 256] < found["all_pairs_tests", 256] / 10
 
 
-@pytest.mark.parametrize("playbook", controller.PLAYBOOKS[:1])
+@pytest.mark.parametrize("playbook", list(controller.PLAYBOOKS)[:1])
 def test_controller(capsys: pytest.CaptureFixture[str], playbook: str) -> None:
     assert benchmark.main(["controller", "--json", "--hosts", "4", "--runs", "1", "--playbook", playbook]) == 0
     figures = _figures(capsys.readouterr().out)

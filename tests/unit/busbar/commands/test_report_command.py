@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from busbar.cli import main
-from report_samples import small, with_fates
+from report_samples import of_pairs, small, with_fates
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -53,15 +54,20 @@ class Site:
         for key, value in {"user": user, "nodes": nodes, "state": "RUNNING", "reason": "None"}.items():
             self.put(f"jobs/1/{key}", value)
 
-    def prove(self, *options: str, **more: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - of subprocess
-        """Run `busbar prove`."""
+    def start(self, *options: str, **more: Any) -> subprocess.Popen[str]:  # noqa: ANN401 - of subprocess
+        """Start `busbar prove`."""
         path = f"{self.slurm}:/usr/bin:/bin"
         own = {"PATH": path, "LOGNAME": "alice", "HOME": str(self.work), "TMPDIR": str(self.slurm)}
         own["PYTHONPATH"] = f"{TOP / '.collections'}:{TOP / 'scripts'}"
         command = [sys.executable, "-c", "import sys; from busbar.cli import main; sys.exit(main())", "prove", *options]
-        return subprocess.run(
-            command, **{"cwd": self.work, "env": own, **more}, capture_output=True, text=True, check=False
-        )
+        given = {"cwd": self.work, "env": own, **more}
+        return subprocess.Popen(command, **given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def prove(self, *options: str, **more: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - of subprocess
+        """Run `busbar prove`."""
+        with self.start(*options, **more) as run:
+            out, err = run.communicate(timeout=120)
+        return subprocess.CompletedProcess(run.args, run.returncode, out, err)
 
     def report(self) -> dict[str, Any]:
         """The one report."""
@@ -197,6 +203,18 @@ def test_a_job_that_does_not_start_is_cancelled(site: Site, reason: str, code: i
     if code == 3:
         assert site.report()["left_out"].keys() == {"gpu1", "gpu2"}
         assert f"did not start within 1 s (--wait): {reason}" in site.report()["reason"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_it_waits_in_the_queue_cancels_the_job(site: Site, number: signal.Signals) -> None:
+    site.put("stay", "Priority")
+    with site.start("--backend=mpi") as run:
+        assert run.stdout is not None
+        while "waits in the queue" not in run.stdout.readline():
+            assert run.poll() is None
+        run.send_signal(number)
+        assert run.wait(60) == 130
+    assert (site.states(), [*site.work.iterdir()]) == (["CANCELLED"], [])
 
 
 def test_a_limit_that_another_job_of_the_user_holds_is_waited_for(site: Site) -> None:

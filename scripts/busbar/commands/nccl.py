@@ -27,7 +27,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.j
     FAIL,
     INCONCLUSIVE,
     PASS,
-    Asked,
+    Expected,
     judge,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth import (
@@ -176,7 +176,7 @@ def _profile(args: argparse.Namespace) -> tuple[dict[str, Any] | None, list[str]
 
 def _judge(args: argparse.Namespace) -> int:
     profile, unknown = _profile(args)
-    asked = Asked(
+    expected = Expected(
         nodes=whole("--nodes", args.nodes, 1, _MOST),
         ranks=None if args.ranks is None else whole("--ranks", args.ranks, 1, _MOST),
         hardware=args.hardware,
@@ -187,7 +187,7 @@ def _judge(args: argparse.Namespace) -> int:
         allow_known_causes=args.allow_known_causes,
         domains=None if args.domains is None else _domains(args.domains),
     )
-    answers = {str(file): judge(read_runs(file)["runs"], profile, asked) for file in args.files}
+    answers = {str(file): judge(read_runs(file)["runs"], profile, expected) for file in args.files}
     for answer in answers.values():
         answer["findings"] += unknown
     several = len(answers) > 1

@@ -28,7 +28,7 @@ __all__ = [
     "PASS",
     "STEADY",
     "STRAGGLER",
-    "Asked",
+    "Expected",
     "Judged",
     "judge",
     "out_of_place",
@@ -59,7 +59,7 @@ _MOST_WARNINGS = 5
 
 
 @dataclass(frozen=True)
-class Asked:
+class Expected:
     """What the runs were meant to be.
 
     Attributes:
@@ -124,20 +124,20 @@ def worst(verdicts: list[str]) -> str:
     return PASS if verdicts else INCONCLUSIVE
 
 
-def _not_everyone(run: dict[str, Any], asked: Asked, ranks: int | None) -> str | None:
+def _not_everyone(run: dict[str, Any], expected: Expected, ranks: int | None) -> str | None:
     """Return who did not take part, or None."""
     if run["ranks"] is None:
         span = ranks_from_ratio(run)
         if ranks is not None and span is not None and not span[0] <= ranks <= span[1]:
             return f"{ranks} ranks were asked for, and busbw / algbw belongs to {span[0]} to {span[1]}"
-        return None if asked.allow_missing_ranks else "the rank lines are missing, so it is not known who took part"
+        return None if expected.allow_missing_ranks else "the rank lines are missing, so it is not known who took part"
     if ranks is not None and run["ranks"] != ranks:
         return f"{run['ranks']} ranks took part and not {ranks}"
-    missing = [host for host in asked.hosts if host not in run["hosts"]]
+    missing = [host for host in expected.hosts if host not in run["hosts"]]
     if missing:
         return f"did not take part: {', '.join(missing)}"
-    if run["nodes"] != asked.nodes:
-        return f"{run['nodes']} nodes took part and not {asked.nodes}"
+    if run["nodes"] != expected.nodes:
+        return f"{run['nodes']} nodes took part and not {expected.nodes}"
     return None
 
 
@@ -150,38 +150,38 @@ def out_of_place(run: dict[str, Any]) -> list[tuple[int, float]]:
     ]
 
 
-def _collective(run: dict[str, Any], asked: Asked) -> str:
-    if asked.collective:
-        return asked.collective
+def _collective(run: dict[str, Any], expected: Expected) -> str:
+    if expected.collective:
+        return expected.collective
     program = run["program"]
     return str(program).split("_perf", maxsplit=1)[0] if program else "all_reduce"
 
 
 def _floor(
-    runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked, collective: str
+    runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: Expected, collective: str
 ) -> tuple[Floor, float | None]:
     """Return the floor, and the floor that holds should the nodes share an NVLink domain, where that is not known."""
     summed = bool(runs) and all((run.get("fabric") or {}).get("in_network") for run in runs)
-    known = placed_floor(profile, asked.nodes, asked.domains, collective, in_network=summed)
-    if asked.floor is not None:
-        return Floor(asked.floor, "the operator", known.best), None
-    if known.gbs is None and profile is not None and domain_problem(profile, asked.nodes, asked.domains):
-        low, high = unplaced_floors(profile, asked.nodes, collective)
+    known = placed_floor(profile, expected.nodes, expected.domains, collective, in_network=summed)
+    if expected.floor is not None:
+        return Floor(expected.floor, "the operator", known.best), None
+    if known.gbs is None and profile is not None and domain_problem(profile, expected.nodes, expected.domains):
+        low, high = unplaced_floors(profile, expected.nodes, collective)
         return low, high.gbs
     return known, None
 
 
-def _wrong_number(runs: list[dict[str, Any]], collective: str, asked: Asked) -> str | None:
+def _wrong_number(runs: list[dict[str, Any]], collective: str, expected: Expected) -> str | None:
     """Return what is not as asked about the programs and their number, or None."""
-    others = [str(run["program"]) for run in runs if run["program"] and _collective(run, Asked(1)) != collective]
+    others = [str(run["program"]) for run in runs if run["program"] and _collective(run, Expected(1)) != collective]
     if others:
         return f"the output is of {others[0].split('_perf', maxsplit=1)[0]} and not of {collective}"
-    if asked.repeats is not None and len(runs) != asked.repeats:
-        return f"{len(runs)} of {asked.repeats} repeats are there"
+    if expected.repeats is not None and len(runs) != expected.repeats:
+        return f"{len(runs)} of {expected.repeats} repeats are there"
     return None
 
 
-def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> Judged:
+def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: Expected) -> Judged:
     """Return the verdict on one or more runs of one test.
 
     Several runs of one program are repeats. Runs of several programs are judged program by program, each against its
@@ -190,7 +190,7 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Ask
     Args:
         runs: as ``nccl.output.parse_text`` gives them.
         profile: the entry of the hardware catalogue, None when it is not known.
-        asked: what the runs were meant to be.
+        expected: what the runs were meant to be.
 
     Returns:
         ``verdict``, ``reason``, ``measured_busbw`` (GB/s), ``at_size`` (bytes), ``floor``, ``ceiling`` (GB/s),
@@ -198,9 +198,9 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Ask
     """
     groups: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
-        groups.setdefault(_collective(run, asked), []).append(run)
-    answers = [_judge_one(name, members, profile, asked) for name, members in groups.items()] or [
-        _judge_one("all_reduce", [], profile, asked)
+        groups.setdefault(_collective(run, expected), []).append(run)
+    answers = [_judge_one(name, members, profile, expected) for name, members in groups.items()] or [
+        _judge_one("all_reduce", [], profile, expected)
     ]
     verdict = worst([answer.verdict for answer in answers])
     answer = next(answer for answer in answers if answer.verdict == verdict)
@@ -210,38 +210,44 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Ask
     return cast("Judged", asdict(answer))
 
 
-def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> _Verdict:
+def _judge_one(
+    collective: str, runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: Expected
+) -> _Verdict:
     answer = _Verdict()
-    floor, together = _floor(runs, profile, asked, collective)
+    floor, together = _floor(runs, profile, expected, collective)
     answer.floor, answer.source = floor.gbs, floor.source
-    ranks = asked.ranks
+    ranks = expected.ranks
     if ranks is None and profile is not None:
-        ranks = asked.nodes * int((profile.get("gpu") or {}).get("count") or 1)
-    limits = _limits(profile, asked, ranks, collective)
+        ranks = expected.nodes * int((profile.get("gpu") or {}).get("count") or 1)
+    limits = _limits(profile, expected, ranks, collective)
     answer.ceiling = _rounded(limits.get("limit"))
     _measure(answer, runs)
-    known = _fabric_findings(answer, runs, profile, asked, collective)
+    known = _fabric_findings(answer, runs, profile, expected, collective)
     _warnings(answer, runs)
     wrong = [run for run in runs if run["outcome"] == "wrong-results"]
     reason = did_not_run([run for run in runs if run not in wrong] if wrong else runs)
     if reason is None and not wrong and profile is None and answer.floor is None:
         reason = (
-            f"unknown hardware {asked.hardware!r}: no floor" if asked.hardware else "no hardware is given: no floor"
+            f"unknown hardware {expected.hardware!r}: no floor"
+            if expected.hardware
+            else "no hardware is given: no floor"
         )
     if reason is None and not wrong:
-        reason = no_bandwidth(runs) or next((r for r in (_not_everyone(run, asked, ranks) for run in runs) if r), None)
-        reason = reason or _wrong_number(runs, collective, asked)
+        reason = no_bandwidth(runs) or next(
+            (r for r in (_not_everyone(run, expected, ranks) for run in runs) if r), None
+        )
+        reason = reason or _wrong_number(runs, collective, expected)
     if wrong:
         answer.verdict, answer.reason = FAIL, wrong_words(wrong[0])
     elif reason is not None:
         answer.reason = reason
-    elif not all(run["checked"] for run in runs) and not asked.allow_unchecked:
+    elif not all(run["checked"] for run in runs) and not expected.allow_unchecked:
         answer.reason = "the results were not checked (all correctness cells are N/A)"
     else:
-        _speed(answer, runs, limits, replace(asked, collective=collective), ranks)
+        _speed(answer, runs, limits, replace(expected, collective=collective), ranks)
         answer.findings += dips(curve_of(runs))
         if together is not None:
-            _unplaced(answer, together, domain_problem(profile, asked.nodes, asked.domains))
+            _unplaced(answer, together, domain_problem(profile, expected.nodes, expected.domains))
         _known_causes(answer, known)
     if floor.gbs is not None and low_floor(floor.gbs, floor.best):
         _once(answer, low_floor(floor.gbs, floor.best))
@@ -259,17 +265,17 @@ def _unplaced(answer: _Verdict, together: float, why: str) -> None:
         answer.reason = f"{answer.reason}: enough for several NVLink domains, not for one ({together:g}); {why}"
 
 
-def _limits(profile: dict[str, Any] | None, asked: Asked, ranks: int | None, collective: str) -> dict[str, Any]:
+def _limits(profile: dict[str, Any] | None, expected: Expected, ranks: int | None, collective: str) -> dict[str, Any]:
     if profile is None or ranks is None:
         return {}
-    scope = (profile.get("busbw") or {}).get(scope_of(profile, asked.nodes, asked.domains)) or {}
+    scope = (profile.get("busbw") or {}).get(scope_of(profile, expected.nodes, expected.domains)) or {}
     entry = (scope.get("collectives") or {}).get(collective) or scope
     given = entry.get("limit_gbs") or scope.get("limit_gbs")
     given = None if given is None else float(given)
     if profile.get("validation_backend") == "mpi":
         return {"wire": None, "limit": given, "algorithm": "ring"}
-    gpus = max(1, ranks // asked.nodes)
-    limits = ceilings(profile, asked.nodes, gpus, collective, asked.domains)
+    gpus = max(1, ranks // expected.nodes)
+    limits = ceilings(profile, expected.nodes, gpus, collective, expected.domains)
     if not (profile.get("gpu") or {}).get("nvlink_gbs") and given is not None:
         limits["limit"] = max(given, limits["limit"] or 0.0)
     return limits
@@ -284,10 +290,10 @@ def _measure(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
 
 
 def _speed(
-    answer: _Verdict, runs: list[dict[str, Any]], limits: dict[str, Any], asked: Asked, ranks: int | None
+    answer: _Verdict, runs: list[dict[str, Any]], limits: dict[str, Any], expected: Expected, ranks: int | None
 ) -> None:
     """Decide whether it is fast enough, steady and believable."""
-    hardware = asked.hardware or "this hardware"
+    hardware = expected.hardware or "this hardware"
     measured, size, floor = answer.measured_busbw, answer.at_size, answer.floor
     if measured is None or size is None:
         answer.reason = "no out-of-place bandwidth was printed"
@@ -295,13 +301,13 @@ def _speed(
         answer.reason = "one rank sends nothing, so there is no bandwidth to judge"
     elif floor is None:
         found = f"{measured:.4g} GB/s at {human_size(size)} was measured"
-        of_what = f"{asked.collective} of {hardware} on {asked.nodes} node(s)"
+        of_what = f"{expected.collective} of {hardware} on {expected.nodes} node(s)"
         answer.reason = f"{NO_FLOOR} for {of_what}; {found}: {FLOOR_REMEDY}"
     elif limits.get("limit") is not None and measured > _IMPOSSIBLE * limits["limit"]:
         most = f"{hardware} reaches {limits['limit']:.4g} at most"
         answer.reason = f"{measured:g} GB/s cannot be: {most}; the measurement is at fault"
     else:
-        _compare(answer, runs, size, floor, asked.steady)
+        _compare(answer, runs, size, floor, expected.steady)
         _believable(answer, measured, limits)
 
 
@@ -360,18 +366,18 @@ def _believable(answer: _Verdict, measured: float, limits: dict[str, Any]) -> No
 
 
 def _fabric_findings(
-    answer: _Verdict, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked, collective: str
+    answer: _Verdict, runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: Expected, collective: str
 ) -> list[str]:
     """Add what NCCL's own lines tell about a slow way, and return what of it is a fault whatever was measured."""
-    found = causes(runs, profile, collective, asked.nodes, asked.domains)
+    found = causes(runs, profile, collective, expected.nodes, expected.domains)
     for item in found:
         _once(answer, item.words)
-    if answer.measured_busbw and asked.nodes == 1 and profile is not None:
+    if answer.measured_busbw and expected.nodes == 1 and profile is not None:
         line = float((profile.get("gpu") or {}).get("nvlink_gbs") or 0)
         below = answer.floor is not None and answer.measured_busbw < answer.floor
         if line >= 450 and below and 0.9 <= answer.measured_busbw / effective_nvlink(line) <= _RING_SHARE:  # noqa: PLR2004
             _once(answer, "the figure is that of a ring: NVLS not in use")
-    return [] if asked.allow_known_causes else list(dict.fromkeys(item.words for item in found if item.counts))
+    return [] if expected.allow_known_causes else list(dict.fromkeys(item.words for item in found if item.counts))
 
 
 def _warnings(answer: _Verdict, runs: list[dict[str, Any]]) -> None:

@@ -16,7 +16,7 @@ from ..nccl.inspector import inspector_words
 from ..nccl.output import parse_text
 from ..nccl.ras import ras_words
 from .job_lines import difference_words, differences, environment_of, of_nodes, port_findings
-from .judge import FAIL, FLOOR_REMEDY, INCONCLUSIVE, NO_FLOOR, PASS, Asked, Judged, judge
+from .judge import FAIL, FLOOR_REMEDY, INCONCLUSIVE, NO_FLOOR, PASS, Expected, Judged, judge
 from .nic_profiles import of_nic_path, of_one_rail, rail_share
 from .step_words import step_fault, unconnected
 
@@ -369,7 +369,7 @@ def _answer(
     if planned.get("nic_alone"):
         # The operator's floor is one of all ways together.
         floor, profile = None, profile and of_nic_path(profile, planned["ranks_per_node"])
-    asked = Asked(
+    expected = Expected(
         nodes=max(1, len(nodes)),
         ranks=max(1, _ranks(planned, entry)),
         hardware=name or None,
@@ -382,7 +382,7 @@ def _answer(
         repeats=None if planned.get("repeats") else measured,
         domains=_domains(options, nodes),
     )
-    answer = judge(runs, profile, asked)
+    answer = judge(runs, profile, expected)
     if measured < wanted:
         steady = " it is not known whether it is steady:" if measured == 1 else ""
         answer["findings"].append(f"{measured} of {wanted} repeats:{steady} raise validation_test_time_limit for more")

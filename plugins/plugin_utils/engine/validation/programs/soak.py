@@ -11,7 +11,7 @@ from ..judge import PASS
 from ..options import Span, bytes_of
 from ..section import curves, points
 from .columns import DEVICE, Column, Figures, Gauge
-from .soak_judge import asked_of, judge_soak
+from .soak_judge import expected_of, judge_soak
 from .soak_output import read_soak
 from .stage import ProgramStage
 
@@ -116,7 +116,7 @@ class Soak(ProgramStage[SoakOptions]):
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
         """Return which nodes did not hold out."""
         what = "cpu" if options["backend"] == "mpi" else "gpu"
-        return judge_soak(read_soak(text), nodes, asked_of(self.own(options), ranks, what))
+        return judge_soak(read_soak(text), nodes, expected_of(self.own(options), ranks, what))
 
     def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
         """Return the answer; unless it passed, with the reports of NCCL RAS."""

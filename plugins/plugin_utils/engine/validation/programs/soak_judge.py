@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...nccl.output import parse_text
 from ..judge import FAIL, PASS
-from ..judge import Asked as AskedOfRuns
+from ..judge import Expected as ExpectedRuns
 from ..judge import judge as judge_runs
 from .judged import Fault, Judged
 from .products import compared, device_name, gaps_of, read_products
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .products import Rank
     from .soak_output import Ran, Soaked
 
-__all__ = ["asked_of", "judge_soak"]
+__all__ = ["expected_of", "judge_soak"]
 
 _FEWEST_TURNS = 4
 _TENTH = 10
@@ -39,7 +39,7 @@ Speeds = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Expected:
     """What a soak is judged by.
 
     Attributes:
@@ -61,10 +61,10 @@ class Asked:
     kernel_log: bool
 
 
-def asked_of(own: Mapping[str, Any], ranks: int, what: str) -> Asked:
+def expected_of(own: Mapping[str, Any], ranks: int, what: str) -> Expected:
     """Return what the options ask for, of so many ranks on each node."""
     seconds, spread, decay = int(own["minutes"] * 60), own["spread"] / 100, own["decay"] / 100
-    return Asked(ranks, what, seconds, own["interval"], spread, decay, own["kernel_log"])
+    return Expected(ranks, what, seconds, own["interval"], spread, decay, own["kernel_log"])
 
 
 @dataclass
@@ -78,26 +78,28 @@ class _Measured:
     version: str | None = None
 
 
-def judge_soak(soaked: Soaked, nodes: list[str], asked: Asked) -> Judged:
+def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
     """Return what the soak shows.
 
     Args:
         soaked: as read_soak returns it.
         nodes: those that took part.
-        asked: what they are judged by.
+        expected: what they are judged by.
     """
-    found = _Measured(gaps=_gaps(soaked, nodes, asked))
+    found = _Measured(gaps=_gaps(soaked, nodes, expected))
     for ran in soaked.ran:
         if ran.kind == "all_reduce" and ran.code is not None:
-            _all_reduce(ran, nodes, asked, found)
-    _products([ran for ran in soaked.ran if ran.kind == "gemm"], nodes, asked, found)
-    slower, too_few = _decayed(found, asked)
+            _all_reduce(ran, nodes, expected, found)
+    _products([ran for ran in soaked.ran if ran.kind == "gemm"], nodes, expected, found)
+    slower, too_few = _decayed(found, expected)
     watched, notes = watched_faults(soaked.nodes, nodes)
-    count = f"{len(found.devices)} {'GPU(s)' if asked.what == 'gpu' else 'CPU rank(s)'}"
+    count = f"{len(found.devices)} {'GPU(s)' if expected.what == 'gpu' else 'CPU rank(s)'}"
     said = ""
     if found.busbw:
         first, last = _ends(found.busbw)
-        said = f"{count} held out for {asked.seconds / 60:.4g} min: busbw {first:.4g} GB/s at first, {last:.4g} at last"
+        said = (
+            f"{count} held out for {expected.seconds / 60:.4g} min: busbw {first:.4g} GB/s at first, {last:.4g} at last"
+        )
     return Judged(
         said=said,
         # First those that name a node.
@@ -107,7 +109,7 @@ def judge_soak(soaked: Soaked, nodes: list[str], asked: Asked) -> Judged:
         program="busbar_soak",
         version=found.version,
         figures=soak_figures(soaked, found.busbw, found.devices)
-        | {"seconds": asked.seconds, "decay_limit": asked.decay},
+        | {"seconds": expected.seconds, "decay_limit": expected.decay},
     )
 
 
@@ -117,18 +119,18 @@ def _ends(values: Speeds) -> tuple[float, float]:
     return median(value for _at, value in values[:count]), median(value for _at, value in values[-count:])
 
 
-def _gaps(soaked: Soaked, nodes: list[str], asked: Asked) -> list[str]:
+def _gaps(soaked: Soaked, nodes: list[str], expected: Expected) -> list[str]:
     """Return what is missing of the job and of the samples of the nodes."""
     gaps = [] if soaked.done else ["the output is cut off: the soak did not come to its end"]
     over = [ran for ran in soaked.ran if ran.ended is not None and ran.code == 0]
     lasted = (over[-1].ended or 0.0) - soaked.ran[0].began if over else 0.0
-    if lasted < _ENOUGH * asked.seconds:
-        gaps.append(f"it lasted {lasted:.0f} s of {asked.seconds:.0f} s")
+    if lasted < _ENOUGH * expected.seconds:
+        gaps.append(f"it lasted {lasted:.0f} s of {expected.seconds:.0f} s")
     for ran in sorted(soaked.ran, key=lambda ran: ran.code is None):
         if ran.code != 0:
             how = "did not end" if ran.code is None else f"ended with exit code {ran.code}{_last_words(ran)}"
             gaps.append(f"{ran.kind} of turn {ran.turn} {how}")
-    return gaps + [f"{node}: {words}" for node in nodes for words in _node_gaps(soaked, node, asked)]
+    return gaps + [f"{node}: {words}" for node in nodes for words in _node_gaps(soaked, node, expected)]
 
 
 def _last_words(ran: Ran) -> str:
@@ -136,7 +138,7 @@ def _last_words(ran: Ran) -> str:
     return f": {lines[-1][:200]}" if lines else ""
 
 
-def _node_gaps(soaked: Soaked, node: str, asked: Asked) -> list[str]:
+def _node_gaps(soaked: Soaked, node: str, expected: Expected) -> list[str]:
     """Return what is missing of the samples of a node."""
     seen = soaked.nodes.get(node)
     if seen is None:
@@ -146,14 +148,14 @@ def _node_gaps(soaked: Soaked, node: str, asked: Asked) -> list[str]:
     gaps = []
     times = sorted([seen.begin["at"], *(sample["at"] for sample in seen.samples), seen.end["at"]])
     longest = max(later - sooner for sooner, later in zip(times, times[1:]))
-    expected = (times[-1] - times[0]) / asked.interval
-    if longest > _MOST_GAP * asked.interval or len(seen.samples) < expected / 2 - 1:
-        few = f"{len(seen.samples)} samples where about {expected:.0f} were due"
+    due = (times[-1] - times[0]) / expected.interval
+    if longest > _MOST_GAP * expected.interval or len(seen.samples) < due / 2 - 1:
+        few = f"{len(seen.samples)} samples where about {due:.0f} were due"
         gaps.append(f"{few}, the longest gap is {longest:.0f} s")
     devices = min(len(told["devices"]) for told in (seen.begin, *seen.samples, seen.end))
-    if asked.what == "gpu" and devices < asked.per_node:
-        gaps.append(f"nvidia-smi told of {devices} of {asked.per_node} GPU(s)")
-    if asked.what == "gpu" and asked.kernel_log and not (seen.begin["kernel_log"] and seen.end["kernel_log"]):
+    if expected.what == "gpu" and devices < expected.per_node:
+        gaps.append(f"nvidia-smi told of {devices} of {expected.per_node} GPU(s)")
+    if expected.what == "gpu" and expected.kernel_log and not (seen.begin["kernel_log"] and seen.end["kernel_log"]):
         gaps.append(
             "the kernel's log could not be read, so nobody knows of an Xid: put validation_user into the group "
             "systemd-journal there, or set validation_soak_kernel_log: false"
@@ -161,11 +163,11 @@ def _node_gaps(soaked: Soaked, node: str, asked: Asked) -> list[str]:
     return gaps
 
 
-def _all_reduce(ran: Ran, nodes: list[str], asked: Asked, found: _Measured) -> None:
+def _all_reduce(ran: Ran, nodes: list[str], expected: Expected, found: _Measured) -> None:
     """Enter the speed of an all-reduce, its fault or its gap."""
-    how = AskedOfRuns(
+    how = ExpectedRuns(
         nodes=len(nodes),
-        ranks=asked.per_node * len(nodes),
+        ranks=expected.per_node * len(nodes),
         floor=_ANY_SPEED,
         collective="all_reduce",
         hosts=tuple(nodes),
@@ -181,13 +183,13 @@ def _all_reduce(ran: Ran, nodes: list[str], asked: Asked, found: _Measured) -> N
         found.busbw.append((ran.began, answer["measured_busbw"]))
 
 
-def _products(turns: list[Ran], nodes: list[str], asked: Asked, found: _Measured) -> None:
+def _products(turns: list[Ran], nodes: list[str], expected: Expected, found: _Measured) -> None:
     """Enter the speeds of all products, and compare the devices over all turns."""
     whole: dict[tuple[str, int], Rank] = {}
     for ran in turns:
-        ranks, said = read_products(ran.text, nodes, asked.what)
+        ranks, said = read_products(ran.text, nodes, expected.what)
         mine = {(rank["node"], rank["device"]): rank for rank in ranks}
-        gaps = gaps_of(list(mine.values()), said, nodes, asked.per_node)
+        gaps = gaps_of(list(mine.values()), said, nodes, expected.per_node)
         found.gaps += [f"{node}: gemm of turn {ran.turn}: {words}" for node, words in gaps.items()]
         for key, rank in mine.items():
             found.devices.setdefault(key, []).append((ran.began, rank["tflops"]))
@@ -199,27 +201,27 @@ def _products(turns: list[Ran], nodes: list[str], asked: Asked, found: _Measured
             first["batches"] += rank["batches"]
     for key, rank in whole.items():
         rank["tflops"] = median(speed for _at, speed in found.devices[key])
-    faults = compared(list(whole.values()), {}, asked.spread)
+    faults = compared(list(whole.values()), {}, expected.spread)
     found.faults += [Fault(fault.node, fault.words) for fault in faults]
     found.version = next((rank["library"] for rank in whole.values()), None)
     if not turns:
         found.gaps.append("no product of matrices was taken")
 
 
-def _decayed(found: _Measured, asked: Asked) -> tuple[list[Fault], str]:
+def _decayed(found: _Measured, expected: Expected) -> tuple[list[Fault], str]:
     """Return what is slower at the end, and why that cannot be said."""
     fewest = min([len(found.busbw), *(len(values) for values in found.devices.values())])
     if fewest < _FEWEST_TURNS or not found.devices:
         return [], f"{fewest} turns are too few to compare the end with the beginning: raise validation_soak_minutes"
     every = [("", "the all-reduce", "GB/s", found.busbw)]
     every += [
-        (node, f"{device_name(asked.what, device)}:", "TFLOP/s", speeds)
+        (node, f"{device_name(expected.what, device)}:", "TFLOP/s", speeds)
         for (node, device), speeds in found.devices.items()
     ]
     faults = []
     for node, name, unit, speeds in every:
         first, last = _ends(speeds)
-        if last < first * (1 - asked.decay):
+        if last < first * (1 - expected.decay):
             fell = f"fell by {1 - last / first:.0%}: {first:.4g} {unit} at first, {last:.4g} at last"
             faults.append(Fault(node, f"{name} {fell}"))
     return faults, ""

@@ -13,7 +13,7 @@ from ..tests import profile_of
 from .columns import Column, Figures, Gauge
 from .stage import ProgramStage
 from .training_floors import Reference, known_floors
-from .training_judge import Asked, judge_training, scales_of
+from .training_judge import Expected, judge_training, scales_of
 from .training_output import read_training
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Training(ProgramStage[TrainingOptions]):
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
         """Return what the output shows of each scale, by the operator's floors, else those of the nodes' hardware."""
         own, profiles = self.own(options), [profile_of(options, node) for node in nodes]
-        asked = Asked(
+        asked = Expected(
             scales=scales_of(len(nodes), ranks),
             backend="gloo" if options["backend"] == "mpi" else "nccl",
             model=own["model"],

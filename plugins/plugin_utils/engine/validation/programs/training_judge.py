@@ -24,7 +24,7 @@ from typing import Any
 from .judged import Fault, Judged
 from .training_floors import Floors, Reference, efficiency_floor, gap_of_loss, wrong_loss
 
-__all__ = ["Asked", "judge_training", "scales_of"]
+__all__ = ["Expected", "judge_training", "scales_of"]
 
 _CAUSES = {
     "communication": "network-bound",
@@ -46,7 +46,7 @@ _TWO = 2
 
 
 @dataclass(frozen=True)
-class Asked:
+class Expected:
     """What a training is judged by.
 
     Attributes:
@@ -76,50 +76,50 @@ def scales_of(nodes: int, ranks: int) -> list[tuple[int, int]]:
     return list(dict.fromkeys([*found, (nodes, ranks)]))
 
 
-def judge_training(scales: list[dict[str, Any]], asked: Asked) -> Judged:
+def judge_training(scales: list[dict[str, Any]], expected: Expected) -> Judged:
     """Return what the training shows: what is wrong, what is missing, then how fast it is.
 
     Args:
         scales: as read_training returns them.
-        asked: what they are judged by.
+        expected: what they are judged by.
     """
     by_scale = {(item["nodes"], item["ranks_per_node"]): item for item in scales}
-    gap_of = {scale: _gap(scale, by_scale.get(scale), asked) for scale in asked.scales}
+    gap_of = {scale: _gap(scale, by_scale.get(scale), expected) for scale in expected.scales}
     gaps = [words for words in gap_of.values() if words]
-    wrong = [words for scale in asked.scales if (words := _wrong(scale, by_scale.get(scale), asked))]
+    wrong = [words for scale in expected.scales if (words := _wrong(scale, by_scale.get(scale), expected))]
     good = {scale: by_scale[scale]["result"] for scale, gap in gap_of.items() if not gap}
-    base = good.get(asked.scales[0])
-    rows = [_row(scale, result, base, asked) for scale, result in good.items()]
-    slow = [words for row in rows if (words := _below(row, asked))]
+    base = good.get(expected.scales[0])
+    rows = [_row(scale, result, base, expected) for scale, result in good.items()]
+    slow = [words for row in rows if (words := _below(row, expected))]
     ran = list(good.values())
     return Judged(
-        said=_reached(rows, asked) if rows else "",
+        said=_reached(rows, expected) if rows else "",
         faults=[Fault("", words) for words in wrong or ([] if gaps else slow[-1:])],
         gaps=gaps,
-        doubt=_doubt(rows, asked),
+        doubt=_doubt(rows, expected),
         notes=[*slow, *(words for row in rows for words in _odd(row))],
-        source=asked.floors.source,
+        source=expected.floors.source,
         program="train_ddp with torch" if ran else "",
         version=ran[-1]["torch"] if ran else "",
         most=_MOST,
         figures={
-            "model": base["model"] if base else asked.model,
+            "model": base["model"] if base else expected.model,
             "precision": base["precision"] if base else "",
-            "efficiency_floor": asked.floors.efficiency,
-            "rate_floor": asked.floors.rate,
-            "tflops_floor": asked.floors.tflops,
-            "peak_tflops": asked.floors.peak,
-            "reference_loss": asked.reference.loss,
-            "loss_limit": asked.reference.most,
+            "efficiency_floor": expected.floors.efficiency,
+            "rate_floor": expected.floors.rate,
+            "tflops_floor": expected.floors.tflops,
+            "peak_tflops": expected.floors.peak,
+            "reference_loss": expected.reference.loss,
+            "loss_limit": expected.reference.most,
             "rows": rows,
         },
     )
 
 
-def _reached(rows: list[dict[str, Any]], asked: Asked) -> str:
+def _reached(rows: list[dict[str, Any]], expected: Expected) -> str:
     last = rows[-1]
     said = f"{last['label']}: {last['samples_per_second']:.4g} samples/s"
-    if last["tflops_per_rank"] is not None and asked.backend == "nccl":
+    if last["tflops_per_rank"] is not None and expected.backend == "nccl":
         said += f", {last['tflops_per_rank']:.3g} TFLOP/s per GPU"
     if last["efficiency"] is not None and len(rows) > 1:
         said += f", {last['efficiency']:.0%} of {last['ranks']} times one rank"
@@ -132,7 +132,7 @@ def _odd(row: dict[str, Any]) -> list[str]:
     return [*filter(None, [_disturbed(row)]), *([slow] if row["slow_nodes"] else [])]
 
 
-def _doubt(rows: list[dict[str, Any]], asked: Asked) -> str:
+def _doubt(rows: list[dict[str, Any]], expected: Expected) -> str:
     """Return why figures that miss no floor prove nothing; empty if they do."""
     disturbed = [words for row in rows if (words := _disturbed(row))]
     if disturbed:
@@ -142,7 +142,7 @@ def _doubt(rows: list[dict[str, Any]], asked: Asked) -> str:
             "no floor is known for the scaling efficiency: set training in the hardware profile, or "
             "validation_training_efficiency"
         )
-    if asked.floors.rate is None and asked.floors.tflops is None and len(rows) == 1:
+    if expected.floors.rate is None and expected.floors.tflops is None and len(rows) == 1:
         return (
             "one rank alone shows no scaling, and no floor is known for its speed: set training in the hardware "
             "profile, or validation_training_tflops"
@@ -157,7 +157,7 @@ def _label(scale: tuple[int, int]) -> str:
     return "1 GPU" if ranks == 1 else "1 node"
 
 
-def _gap(scale: tuple[int, int], found: dict[str, Any] | None, asked: Asked) -> str:
+def _gap(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expected) -> str:
     """Return why a run says nothing; empty if it does."""
     if found is None:
         words = "did not run"
@@ -167,35 +167,37 @@ def _gap(scale: tuple[int, int], found: dict[str, Any] | None, asked: Asked) -> 
         ended = "did not end" if found["code"] is None else f"ended with {found['code']} and no result"
         words = f"the training {ended}{': ' if found['said'] else ''}{found['said']}"
     else:
-        words = _strange(scale, found["result"], asked) or gap_of_loss(found["result"], asked.reference)
+        words = _strange(scale, found["result"], expected) or gap_of_loss(found["result"], expected.reference)
     return f"{_label(scale)}: {words}" if words else ""
 
 
-def _strange(scale: tuple[int, int], result: dict[str, Any], asked: Asked) -> str:
+def _strange(scale: tuple[int, int], result: dict[str, Any], expected: Expected) -> str:
     """Return how a result differs from what was asked for; empty if it does not."""
     nodes, ranks = scale
     if (result["nodes"], result["world_size"]) != (nodes, nodes * ranks):
         took = f"{result['world_size']} rank(s) on {result['nodes']} node(s) took part"
         return f"{took}, {nodes * ranks} on {nodes} were asked for"
-    if result["backend"] != asked.backend:
-        return f"trained over {result['backend'] or 'nothing known'}, not {asked.backend}: torch sees no GPU"
-    if asked.model and result["model"] != asked.model:
-        return f"trained {result['model'] or 'nothing known'}, not {asked.model}"
-    if asked.floors.tflops and asked.floors.peak and result["precision"] != "bf16":
+    if result["backend"] != expected.backend:
+        return f"trained over {result['backend'] or 'nothing known'}, not {expected.backend}: torch sees no GPU"
+    if expected.model and result["model"] != expected.model:
+        return f"trained {result['model'] or 'nothing known'}, not {expected.model}"
+    if expected.floors.tflops and expected.floors.peak and result["precision"] != "bf16":
         return f"computed in {result['precision'] or 'nothing known'}, and the floor is of bf16: torch or GPU lacks it"
     if not result["step_seconds"] or not result["samples_per_second"]:
         return "nothing was measured"
-    return "its TFLOP/s were not measured" if asked.floors.tflops and result["tflops_per_rank"] is None else ""
+    return "its TFLOP/s were not measured" if expected.floors.tflops and result["tflops_per_rank"] is None else ""
 
 
-def _wrong(scale: tuple[int, int], found: dict[str, Any] | None, asked: Asked) -> str:
+def _wrong(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expected) -> str:
     """Return why the loss of a run is wrong; empty if it is not."""
     result = (found or {}).get("result")
-    words = wrong_loss(result, asked.reference) if result and result["world_size"] else ""
+    words = wrong_loss(result, expected.reference) if result and result["world_size"] else ""
     return f"{_label(scale)}: {words}" if words else ""
 
 
-def _row(scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | None, asked: Asked) -> dict[str, Any]:
+def _row(
+    scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | None, expected: Expected
+) -> dict[str, Any]:
     """Return the figures of a scale; seconds per step."""
     ranks = result["world_size"]
     ideal = base["samples_per_second"] * ranks if base else None
@@ -204,7 +206,7 @@ def _row(scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | 
     total = sum(lost.values())
     cause = max(lost, key=lambda key: lost[key]) if total > 0 else ""
     step, shared, work = result["step_seconds"], result["all_reduce_seconds"], result["tflops_per_rank"]
-    tokens, peak = result["tokens_per_sample"], asked.floors.peak
+    tokens, peak = result["tokens_per_sample"], expected.floors.peak
     return {
         "label": _label(scale),
         "nodes": scale[0],
@@ -212,7 +214,7 @@ def _row(scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | 
         "samples_per_second": result["samples_per_second"],
         "ideal": ideal,
         "efficiency": efficiency,
-        "efficiency_floor": efficiency_floor(asked.floors, scale[0], result, base) if ranks > 1 else None,
+        "efficiency_floor": efficiency_floor(expected.floors, scale[0], result, base) if ranks > 1 else None,
         "tokens_per_second": tokens * result["samples_per_second"] if tokens else None,
         "tflops_per_rank": work,
         "peak_share": work / peak if work and peak else None,
@@ -221,7 +223,7 @@ def _row(scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | 
         "compute_seconds": result["compute_seconds"],
         "all_reduce_seconds": shared,
         "all_reduce_share": None if shared is None else shared / step,
-        "wire_seconds": _wire_seconds(scale, result, asked),
+        "wire_seconds": _wire_seconds(scale, result, expected),
         "lost_seconds": lost,
         "cause": cause if efficiency is not None and efficiency < 1 else "",
         "slow_nodes": _slow_nodes(result),
@@ -252,18 +254,18 @@ def _slow_nodes(result: dict[str, Any]) -> list[str]:
     return sorted(node for node, seconds in own.items() if seconds > _SLOW * middle)
 
 
-def _wire_seconds(scale: tuple[int, int], result: dict[str, Any], asked: Asked) -> float | None:
+def _wire_seconds(scale: tuple[int, int], result: dict[str, Any], expected: Expected) -> float | None:
     """Return the least time of the gradients on the wire; None inside a node or if the wire is not known."""
     nodes, size = scale[0], result["gradient_bytes"]
-    if nodes == 1 or not asked.wire or not size:
+    if nodes == 1 or not expected.wire or not size:
         return None
-    return float(2 * (nodes - 1) / nodes * size / (asked.wire * _GB))
+    return float(2 * (nodes - 1) / nodes * size / (expected.wire * _GB))
 
 
-def _below(row: dict[str, Any], asked: Asked) -> str:
+def _below(row: dict[str, Any], expected: Expected) -> str:
     """Return how a scale misses its floor, and why; empty if it does not."""
     if row["ranks"] == 1:
-        return _too_slow(row, asked.floors)
+        return _too_slow(row, expected.floors)
     floor = row["efficiency_floor"]
     if floor is None or row["efficiency"] is None or row["efficiency"] >= floor:
         return ""

@@ -28,7 +28,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.pr
     site_catalogue,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import Asked, judge
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import Expected, judge
 
 CATALOGUE = site_catalogue({})
 CORPUS = Path(__file__).parents[7] / "shared" / "nccl" / "corpus"
@@ -246,7 +246,9 @@ def test_one_nic_of_eight_is_seen_where_the_wire_is_the_limit() -> None:
 def test_published_pairs_of_h100(file: str, verdict: str, words: str) -> None:
     runs = parse_text((CORPUS / file).read_text(errors="replace"))["runs"]
     allowed: dict[str, Any] = {"allow_unchecked": True, "allow_missing_ranks": True, "allow_known_causes": True}
-    found = judge(runs, CATALOGUE["hgx_h100"], Asked(nodes=2, hardware="hgx_h100", collective="all_reduce", **allowed))
+    found = judge(
+        runs, CATALOGUE["hgx_h100"], Expected(nodes=2, hardware="hgx_h100", collective="all_reduce", **allowed)
+    )
     assert (found["verdict"], words in found["reason"]) == (verdict, True), found["reason"]
 
 

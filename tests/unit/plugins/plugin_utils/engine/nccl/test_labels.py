@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import PASS, Asked, judge
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import PASS, Expected, judge
 from report_samples import nccl_text
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def table(nodes: list[str], busbw: float = 365.0) -> list[str]:
 
 
 def passes(text: str, nodes: int) -> bool:
-    asked = Asked(nodes=nodes, ranks=8 * nodes, floor=300.0)
+    asked = Expected(nodes=nodes, ranks=8 * nodes, floor=300.0)
     return judge(parse_text(text)["runs"], None, asked)["verdict"] == PASS
 
 

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import (
     PASS,
-    Asked,
+    Expected,
     Judged,
     judge,
 )
@@ -55,7 +55,7 @@ class Output(NamedTuple):
 
     name: str
     lines: list[str]
-    asked: Asked
+    asked: Expected
     halves: list[tuple[int, list[Cell]]]
     biggest: int
     parts: list[int]
@@ -95,7 +95,7 @@ def _halves(lines: list[str]) -> list[tuple[int, list[Cell]]]:
     return found
 
 
-def _verdict(lines: list[str], asked: Asked) -> Judged:
+def _verdict(lines: list[str], asked: Expected) -> Judged:
     return judge(parse_text("\n".join(lines))["runs"], None, asked)
 
 
@@ -118,7 +118,7 @@ def outputs() -> list[Output]:
             continue
         text = (CORPUS / entry["file"]).read_text(errors="replace")
         run = parse_text(text)["runs"][0]
-        asked = Asked(
+        asked = Expected(
             nodes=run["nodes"] or 1,
             ranks=run["ranks"] or entry["n_ranks"],
             floor=1e-6,

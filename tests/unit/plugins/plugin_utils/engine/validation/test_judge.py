@@ -14,7 +14,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.j
     FAIL,
     INCONCLUSIVE,
     PASS,
-    Asked,
+    Expected,
     Judged,
     judge,
     worst,
@@ -62,7 +62,7 @@ def scaled(share: float) -> str:
 
 
 def verdict(text: str, profile: dict[str, Any] | None = H100, **asked: Any) -> Judged:  # noqa: ANN401 - of Asked
-    return judge(parse_text(text)["runs"], profile, Asked(**{"nodes": 2, "hardware": "dgx_h100", **asked}))
+    return judge(parse_text(text)["runs"], profile, Expected(**{"nodes": 2, "hardware": "dgx_h100", **asked}))
 
 
 def test_a_good_run_passes_with_all_keys() -> None:
@@ -257,9 +257,9 @@ def test_each_collective_has_its_own_floor_and_ceiling() -> None:
     text = "".join(table(0.5, program, 15 / 16) for program in ("all_gather", "alltoall"))
     runs = parse_text(text)["runs"]
     assert [(run["outcome"], run["rows"][-1]["out_of_place"]["busbw"]) for run in runs] == [("ok", 175)] * 2
-    gathered = judge(runs[:1], H100, Asked(nodes=2, hardware="dgx_h100"))
+    gathered = judge(runs[:1], H100, Expected(nodes=2, hardware="dgx_h100"))
     assert (gathered["floor"], gathered["ceiling"]) == (300, 370.8)
-    exchanged = judge(runs[1:], H100, Asked(nodes=2, hardware="dgx_h100"))
+    exchanged = judge(runs[1:], H100, Expected(nodes=2, hardware="dgx_h100"))
     assert (exchanged["floor"], exchanged["ceiling"]) == (40, 93.75)
     assert "cannot be: dgx_h100 reaches 93.75 at most" in exchanged["reason"]
 
@@ -277,7 +277,7 @@ def test_the_published_dgx2h_run_needs_leave_for_what_it_lacks(
     allowed: dict[str, Any], wanted: str, words: str
 ) -> None:
     found = judge(
-        parse_text(SEED.read_text())["runs"], site_catalogue({})["dgx2"], Asked(nodes=2, hardware="dgx2", **allowed)
+        parse_text(SEED.read_text())["runs"], site_catalogue({})["dgx2"], Expected(nodes=2, hardware="dgx2", **allowed)
     )
     assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (wanted, 81.53, 8 << 30)
     assert words in found["reason"]
@@ -290,7 +290,7 @@ def test_the_published_dgx2h_run_passes_by_its_peak() -> None:
     found = judge(
         parse_text(SEED.read_text())["runs"],
         site_catalogue({})["dgx2"],
-        Asked(nodes=2, hardware="dgx2", allow_unchecked=True, allow_missing_ranks=True),
+        Expected(nodes=2, hardware="dgx2", allow_unchecked=True, allow_missing_ranks=True),
     )
     assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (PASS, 81.53, 8 << 30)
 

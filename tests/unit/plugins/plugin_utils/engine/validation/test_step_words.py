@@ -6,7 +6,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import (
     INCONCLUSIVE,
-    Asked,
+    Expected,
     judge,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth import (
@@ -92,7 +92,7 @@ def test_every_reader_knows_the_name_of_slurmstepd(name: str) -> None:
     end = f"{name}: error: *** STEP 1.0 ON gpu1 CANCELLED DUE TO TIME LIMIT ***\n"
     assert parse_text(end)["runs"][0]["outcome"] == "error-only"
     container = f"{name}: error: pyxis: couldn't start container\n"
-    judged = judge(parse_text(container)["runs"], None, Asked(nodes=1, ranks=2, floor=1.0))
+    judged = judge(parse_text(container)["runs"], None, Expected(nodes=1, ranks=2, floor=1.0))
     assert judged["verdict"] == INCONCLUSIVE
     assert "couldn't start container" in judged["reason"]
     for read in (read_p2p, read_nvbandwidth):

@@ -11,7 +11,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
     Reference,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training_judge import (
-    Asked,
+    Expected,
     judge_training,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training_output import (
@@ -22,14 +22,14 @@ from training_samples import ALONE, result, training_text
 SCALES = [(1, 1), (2, 1), (4, 1)]
 # 1 GbE, and the gradients of a model of 25 million parameters.
 WIRE, GRADIENTS = 0.125, 1e8
-ASKED = Asked(scales=SCALES, backend="nccl", floors=Floors(efficiency=0.8, source="a test"), wire=WIRE)
+ASKED = Expected(scales=SCALES, backend="nccl", floors=Floors(efficiency=0.8, source="a test"), wire=WIRE)
 FAST = [result(1, 1), result(2, 1, shared=0.002), result(4, 1, shared=0.004)]
 GIGABIT = [result(1, 1), result(2, 1, shared=0.85), result(4, 1, shared=1.25)]
 SLOW_NODE = [result(1, 1), result(2, 1, shared=0.002), result(4, 1, own={"gpu3": 2 * ALONE}, shared=0.004)]
 SHARING = [result(1, 1), result(1, 8, own={"gpu1": 2 * ALONE}, shared=0.003)]
 
 
-def judged(*runs: Any, asked: Asked = ASKED) -> dict[str, Any]:  # noqa: ANN401 - results, and runs without one
+def judged(*runs: Any, asked: Expected = ASKED) -> dict[str, Any]:  # noqa: ANN401 - results, and runs without one
     return judge_training(read_training(training_text(*runs)), asked).answer("training")
 
 
@@ -67,20 +67,20 @@ def test_a_slow_node_is_named_and_the_network_is_not_blamed() -> None:
 
 def test_a_slow_node_is_told_of_even_where_the_floor_is_reached() -> None:
     runs = [*FAST[:2], result(4, 1, own={"gpu3": 1.3 * ALONE})]
-    answer = judged(*runs, asked=Asked(SCALES, "nccl", floors=Floors(efficiency=0.5)))
+    answer = judged(*runs, asked=Expected(SCALES, "nccl", floors=Floors(efficiency=0.5)))
     assert answer["verdict"] == "PASS"
     assert answer["findings"] == ["4 nodes: gpu3 far slower than the others at the same work"]
 
 
 def test_ranks_of_one_node_that_get_in_each_others_way() -> None:
-    answer = judged(*SHARING, asked=Asked([(1, 1), (1, 8)], "nccl", floors=Floors(efficiency=0.8)))
+    answer = judged(*SHARING, asked=Expected([(1, 1), (1, 8)], "nccl", floors=Floors(efficiency=0.8)))
     assert answer["verdict"] == "FAIL"
     assert answer["reason"].startswith("1 node: 49% of 8 times one rank, floor 80%: ranks of one node share")
 
 
 def test_what_was_not_measured_explains_nothing() -> None:
     runs = [result(1, 1), result(2, 1, shared=0.85, all_reduce_seconds=None, hosts=[])]
-    answer = judged(*runs, asked=Asked(SCALES[:2], "nccl", floors=Floors(efficiency=0.8)))
+    answer = judged(*runs, asked=Expected(SCALES[:2], "nccl", floors=Floors(efficiency=0.8)))
     assert answer["verdict"] == "FAIL"
     assert "what takes the time was not measured" in answer["reason"]
 
@@ -147,13 +147,13 @@ def test_a_few_steps_need_not_have_learned_yet() -> None:
 @pytest.mark.parametrize(
     ("asked", "verdict", "words"),
     [
-        (Asked(SCALES, "nccl"), "INCONCLUSIVE", "no floor is known for the scaling efficiency: set training in"),
-        (Asked(SCALES[:1], "nccl"), "INCONCLUSIVE", "one rank alone shows no scaling"),
-        (Asked(SCALES[:1], "nccl", floors=Floors(rate=600)), "PASS", "1 GPU: 640 samples/s"),
-        (Asked(SCALES, "nccl", floors=Floors(efficiency=0.8, rate=700)), "FAIL", "1 GPU: 640 samples/s, floor 700"),
+        (Expected(SCALES, "nccl"), "INCONCLUSIVE", "no floor is known for the scaling efficiency: set training in"),
+        (Expected(SCALES[:1], "nccl"), "INCONCLUSIVE", "one rank alone shows no scaling"),
+        (Expected(SCALES[:1], "nccl", floors=Floors(rate=600)), "PASS", "1 GPU: 640 samples/s"),
+        (Expected(SCALES, "nccl", floors=Floors(efficiency=0.8, rate=700)), "FAIL", "1 GPU: 640 samples/s, floor 700"),
     ],
 )
-def test_floors(asked: Asked, verdict: str, words: str) -> None:
+def test_floors(asked: Expected, verdict: str, words: str) -> None:
     answer = judged(*FAST, asked=asked)
     assert answer["verdict"] == verdict
     assert words in answer["reason"]
@@ -213,7 +213,7 @@ PEAKED = Floors(tflops=9, peak=100, source="a test")
 def test_a_rank_must_reach_its_share_of_the_peak(
     floors: Floors, changes: dict[str, Any], verdict: str, words: str
 ) -> None:
-    asked = Asked(SCALES[:1], "nccl", model="gpt", floors=floors)
+    asked = Expected(SCALES[:1], "nccl", model="gpt", floors=floors)
     answer = judged(result(1, 1, **changes), asked=asked)
     assert answer["verdict"] == verdict
     assert answer["reason"].startswith(words)
@@ -238,7 +238,7 @@ def test_without_a_declared_share_the_floor_follows_from_that_of_the_network() -
     slow = [GIGABIT[0], result(2, 1, shared=1.9), result(4, 1, shared=2.9)]
     assert judged(*slow, asked=asked)["verdict"] == "FAIL"
     # Inside a node it is the floor of the node's own links; without that nothing is known.
-    node = Asked([(1, 1), (1, 8)], "nccl", floors=floors)
+    node = Expected([(1, 1), (1, 8)], "nccl", floors=floors)
     runs = [result(1, 1), result(1, 8, shared=0.01)]
     inside = judged(*runs, asked=node)["training"]["rows"][1]
     assert inside["efficiency_floor"] == pytest.approx(0.9 * 0.1 / (0.1 + 2 * 7 / 8 * 1e8 / 10e9))
@@ -248,6 +248,6 @@ def test_without_a_declared_share_the_floor_follows_from_that_of_the_network() -
 
 def test_ranks_that_wait_for_their_samples_are_not_network_bound() -> None:
     runs = [result(1, 1), result(1, 8, step_seconds=0.3, data_seconds=0.19, samples_per_second=8 * 64 / 0.3)]
-    answer = judged(*runs, asked=Asked([(1, 1), (1, 8)], "nccl", floors=Floors(efficiency=0.8)))
+    answer = judged(*runs, asked=Expected([(1, 1), (1, 8)], "nccl", floors=Floors(efficiency=0.8)))
     assert answer["verdict"] == "FAIL"
     assert "the samples come too slowly: a rank waits 190 ms longer for them than alone" in answer["reason"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import write_pages
 from check_samples import checked
-from report_samples import EVIL, nccl_text, of_pairs, small, validation, with_fates
+from report_samples import EVIL, nccl_text, of_pairs, small, validation, with_node_changes
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from storage_samples import edit, stored
@@ -81,7 +81,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         started="2026-11-23T00:00:00Z",
     )
     named = {
-        "slow": small("2026-11-20T08:00:00Z", slow=0.5) | with_fates(),
+        "slow": small("2026-11-20T08:00:00Z", slow=0.5) | with_node_changes(),
         "pairs": of_pairs(12, slow="gpu7", started="2026-11-21T08:00:00Z"),
         "evil": {**evil(), "started": "2026-11-22T08:00:00Z"},
         "many": many,

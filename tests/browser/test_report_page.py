@@ -34,10 +34,10 @@ def test_it_shows_what_became_of_nodes_and_what_is_not_certain(browser: Chrome, 
         ["gpu[1-2]", "comes and goes"],
         ["gpu4", "Suspected: 3 % below others, repeat with 40 repeats"],
     ]
-    fates = [item.text.splitlines() for item in browser.find_elements(By.CSS_SELECTOR, "#fates li")]
-    assert fates[1] == ["gpu1 resumed", "was drained: busbar: new (root, 2026-11-20T10:00:00)"]
-    assert fates[3] == ["gpu2 stays drained", "fan is loud (bob, 2026-11-19T10:00:00)"]
-    assert fates[5] == ["Left over: the reservation busbar-validation could not be deleted"]
+    node_changes = [item.text.splitlines() for item in browser.find_elements(By.CSS_SELECTOR, "#node-changes li")]
+    assert node_changes[1] == ["gpu1 resumed", "was drained: busbar: new (root, 2026-11-20T10:00:00)"]
+    assert node_changes[3] == ["gpu2 stays drained", "fan is loud (bob, 2026-11-19T10:00:00)"]
+    assert node_changes[5] == ["Left over: the reservation busbar-validation could not be deleted"]
 
 
 def test_curves_floor_and_ceiling_are_drawn_and_hovering_shows_values(browser: Chrome, pages: dict[str, Path]) -> None:

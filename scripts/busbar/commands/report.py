@@ -188,7 +188,7 @@ def _show(args: argparse.Namespace) -> int:
     for word in ("unresolved", "suspected"):
         for doubt in report[word]:
             print(f"{word}  {fold_hosts(doubt['nodes'])}: {doubt['reason']}")
-    for what, node, why in report["fates"]:
+    for what, node, why in report["node_changes"]:
         print(f"{what}  {node}: {why}" if why else f"{what}  {node}")
     for words in report["leftovers"]:
         print(f"left over  {words}")

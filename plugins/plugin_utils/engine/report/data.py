@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ....module_utils.hardware.machine_parts import read_parts
 from ..common.printable import printable
 from ..validation.registry import stage_of
-from ..validation.release import node_fates
+from ..validation.release import node_changes
 from .checks import COLLECTIVE, matrices_of, results_of
 
 if TYPE_CHECKING:
     from ..validation.model import JobEnd, Peers, Unresolved
-    from ..validation.release import Fate
+    from ..validation.release import NodeChange
     from .model import Culprit, ReadReport, ReadTest, Run
 
 __all__ = [
@@ -213,7 +213,7 @@ def normalised(data: object) -> ReadReport:
         "culprits": [_culprit(item) for item in named] if isinstance(named, list) else None,
         "unresolved": _doubts(data.get("unresolved")),
         "suspected": _doubts(data.get("suspected")),
-        "fates": _fates(data),
+        "node_changes": _node_changes(data),
         "leftovers": _texts(data.get("leftovers")),
         "tests": tests,
     }
@@ -225,14 +225,14 @@ def _doubts(value: object) -> list[Unresolved]:
     ]
 
 
-def _fates(data: dict[str, Any]) -> list[Fate]:
+def _node_changes(data: dict[str, Any]) -> list[NodeChange]:
     done, resumed = (
         [{"node": printable(item.get("node") or ""), "problem": printable(item.get("problem") or "")} for item in items]
         for items in (_dicts(_dict(data.get("drain")).get("done")), _dicts(data.get("resumed")))
     )
     drained = _dicts(_dict(data.get("drain")).get("nodes"))
     reasons = {printable(item.get("node") or ""): printable(item.get("reason") or "") for item in drained}
-    return node_fates(done, resumed, _pairs(data.get("held")), _pairs(data.get("held_by")), reasons)
+    return node_changes(done, resumed, _pairs(data.get("held")), _pairs(data.get("held_by")), reasons)
 
 
 def _culprit(value: object) -> Culprit:

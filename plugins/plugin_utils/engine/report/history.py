@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares a validation with earlier ones: a test with its own past, a node with its past and with the fleet.
 
-A figure has drifted when it lies further below a median than curve.ordinary_below calls ordinary.
+A figure has drifted when it lies further below a median than curve.median_and_tolerance calls ordinary.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..validation.curve import LEAST, ordinary_below
+from ..validation.curve import LEAST, median_and_tolerance
 from .checks import COLLECTIVE
 from .data import everyone, faulty_nodes
 from .environment import changed_facts
@@ -215,9 +215,9 @@ class _Group:
     def __init__(self, values: list[float]) -> None:
         self.count = len(values)
         self.median: float | None = None
-        self.ordinary = 0.0
+        self.tolerance = 0.0
         if len(values) >= MINIMUM:
-            self.median, self.ordinary = ordinary_below(values)
+            self.median, self.tolerance = median_and_tolerance(values)
 
     def change(self, busbw: float) -> float | None:
         """Return by which share of the median a figure differs from it."""
@@ -225,7 +225,7 @@ class _Group:
 
     def flags(self, busbw: float, whose: str) -> list[str]:
         """Return a sentence when a figure has drifted away downwards."""
-        if self.median is None or self.median - busbw <= self.ordinary:
+        if self.median is None or self.median - busbw <= self.tolerance:
             return []
         share = 100 * (self.median - busbw) / self.median
         return [f"{busbw:.4g} GB/s is {share:.1f} % below {whose.format(count=self.count)}, {self.median:.4g}"]

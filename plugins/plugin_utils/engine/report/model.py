@@ -14,7 +14,7 @@ from ..validation.section import ShownTest
 if TYPE_CHECKING:
     from ....module_utils.hardware.machine_parts import Part
     from ..validation.model import JobEnd, Peers, Unresolved
-    from ..validation.release import Fate
+    from ..validation.release import NodeChange
 
 __all__ = [
     "Compared",
@@ -123,7 +123,7 @@ class ReadReport(TypedDict):
     """A report; started is ISO 8601, culprits None where nobody searched for any.
 
     Unresolved are nodes of which nothing can be said for certain, suspected those that nobody blames, each with why.
-    Fates are what became of nodes that were drained, leftovers what could not be put back as it was.
+    Node_changes are the nodes that were drained or resumed, leftovers what could not be put back as it was.
     """
 
     verdict: str
@@ -138,7 +138,7 @@ class ReadReport(TypedDict):
     culprits: list[Culprit] | None
     unresolved: list[Unresolved]
     suspected: list[Unresolved]
-    fates: list[Fate]
+    node_changes: list[NodeChange]
     leftovers: list[str]
     tests: list[ReadTest]
 

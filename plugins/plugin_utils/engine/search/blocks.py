@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .board import Block, Item
 from .evidence import OPEN
+from .link_state import Block, Item
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .board import Board
     from .evidence import Outcome
+    from .link_state import LinkState
 
 __all__ = ["Border", "Duel", "Family", "Sweep", "boundary", "narrow"]
 
@@ -47,21 +47,21 @@ class Sweep(_OneBlock):
 
     others: list[Block] = field(default_factory=list)
 
-    def ask(self, board: Board, taken: set[str]) -> list[Block]:
+    def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
         """Return the block, or the two quarters that hold more untested pairs than the two others."""
         del taken
         if not self.block.right:
             return [self.block]
-        first, self.others = board.quarters(self.block)
+        first, self.others = state.quarters(self.block)
         return first
 
-    def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
+    def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
         """Open what failed; what stayed within the noise counts as untested."""
-        told = zip(asked, outcomes)
-        hits = [(part, outcome) for part, outcome in told if not outcome.passed and outcome.kind != OPEN]
+        results = zip(blocks, outcomes)
+        hits = [(part, outcome) for part, outcome in results if not outcome.passed and outcome.kind != OPEN]
         if len(hits) == len(self.others) == _PAIR:
             return [_Probe(self.block, hits, self.others)]
-        return _narrowed(board, hits)
+        return _narrowed(state, hits)
 
 
 @dataclass
@@ -72,25 +72,25 @@ class Family(Item):
     seen: Outcome | None = None
     others: list[Block] = field(default_factory=list)
 
-    def ask(self, board: Board, taken: set[str]) -> list[Block]:
+    def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
         """Return the diagonal quarters; those that are known to be fine are passed over."""
         del taken
         while self.blocks:
-            quarters = [board.quarters(block) for block in self.blocks]
+            quarters = [state.quarters(block) for block in self.blocks]
             first, self.others = ([part for pair in quarters for part in pair[side]] for side in (0, 1))
             if first:
                 return first
             self.blocks = self.others
         return []
 
-    def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
+    def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
         """Go on with the quarters that are slow, or with the untested ones when none is."""
-        hits = [(part, outcome) for part, outcome in zip(asked, outcomes) if not outcome.passed]
+        hits = [(part, outcome) for part, outcome in zip(blocks, outcomes) if not outcome.passed]
         if not hits:
             return [Family(self.others, self.seen)] if self.others else []
         if len(self.blocks) == 1 and len(hits) == len(self.others) == _PAIR:
             return [_Probe(self.blocks[0], hits, self.others, self.seen)]
-        return _narrowed(board, hits, self.seen)
+        return _narrowed(state, hits, self.seen)
 
 
 @dataclass
@@ -102,8 +102,8 @@ class _Probe(_OneBlock):
     seen: Outcome | None = None
     sampled: bool = False
 
-    def ask(self, board: Board, taken: set[str]) -> list[Block]:
-        del board, taken
+    def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
+        del state, taken
         return self.samples() if self.sampled else self.others
 
     def samples(self) -> list[Block]:
@@ -112,17 +112,17 @@ class _Probe(_OneBlock):
         lefts, rights = ([side[i::count] for i in range(count)] for side in (self.block.left, self.block.right))
         return [Block(left, rights[(i + 1) % count]) for i, left in enumerate(lefts)]
 
-    def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        slow = [(part, outcome) for part, outcome in zip(asked, outcomes) if not outcome.passed]
+    def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
+        slow = [(part, outcome) for part, outcome in zip(blocks, outcomes) if not outcome.passed]
         if not self.sampled:
             self.hits += slow
-            if len(slow) < len(asked):
-                return _narrowed(board, self.hits, self.seen)
+            if len(slow) < len(blocks):
+                return _narrowed(state, self.hits, self.seen)
             self.sampled = True
             return [self]
-        if len(slow) < len(asked):
-            return _narrowed(board, self.hits, self.seen)
-        boundary(board, self.block.left, self.block.right, [outcome for _part, outcome in self.hits + slow])
+        if len(slow) < len(blocks):
+            return _narrowed(state, self.hits, self.seen)
+        boundary(state, self.block.left, self.block.right, [outcome for _part, outcome in self.hits + slow])
         return []
 
 
@@ -135,27 +135,27 @@ class Border(_OneBlock):
 
     slow: list[Outcome]
 
-    def ask(self, board: Board, taken: set[str]) -> list[Block]:
+    def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
         """Return some pairs across, without known links."""
         lefts, rights = ([node for node in side if node not in taken] for side in (self.block.left, self.block.right))
         count = min(_PAIRS_ACROSS, len(lefts), len(rights))
         lefts, rights = ([side[len(side) * i // count] for i in range(count)] for side in (lefts, rights))
         pairs = zip(lefts, rights)
-        return [Block((one,), (other,)) for one, other in pairs if board.context.clean((one, other))]
+        return [Block((one,), (other,)) for one, other in pairs if state.context.clean((one, other))]
 
-    def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
+    def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
         """Name the boundary when most pairs across it are slow."""
-        del asked
+        del blocks
         slow = [outcome for outcome in outcomes if outcome.guilty]
         if 2 * len(slow) > len(outcomes):
-            board.name_boundary(self.block.left, self.block.right, self.slow + slow)
+            state.name_boundary(self.block.left, self.block.right, self.slow + slow)
         else:
-            self.part(board)
+            self.part(state)
         return []
 
-    def part(self, board: Board) -> None:
+    def part(self, state: LinkState) -> None:
         """Enter what it is when most pairs across are fast."""
-        board.suspect_boundary(self.block.left, self.block.right)
+        state.suspect_boundary(self.block.left, self.block.right)
 
 
 @dataclass
@@ -168,15 +168,15 @@ class LinkOrBorder(Border):
 
     pair: Block = field(default_factory=lambda: Block(()))
 
-    def ask(self, board: Board, taken: set[str]) -> list[Block]:
+    def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
         """Return some pairs across, none of which is one that is slow itself, once all of them are free."""
-        slow = {frozenset(item.pair.nodes) for item in board.items if isinstance(item, LinkOrBorder)}
-        pairs = [block for block in super().ask(board, set()) if frozenset(block.nodes) not in slow]
+        slow = {frozenset(item.pair.nodes) for item in state.items if isinstance(item, LinkOrBorder)}
+        pairs = [block for block in super().ask(state, set()) if frozenset(block.nodes) not in slow]
         return [] if any(node in taken for block in pairs for node in block.nodes) else pairs
 
-    def part(self, board: Board) -> None:
+    def part(self, state: LinkState) -> None:
         """Name the link."""
-        board.name_link(self.pair, self.slow)
+        state.name_link(self.pair, self.slow)
 
 
 @dataclass
@@ -188,105 +188,105 @@ class Duel(_OneBlock):
     games: dict[str, list[tuple[str, Outcome]]] = field(default_factory=dict)
     meeting: dict[str, str] = field(default_factory=dict)
 
-    def cleared(self, node: str, board: Board) -> bool:
+    def cleared(self, node: str, state: LinkState) -> bool:
         """Return whether the node was fast with others: in a game since, or in two tests of the search."""
-        return any(outcome.passed for _partner, outcome in self.games.get(node, [])) or board.proven(node)
+        return any(outcome.passed for _partner, outcome in self.games.get(node, [])) or state.proven(node)
 
-    def ask(self, board: Board, taken: set[str]) -> list[Block]:
+    def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
         """Return a game with a known-good partner for each node that is not cleared, then the pair again."""
         self.meeting = {}
-        open_nodes = [node for node in self.block.nodes if not self.cleared(node, board)]
+        open_nodes = [node for node in self.block.nodes if not self.cleared(node, state)]
         for node in open_nodes:
-            partner = board.partner(node, taken | self._met(node) | set(self.meeting.values()))
+            partner = state.partner(node, taken | self._met(node) | set(self.meeting.values()))
             if partner is not None:
                 self.meeting[node] = partner
         if self.meeting:
             return [Block((node, partner)) for node, partner in self.meeting.items()]
-        waiting = any(board.partner(node, self._met(node)) is not None for node in open_nodes)
+        waiting = any(state.partner(node, self._met(node)) is not None for node in open_nodes)
         return [] if waiting else [self.block]
 
     def _met(self, node: str) -> set[str]:
         return {partner for partner, _outcome in self.games.get(node, [])} | set(self.block.nodes)
 
-    def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
+    def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
         """Blame a node that lost enough games, or else the link when the pair is slow again."""
-        del asked
+        del blocks
         if not self.meeting:
-            return self._again(board, outcomes[0])
+            return self._again(state, outcomes[0])
         for (node, partner), outcome in zip(self.meeting.items(), outcomes):
             self.games.setdefault(node, []).append((partner, outcome))
         guilty = [
             node
             for node in self.block.nodes
-            if not self.cleared(node, board) and len(self.games.get(node, [])) >= board.league.needed
+            if not self.cleared(node, state) and len(self.games.get(node, [])) >= state.league.needed
         ]
         for node in guilty:
-            board.blame(node, [outcome for _partner, outcome in self.games[node]])
-        return [] if guilty or self.settled(board) else [self]
+            state.blame(node, [outcome for _partner, outcome in self.games[node]])
+        return [] if guilty or self.settled(state) else [self]
 
-    def settled(self, board: Board) -> bool:
+    def settled(self, state: LinkState) -> bool:
         """Name the link once both its nodes are cleared and it was slow twice."""
-        if len(self.slow) - self.fast < _PAIR or not all(self.cleared(node, board) for node in self.block.nodes):
+        if len(self.slow) - self.fast < _PAIR or not all(self.cleared(node, state) for node in self.block.nodes):
             return False
-        _link(board, self.block, self.slow)
+        _link(state, self.block, self.slow)
         return True
 
-    def _again(self, board: Board, outcome: Outcome) -> list[Item]:
+    def _again(self, state: LinkState, outcome: Outcome) -> list[Item]:
         if outcome.passed:
             self.fast += 1
         else:
             self.slow.append(outcome)
         if len(self.slow) - self.fast >= _PAIR:
-            _link(board, self.block, self.slow)
+            _link(state, self.block, self.slow)
             return []
         return [] if self.fast and self.fast >= len(self.slow) else [self]
 
 
-def narrow(board: Board, block: Block, outcome: Outcome, seen: Outcome | None = None) -> list[Item]:
+def narrow(state: LinkState, block: Block, outcome: Outcome, seen: Outcome | None = None) -> list[Item]:
     """Return what follows from a slow block; what is known to be fine of it is left out.
 
     Args:
-        board: of the search.
+        state: of the search.
         block: what was slow.
         outcome: of its test.
         seen: that of an earlier test with more around it, which was slow as well.
     """
     if block.pair:
         duel = Duel(block, [outcome] if seen is None else [seen, outcome])
-        return [] if duel.settled(board) else [duel]
-    return [Family([block] if block.right else board.untested_blocks(block.nodes) or [block], outcome)]
+        return [] if duel.settled(state) else [duel]
+    return [Family([block] if block.right else state.untested_blocks(block.nodes) or [block], outcome)]
 
 
-def _narrowed(board: Board, hits: list[tuple[Block, Outcome]], seen: Outcome | None = None) -> list[Item]:
-    return [item for part, outcome in hits for item in narrow(board, part, outcome, seen)]
+def _narrowed(state: LinkState, hits: list[tuple[Block, Outcome]], seen: Outcome | None = None) -> list[Item]:
+    return [item for part, outcome in hits for item in narrow(state, part, outcome, seen)]
 
 
-def _link(board: Board, block: Block, outcomes: list[Outcome]) -> None:
+def _link(state: LinkState, block: Block, outcomes: list[Outcome]) -> None:
     """Enter a slow link, or find out whether it is a boundary between two switches."""
     one, other = sorted(block.nodes)
-    mine, theirs = _others_of(board, one), _others_of(board, other)
-    across = (mine and _slow_with(board, other, mine)) or (theirs and _slow_with(board, one, theirs))
-    if board.context.switch_of[one] == board.context.switch_of[other] or not across:
-        board.name_link(block, outcomes)
+    mine, theirs = _others_of(state, one), _others_of(state, other)
+    across = (mine and _slow_with(state, other, mine)) or (theirs and _slow_with(state, one, theirs))
+    if state.context.switch_of[one] == state.context.switch_of[other] or not across:
+        state.name_link(block, outcomes)
         return
     between = Block(tuple(mine or [one]), tuple(theirs or [other]))
-    board.items.append(LinkOrBorder(between, outcomes, pair=block))
+    state.items.append(LinkOrBorder(between, outcomes, pair=block))
 
 
-def _others_of(board: Board, node: str) -> list[str]:
+def _others_of(state: LinkState, node: str) -> list[str]:
     """Return the other innocent nodes of a node's switch."""
-    switch_of = board.context.switch_of
-    return [other for other in board.context.innocent() if other != node and switch_of[other] == switch_of[node]]
+    switch_of = state.context.switch_of
+    return [other for other in state.context.innocent() if other != node and switch_of[other] == switch_of[node]]
 
 
-def _slow_with(board: Board, node: str, others: list[str]) -> bool:
+def _slow_with(state: LinkState, node: str, others: list[str]) -> bool:
     """Return whether the node was fast with none of the others."""
-    return all(board.untested.holds((node, other)) for other in others)
+    return all(state.untested.holds((node, other)) for other in others)
 
 
-def boundary(board: Board, left: Sequence[str], right: Sequence[str], outcomes: list[Outcome]) -> None:
+def boundary(state: LinkState, left: Sequence[str], right: Sequence[str], outcomes: list[Outcome]) -> None:
     """Enter a slow boundary between two sets of nodes, or find out whether it is one."""
     if any(outcome.guilty for outcome in outcomes):
-        board.name_boundary(left, right, outcomes)
+        state.name_boundary(left, right, outcomes)
     else:
-        board.items.append(Border(Block(tuple(left), tuple(right)), outcomes))
+        state.items.append(Border(Block(tuple(left), tuple(right)), outcomes))

@@ -189,12 +189,12 @@ class Readings:
     def hidden(self) -> str:
         """Return what the noise hides of the drop that is looked for; nothing where the repeats tell that drop."""
         noise = self._level()
-        told, asked = decide.smallest_drop(noise, self._drop, self._most), -log1p(-self._drop)
-        if not self._of_kind or told <= asked:
+        smallest, wanted_drop = decide.smallest_drop(noise, self._drop, self._most), -log1p(-self._drop)
+        if not self._of_kind or smallest <= wanted_drop:
             return ""
-        repeats = decide.repeats_for(noise, asked)
+        repeats = decide.repeats_for(noise, wanted_drop)
         wanted = f"repeat with {repeats} repeats" if repeats <= _MOST_ASKED else "measure when less disturbs it"
-        return f"a noise of {100 * noise:.0f} % hides losses of less than {100 * (1 - exp(-told)):.0f} %: {wanted}"
+        return f"a noise of {100 * noise:.0f} % hides losses of less than {100 * (1 - exp(-smallest)):.0f} %: {wanted}"
 
     def undecided(self, readings: Iterable[Reading]) -> list[Reading]:
         """Return the tests that have to be repeated."""

@@ -132,13 +132,13 @@ def simulate(fabric: Fabric, drop: float = DROP, most_repeats: int = MOST_REPEAT
     unresolved = [entry["nodes"] for entry in locator.found["unresolved"]]
     suspected = [entry["nodes"] for entry in locator.found["suspected"]]
     left = {name: near for name, near in places.items() if name not in blamed}
-    told = {name for name, near in left.items() if any(_tells(named, near) for named in unresolved + suspected)}
+    named_near = {name for name, near in left.items() if any(_tells(named, near) for named in unresolved + suspected)}
     return {
         "rounds": rounds,
         "tests": tests,
         "found": sorted(blamed & places.keys()),
-        "suspected": sorted(told),
-        "missed": sorted(left.keys() - told),
+        "suspected": sorted(named_near),
+        "missed": sorted(left.keys() - named_near),
         "wrongly_blamed": sorted(blamed - places.keys()),
         "unresolved": unresolved,
         "false_suspicions": [named for named in suspected if not any(_tells(named, near) for near in places.values())],

@@ -8,10 +8,10 @@ from collections import deque
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any
 
-from .agenda import Agenda
-from .board import UNSURE
 from .decide import BOUND
 from .evidence import FAILED, NONE, OPEN, Context, Question
+from .link_search import LinkSearch
+from .link_state import UNSURE
 from .tournament import League, neighbours, next_games, round_robin
 
 if TYPE_CHECKING:
@@ -75,15 +75,15 @@ def alone(context: Context, league: League, nodes: list[str]) -> Steps:
     Only of a cluster of two that pass alone and fail together, what lies between them is named.
     """
     failed: dict[str, list[Outcome]] = {node: [] for node in nodes}
-    asked = list(nodes)
+    suspects = list(nodes)
     for _ in range(_PAIR):
-        if not asked:
+        if not suspects:
             break
-        outcomes = yield Question("alone", [(node,) for node in asked])
-        for node, outcome in zip(asked, outcomes):
+        outcomes = yield Question("alone", [(node,) for node in suspects])
+        for node, outcome in zip(suspects, outcomes):
             failed[node].append(outcome)
-        asked = [node for node, outcome in zip(asked, outcomes) if outcome.guilty]
-    league.lost.update({node: failed[node] for node in asked})
+        suspects = [node for node, outcome in zip(suspects, outcomes) if outcome.guilty]
+    league.lost.update({node: failed[node] for node in suspects})
     league.judge()
     if len(context.nodes) > _PAIR:
         rest = [node for node in nodes if node not in league.lost and not league.verdict(node)]
@@ -98,13 +98,13 @@ def _leave_open(context: Context, nodes: list[str], reason: str) -> None:
 
 def together(context: Context, league: League) -> Steps:
     """Run all innocent nodes together, and find out why when they are slow."""
-    agenda = Agenda(context, league)
+    link_search = LinkSearch(context, league)
     if len(context.nodes) <= TOURNAMENT:
-        yield from _slow_pairs(context, league, agenda)
+        yield from _slow_pairs(context, league, link_search)
     causes = deque([_slow_pairs, _switches])
     failed = 0
     while failed < _PASSES:
-        nodes = _next_whole(context, agenda)
+        nodes = _next_whole(context, link_search)
         if len(nodes) <= _PAIR:
             return
         (outcome,) = yield Question("whole", [nodes])
@@ -112,19 +112,19 @@ def together(context: Context, league: League) -> Steps:
             continue
         failed += 1
         if outcome.kind != NONE:
-            before = agenda.found
-            while causes and agenda.found == before:
-                yield from causes.popleft()(context, league, agenda)
-            if agenda.found == before and not outcome.guilty and len(context.nodes) <= TOURNAMENT:
+            before = link_search.found
+            while causes and link_search.found == before:
+                yield from causes.popleft()(context, league, link_search)
+            if link_search.found == before and not outcome.guilty and len(context.nodes) <= TOURNAMENT:
                 # Each pair was tested, and nothing tells what is normal for so many.
-                agenda.suspect(outcome.nodes, UNSURE)
+                link_search.suspect(outcome.nodes, UNSURE)
                 return
-            yield from _explain(agenda, outcome, before, again=failed > 1)
+            yield from _explain(link_search, outcome, before, again=failed > 1)
     reason = "slow together, but no cause was found" if outcome.kind != NONE else "no result of all together"
     context.found["unresolved"].append({"nodes": list(nodes), "reason": reason})
 
 
-def _next_whole(context: Context, agenda: Agenda) -> tuple[str, ...]:
+def _next_whole(context: Context, link_search: LinkSearch) -> tuple[str, ...]:
     """Return the nodes to run together next, less one side of what is known to be slow; none when all were fast.
 
     After one such test was fast, those with the other sides only have to be asked about pairs that no test has shown.
@@ -132,36 +132,36 @@ def _next_whole(context: Context, agenda: Agenda) -> tuple[str, ...]:
     ways = context.wholes(context.innocent())
     left = [way for way in ways if not context.covered(way)]
     if len(left) < len(ways):
-        left = [way for way in left if not agenda.covered(way)]
+        left = [way for way in left if not link_search.covered(way)]
     return next(iter(left), ())
 
 
-def _explain(agenda: Agenda, outcome: Outcome, before: int, *, again: bool) -> Steps:
+def _explain(link_search: LinkSearch, outcome: Outcome, before: int, *, again: bool) -> Steps:
     """Find out by splitting why all together are slow, unless that is known."""
-    if agenda.found > before:
+    if link_search.found > before:
         return
-    everybody = [agenda.context.nodes]
-    if not agenda.split:
-        agenda.split = True
-        agenda.add(outcome.nodes, outcome)
-    yield from agenda.run(before + 1, everybody)
-    if agenda.found == before and again:
-        agenda.forget()
-        agenda.add(outcome.nodes, outcome)
-        yield from agenda.run(before + 1, everybody)
+    everybody = [link_search.context.nodes]
+    if not link_search.split:
+        link_search.split = True
+        link_search.add(outcome.nodes, outcome)
+    yield from link_search.run(before + 1, everybody)
+    if link_search.found == before and again:
+        link_search.forget()
+        link_search.add(outcome.nodes, outcome)
+        yield from link_search.run(before + 1, everybody)
 
 
-def _slow_pairs(context: Context, league: League, agenda: Agenda) -> Steps:
+def _slow_pairs(context: Context, league: League, link_search: LinkSearch) -> Steps:
     """Explain the pairs that were slow without a guilty node: boundaries first, then links."""
     lost = [pair for pair in league.pairs_lost() if not context.out.intersection(pair)]
     for sides in _cuts(context, league, lost):
         outcomes = [seen for one, other in lost if _across((one, other), sides) for seen in _games(league, one, other)]
-        agenda.boundary(*sides, outcomes)
+        link_search.boundary(*sides, outcomes)
     for one, other in lost:
         near = context.switch_of[one] == context.switch_of[other]
         if context.clean((one, other)) and (near or len(context.nodes) <= TOURNAMENT):
-            agenda.duel((one, other), _games(league, one, other))
-    yield from agenda.run(inf)
+            link_search.duel((one, other), _games(league, one, other))
+    yield from link_search.run(inf)
 
 
 def _games(league: League, one: str, other: str) -> list[Outcome]:
@@ -217,7 +217,7 @@ def _teams(context: Context, nodes: list[str] | None = None) -> dict[str, list[s
     return teams
 
 
-def _switches(context: Context, _league: League, agenda: Agenda) -> Steps:
+def _switches(context: Context, _league: League, link_search: LinkSearch) -> Steps:
     """Test each switch, then pairs of switches; a switch that is slow with two good ones has a bad uplink."""
     teams = [tuple(team) for team in _teams(context).values()]
     if len(teams) <= 1:
@@ -227,13 +227,13 @@ def _switches(context: Context, _league: League, agenda: Agenda) -> Steps:
         outcomes = yield Question("switches", several)
         failed = [(team, outcome) for team, outcome in zip(several, outcomes) if not outcome.passed]
         for team, outcome in failed:
-            agenda.add(team, outcome)
-        yield from agenda.run(inf, [team for team, _outcome in failed])
+            link_search.add(team, outcome)
+        yield from link_search.run(inf, [team for team, _outcome in failed])
     if len(teams) > _PAIR:
-        yield from _uplinks(context, agenda)
+        yield from _uplinks(context, link_search)
 
 
-def _uplinks(context: Context, agenda: Agenda) -> Steps:
+def _uplinks(context: Context, link_search: LinkSearch) -> Steps:
     teams = {switch: tuple(team) for switch, team in _teams(context).items()}
     # With few switches there are few partners; samples come on top of them.
     cup = League(teams, dict.fromkeys(teams, ""), _PAIR, few=True)
@@ -255,10 +255,10 @@ def _uplinks(context: Context, agenda: Agenda) -> Steps:
     for switch, outcomes in cup.lost.items():
         rest = [node for node in context.nodes if context.switch_of[node] != switch]
         mine = [node for node in context.nodes if context.switch_of[node] == switch]
-        agenda.boundary(mine, rest, outcomes)
+        link_search.boundary(mine, rest, outcomes)
     for one, other in cup.pairs_lost():
-        agenda.between(teams[one], teams[other])
-    yield from agenda.run(0, [context.nodes])
+        link_search.between(teams[one], teams[other])
+    yield from link_search.run(0, [context.nodes])
 
 
 def _sample_uplinks(cup: League, teams: dict[str, tuple[str, ...]]) -> Steps:
@@ -303,8 +303,8 @@ def fitting_node(context: Context, outcomes: list[Outcome]) -> list[dict[str, An
         outcomes: of all tests so far that were decided.
     """
     league = League({node: (node,) for node in context.nodes}, context.switch_of)
-    told = [outcome for outcome in outcomes if outcome.passed or (outcome.guilty and outcome.kind in FAILED)]
-    for outcome in told:
+    results = [outcome for outcome in outcomes if outcome.passed or (outcome.guilty and outcome.kind in FAILED)]
+    for outcome in results:
         if _PAIR <= len(outcome.nodes) <= _PAIR + 1:
             league.record(outcome.nodes, outcome)
     guilty = [node for node in context.nodes if league.verdict(node) is False]
@@ -312,10 +312,10 @@ def fitting_node(context: Context, outcomes: list[Outcome]) -> list[dict[str, An
         return []
     slow = [outcome for outcome in outcomes if not outcome.passed and outcome.kind not in {NONE, OPEN}]
     explains = all(guilty[0] in outcome.nodes for outcome in slow)
-    passed_too = any(guilty[0] in outcome.nodes for outcome in told if outcome.passed)
+    passed_too = any(guilty[0] in outcome.nodes for outcome in results if outcome.passed)
     rest = [node for node in context.nodes if node != guilty[0]]
     parted = len(context.nodes) <= TOURNAMENT and len(_parts(league, rest)) > 1
-    if not explains or passed_too or parted or not _apart(told) or _may_be_uplink(context, league, guilty[0]):
+    if not explains or passed_too or parted or not _apart(results) or _may_be_uplink(context, league, guilty[0]):
         return []
     league.blame(guilty[0])
     scratch = Context(context.nodes, context.switch_of)

@@ -15,7 +15,7 @@ from ..common.printable import human_size
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["LEAST", "Curve", "behind_peers", "curve_of", "dips", "ordinary_below"]
+__all__ = ["LEAST", "Curve", "behind_peers", "curve_of", "dips", "median_and_tolerance"]
 
 # Size in bytes to microseconds and busbw in GB/s, each the median over repeats of the out-of-place half.
 Curve = dict[int, tuple[float, float]]
@@ -80,19 +80,19 @@ def behind_peers(curve: Curve, peers: Sequence[Curve]) -> list[str]:
             continue
         many = f"the median of {len(same)} like tests"
         if size <= _LATENCY_BYTES:
-            middle, more = ordinary_below([item[0] for item in same], _SLOWER)
+            middle, more = median_and_tolerance([item[0] for item in same], _SLOWER)
             if time > middle + more:
                 words = f"latency at {human_size(size)}: {time:.4g} us, {many} is {middle:.4g} us"
                 found.append((time / middle, words))
             continue
-        middle, less = ordinary_below([item[1] for item in same], _LOWER)
+        middle, less = median_and_tolerance([item[1] for item in same], _LOWER)
         if busbw < middle - less:
             words = f"busbw at {human_size(size)}: {busbw:.4g} GB/s, {many} is {middle:.4g} GB/s"
             found.append((middle / busbw, words))
     return [words for _share, words in sorted(found, reverse=True)[:_MOST]]
 
 
-def ordinary_below(values: Sequence[float], least: float = LEAST, *, proof: bool = False) -> tuple[float, float]:
+def median_and_tolerance(values: Sequence[float], least: float = LEAST, *, proof: bool = False) -> tuple[float, float]:
     """Return the median of some figures and how far below it is still ordinary, both in the figures' unit.
 
     That is 3.5 robust standard deviations (1.4826 times the median absolute deviation; Iglewicz and Hoaglin, How to

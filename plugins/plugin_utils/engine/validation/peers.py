@@ -4,8 +4,9 @@
 
 Alike are tests of one stage with the same collective, hardware, floor, number of nodes and ranks, and size of the
 largest message; of single rails those of all rails. One that lies further below the median of its peers than
-``straggler_limit`` percent on top of their noise (see curve.ordinary_below) is a straggler; than either, a finding. A
-straggler is a FAIL also above its floor: all nodes may be as slow as the floor allows, one among faster ones may not.
+``straggler_limit`` percent on top of their noise (see curve.median_and_tolerance) is a straggler; than either, a
+finding. A straggler is a FAIL also above its floor: all nodes may be as slow as the floor allows, one among faster
+ones may not.
 It is said only of what passed, so what is slow as a whole still has to meet the floor, and only where alike tests are
 enough.
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import registry
-from .curve import behind_peers, curve_of, ordinary_below
+from .curve import behind_peers, curve_of, median_and_tolerance
 from .judge import FAIL, INCONCLUSIVE, PASS, STRAGGLER
 from .node_checks import COLLECTIVE, kind_of
 from .stage import Counts
@@ -72,8 +73,8 @@ def _hold(options: Options, tests: list[Test], places: list[int]) -> None:
     """Hold like tests against one another; those of which something is said are replaced by copies."""
     figures = [tests[place]["measured_busbw"] or 0.0 for place in places]
     limit = options["straggler_limit"] / _PERCENT
-    middle, less = ordinary_below(figures, limit, proof=True)
-    _middle, odd = ordinary_below(figures, limit)
+    middle, less = median_and_tolerance(figures, limit, proof=True)
+    _middle, odd = median_and_tolerance(figures, limit)
     curves = [curve_of(tests[place]["runs"]) for place in places]
     for place, figure, curve in zip(places, figures, curves):
         test = tests[place].copy()

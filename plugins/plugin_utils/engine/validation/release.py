@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OWN_REASON",
-    "Fate",
+    "NodeChange",
     "keeps_reason",
-    "node_fates",
+    "node_changes",
     "not_admitted",
     "passed_nodes",
     "released_nodes",
@@ -105,7 +105,7 @@ def not_admitted(state: State, report: Report, blamed: Sequence[Culprit], opened
     return [{"node": node, "reason": slurm_reason(new_reason(why[node]))} for node in behind]
 
 
-class Fate(NamedTuple):
+class NodeChange(NamedTuple):
     """What became of a node.
 
     Attributes:
@@ -119,13 +119,13 @@ class Fate(NamedTuple):
     why: str
 
 
-def node_fates(
+def node_changes(
     drained: Iterable[Mapping[str, str]],
     resumed: Iterable[Mapping[str, str]],
     held: Mapping[str, str],
     held_by: Mapping[str, str],
     reasons: Mapping[str, str],
-) -> list[Fate]:
+) -> list[NodeChange]:
     """Return what became of nodes, as a report has it.
 
     Args:
@@ -137,17 +137,19 @@ def node_fates(
     """
     before = {node: f"{why} ({held_by[node]})" if held_by.get(node) else why for node, why in held.items()}
     new = {node: why for node, why in reasons.items() if is_new(why)}
-    fates = [
-        Fate("behind the gate", item["node"], new[item["node"]])
+    changes = [
+        NodeChange("behind the gate", item["node"], new[item["node"]])
         if item["node"] in new and not item["problem"]
-        else Fate("not drained" if item["problem"] else "drained", item["node"], item["problem"])
+        else NodeChange("not drained" if item["problem"] else "drained", item["node"], item["problem"])
         for item in drained
     ]
-    fates += [
-        Fate("not resumed", item["node"], item["problem"])
+    changes += [
+        NodeChange("not resumed", item["node"], item["problem"])
         if item["problem"]
-        else Fate("resumed", item["node"], f"was drained: {before.get(item['node'], '')}")
+        else NodeChange("resumed", item["node"], f"was drained: {before.get(item['node'], '')}")
         for item in resumed
     ]
-    told = {fate.node for fate in fates}
-    return fates + [Fate("stays drained", node, why) for node, why in sorted(before.items()) if node not in told]
+    named = {change.node for change in changes}
+    return changes + [
+        NodeChange("stays drained", node, why) for node, why in sorted(before.items()) if node not in named
+    ]

@@ -25,7 +25,7 @@ from . import registry
 from .inputs import typed
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, worst
 from .node_checks import COLLECTIVE, kind_of
-from .release import OWN_REASON, keeps_reason, node_fates, slurm_reason
+from .release import OWN_REASON, keeps_reason, node_changes, slurm_reason
 from .searches import member_nodes
 from .stage import Counts
 from .stages import each_stage, next_step, search_done
@@ -322,8 +322,8 @@ def summary_lines(data: Report) -> list[str]:
     if data["drain"]["refused"]:
         lines.append(data["drain"]["refused"])
     drain, reasons = data["drain"], {item["node"]: item["reason"] for item in data["drain"]["nodes"]}
-    fates = node_fates(drain.get("done", []), data.get("resumed", []), data["held"], data["held_by"], reasons)
-    lines += [f"{what}  {node}: {why}" if why else f"{what}  {node}" for what, node, why in fates]
+    changes = node_changes(drain.get("done", []), data.get("resumed", []), data["held"], data["held_by"], reasons)
+    lines += [f"{what}  {node}: {why}" if why else f"{what}  {node}" for what, node, why in changes]
     lines += [f"left over  {words}" for words in data.get("leftovers", [])]
     heading = "validation" if allowed else f"{data['verdict']}  validation of {data['cluster']}:"
     return [*lines, f"{heading} {data['reason']}"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from busbar.cli import main
-from report_samples import of_pairs, small, with_fates
+from report_samples import of_pairs, small, with_node_changes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ def test_show(reports: Path, capsys: pytest.CaptureFixture[str], name: list[str]
 def test_show_tells_what_became_of_nodes_and_what_is_not_certain(
     reports: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = small("2026-11-21T08:00:00Z") | with_fates()
+    report = small("2026-11-21T08:00:00Z") | with_node_changes()
     (reports / "20261121").mkdir()
     (reports / "20261121" / "report.json").write_text(json.dumps(report), encoding="utf-8")
     assert main(["report", "show", "20261121", "--reports", str(reports)]) == 0

@@ -12,7 +12,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.histo
     node_figures,
     points,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.curve import ordinary_below
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.curve import median_and_tolerance
 from report_samples import of_pairs, small, validation
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ def flagged(report: ReadReport, others: list[ReadReport]) -> dict[str, list[str]
     ],
 )
 def test_spread(values: list[float], middle: float, ordinary: float) -> None:
-    assert ordinary_below(values) == pytest.approx((middle, ordinary))
+    assert median_and_tolerance(values) == pytest.approx((middle, ordinary))
 
 
 def test_spread_of_nothing() -> None:
     with pytest.raises(ValueError, match="no figures"):
-        ordinary_below([])
+        median_and_tolerance([])
 
 
 @pytest.mark.parametrize(

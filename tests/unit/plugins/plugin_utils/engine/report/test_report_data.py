@@ -16,7 +16,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data 
     normalised,
 )
 from check_samples import checked
-from report_samples import nccl_text, of_pairs, small, validation, with_fates
+from report_samples import nccl_text, of_pairs, small, validation, with_node_changes
 from storage_samples import drop, private, stored
 
 ROOT = Path(__file__).parents[6]
@@ -26,7 +26,7 @@ NOT_RUN = {"entry": {"problem": "did not start", "batch_host": "", "job_id": "",
 CASES = {
     "passed": small(),
     "one slow": small(slow=0.5),
-    "out of service": small() | with_fates(),
+    "out of service": small() | with_node_changes(),
     "pairs": of_pairs(4),
     "mpi": validation(
         [{"name": "c", "stage": "cluster", "nodes": ["gpu1", "gpu2"], "text": MPI}], hardware="sandbox_gpu"
@@ -89,7 +89,7 @@ def test_missing_and_strange_values_become_none_or_empty() -> None:
     test = {"name": "a\x1b[2J", "stage": "node", "verdict": "PASS", "floor": "12", "at_size": True, "runs": [None, {}]}
     strange = {"drain": [], "resumed": [3, {}], "held": 1, "held_by": "x", "suspected": {}, "unresolved": [None]}
     found = normalised({"schema": 1, "verdict": "PASS", "tests": [test], "left_out": [], **strange})
-    assert found["fates"] == [("resumed", "", "was drained: ")]
+    assert found["node_changes"] == [("resumed", "", "was drained: ")]
     assert (found["suspected"], found["unresolved"], found["leftovers"]) == ([], [], [])
     assert found["tests"][0]["name"] == "a\ufffd[2J"
     assert (found["tests"][0]["floor"], found["tests"][0]["at_size"]) == (None, None)

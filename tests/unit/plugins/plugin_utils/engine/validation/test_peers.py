@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.c
     behind_peers,
     curve_of,
     dips,
-    ordinary_below,
+    median_and_tolerance,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.searches import calls_for_search
@@ -154,7 +154,7 @@ def test_innocent_nodes_with_ordinary_noise_are_seldom_blamed() -> None:
     for _trial in range(10_000):
         noise = chance.choice((4.8, 9.6))
         values = [chance.gauss(480, noise) for _node in range(chance.randint(5, 100))]
-        middle, less = ordinary_below(values, proof=True)
+        middle, less = median_and_tolerance(values, proof=True)
         blamed += any(value < middle - less for value in values)
     assert blamed <= 1
 

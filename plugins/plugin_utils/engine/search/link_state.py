@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .evidence import Context, Outcome
     from .tournament import League
 
-__all__ = ["UNSURE", "Block", "Board", "Item"]
+__all__ = ["UNSURE", "Block", "Item", "LinkState"]
 
 UNSURE = "slower together than fewer nodes are, and too few tests of as many nodes to tell whether that is normal"
 _PAIR = 2
@@ -62,17 +62,17 @@ class Item:
 
     blocks: list[Block]
 
-    def ask(self, board: Board, taken: set[str]) -> list[Block]:
+    def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
         """Return tests without a common node; none while they must wait."""
         raise NotImplementedError
 
-    def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
+    def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
         """Return the items that replace it."""
         raise NotImplementedError
 
 
 @dataclass
-class Board:
+class LinkState:
     """The open items and the culprits that were found.
 
     Attributes:

@@ -12,16 +12,16 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from .blocks import Border, Duel, Family, Sweep, boundary, narrow
-from .board import Block, Board
 from .evidence import Question
+from .link_state import Block, LinkState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .board import Item
     from .evidence import Outcome, Steps
+    from .link_state import Item
 
-__all__ = ["Agenda"]
+__all__ = ["LinkSearch"]
 
 _MOST_ROUNDS = 60
 # In so many ways known links and boundaries are parted.
@@ -29,7 +29,7 @@ _WAYS = 3
 
 
 @dataclass
-class Agenda(Board):
+class LinkSearch(LinkState):
     """The rounds of the search."""
 
     def add(self, nodes: tuple[str, ...], outcome: Outcome) -> None:
@@ -70,11 +70,11 @@ class Agenda(Board):
             self._take_in()
             rest = iter(outcomes)
             for item, blocks in plan:
-                told = [next(rest) for _ in blocks]
+                results = [next(rest) for _ in blocks]
                 if isinstance(item, Sweep) or any(item is other for other in self.items):
                     self.items = [other for other in self.items if other is not item]
                     # What is learned may take other items away, too.
-                    follows = item.learn(self, blocks, told)
+                    follows = item.learn(self, blocks, results)
                     self.items += follows
         self._give_up()
 

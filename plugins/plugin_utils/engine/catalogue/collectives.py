@@ -40,19 +40,19 @@ def collective_problems(options: Mapping[str, Any]) -> list[str]:
     Args:
         options: backend, binary, collectives, search_collective (auto or one of them).
     """
-    asked = options["collectives"]
-    if not isinstance(asked, list) or not asked:
+    wanted = options["collectives"]
+    if not isinstance(wanted, list) or not wanted:
         return ["validation_collectives: must be a list with one collective or more, such as [all_reduce]"]
     known = MPI_COLLECTIVES if options["backend"] == "mpi" else COLLECTIVES
     problems = [
-        f"validation_collectives: {name!r} is not one of {', '.join(known)}" for name in asked if name not in known
+        f"validation_collectives: {name!r} is not one of {', '.join(known)}" for name in wanted if name not in known
     ]
-    if len(set(map(str, asked))) < len(asked):
+    if len(set(map(str, wanted))) < len(wanted):
         problems.append("validation_collectives: names a collective twice")
     search = options["search_collective"]
     if search not in {"auto", *known}:
         problems.append(f"validation_search_collective: {search!r} is not auto or one of {', '.join(known)}")
-    several = len(asked) > 1 or (search != "auto" and search not in asked)
+    several = len(wanted) > 1 or (search != "auto" and search not in wanted)
     binary = str(options["binary"]) if options["backend"] == "nccl" else ""
     if several and binary and not binary.endswith("/") and not _is_program(binary):
         problems.append(

@@ -35,7 +35,7 @@ def with_drift(data: dict[str, Any], report: ReadReport, others: Sequence[ReadRe
         how: finding, or fail, with which what has drifted is a FAIL and its node a culprit.
     """
     flagged = [item for item in drift(report, others) if item["flags"]]
-    told = [{key: item[key] for key in ("subject", "name", "nodes", "flags")} for item in flagged]
+    drifted = [{key: item[key] for key in ("subject", "name", "nodes", "flags")} for item in flagged]
     words = {item["name"]: "; ".join(item["flags"]) for item in flagged if item["subject"] == "test"}
     failing = [item for item in flagged if how == "fail" and _counts(data, item)]
     failed = {item["name"] for item in failing if item["subject"] == "test"}
@@ -43,7 +43,7 @@ def with_drift(data: dict[str, Any], report: ReadReport, others: Sequence[ReadRe
         _told(test, words[test["name"]], fails=test["name"] in failed) if test["name"] in words else test
         for test in data["tests"]
     ]
-    found = {**data, "tests": tests, "drift": told}
+    found = {**data, "tests": tests, "drift": drifted}
     if not failing:
         return found
     first = failing[0]

@@ -91,8 +91,8 @@ def facts_of(report: ReadReport) -> list[tuple[str, str]]:
         ("NVLS", _yes([fabric["nvls"] for fabric in fabrics])),
         ("Sums in switches (SHARP)", _yes([fabric["in_network"] for fabric in fabrics])),
     ]
-    told = list(dict.fromkeys(key for test in tests for key in test["environment"]))
-    facts += [(key, _counted([test["environment"].get(key, "") for test in tests])) for key in told]
+    keys = list(dict.fromkeys(key for test in tests for key in test["environment"]))
+    facts += [(key, _counted([test["environment"].get(key, "") for test in tests])) for key in keys]
     facts += [(words, report["settings"].get(key, "")) for key, words in _SETTINGS.items()]
     return [(term, value) for term, value in facts if value]
 

@@ -136,8 +136,8 @@ def node_figures(report: ReadReport) -> list[NodeFigure]:
         members = everyone(test) if test["kind"] == COLLECTIVE else []
         together = test["verdict"] == "FAIL" and len(members) > 1
         for node in members:
-            told = _unproven(test) if together and node not in faulty else test
-            groups.setdefault((node, test["stage"], test["collective"]), []).append(told)
+            counted = _unproven(test) if together and node not in faulty else test
+            groups.setdefault((node, test["stage"], test["collective"]), []).append(counted)
     found: list[NodeFigure] = []
     for (node, stage, collective), tests in sorted(groups.items()):
         by_partners: dict[tuple[str, ...], list[str]] = {}

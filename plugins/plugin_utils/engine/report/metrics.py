@@ -129,7 +129,7 @@ def metrics(report: ReadReport, earlier: Iterable[ReadReport] = (), nodes: Colle
     own: dict[str, tuple[str, list[tuple[dict[str, object], float | None]]]] = {}
     for metric in last_metrics(reports, nodes):
         own.setdefault(metric["name"], (metric["help"], []))[1].append((cluster | metric["labels"], metric["value"]))
-    families += [_family(f"busbar_{name}", *told) for name, told in own.items()]
+    families += [_family(f"busbar_{name}", *described) for name, described in own.items()]
     return "\n".join(line for family in families for line in family) + "\n"
 
 

@@ -88,10 +88,10 @@ def _rails(rails: dict[str, dict[str, list[str]]], *, counts: bool, alike: bool)
     """Name the NICs that a node lacks, or leaves idle, though half of the nodes or more use theirs of that name."""
     most = max((len(nics["listed"]) for nics in rails.values()), default=0)
     for key, words in (("listed", "is not in use"), ("carried", "is idle")):
-        told = {host: set(nics[key]) for host, nics in rails.items() if nics[key]}
-        names = sorted({name for nics in told.values() for name in nics})
-        usual = [name for name in names if 2 * sum(name in nics for nics in told.values()) >= len(told)]
-        for host, nics in sorted(told.items()):
+        reported = {host: set(nics[key]) for host, nics in rails.items() if nics[key]}
+        names = sorted({name for nics in reported.values() for name in nics})
+        usual = [name for name in names if 2 * sum(name in nics for nics in reported.values()) >= len(reported)]
+        for host, nics in sorted(reported.items()):
             # A node that has as many NICs of other names lacks none.
             sure = alike if key == "carried" else len(nics) < most
             for name in usual:

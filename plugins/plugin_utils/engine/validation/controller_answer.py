@@ -56,14 +56,14 @@ def checked_answer(options: Mapping[str, Any], step: Step, result: Mapping[str, 
     Returns:
         tests, node_reasons and msg; no tests, and a message that says what is wrong, when anything in it cannot be.
     """
-    entries, asked = result.get("tests"), step["tests"]
+    entries, planned = result.get("tests"), step["tests"]
     answer: Result = {"tests": [], "node_reasons": [], "msg": str(result.get("msg") or "")}
     if not entries:
         return answer
     try:
-        if not isinstance(entries, list) or len(entries) != len(asked):
-            _refuse("tests", "the answer", entries, f"no list of the {len(asked)} test(s) that were asked for")
-        answer["tests"] = [_entry(options, test, entry) for test, entry in zip(asked, entries)]
+        if not isinstance(entries, list) or len(entries) != len(planned):
+            _refuse("tests", "the answer", entries, f"no list of the {len(planned)} test(s) that were asked for")
+        answer["tests"] = [_entry(options, test, entry) for test, entry in zip(planned, entries)]
     except ValueError as exc:
         answer["msg"] = f"{controller} {exc}; nothing was fetched: check {controller} for an intruder"
     else:

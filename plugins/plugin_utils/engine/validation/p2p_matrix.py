@@ -47,15 +47,15 @@ _MOST_ALONE = 6
 _TWO_PAIRS = 4
 
 
-def pair_floor(profile: dict[str, Any] | None, asked: float = 0.0) -> tuple[float | None, str | None]:
+def pair_floor(profile: dict[str, Any] | None, wanted: float = 0.0) -> tuple[float | None, str | None]:
     """Return what each pair of GPUs has to reach with direct access, GB/s one way, and where that comes from.
 
     Args:
         profile: of the hardware; its p2p (floor_gbs and source) counts, else a share of the computed line rate.
-        asked: what the operator asks for instead; 0 for nothing.
+        wanted: the floor that the operator gave instead, GB/s; 0 for none.
     """
-    if asked > 0:
-        return asked, "given by the operator"
+    if wanted > 0:
+        return wanted, "given by the operator"
     if profile is None or not profile.get("gpu"):
         return None, None
     if profile.get("p2p"):

@@ -74,11 +74,11 @@ def made_searches(options: Options, state: State, gated: list[str]) -> list[Sear
         gated: the nodes that passed what came before the stage pair.
     """
     found: list[Search] = []
-    asked = options["search_collective"]
-    for cause, slow in _causes(options, state, asked, gated):
+    wanted = options["search_collective"]
+    for cause, slow in _causes(options, state, wanted, gated):
         _add_search(options, state, found, cause)
         unnamed = found and not any(map(named, found))
-        if slow and asked == "auto" and unnamed and _can_widen(options, state, cause[0]):
+        if slow and wanted == "auto" and unnamed and _can_widen(options, state, cause[0]):
             _widen(options, state, found, cause[0])
         if any(not search["answer"]["done"] for search in found):
             break
@@ -87,13 +87,13 @@ def made_searches(options: Options, state: State, gated: list[str]) -> list[Sear
     return found
 
 
-def _causes(options: Options, state: State, asked: str, gated: list[str]) -> list[tuple[_Cause, bool]]:
+def _causes(options: Options, state: State, wanted: str, gated: list[str]) -> list[tuple[_Cause, bool]]:
     """Return what calls for a search: the nodes, the collective and the rail, and whether they were merely slow."""
-    first = options["collectives"][0] if asked == "auto" else asked
+    first = options["collectives"][0] if wanted == "auto" else wanted
     causes = [((gated, first, ""), False)] if "pair" in options["stages"] else []
     for test in state["tests"]:
         if test["stage"] in {"cluster", "rail"} and calls_for_search(test):
-            collective = test["collective"] if asked == "auto" or test["rail"] else asked
+            collective = test["collective"] if wanted == "auto" or test["rail"] else wanted
             slow = test["verdict"] == FAIL and search_result(test)["outcome"] == "ok" and not test["rail"]
             causes.append(((member_nodes(test), collective, test["rail"]), slow))
     return causes

@@ -83,7 +83,7 @@ class Stage(Generic[Own]):
         """Return the stage's own options."""
         return cast("Own", options["own"][self.name])
 
-    def asked(self, options: Options) -> bool:
+    def requested(self, options: Options) -> bool:
         """Return whether the options ask for the stage."""
         return self.name in options["stages"]
 

@@ -44,14 +44,14 @@ def next_step(options: Mapping[str, Any], state: State | None = None, now: float
     Raises:
         ValueError: the options are not right.
     """
-    asked = typed(options)
+    checked = typed(options)
     state = state or FIRST
-    found, skipped = (Next(), {}) if state["problem"] else _chosen(asked, state)
+    found, skipped = (Next(), {}) if state["problem"] else _chosen(checked, state)
     for test in found.tests:
         # Before the site's own arguments, of which the last of a kind counts.
-        test["job"]["arguments"] = [*queue_arguments(asked, test["job"]["nodes"]), *test["job"]["arguments"]]
+        test["job"]["arguments"] = [*queue_arguments(checked, test["job"]["nodes"]), *test["job"]["arguments"]]
     limits = [test["time_limit"] for test in found.tests if "time_limit" in test]
-    wait = asked["wait"] if found.wait is None else min(asked["wait"], found.wait)
+    wait = checked["wait"] if found.wait is None else min(checked["wait"], found.wait)
     step: Step = {
         "stage": found.label or (found.tests[0]["stage"] if found.tests else ""),
         "search": found.search,
@@ -59,10 +59,10 @@ def next_step(options: Mapping[str, Any], state: State | None = None, now: float
         "stopped": "",
         "skipped": skipped,
         "wait": wait,
-        "time_limit": max(limits, default=asked["test_time_limit"]),
+        "time_limit": max(limits, default=checked["test_time_limit"]),
     }
     if step["tests"] and now is not None:
-        _bound(asked, state, step, now)
+        _bound(checked, state, step, now)
     return step
 
 
@@ -70,7 +70,7 @@ def _chosen(options: Options, state: State) -> tuple[Next, dict[str, str]]:
     """Return what the first stage wants that is not over, and the stages before it that cannot run."""
     skipped = {}
     for stage, nodes in each_stage(options, state):
-        found = stage.next_tests(options, state, nodes) if stage.asked(options) else Next()
+        found = stage.next_tests(options, state, nodes) if stage.requested(options) else Next()
         if found.skipped:
             skipped[stage.name] = found.skipped
         if found.tests:
@@ -115,7 +115,7 @@ def with_results(
         result: what checked_answer returned, or a failed or unreachable result of the module slurm_tests.
         texts: the output of each test in order, None where there is none.
     """
-    asked = typed(options)
+    checked = typed(options)
     state = state or FIRST
     entries: list[Entry] = result.get("tests") or []
     if len(entries) != len(step["tests"]):
@@ -124,9 +124,9 @@ def with_results(
     fresh: list[Test] = []
     for planned, entry, text in zip(step["tests"], entries, texts):
         stage = registry.stage_of(planned)
-        fresh += stage.judge(asked, planned, entry, text) if stage else []
+        fresh += stage.judge(checked, planned, entry, text) if stage else []
     return {
-        "tests": with_peers(asked, state["tests"] + fresh),
+        "tests": with_peers(checked, state["tests"] + fresh),
         "left_out": state["left_out"] | {node: why for test in fresh for node, why in test["left_out"].items()},
         "busy": state["busy"] | {node: jobs for entry in entries for node, jobs in entry.get("busy", {}).items()},
         "held": state["held"] | {node: why for entry in entries for node, why in entry.get("held", {}).items()},
@@ -150,14 +150,14 @@ def _kept_waiting(entry: Entry) -> bool:
 
 def search_done(options: Mapping[str, Any], state: State) -> bool:
     """Return whether no culprit search wants more tests."""
-    asked = typed(options)
-    return not any(stage.searching(asked, state, nodes) for stage, nodes in each_stage(asked, state))
+    checked = typed(options)
+    return not any(stage.searching(checked, state, nodes) for stage, nodes in each_stage(checked, state))
 
 
 def budget(options: Mapping[str, Any]) -> str:
     """Return in one line what is going to run and how long it may take."""
-    asked = typed(options)
-    parts = [words for stage in registry.STAGES if stage.asked(asked) for words in stage.budget(asked)]
-    total = asked["time_limit"]
+    checked = typed(options)
+    parts = [words for stage in registry.STAGES if stage.requested(checked) for words in stage.budget(checked)]
+    total = checked["time_limit"]
     end = f"; never more than {total} s in all" if total else ""
-    return f"validation of {fold_hosts(asked['nodes'])}: {'; '.join(parts)}{end}"
+    return f"validation of {fold_hosts(checked['nodes'])}: {'; '.join(parts)}{end}"

@@ -18,7 +18,7 @@ from ..nccl.ras import ras_words
 from .job_lines import difference_words, differences, environment_of, of_nodes, port_findings
 from .judge import FAIL, FLOOR_REMEDY, INCONCLUSIVE, NO_FLOOR, PASS, Expected, Judged, judge
 from .nic_profiles import of_nic_path, of_one_rail, rail_share
-from .step_words import step_fault, unconnected
+from .step_faults import step_fault, unconnected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -57,20 +57,20 @@ def culprits(options: Mapping[str, Any], state: State) -> tuple[list[Culprit], l
         options: as for stages.next_step.
         state: as stages.with_results gives it.
     """
-    asked = typed(options)
+    checked = typed(options)
     found: list[Culprit] = []
     unresolved: list[Unresolved] = []
-    for stage, nodes in each_stage(asked, state):
-        blamed, unclear = stage.blame(asked, state, nodes)
+    for stage, nodes in each_stage(checked, state):
+        blamed, unclear = stage.blame(checked, state, nodes)
         found += blamed
         unresolved += unclear
     return _once(found), _once(unresolved)
 
 
-def _suspected(asked: Options, state: State, blamed: Sequence[Culprit]) -> list[Unresolved]:
+def _suspected(checked: Options, state: State, blamed: Sequence[Culprit]) -> list[Unresolved]:
     """Return who may be somewhat slow, less those who are blamed anyway."""
     guilty = {node for item in blamed for node in item["nodes"]}
-    found = [item for stage, nodes in each_stage(asked, state) for item in stage.suspected(asked, state, nodes)]
+    found = [item for stage, nodes in each_stage(checked, state) for item in stage.suspected(checked, state, nodes)]
     return _once([item for item in found if guilty.isdisjoint(item["nodes"])])
 
 
@@ -136,12 +136,12 @@ def report(
         stopped: why it ended before its time.
         drained: what became of the nodes to be drained, each with node and problem (empty when it worked).
     """
-    asked = typed(options)
+    checked = typed(options)
     tests = state["tests"]
-    blamed, unresolved = culprits(asked, state)
-    rest = next_step(asked, state)
+    blamed, unresolved = culprits(checked, state)
+    rest = next_step(checked, state)
     unrun = stopped or ("not all tests were run" if rest["tests"] else "")
-    counting = _counting(asked, state)
+    counting = _counting(checked, state)
     verdicts = [test["verdict"] for test in counting] + [FAIL] * bool(blamed)
     verdicts += [INCONCLUSIVE] * bool(state["problem"] or unresolved or unrun or state["left_out"] or rest["skipped"])
     # A search that found nothing wrong is a result, though none of its tests counts.
@@ -156,19 +156,19 @@ def report(
         and all(node in state["busy"] or is_taken(why) for node, why in state["left_out"].items())
         and all(test["verdict"] == PASS for test in started)
     )
-    allowed = not_tested and asked["allow_busy"] and not state["left_out"].keys() - state["busy"].keys()
+    allowed = not_tested and checked["allow_busy"] and not state["left_out"].keys() - state["busy"].keys()
     if allowed:
         reason = _left_out_words(state, started)
-    found = broken_report(asked, state, unrun)
+    found = broken_report(checked, state, unrun)
     found |= {
         "verdict": verdict,
         "reason": reason,
         "busy_allowed": allowed,
         "not_tested": not_tested,
         "unresolved": unresolved,
-        "suspected": _suspected(asked, state, blamed),
+        "suspected": _suspected(checked, state, blamed),
         "skipped": rest["skipped"],
-        "drain": {**drain_plan(asked, blamed, state), "done": drained or []},
+        "drain": {**drain_plan(checked, blamed, state), "done": drained or []},
     }
     # Without a search, readers of the report say themselves what the tests leave no doubt of.
     if blamed or state["search_rounds"]:

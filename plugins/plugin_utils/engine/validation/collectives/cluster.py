@@ -54,7 +54,7 @@ class Rail(Collective):
     counts = Counts.UNLESS_IT_PASSED_TOO
     rank = 5
 
-    def asked(self, options: Options) -> bool:
+    def requested(self, options: Options) -> bool:
         """Return whether rails are named."""
         return bool(options["rails"])
 
@@ -92,7 +92,7 @@ class Nic(Collective):
 
     def problems(self, options: Options) -> list[str]:
         """Return why the stage cannot restrict NCCL to its transport."""
-        if not self.asked(options) or options["backend"] == "nccl":
+        if not self.requested(options) or options["backend"] == "nccl":
             return []
         return ["validation_stages: the stage nic turns off NCCL's other ways and needs validation_backend nccl"]
 

@@ -52,7 +52,7 @@ class Node(Collective):
         A node for which only a floor is missing was measured as well, and takes part in what follows.
         """
         del nodes
-        asked = [test["job"]["nodes"][0] for test in _alone(options)] if self.asked(options) else []
+        asked = [test["job"]["nodes"][0] for test in _alone(options)] if self.requested(options) else []
         alone: dict[str, set[str]] = {}
         for test in collectives(self.tests_of(state)):
             for node in test["nodes"]:

@@ -32,7 +32,7 @@ class Pair(Collective):
     maps_pairs = True
     rank = 4
 
-    def asked(self, options: Options) -> bool:
+    def requested(self, options: Options) -> bool:
         """Return whether there may be a search: all together may call for one as well."""
         return bool({"pair", "cluster"}.intersection(options["stages"]))
 
@@ -45,7 +45,7 @@ class Pair(Collective):
         lonely = self.name in options["stages"] and len(nodes) < PAIR
         skipped = f"{len(nodes)} node(s) passed what came before" if lonely else ""
         asking = next((item for item in made_searches(options, state, nodes) if not item["answer"]["done"]), None)
-        tests = _asked(options, state, asking) if asking else []
+        tests = _requested_tests(options, state, asking) if asking else []
         if not tests:
             return Next(skipped=skipped)
         label = "pair" if any(test["stage"] == "pair" for test in tests) else "search"
@@ -99,7 +99,7 @@ def rounds(options: Options) -> str:
     return f"{options['locate_rounds']} rounds of at most {options['test_time_limit']} s each"
 
 
-def _asked(options: Options, state: State, search: Search) -> list[Planned]:
+def _requested_tests(options: Options, state: State, search: Search) -> list[Planned]:
     """Return the tests that a search wants next, each with a name of its own."""
     collective, rail = search["collective"], search["rail"]
     suffix = "" if collective == options["collectives"][0] else f"-{collective}"

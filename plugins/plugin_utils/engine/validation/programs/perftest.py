@@ -52,7 +52,7 @@ def read_pairs(text: str) -> dict[Way, Measured]:
     for line in text.splitlines():
         if found := _LINE.match(line):
             lines.setdefault(Way(found[1], found[2], found[3]), []).append(found[4])
-    return {way: _measured(told) for way, told in lines.items()}
+    return {way: _measured(lines_of) for way, lines_of in lines.items()}
 
 
 def _measured(lines: list[str]) -> Measured:

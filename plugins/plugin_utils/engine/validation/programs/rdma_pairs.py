@@ -71,7 +71,7 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
 
     def problems(self, options: Options) -> list[str]:
         """Return what is wrong with the names of the rails."""
-        if self.asked(options) and not all(_RAIL.fullmatch(rail) for rail in self.own(options)["rails"]):
+        if self.requested(options) and not all(_RAIL.fullmatch(rail) for rail in self.own(options)["rails"]):
             return ["validation_rdma_pairs_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
         return []
 

@@ -81,7 +81,7 @@ class Soak(ProgramStage[SoakOptions]):
 
     def problems(self, options: Options) -> list[str]:
         """Return what is wrong with the size, and whether the time of all tests is too short."""
-        if not self.asked(options):
+        if not self.requested(options):
             return []
         own, problems = self.own(options), []
         try:

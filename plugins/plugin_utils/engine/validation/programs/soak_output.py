@@ -93,7 +93,7 @@ def _watched(nodes: dict[str, Seen], text: str) -> None:
     known = isinstance(node, str) and finite(at) is not None and when in ("begin", "sample", "end")
     if not known or not isinstance(devices, list):
         return
-    told = {
+    record = {
         "at": finite(at),
         "devices": [_device(item) for item in devices[:_MOST_DEVICES] if isinstance(item, dict)],
         "kernel_log": given.get("kernel_log") is True,
@@ -101,11 +101,11 @@ def _watched(nodes: dict[str, Seen], text: str) -> None:
     }
     seen = nodes.setdefault(plain_text(node), Seen())
     if when == "sample":
-        seen.samples.append(told)
+        seen.samples.append(record)
     elif when == "begin" and seen.begin is None:
-        seen.begin = told
+        seen.begin = record
     elif when == "end":
-        seen.end = told
+        seen.end = record
 
 
 def _device(given: dict[str, Any]) -> dict[str, Any]:

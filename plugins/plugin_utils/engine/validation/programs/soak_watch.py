@@ -48,25 +48,25 @@ def watched_faults(seen: dict[str, Seen], nodes: list[str]) -> tuple[list[Fault]
     faults: list[Fault] = []
     notes: list[str] = []
     for node in nodes:
-        told = seen.get(node)
-        if told is None:
+        record = seen.get(node)
+        if record is None:
             continue
-        for item in [told.begin, *told.samples, told.end]:
+        for item in [record.begin, *record.samples, record.end]:
             lost = [device["device"] for device in item["devices"] if device["lost"]] if item else []
             if lost:
                 faults.append(Fault(node, f"GPU {lost[0]} is lost: the driver cannot reach it any more"))
                 break
-        if told.begin and told.end:
-            _errors(node, told, faults, notes)
-        for device, words in _slowed(told).items():
+        if record.begin and record.end:
+            _errors(node, record, faults, notes)
+        for device, words in _slowed(record).items():
             notes += [f"{node} GPU {device}: {said}" for said in words]
     return faults, notes
 
 
-def _rises(told: Seen, key: str) -> dict[int, float]:
+def _rises(record: Seen, key: str) -> dict[int, float]:
     """Return by how much a counter of each device rose; a counter that was reset rose by its value."""
-    before = {device["device"]: device[key] for device in (told.begin or {"devices": []})["devices"]}
-    after = {device["device"]: device[key] for device in (told.end or {"devices": []})["devices"]}
+    before = {device["device"]: device[key] for device in (record.begin or {"devices": []})["devices"]}
+    after = {device["device"]: device[key] for device in (record.end or {"devices": []})["devices"]}
     return {
         device: value - (before[device] or 0) if value >= (before[device] or 0) else value
         for device, value in after.items()
@@ -74,12 +74,12 @@ def _rises(told: Seen, key: str) -> dict[int, float]:
     }
 
 
-def _slowed(told: Seen) -> dict[int, list[str]]:
+def _slowed(record: Seen) -> dict[int, list[str]]:
     """Return the reasons for lower clocks of each device, with the time or the number of samples."""
-    every = [*told.samples, *filter(None, [told.end])]
+    every = [*record.samples, *filter(None, [record.end])]
     found: dict[int, list[str]] = {}
-    first = {device["device"]: device["throttle_us"] for device in (told.begin or {"devices": []})["devices"]}
-    last = {device["device"]: device["throttle_us"] for device in (told.end or {"devices": []})["devices"]}
+    first = {device["device"]: device["throttle_us"] for device in (record.begin or {"devices": []})["devices"]}
+    last = {device["device"]: device["throttle_us"] for device in (record.end or {"devices": []})["devices"]}
     devices = {device["device"] for item in every for device in item["devices"]}
     for device in sorted(devices):
         for reason, words in _SLOWDOWNS.items():
@@ -96,10 +96,10 @@ def _has(item: dict[str, Any], device: int, reason: str) -> bool:
     return any(each["device"] == device and reason in each["reasons"] for each in item["devices"])
 
 
-def _errors(node: str, told: Seen, faults: list[Fault], notes: list[str]) -> None:
+def _errors(node: str, record: Seen, faults: list[Fault], notes: list[str]) -> None:
     """Enter the counters that rose, and the faults, between the beginning and the end."""
-    begin, end = told.begin or {}, told.end or {}
-    for device, count in _rises(told, "ecc_volatile_uncorrected_total").items():
+    begin, end = record.begin or {}, record.end or {}
+    for device, count in _rises(record, "ecc_volatile_uncorrected_total").items():
         if count:
             faults.append(Fault(node, f"{_name(end, device)}: {count:.0f} uncorrectable memory errors"))
     for device, words in _rows(begin, end):
@@ -110,13 +110,13 @@ def _errors(node: str, told: Seen, faults: list[Fault], notes: list[str]) -> Non
         else:
             notes.append(f"{node} {words}")
     for key, words in _RISES.items():
-        for device, count in _rises(told, key).items():
+        for device, count in _rises(record, key).items():
             if count:
                 notes.append(f"{node} {_name(end, device)}: {count:.0f} {words} meanwhile")
 
 
-def _name(told: dict[str, Any], device: int) -> str:
-    uuid = next((each["uuid"] for each in told["devices"] if each["device"] == device), "")
+def _name(record: dict[str, Any], device: int) -> str:
+    uuid = next((each["uuid"] for each in record["devices"] if each["device"] == device), "")
     return f"GPU {device} ({uuid})" if uuid else f"device {device}"
 
 
@@ -141,7 +141,7 @@ def _xids(begin: dict[str, Any], lines: list[str]) -> Iterator[tuple[str, bool]]
     An error that the driver calls nonfatal is none. A format that cannot be parsed is one: it may be fatal.
     """
     known = {normal_address(device["address"]): device["device"] for device in begin["devices"] if device["address"]}
-    told = set()
+    named = set()
     for line in lines:
         xid, switch = read_xid(line), read_sxid(line)
         words, fault = "", True
@@ -156,8 +156,8 @@ def _xids(begin: dict[str, Any], lines: list[str]) -> Iterator[tuple[str, bool]]
             words = f"NVSwitch at {switch.address}: fatal SXid {switch.number}"
         elif is_unparsed(line):
             words = f"an Xid in a format that cannot be parsed: {line[line.find('Xid') :][:_LONGEST]}"
-        if words and words not in told:
-            told.add(words)
+        if words and words not in named:
+            named.add(words)
             yield words, fault
 
 

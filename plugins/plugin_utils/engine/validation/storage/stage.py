@@ -89,7 +89,7 @@ class Storage(ProgramStage[StorageOptions]):
 
     def problems(self, options: Options) -> list[str]:
         """Return what is wrong with the path and the size."""
-        if not self.asked(options):
+        if not self.requested(options):
             return []
         own = self.own(options)
         problems = []

@@ -13,7 +13,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     read_nvbandwidth,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_text import read_p2p
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.step_words import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.step_faults import (
     changed_variable,
     container_fault,
     step_fault,

@@ -34,12 +34,12 @@ def container_fault(text: str) -> str:
     said = [match for line in text.splitlines() if "pyxis:" in line and (match := _SAID.match(line))]
     for match in said:
         if reason := _ENROOT.match(match["words"]):
-            return _told(match["node"], f"container: {reason[1]}")
+            return _of_node(match["node"], f"container: {reason[1]}")
     reasons = [match for match in said if not _NO_REASON.match(match["words"])]
     # "printing … log file" alone is not a message about a fault.
     others = [match for match in said if not match["log"] and not match["words"].startswith("printing ")]
     best = [*(match for match in reasons if match["log"]), *reasons, *others]
-    return _told(best[0]["node"], f"container: {best[0]['words']}") if best else ""
+    return _of_node(best[0]["node"], f"container: {best[0]['words']}") if best else ""
 
 
 def changed_variable(text: str) -> str:
@@ -47,7 +47,7 @@ def changed_variable(text: str) -> str:
     for line in text.splitlines():
         if "# busbar variable: " in line and (match := _VARIABLE.match(line)):
             words = f"{match['words']}: the image, a hook or a prolog of tasks sets it, too"
-            return _told(match["node"], f"the program did not run as asked, {words}")
+            return _of_node(match["node"], f"the program did not run as asked, {words}")
     return ""
 
 
@@ -79,6 +79,6 @@ def step_fault(text: str | None, *, ran: bool) -> str:
     return changed_variable(text or "") or ("" if ran else container_fault(text or ""))
 
 
-def _told(node: str | None, words: str) -> str:
+def _of_node(node: str | None, words: str) -> str:
     shown = "".join(char if char.isprintable() else " " for char in words)[:_LONGEST]
     return f"{node}: {shown}" if node else shown

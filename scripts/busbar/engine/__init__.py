@@ -1,0 +1,64 @@
+"""The validation as a library, without Ansible and inventories.
+
+A program says what to test, on which nodes (`validation_options`, `job_script`) and through which `Transport`.
+`Transport.report_progress` receives an event for each step, and `run_validation` writes the report into a folder and
+returns the verdict. `busbar prove` uses `LocalTransport`: steps of a Slurm job of this user. `read_output` and `judge`
+are for outputs that exist already.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import (
+    profile_names,
+    shipped_profile,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text as read_output
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.side_by_side import side_by_side
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
+    all_problems as option_problems,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    Expected,
+    judge,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import (
+    Interrupted,
+    Output,
+    Transport,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.interruption import Interruption
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import read_report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.validation_run import ClusterTransport, run_validation
+
+from busbar.prove.options import job_script, validation_options
+from busbar.prove.transport import LocalTransport
+
+__all__ = [
+    "FAIL",
+    "INCONCLUSIVE",
+    "PASS",
+    "ClusterTransport",
+    "Expected",
+    "Interrupted",
+    "Interruption",
+    "LocalTransport",
+    "Output",
+    "Transport",
+    "compare",
+    "job_script",
+    "judge",
+    "option_problems",
+    "profile_names",
+    "read_output",
+    "read_report",
+    "run_validation",
+    "shipped_profile",
+    "side_by_side",
+    "site_catalogue",
+    "validation_options",
+]

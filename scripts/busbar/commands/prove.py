@@ -110,22 +110,35 @@ def _run(args: argparse.Namespace) -> int:
     hang_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
     interruption = Interruption([signal.SIGINT, signal.SIGTERM, *hang_up])
     with interruption:
-        allocation = None
         try:
-            with interruption.uninterrupted():
-                allocation = Allocation(job, own=False) if job else Allocation.submitted(request)
-                _say(f"job {allocation.job}: {'used as it is' if job else 'submitted'}")
-            with _locked(allocation) if job else contextlib.nullcontext():
-                return _validated(args, allocation, interruption, (folder, catalogue, lost))
+            return _in_allocation(args, job, request, interruption, (folder, catalogue, lost))
         except NotStarted as exc:
             return _not_started(args, folder, str(exc))
         except Interrupted as exc:
             print(f"busbar prove: {exc}", file=sys.stderr)
             return INTERRUPTED
-        finally:
-            with interruption.uninterrupted():
-                if allocation is not None and not allocation.cancel():
-                    print(f"busbar prove: cancel the job yourself: scancel {allocation.job}", file=sys.stderr)
+
+
+def _in_allocation(
+    args: argparse.Namespace,
+    job: str,
+    request: Request,
+    interruption: Interruption,
+    known: tuple[Path, dict[str, Any], dict[str, str]],
+) -> int:
+    """Validate in an existing job, or in one that is submitted and cancelled; returns the exit code."""
+    allocation = None
+    try:
+        # A job whose number is not known yet cannot be cancelled.
+        with interruption.uninterrupted():
+            allocation = Allocation(job, own=False) if job else Allocation.submitted(request)
+        _say(f"job {allocation.job}: {'used as it is' if job else 'submitted'}")
+        with _locked(allocation) if job else contextlib.nullcontext():
+            return _validated(args, allocation, interruption, known)
+    finally:
+        with interruption.uninterrupted():
+            if allocation is not None and not allocation.cancel():
+                print(f"busbar prove: cancel the job yourself: scancel {allocation.job}", file=sys.stderr)
 
 
 def _refuse_options(args: argparse.Namespace, folder: Path, catalogue: Mapping[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 import tempfile
@@ -10,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm
 from report_samples import nccl_text
-from validation_site import LocalSite, Site, wait_until
+from validation_site import NODES, LocalSite, Site, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,14 +22,29 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another")
 
 
-@pytest.fixture(params=[Site, LocalSite], ids=["ansible", "local"])
-def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+FOUR = ["gpu1", "gpu2", "gpu3", "gpu4"]
+
+
+@contextlib.contextmanager
+def made(kind: type[Site], nodes: list[str]) -> Iterator[Site]:
     # Not below pytest's own folder: each other pytest that starts closes that for the user of the jobs.
     with tempfile.TemporaryDirectory(prefix="busbar-test-") as place:
         Path(place).chmod(0o755)
-        found: Site = request.param(Path(place) / "site")
+        found = kind(Path(place) / "site", nodes)
         yield found
         found.end()
+
+
+@pytest.fixture(params=[Site, LocalSite], ids=["ansible", "local"])
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    with made(request.param, NODES) as found:
+        yield found
+
+
+@pytest.fixture(params=[Site, LocalSite], ids=["ansible", "local"])
+def four(request: pytest.FixtureRequest) -> Iterator[Site]:
+    with made(request.param, FOUR) as found:
+        yield found
 
 
 def test_a_healthy_cluster_passes_and_leaves_its_outputs_and_a_report(site: Site) -> None:
@@ -76,3 +94,17 @@ def test_a_slow_node_is_named(site: Site) -> None:
     site.validate()
     assert site.report["verdict"] == "FAIL"
     assert [culprit["nodes"] for culprit in site.report["culprits"]] == [["gpu2"]]
+
+
+def test_a_slow_link_is_found_by_the_search(four: Site) -> None:
+    for size in range(1, len(FOUR) + 1):
+        for nodes in itertools.combinations(FOUR, size):
+            peak = 475.0 if size == 1 else 73.0 if "gpu2" in nodes else 365.0
+            text = nccl_text([*nodes], 8, peak, program="all_reduce")
+            for name in (",".join(nodes), fold_for_slurm(nodes)):
+                four.prints(name, text)
+    script = f'#!/bin/bash\nexec cat "{four.texts}/busbar-$SLURM_JOB_NODELIST"\n'
+    four.validate(script=script, collectives=["all_reduce"], search_collective="all_reduce")
+    found = four.report
+    assert (found["verdict"], [culprit["nodes"] for culprit in found["culprits"]]) == ("FAIL", [["gpu2"]])
+    assert found["search_rounds"] > 0

@@ -1,6 +1,6 @@
 """The validation as a library, without Ansible and inventories.
 
-A program says what to test, on which nodes (`validation_options`, `job_script`) and through which `Transport`.
+A program says what to test, on which nodes (`options`, `job_script`) and through which `Transport`.
 `Transport.report_progress` receives an event for each step, and `run_validation` writes the report into a folder and
 returns the verdict. `busbar prove` uses `LocalTransport`: steps of a Slurm job of this user. `read_output` and `judge`
 are for outputs that exist already.
@@ -35,7 +35,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.interruption import
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import read_report
 from ansible_collections.busbar.cluster.plugins.plugin_utils.validation_run import ClusterTransport, run_validation
 
-from busbar.prove.options import job_script, validation_options
+from busbar.prove.options import job_script
+from busbar.prove.options import validation_options as options
 from busbar.prove.transport import LocalTransport
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "job_script",
     "judge",
     "option_problems",
+    "options",
     "profile_names",
     "read_output",
     "read_report",
@@ -60,5 +62,4 @@ __all__ = [
     "shipped_profile",
     "side_by_side",
     "site_catalogue",
-    "validation_options",
 ]

@@ -34,7 +34,7 @@ class Simulated(Cluster):
 
 
 def options(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
-    return engine.validation_options(
+    return engine.options(
         "nccl",
         NODES,
         hardware=dict.fromkeys(NODES, "dgx_h100"),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["LATEST", "add_place", "all_reports", "find_report", "place_of", "readable_report", "site_of"]
 
 LATEST = "latest"
+# How the names of the folders of `busbar prove` begin; the time follows.
+_OWN_FOLDER = "busbar-report-"
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +33,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def place_of(args: argparse.Namespace) -> Path:
-    """The folder that holds the reports: beside the inventory's directory, unless one is named.
+    """The folder that holds the reports: the one named, that beside the inventory's directory, or the present folder.
 
     Raises:
         UsageError: the options contradict each other, or the folder does not exist.
@@ -44,6 +46,9 @@ def place_of(args: argparse.Namespace) -> Path:
             message = f"no folder {args.reports}"
             raise UsageError(message)
         return Path(args.reports)
+    if not args.inventory and not chosen(args) and not default_inventory().exists():
+        # `busbar prove` needs no site, and keeps its reports where it is called.
+        return Path.cwd()
     place = site_of(args) / "reports"
     if not place.is_dir():
         message = f"no reports yet: there is no {place}; run busbar validate, or name the folder with --reports"
@@ -91,12 +96,14 @@ def find_report(args: argparse.Namespace, name: str) -> Path:
     place = place_of(args)
     known = all_reports(place)
     if not known:
-        message = f"no report in {place}"
+        message = f"no report in {place}: name the report's folder, an inventory with -i, or the folder with --reports"
         raise UsageError(message)
     if name == LATEST:
         return known[-1]
-    wanted = name.replace("-", "").replace(":", "")
-    found = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(wanted)]
+    wanted = name.removeprefix(_OWN_FOLDER).replace("-", "").replace(":", "")
+    found = [path for path in known if path.name == name] or [
+        path for path in known if path.name.removeprefix(_OWN_FOLDER).startswith(wanted)
+    ]
     if len(found) == 1 and wanted:
         return found[0]
     names = ", ".join(path.name for path in (found or known)[-5:])

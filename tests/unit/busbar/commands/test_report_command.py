@@ -169,6 +169,22 @@ def test_clusters_without_a_common_test_are_not_compared(reports: Path, capsys: 
     assert "not tested" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["latest", "busbar-report-20261120T080000Z", "20261120", "2026-11-20"])
+def test_without_a_site_the_reports_are_those_of_the_present_folder(
+    reports: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = reports.parent / "work"
+    place.mkdir()
+    for folder in reports.glob("202611*"):
+        folder.rename(place / f"busbar-report-{folder.name}")
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("busbar.commands.report_choice.default_inventory", lambda: place / "inventory")
+    assert main(["report", "show", name]) == 0
+    assert "busbar-report-20261120T080000Z" in capsys.readouterr().out
+    assert main(["report", "list"]) == 0
+    assert len([line for line in capsys.readouterr().out.splitlines() if "busbar-report-" in line]) == 6
+
+
 def test_render(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "render", "--reports", str(reports)]) == 0
     folder = reports / "20261120T080000Z"

@@ -30,7 +30,7 @@ notes:
 """
 
 EXAMPLES = r"""
-names: "{{ lookup('busbar.cluster.role_variable', '__munge_packages', role='munge') }}"
+names: "{{ lookup('busbar.cluster.role_variable', '__slurm_munge_packages', role='slurm') }}"
 """
 
 RETURN = r"""

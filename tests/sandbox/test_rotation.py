@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("munge", "mariadb")
+pytestmark = pytest.mark.proves("slurm", "mariadb")
 
 KEY = "/etc/munge/munge.key"
 LINES, GO = "/shared/rotation.txt", "/shared/rotation-go-on"

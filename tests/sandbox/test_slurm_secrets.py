@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("munge", "mariadb")
+pytestmark = pytest.mark.proves("slurm", "mariadb")
 
 SECRETS = ("munge.key", "slurm_database.password")
 LOGS = "/var/log /run/log /tmp /root /home /shared/home /var/lib/slurm"

@@ -205,7 +205,7 @@ def test_a_node_is_complete_before_it_is_named_and_named_before_it_takes_jobs(in
     ]
     steps = [
         (SECRETS, NEW),
-        ("munge/main", NEW),
+        ("slurm/munge", NEW),
         ("slurm/job_scripts", NEW),
         ("enroot/job_scripts", NEW),
         ("slurm/main slurm_components=['controller']", "ctl"),

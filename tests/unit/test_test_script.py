@@ -191,7 +191,7 @@ def test_a_role_has_its_own_tests_alone(script: Script) -> None:
 def test_what_stands_is_used_and_left(script: Script) -> None:
     for name in (NAME, OTHER):
         (script.top / ".sandbox" / name).mkdir()
-    done = script.run("role", "munge", BUSBAR_TEST_SANDBOX=NAME)
+    done = script.run("role", "mariadb", BUSBAR_TEST_SANDBOX=NAME)
     assert done.returncode == 0, done.stdout + done.stderr
     assert script.standing == [NAME, OTHER]
     assert not [call for call in script.calls if call.startswith("busbar: ")]

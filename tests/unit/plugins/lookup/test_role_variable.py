@@ -51,7 +51,6 @@ def test_only_the_first_host_has_the_database_and_none_if_the_site_runs_it() -> 
 
 
 def test_values_of_the_system_and_of_the_release() -> None:
-    assert variable("__munge_packages", "munge") == ["munge"]
     assert "sackd" in variable("__slurm_packages", "slurm")["login"]
     bookworm = TRIXIE | {"distribution_major_version": "12"}
     assert "sackd" not in variable("__slurm_packages", "slurm", ansible_facts=bookworm)["login"]
@@ -67,8 +66,8 @@ def test_a_default_yields_to_the_inventory_and_the_play_to_none() -> None:
 @pytest.mark.parametrize(
     ("name", "role", "words"),
     [
-        ("__munge_packages", "mungee", "role mungee: there is none of that name"),
-        ("__munge_pakages", "munge", "role munge: it has no variable __munge_pakages"),
+        ("__slurm_packages", "slurmm", "role slurmm: there is none of that name"),
+        ("__slurm_pakages", "slurm", "role slurm: it has no variable __slurm_pakages"),
     ],
 )
 def test_an_unknown_role_or_variable_is_named(name: str, role: str, words: str) -> None:
@@ -78,7 +77,7 @@ def test_an_unknown_role_or_variable_is_named(name: str, role: str, words: str) 
 
 def test_without_facts_nothing_is_taken_for_a_system() -> None:
     with pytest.raises(LookupError, match="facts of the distribution have not been gathered"):
-        variable("__munge_packages", "munge", ansible_facts={})
+        variable("__slurm_packages", "slurm", ansible_facts={})
 
 
 def test_a_new_host_gets_what_the_roles_of_its_groups_install() -> None:

@@ -15,17 +15,17 @@ __all__ = ["hardware_page"]
 HEAD = """\
 # Hardware profiles
 
-What `hardware: NAME` may name; generated from the files of
-[catalogue/hardware](../plugins/plugin_utils/engine/catalogue/hardware). How to describe another machine is in
+The profiles for `hardware: NAME`, generated from the files of
+[catalogue/hardware](../plugins/plugin_utils/engine/catalogue/hardware). To describe another machine, see
 [inventory and profiles](inventory.md#another-machine).
 
-All figures are GB/s of bus bandwidth (10^9 bytes per second), out-of-place, at the largest message. The *limit* is what
-the links can carry, the *floor* what a healthy cluster must reach, the *best* what somebody published.
+All figures are GB/s of bus bandwidth (10^9 bytes per second), out-of-place, at the largest message. The *limit* is the
+capacity of the links, the *floor* the minimum of a healthy cluster, the *best* the best published figure.
 """
 
 
 def section(name: str, said: dict[str, Any]) -> str:
-    """The section of one profile."""
+    """Return the section of one profile."""
     lines = [
         f"## {name}",
         "",
@@ -43,6 +43,6 @@ def section(name: str, said: dict[str, Any]) -> str:
 
 
 def hardware_page(folder: Path) -> str:
-    """The page of the profiles in a folder."""
+    """Return the page of the profiles in a folder."""
     profiles = {path.stem: shipped_profile(path.stem) for path in sorted(folder.glob("*.yml"))}
     return "\n".join([HEAD, *(section(name, said) for name, said in profiles.items())])

@@ -88,7 +88,7 @@ REFUSED_TOO = [
         sound=SSHD,
     ),
     Fault(
-        "an operating system that nobody knows",
+        "an unknown operating system",
         says="login: operating system: Frob 1 is not supported…remedy: install one of: ",
         heals="install a system that is supported",
         node="login",
@@ -207,7 +207,7 @@ STRAYED = [
         sound="getent hosts gpu1",
     ),
     Fault(
-        "a package that somebody removed",
+        "a package that was removed by hand",
         says="hosts : install | Install packages …changed=1",
         heals="nothing",
         node="gpu2",
@@ -229,7 +229,7 @@ STRAYED = [
         **lost("/etc/ssh/ssh_known_hosts"),
     ),
     Fault(
-        "a user whom somebody deleted on a node",
+        "a user who was deleted on a node",
         says="users : accounts | Make and correct users …changed=1",
         heals="nothing",
         node="gpu2",

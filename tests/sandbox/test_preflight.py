@@ -420,7 +420,7 @@ def test_declared_processors_and_memory_exceed_the_real_ones(site: Site) -> None
 
 
 @pytest.mark.fault(
-    "a uid that somebody else has",
+    "a UID of another user",
     says="gpu1: users_accounts: uid 2002 of user bob is taken by mallory",
     heals="another uid, or renumber",
 )

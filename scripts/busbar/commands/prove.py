@@ -286,14 +286,15 @@ def _validated(
 
 def _chosen(args: argparse.Namespace, allocation: Allocation) -> tuple[list[str], dict[str, str]]:
     """Return the nodes to test, and what the allocation lacks of the number that was asked for."""
-    excluded = set(unfold_hosts(args.exclude))
-    here = [node for node in allocation.nodes if node not in excluded]
-    if args.nodelist:
-        return unfold_hosts(args.nodelist), {}
-    if args.nodes and len(here) < args.nodes:
-        return here, {f"{args.nodes - len(here)} of {args.nodes} nodes": f"not allocated to job {allocation.job}"}
+    wanted, excluded = unfold_hosts(args.nodelist), set(unfold_hosts(args.exclude))
+    here = [node for node in allocation.nodes if node not in excluded and (node in wanted or not wanted)]
     allocation.nodes = here[: args.nodes or None]
-    return allocation.nodes, {}
+    if not here:
+        message = f"job {allocation.job} has none of the nodes that --nodelist and --exclude leave"
+        raise UsageError(message)
+    lacking = 0 if wanted else max(0, args.nodes - len(here))
+    missing = {f"{lacking} of {args.nodes} nodes": f"not allocated to job {allocation.job}"} if lacking else {}
+    return wanted or allocation.nodes, missing
 
 
 def _hardware(
@@ -319,7 +320,7 @@ def _programs(args: argparse.Namespace, allocation: Allocation, seen: Mapping[st
     if args.backend == "mpi":
         return probe.Programs(collectives_program(probe.found_python(seen)))
     if args.image:
-        return probe.refuse_image(allocation, seen, args.image)
+        return probe.found_image(allocation, seen, args.image)
     return probe.found_binary(seen, args.binary, _say)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from busbar.prove.slurm import Allocation
 
-__all__ = ["Node", "Programs", "found_binary", "found_python", "matched", "read_nodes", "refuse_image", "run_step"]
+__all__ = ["Node", "Programs", "found_binary", "found_image", "found_python", "matched", "read_nodes", "run_step"]
 
 _STEP_S = 180
 _UNKNOWN_NICS = [{"count": 1, "gbps": 10_000, "rdma": False}]
@@ -62,7 +62,7 @@ for place in PLACES; do
   [ ! -x "$place/all_reduce_perf" ] || echo "$place/all_reduce_perf" | section binary
 done
 type -ap all_reduce_perf | section binary
-bash -lc 'command -v module >/dev/null && module -t avail' 2>&1 | grep -iE 'nccl[-_]?tests' | section module
+timeout 60 bash -lc 'command -v module >/dev/null && module -t avail' 2>&1 | grep -iE 'nccl[-_]?tests' | section module
 for program in apptainer singularity; do command -v "$program"; done | section apptainer
 echo end | section end
 """
@@ -243,7 +243,7 @@ def found_binary(nodes: Mapping[str, Node], binary: str, say: Any) -> Programs: 
     raise UsageError(message)
 
 
-def refuse_image(allocation: Allocation, nodes: Mapping[str, Node], image: str) -> Programs:
+def found_image(allocation: Allocation, nodes: Mapping[str, Node], image: str) -> Programs:
     """Return how nccl-tests is run in an image, by Pyxis where srun has it, else by Apptainer.
 
     Raises:

@@ -122,6 +122,16 @@ def test_an_existing_job_is_used_and_left_as_it_is(site: Site) -> None:
     assert site.states() == ["RUNNING"]
 
 
+def test_of_an_existing_job_only_the_nodes_of_the_list_are_used(site: Site) -> None:
+    site.job()
+    done = site.prove("--backend", "mpi", "--floor", "1", "--jobid", "1", "--nodelist", "gpu[2-3]")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert site.report()["left_out"] == {"gpu3": "not allocated to job 1"}
+    asked = [path.read_text(encoding="utf-8") for path in site.slurm.glob("steps/*/asked")]
+    assert asked
+    assert not [words for words in asked if "gpu1" in words]
+
+
 def test_nodes_of_the_list_that_are_not_there_are_reported(site: Site) -> None:
     site.put("nodes", "gpu1|idle|none|(null)\ngpu2|drained*|fan|(null)\n")
     done = site.prove("--backend", "mpi", "--floor", "1", "--nodelist", "gpu[1-2]")

@@ -233,8 +233,15 @@ class Allocation:
             return False
         if not _SHARED.search(reason):
             return True
-        _code, account, _err = ask("squeue", "-h", "-j", self.job, "-o", "%a")
-        whose = ["-u", getuser()] if "Per" in reason else ["-A", account.strip()]
+        whose = ["-u", getuser()]
+        if "Grp" in reason:
+            # Other members of the group may hold it, whose jobs PrivateData hides.
+            _code, out, _err = ask("scontrol", "show", "config")
+            if re.search(r"^PrivateData\s*=.*\bjobs\b", out, re.MULTILINE):
+                return False
+            _code, out, _err = ask("squeue", "-h", "-j", self.job, "-o", "%a|%q")
+            account, _, qos = out.strip().partition("|")
+            whose = ["-q", qos] if reason.startswith("QOS") else ["-A", account]
         code, out, _err = ask("squeue", "-h", "-a", *whose, "-t", "R,CG,S,CF", "-o", "%i")
         return code == 0 and not out.split()
 

@@ -227,9 +227,18 @@ def test_a_signal_while_it_waits_in_the_queue_cancels_the_job(site: Site, number
     assert (site.states(), [*site.work.iterdir()]) == (["CANCELLED"], [])
 
 
-def test_a_limit_that_another_job_of_the_user_holds_is_waited_for(site: Site) -> None:
-    site.put("stay", "QOSMaxNodePerUserLimit")
-    site.put("others", "5\n")
+@pytest.mark.parametrize(
+    ("reason", "files"),
+    [
+        ("QOSMaxNodePerUserLimit", {"others": "5\n"}),
+        ("QOSGrpGRES", {"others": "5\n"}),
+        ("AssocGrpGRES", {"private": "accounts,jobs,usage"}),
+    ],
+)
+def test_a_limit_that_other_jobs_may_hold_is_waited_for(site: Site, reason: str, files: dict[str, str]) -> None:
+    site.put("stay", reason)
+    for name, text in files.items():
+        site.put(name, text)
     done = site.prove("--backend=mpi", "--wait=1")
     assert (done.returncode, site.states()) == (3, ["CANCELLED"]), done.stdout + done.stderr
 

@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 from .engine.report.data import normalised
 from .engine.report.junit import junit
 from .engine.report.metrics import metrics
-from .engine.report.page import Parts, page
+from .engine.report.page import PageFiles, page
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -108,17 +108,17 @@ def write_pages(folder: Path, nodes: Collection[str] | None = None, raw: bytes |
     report, earlier = _normalised(folder, raw), history(folder)
     _write(folder / "junit.xml", junit(report))
     _write(folder / METRICS, metrics(report, earlier, nodes))
-    _write(folder / "report.html", page(report, earlier, _parts(raw)))
+    _write(folder / "report.html", page(report, earlier, _page_files(raw)))
     return [folder / name for name in FILES]
 
 
-def _parts(raw: bytes) -> Parts:
+def _page_files(raw: bytes) -> PageFiles:
     texts = {name: (_PAGE / name).read_text(encoding="utf-8") for name in ("page.html.j2", "page.css", "page.js")}
     try:
         version = metadata.version("busbar")
     except metadata.PackageNotFoundError:
         version = "of a checkout"
-    return Parts(
+    return PageFiles(
         template=texts["page.html.j2"],
         style=texts["page.css"],
         script=texts["page.js"],

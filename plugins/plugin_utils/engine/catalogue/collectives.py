@@ -123,12 +123,12 @@ def sections(text: str, collectives: list[str]) -> dict[str, tuple[list[str], bo
     if not starts:
         return {name: ([text] if name == collectives[0] else [], None) for name in collectives}
     ends = [match.start() for match in starts[1:]] + [len(text)]
-    parts: dict[str, list[str]] = {name: [] for name in collectives}
+    texts: dict[str, list[str]] = {name: [] for name in collectives}
     for match, end in zip(starts, ends):
-        parts.setdefault(match[1], []).append(text[match.end() : end])
+        texts.setdefault(match[1], []).append(text[match.end() : end])
     codes: dict[str, list[int]] = {}
     for match in _EXIT.finditer(text):
         codes.setdefault(match[1], []).append(int(match[3]))
     return {
-        name: (parts[name], len(codes.get(name, [])) == len(parts[name]) > 0 and not any(codes[name])) for name in parts
+        name: (texts[name], len(codes.get(name, [])) == len(texts[name]) > 0 and not any(codes[name])) for name in texts
     }

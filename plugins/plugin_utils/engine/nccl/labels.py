@@ -81,14 +81,14 @@ class Labels:
         label = label.strip()
         if len(self._labels) >= _MOST or any(each.start.fullmatch(label) for each in self._labels):
             return
-        parts = [part for part in _PARTS.split(label) if part]
+        segments = [segment for segment in _PARTS.split(label) if segment]
         template = ""
-        for before, part, after in zip(["", *parts], parts, [*parts[1:], ""]):
-            if part.isspace():
+        for before, segment, after in zip(["", *segments], segments, [*segments[1:], ""]):
+            if segment.isspace():
                 # A number may fill its column.
                 template += r"\s*" if after[:1].isdigit() and not before[:1].isdigit() else r"\s+"
             else:
-                template += _NUMBER if part[0].isdigit() else re.escape(part)
+                template += _NUMBER if segment[0].isdigit() else re.escape(segment)
         if label[-1].isalnum():
             template += r"(?![\w.])"
         # A label that begins with a digit cannot be told from the figure before it.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .model import Compared, ReadReport, ReadTest
     from .sections import Detail, PageTest
 
-__all__ = ["Parts", "page"]
+__all__ = ["PageFiles", "page"]
 
 _OPEN = 6
 _MOST_DETAILS = 400
@@ -52,7 +52,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Parts:
+class PageFiles:
     """What the page is made of besides the report.
 
     Attributes:
@@ -72,7 +72,7 @@ class Parts:
     digest: str
 
 
-def page(report: ReadReport, others: Sequence[ReadReport], parts: Parts) -> str:
+def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> str:
     """Return the page.
 
     All text of the report is escaped, and the page's own policy lets nothing run but its two scripts and nothing be
@@ -81,9 +81,9 @@ def page(report: ReadReport, others: Sequence[ReadReport], parts: Parts) -> str:
     Args:
         report: as `data.normalised` gives it.
         others: other reports of the same folder, to compare with; normalised as well.
-        parts: what else the page is made of.
+        files: template, style and scripts of the page.
     """
-    scripts = [_unix(text) for text in (parts.plotly, parts.script)]
+    scripts = [_unix(text) for text in (files.plotly, files.script)]
     figures: list[dict[str, Any]] = []
     compared = drift(report, others)
     tests = _tests(report, figures)
@@ -94,13 +94,13 @@ def page(report: ReadReport, others: Sequence[ReadReport], parts: Parts) -> str:
     # The template is ours, and what is put into it is escaped.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(
-        parts.template
+        files.template
     ).render(
         report=report,
         policy=_policy(scripts),
-        version=parts.version,
-        digest=parts.digest,
-        style=Markup(parts.style),  # noqa: S704 - a file of ours
+        version=files.version,
+        digest=files.digest,
+        style=Markup(files.style),  # noqa: S704 - a file of ours
         plotly=Markup(scripts[0]),  # noqa: S704 - a library's file
         script=Markup(scripts[1]),  # noqa: S704 - a file of ours
         when=_when(report["started"]),

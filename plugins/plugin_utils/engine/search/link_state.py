@@ -106,7 +106,7 @@ class LinkState:
 
     def untested_blocks(self, nodes: tuple[str, ...]) -> list[Block]:
         """Return blocks without a common node that hold all untested pairs of the nodes."""
-        return [Block(*(self.untested.sides(part) or (part,))) for part in self.untested.parts(nodes)]
+        return [Block(*(self.untested.sides(part) or (part,))) for part in self.untested.components(nodes)]
 
     def quarters(self, block: Block) -> tuple[list[Block], list[Block]]:
         """Return the diagonal quarters of a block that hold untested pairs, and the others; the fuller ones first."""

@@ -176,8 +176,8 @@ def _across(pair: tuple[str, ...], sides: tuple[list[str], list[str]]) -> bool:
 def _cuts(context: Context, league: League, lost: list[tuple[str, str]]) -> list[tuple[list[str], list[str]]]:
     """Return pairs of sets between which every pair is slow: parts that no fast pair connects, or two switches."""
     nodes = context.innocent()
-    parts = sorted(_parts(league, nodes), key=len, reverse=True)
-    cuts = [(part, parts[0]) for part in parts[1:] if len(part) > 1]
+    components = sorted(_components(league, nodes), key=len, reverse=True)
+    cuts = [(component, components[0]) for component in components[1:] if len(component) > 1]
     teams = list(_teams(context, nodes).values())
     cuts += [(one, other) for i, one in enumerate(teams) for other in teams[i + 1 :]]
     found: list[tuple[list[str], list[str]]] = []
@@ -192,21 +192,21 @@ def _cuts(context: Context, league: League, lost: list[tuple[str, str]]) -> list
     return found
 
 
-def _parts(league: League, nodes: list[str]) -> list[list[str]]:
+def _components(league: League, nodes: list[str]) -> list[list[str]]:
     """Return the sets of nodes that fast pairs connect."""
-    parts: list[list[str]] = []
+    components: list[list[str]] = []
     left = dict.fromkeys(nodes)
     while left:
-        part = [next(iter(left))]
-        del left[part[0]]
-        for node in part:
+        component = [next(iter(left))]
+        del left[component[0]]
+        for node in component:
             for others, seen in league.games.get(node, {}).items():
                 new = [other for other in others if seen[-1].passed and other in left]
-                part += new
+                component += new
                 for other in new:
                     del left[other]
-        parts.append(part)
-    return parts
+        components.append(component)
+    return components
 
 
 def _teams(context: Context, nodes: list[str] | None = None) -> dict[str, list[str]]:
@@ -314,7 +314,7 @@ def fitting_node(context: Context, outcomes: list[Outcome]) -> list[dict[str, An
     explains = all(guilty[0] in outcome.nodes for outcome in slow)
     passed_too = any(guilty[0] in outcome.nodes for outcome in results if outcome.passed)
     rest = [node for node in context.nodes if node != guilty[0]]
-    parted = len(context.nodes) <= TOURNAMENT and len(_parts(league, rest)) > 1
+    parted = len(context.nodes) <= TOURNAMENT and len(_components(league, rest)) > 1
     if not explains or passed_too or parted or not _apart(results) or _may_be_uplink(context, league, guilty[0]):
         return []
     league.blame(guilty[0])

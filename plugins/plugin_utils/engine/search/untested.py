@@ -59,10 +59,10 @@ class Untested:
         """Return how many pairs of the nodes are untested."""
         return self._count(self._bits(nodes)) // 2
 
-    def parts(self, nodes: Iterable[str]) -> list[tuple[str, ...]]:
+    def components(self, nodes: Iterable[str]) -> list[tuple[str, ...]]:
         """Return the sets of nodes that untested pairs connect; nodes without such a pair are left out."""
         left = self._bits(nodes)
-        parts = []
+        components = []
         while left:
             part = new = left & -left
             while new:
@@ -73,8 +73,8 @@ class Untested:
                 part |= new
             left &= ~part
             if part & (part - 1):
-                parts.append(self._names(part))
-        return parts
+                components.append(self._names(part))
+        return components
 
     def sides(self, part: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Return the two sets between which all untested pairs of a connected part lie, if there are such."""

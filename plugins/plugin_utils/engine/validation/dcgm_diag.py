@@ -169,10 +169,10 @@ def _verdict(
     if wanted and seen and len(seen) < wanted:
         return INCONCLUSIVE, f"{node}: {len(seen)} GPU(s) were diagnosed and not {wanted}"
     count = Counter(result["status"] for result in data["results"])
-    parts = [
+    others = [
         f"{count[word]} {words}" for word, words in (("warn", "with a warning"), ("skip", "skipped")) if count[word]
     ]
-    return PASS, ", ".join([f"{count['pass']} results passed", *parts])
+    return PASS, ", ".join([f"{count['pass']} results passed", *others])
 
 
 def _where(result: dict[str, Any]) -> str:

@@ -157,7 +157,7 @@ def search_done(options: Mapping[str, Any], state: State) -> bool:
 def budget(options: Mapping[str, Any]) -> str:
     """Return in one line what is going to run and how long it may take."""
     checked = typed(options)
-    parts = [words for stage in registry.STAGES if stage.requested(checked) for words in stage.budget(checked)]
+    budgets = [words for stage in registry.STAGES if stage.requested(checked) for words in stage.budget(checked)]
     total = checked["time_limit"]
     end = f"; never more than {total} s in all" if total else ""
-    return f"validation of {fold_hosts(checked['nodes'])}: {'; '.join(parts)}{end}"
+    return f"validation of {fold_hosts(checked['nodes'])}: {'; '.join(budgets)}{end}"

@@ -38,7 +38,7 @@ def test_parts_and_sides(
     tests: list[list[str]], parts: list[tuple[str, ...]], sides: tuple[tuple[str, ...], tuple[str, ...]] | None
 ) -> None:
     untested = _after(tests)
-    assert untested.parts(NODES) == parts
+    assert untested.components(NODES) == parts
     assert [untested.sides(part) for part in parts] == [sides] * len(parts)
 
 
@@ -47,7 +47,7 @@ def test_every_untested_pair_lies_in_one_part(tests: list[list[str]]) -> None:
     untested, left = _after(tests), _open(tests)
     assert untested.count(NODES) == len(left)
     assert untested.holds(NODES) == bool(left)
-    parts = untested.parts(NODES)
+    parts = untested.components(NODES)
     assert len({node for part in parts for node in part}) == sum(map(len, parts))
     assert all(any(pair <= set(part) for part in parts) for pair in left)
     for part in parts:
@@ -59,7 +59,7 @@ def test_every_untested_pair_lies_in_one_part(tests: list[list[str]]) -> None:
 @given(st.lists(st.lists(st.sampled_from(NODES), unique=True), max_size=8))
 def test_groups_hold_a_third_of_the_untested_pairs(tests: list[list[str]]) -> None:
     untested, left = _after(tests), _open(tests)
-    for part in untested.parts(NODES):
+    for part in untested.components(NODES):
         groups = untested.groups(part)
         assert len({node for group in groups for node in group}) == sum(map(len, groups))
         held = sum(untested.count(group) for group in groups)

@@ -21,14 +21,6 @@ options:
     description: Whether the host has slurmctld, so that Slurm is asked there.
     type: bool
     default: false
-  certificate_days:
-    description: A certificate that expires in fewer days is a problem.
-    type: int
-    default: 30
-  timeout_s:
-    description: How long a command or a file system may take to answer.
-    type: int
-    default: 15
 """
 
 EXAMPLES = r"""
@@ -84,6 +76,8 @@ _SSH, _TLS = Path("/etc/ssh"), Path("/etc/busbar/tls")
 _CONFIGURATION = Path("/etc/slurm/slurm.conf")
 _ACCOUNTING = re.compile(r"^\s*AccountingStorageType\s*=\s*accounting_storage/slurmdbd\b", re.MULTILINE | re.IGNORECASE)
 _AT_ONCE = 8
+CERTIFICATE_DAYS = 30
+TIMEOUT_S = 15
 
 
 class Look:
@@ -185,13 +179,11 @@ def main() -> None:
         argument_spec={
             "host": {"type": "str", "required": True},
             "slurm": {"type": "bool", "default": False},
-            "certificate_days": {"type": "int", "default": 30},
-            "timeout_s": {"type": "int", "default": 15},
         },
         supports_check_mode=True,
     )
-    look = Look(module.params["host"], module.params["timeout_s"])
-    problems = [*look.services(), *look.mounts(), *look.certificates(module.params["certificate_days"])]
+    look = Look(module.params["host"], TIMEOUT_S)
+    problems = [*look.services(), *look.mounts(), *look.certificates(CERTIFICATE_DAYS)]
     asked = module.params["slurm"]
     problems += look.slurm() if asked else []
     module.exit_json(changed=False, problems=problems, reservations=look.reservations() if asked else [])

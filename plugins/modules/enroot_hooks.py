@@ -24,14 +24,6 @@ options:
     type: list
     elements: str
     required: true
-  directory:
-    description: Where Enroot looks for hooks.
-    type: path
-    default: /etc/enroot/hooks.d
-  offered:
-    description: Where upstream keeps those that it only offers.
-    type: path
-    default: /usr/share/enroot/hooks.d
 """
 
 EXAMPLES = r"""
@@ -57,6 +49,9 @@ from ..module_utils.common.baseline import before_making
 
 ON, OFF = 0o755, 0o644
 EXECUTABLE = 0o111
+DIRECTORY = Path("/etc/enroot/hooks.d")
+# Hooks that upstream ships but does not enable.
+OFFERED = Path("/usr/share/enroot/hooks.d")
 
 
 class Hooks:
@@ -103,21 +98,18 @@ def main() -> None:
         argument_spec={
             "hooks": names,
             "shipped": names,
-            "directory": {"type": "path", "default": "/etc/enroot/hooks.d"},
-            "offered": {"type": "path", "default": "/usr/share/enroot/hooks.d"},
         },
         supports_check_mode=True,
     )
     chosen, shipped = module.params["hooks"], module.params["shipped"]
-    directory, offered = Path(module.params["directory"]), Path(module.params["offered"])
     extra = [name for name in chosen if name not in shipped]
-    absent = [name for name in extra if not (offered / name).exists()]
-    if absent and not (module.check_mode and not offered.exists()):
+    absent = [name for name in extra if not (OFFERED / name).exists()]
+    if absent and not (module.check_mode and not OFFERED.exists()):
         module.fail_json(
             msg=f"enroot_hooks: this version of Enroot has no {', '.join(absent)}. Remedy: choose among those in "
-            f"{directory} and {offered}"
+            f"{DIRECTORY} and {OFFERED}"
         )
-    hooks = Hooks(module, directory, offered)
+    hooks = Hooks(module, DIRECTORY, OFFERED)
     for name in shipped:
         hooks.switch(name, on=name in chosen)
     for name in extra:

@@ -32,10 +32,6 @@ options:
     type: str
     choices: [defer, refuse]
     default: defer
-  record:
-    description: File that holds how clocks are locked, since no output of nvidia-smi tells. Gone with a boot.
-    type: path
-    default: /run/busbar/gpu_clocks
 """
 
 EXAMPLES = r"""
@@ -92,6 +88,8 @@ if TYPE_CHECKING:
     from ..module_utils.hardware.nvidia_smi_run import Smi
 
 DRIVER = Path("/sys/module/nvidia")
+# Clocks that this module has locked, until the next boot.
+RECORD = Path("/run/busbar/gpu_clocks")
 
 
 def recorded(path: Path, driver: Path = DRIVER) -> list[str]:
@@ -157,17 +155,16 @@ def main() -> None:
             "settings": {"type": "dict", "required": True},
             "values": {"type": "dict", "default": {}},
             "busy": {"type": "str", "choices": ["defer", "refuse"], "default": "defer"},
-            "record": {"type": "path", "default": "/run/busbar/gpu_clocks"},
         },
         supports_check_mode=True,
     )
-    settings, record = merge_settings(module.params["settings"], module.params["values"]), Path(module.params["record"])
+    settings = merge_settings(module.params["settings"], module.params["values"])
     wrong = settings_form(settings)
     if wrong:
         module.fail_json(msg=f"gpu_settings: {'; '.join(wrong)}")
     smi = smi_runner(module)
     gpus = read(module, smi, settings)
-    locked = recorded(record)
+    locked = recorded(RECORD)
     faults, steps = settings_plan(settings, gpus, locked)
     if faults:
         lines = [f"GPU {','.join(map(str, each.gpus))}: {each.key}: {each.problem} ({each.remedy})" for each in faults]
@@ -185,7 +182,7 @@ def main() -> None:
             if status:
                 module.fail_json(msg=f"`nvidia-smi {' '.join(words)}` failed: {told(text)}")
         if any(step.key in LOCKS for step in steps):
-            write_record(record, settings, locked)
+            write_record(RECORD, settings, locked)
         gpus = read(module, smi, settings) if steps else gpus
     diff = {"before": shown(steps, "before"), "after": shown(steps, "after")}
     module.exit_json(

@@ -8,7 +8,7 @@ author: busbar contributors
 short_description: Divide the GPUs of a node into MIG instances
 description:
   - Compares the layout with C(nvidia-smi -q -x) and C(nvidia-smi mig -lgi). GPUs that are right are left alone.
-  - Before a change the node is drained in Slurm with O(reason), and nothing is changed while a job holds it. A node
+  - Before a change the node is drained in Slurm, and nothing is changed while a job holds it. A node
     that this module drained is given back once the layout is there and Slurm's Gres agrees with it.
   - A layout that does not fit the declared hardware or a GPU fails before anything is changed, and so does one whose
     instances the installed Slurm could not detect.
@@ -50,10 +50,6 @@ options:
     type: list
     elements: str
     default: []
-  reason:
-    description: Reason of the drain, by which the module knows its own.
-    type: str
-    default: "busbar: MIG layout"
 """
 
 EXAMPLES = r"""
@@ -108,6 +104,7 @@ if TYPE_CHECKING:
 # A card that turns MIG on or off is reset, and forgets what this brings back.
 SETTINGS = "/usr/local/lib/busbar/gpu_settings_boot"
 # Names the device files of the instances.
+REASON = "busbar: MIG layout"
 DEVICES = "/usr/local/lib/busbar/mig_devices.py"
 # Units that write which devices a container may get, by CDI: of the role nvidia_container_toolkit, and of NVIDIA.
 DESCRIBING = ("busbar-nvidia-cdi", "nvidia-cdi-refresh")
@@ -149,7 +146,7 @@ class Change:
     def __init__(self, module: AnsibleModule, smi: Smi, declared: Declared) -> None:
         """Keep what the module was called with, and what follows from it."""
         self.module, self.smi, self.run, self.declared = module, smi, module_run(module), declared
-        self.node = SlurmNode(module.params["node"], module.params["reason"], self.run)
+        self.node = SlurmNode(module.params["node"], REASON, self.run)
         self.fields: dict[str, str] | None = None
 
     def states(self) -> list[GpuState]:
@@ -301,7 +298,6 @@ def main() -> None:
             "plugin_folders": {"type": "list", "elements": "path", "default": []},
             "wait_s": {"type": "int", "default": 0},
             "services": {"type": "list", "elements": "str", "default": []},
-            "reason": {"type": "str", "default": "busbar: MIG layout"},
         },
         supports_check_mode=True,
     )

@@ -36,10 +36,6 @@ options:
     description: Whether to read GPUs, NICs and their links (RV(devices)).
     type: bool
     default: false
-  devices_timeout_s:
-    description: How long to wait for each run of nvidia-smi, in seconds. One that hangs is left behind.
-    type: int
-    default: 30
   machine:
     description: Whether to read serial numbers and the history of the health check (RV(record)).
     type: bool
@@ -222,6 +218,8 @@ MEBIBYTE = 1 << 20
 REBOOT_REQUIRED = Path("/run/reboot-required")
 # nv-fabricmanager, as the kernel cuts it.
 FABRIC_MANAGER = "nv-fabricmanage"
+# Of each run of nvidia-smi; one that hangs is left behind.
+SMI_TIMEOUT_S = 30
 
 
 def read(path: Path) -> str:
@@ -325,7 +323,6 @@ def main() -> None:
             "numbers": {"type": "list", "elements": "int", "default": []},
             "reboot": {"type": "bool", "default": False},
             "devices": {"type": "bool", "default": False},
-            "devices_timeout_s": {"type": "int", "default": 30},
             "machine": {"type": "bool", "default": False},
             "leave_out_unreachable": {"type": "bool", "default": False},
         },
@@ -339,7 +336,7 @@ def main() -> None:
         module.fail_json(msg=str(exc))
     more: dict[str, Any] = {"reboot": reboot_reasons(module)} if given["reboot"] else {}
     if given["devices"]:
-        more["devices"] = devices(Path("/"), find_smi(), given["devices_timeout_s"])
+        more["devices"] = devices(Path("/"), find_smi(), SMI_TIMEOUT_S)
     if given["machine"]:
         more["record"] = machine_record()
     node |= {"began": began, "epoch": time.time()}

@@ -36,10 +36,6 @@ options:
       and C(reason). The time is added.
     type: list
     elements: dict
-  history:
-    description: File of the history.
-    type: path
-    default: /var/lib/busbar/repairs.jsonl
 """
 
 EXAMPLES = r"""
@@ -78,6 +74,7 @@ from ..module_utils.health.repairs import Record, bounded, choose, lines_of, rea
 from ..module_utils.slurm.ask import ask_slurm
 from ..module_utils.slurm.hostlist import expand_hosts
 
+HISTORY = Path("/var/lib/busbar/repairs.jsonl")
 NODES = ["sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E"]
 JOBS = ["squeue", "-h", "-a", "-t", "R,CF,CG,S,SO,SI,ST", "-o", "%i|%u|%N"]
 NAMES: dict[str, Any] = {"type": "list", "elements": "str", "required": True}
@@ -144,23 +141,22 @@ def main() -> None:
             "plan": {"type": "dict", "options": PLAN},
             "choose": {"type": "dict", "options": CHOICE},
             "records": {"type": "list", "elements": "dict"},
-            "history": {"type": "path", "default": "/var/lib/busbar/repairs.jsonl"},
         },
         required_one_of=[("plan", "choose", "records")],
         mutually_exclusive=[("plan", "choose", "records")],
         supports_check_mode=True,
     )
-    history, now = Path(module.params["history"]), time.time()
+    now = time.time()
     if module.params["plan"]:
-        module.exit_json(changed=False, plan=planned(module, history))
+        module.exit_json(changed=False, plan=planned(module, HISTORY))
     if module.params["choose"]:
         module.exit_json(changed=False, **chosen(module))
     try:
         new = [Record(now, **{key: str(value) for key, value in each.items()}) for each in module.params["records"]]
         if not module.check_mode:
-            added(history, new, now)
+            added(HISTORY, new, now)
     except (OSError, TypeError) as error:
-        module.fail_json(msg=f"{history}: {error}")
+        module.fail_json(msg=f"{HISTORY}: {error}")
     module.exit_json(changed=bool(new))
 
 

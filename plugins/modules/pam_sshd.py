@@ -30,18 +30,10 @@ options:
     elements: str
     default: []
   note:
-    description: Path of a note with the former text, for M(busbar.cluster.login_trial). While it is there, O(path)
+    description: Path of a note with the former text, for M(busbar.cluster.login_trial). While it is there, the file
       counts as changed.
     type: path
     required: true
-  path:
-    description: The file.
-    type: path
-    default: /etc/pam.d/sshd
-  shared_path:
-    description: What it includes for sessions, where that is not made of several files.
-    type: path
-    default: /etc/pam.d/password-auth
 """
 
 EXAMPLES = r"""
@@ -109,12 +101,10 @@ def main() -> None:
             "users": {"type": "list", "elements": "str", "default": []},
             "groups": {"type": "list", "elements": "str", "default": []},
             "note": {"type": "path", "required": True},
-            "path": {"type": "path", "default": "/etc/pam.d/sshd"},
-            "shared_path": {"type": "path", "default": "/etc/pam.d/password-auth"},
         },
         supports_check_mode=True,
     )
-    path, note, shared = (Path(module.params[name]) for name in ("path", "note", "shared_path"))
+    path, note, shared = Path("/etc/pam.d/sshd"), Path(module.params["note"]), Path("/etc/pam.d/password-auth")
     groups, enabled = module.params["groups"], module.params["enabled"]
     users = exempt_users(module.params["users"], groups)
     others = [file for file in (path.with_name(name) for name in OTHERS) if file.exists()]

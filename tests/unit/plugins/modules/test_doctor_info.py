@@ -45,7 +45,8 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
             path.write_text(f"#!/bin/sh\n{text}\n")
             path.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-        with patch_module_args({"host": "ctl", "slurm": True, "timeout_s": timeout_s}), pytest.raises(SystemExit):
+        monkeypatch.setattr(doctor_info, "TIMEOUT_S", timeout_s)
+        with patch_module_args({"host": "ctl", "slurm": True}), pytest.raises(SystemExit):
             doctor_info.main()
         return json.loads(capsys.readouterr().out)
 

@@ -44,12 +44,10 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def test_settings_are_set_once(run: Run, smi: SimulatedGpus, tmp_path: Path) -> None:
+def test_settings_are_set_once(run: Run, smi: SimulatedGpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = tmp_path / "run" / "clocks"
-    wanted = {
-        "settings": {"power_limit_w": 300, "graphics_clocks_mhz": [210, 705], "ecc": False},
-        "record": str(record),
-    }
+    monkeypatch.setattr(gpu_settings, "RECORD", record)
+    wanted = {"settings": {"power_limit_w": 300, "graphics_clocks_mhz": [210, 705], "ecc": False}}
     planned = run(gpu_settings, check=True, **wanted)
     assert (planned["changed"], record.exists(), smi.now.exists()) == (True, False, False)
     assert planned["diff"][0]["after"].splitlines()[0] == "GPU 0: ecc: off"
@@ -58,7 +56,7 @@ def test_settings_are_set_once(run: Run, smi: SimulatedGpus, tmp_path: Path) -> 
     assert "ECC off of GPU 0,1 waits for a reboot" in first["pending"]
     assert record.read_text() == "-lgc 210,705\n"
     assert run(gpu_settings, **wanted)["changed"] is False
-    freed = run(gpu_settings, settings={"graphics_clocks_mhz": "default"}, record=str(record))
+    freed = run(gpu_settings, settings={"graphics_clocks_mhz": "default"})
     assert (freed["commands"], record.read_text()) == (["nvidia-smi -rgc"], "")
 
 
@@ -96,7 +94,8 @@ def test_jobs_hold_back_what_they_would_notice(
 ) -> None:
     smi(["-pm", "0"])
     monkeypatch.setattr(gpu_settings, "jobs_here", lambda: ["12", "14"])
-    wanted = {"settings": {"persistence": True, "power_limit_w": 300}, "record": str(tmp_path / "clocks")}
+    monkeypatch.setattr(gpu_settings, "RECORD", tmp_path / "clocks")
+    wanted = {"settings": {"persistence": True, "power_limit_w": 300}}
     assert "drain the node first" in run(gpu_settings, busy="refuse", **wanted)["msg"]
     answer = run(gpu_settings, **wanted)
     assert answer["commands"] == ["nvidia-smi -pm 1"]

@@ -55,12 +55,12 @@ def test_plan_reads_slurm_and_the_history(
     for name, text in {"sinfo": "gpu1|drained|busbar health: GPU 2 is lost", "squeue": ""}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n")
         (tmp_path / name).chmod(0o755)
-    history = str(tmp_path / "repairs.jsonl")
+    monkeypatch.setattr(node_repair, "HISTORY", tmp_path / "repairs.jsonl")
     record = {"node": "gpu1", "event": "began", "how": "reboot", "reason": "busbar health: GPU 2 is lost"}
     asked = {"asked": "gpu[1-1]", "compute": ["gpu1"], "limited": ["gpu1"]}
     answers = []
     for given in ({"records": [record]}, {"plan": asked}, {"plan": {**asked, "asked": "gpu[1"}}):
-        with patch_module_args({"history": history, **given}), pytest.raises(SystemExit):
+        with patch_module_args(given), pytest.raises(SystemExit):
             node_repair.main()
         answers.append(json.loads(capsys.readouterr().out))
     assert answers[0]["changed"]

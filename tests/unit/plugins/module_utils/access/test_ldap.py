@@ -7,7 +7,6 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.directory_users import next_number
 from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tools import (
     NO_SUCH_OBJECT,
     Connection,
@@ -58,11 +57,6 @@ def test_no_password_is_on_the_command_line(tool: Path) -> None:
     assert "pass word" not in "".join(environment)
 
 
-def test_root_speaks_through_the_socket(tool: Path) -> None:
-    Connection("ldapi:///").search("dc=x", "sub", "(uid=*)")
-    assert (tool / "arguments").read_text().startswith("-Q\n-Y\nEXTERNAL\n-H\nldapi:///\n")
-
-
 def test_what_does_not_exist_is_no_entry_and_what_fails_is_told(tool: Path) -> None:
     (tool / "code").write_text(str(NO_SUCH_OBJECT))
     assert Connection("ldaps://ctl", start_tls=True).search("dc=x", "sub", "(uid=*)") == []
@@ -89,8 +83,3 @@ def test_no_value_leaves_its_line() -> None:
         "gidNumber: 1",
         "",
     ]
-
-
-def test_numbers_follow_the_highest() -> None:
-    assert next_number([], 20000) == 20000
-    assert next_number([1000, 20000, 20007], 20000) == 20008

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import grp
-import os
 import pwd
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of, login_user
+from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import login_user
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +37,3 @@ def test_root_and_nobody_knows_whom(tmp_path: Path) -> None:
     assert login_user(tmp_path, 99).pw_uid == 0
     (tmp_path / "other").mkdir()
     assert login_user(tmp_path / "other", _processes(tmp_path / "other", [0, 2**31 - 5])).pw_uid == 0
-
-
-def test_groups_have_names() -> None:
-    user = pwd.getpwuid(os.getuid())
-    assert groups_of(user)[0] == grp.getgrgid(user.pw_gid).gr_name

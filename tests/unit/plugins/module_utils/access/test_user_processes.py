@@ -77,15 +77,6 @@ def test_a_process_that_ends_meanwhile_is_left_out(tmp_path: Path) -> None:
     assert user_processes({"bob": 2002}, tmp_path) == {}
 
 
-def test_many_processes_make_a_short_list(tmp_path: Path) -> None:
-    for pid in range(1, 11):
-        process(tmp_path / str(pid), "x")
-    found = user_processes({"bob": 2002}, tmp_path)["bob"]
-    assert found[0] == "process 1 (x)"
-    assert found[-1] == "6 more processes"
-    assert len(found) == 5
-
-
 def test_slurmctld_is_recognised(tmp_path: Path) -> None:
     assert not runs_slurmctld(tmp_path)
     process(tmp_path / "9", "slurmctld", "64030 64030 64030 64030")

@@ -7,9 +7,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.package_chan
     Family,
     Present,
     Wanted,
-    after_changes,
     changes_for,
-    difference,
     parse_dpkg,
     parse_madison,
     parse_rpm,
@@ -48,12 +46,6 @@ def test_rpm_and_its_locks() -> None:
     }
 
 
-def test_a_lock_of_a_longer_name_is_not_that_of_a_shorter() -> None:
-    listed = "cuda-toolkit\t12.8.1-1\n"
-    assert not parse_rpm(listed, ["cuda-toolkit-12-8-0:12.8.1-1.*"])["cuda-toolkit"]["held"]
-    assert parse_rpm(listed, ["cuda-toolkit-0:12.8.1-1.*"])["cuda-toolkit"]["held"]
-
-
 @pytest.mark.parametrize(
     ("version", "asked", "fits"),
     [
@@ -73,33 +65,9 @@ def test_versions_and_patterns(version: str, asked: str, *, fits: bool) -> None:
     assert version_fits(version, asked) is fits
 
 
-@pytest.mark.parametrize(
-    ("package", "install", "hold", "unhold"),
-    [
-        (wanted("libnccl2", NCCL, hold=True), [], [], []),
-        (wanted("libnccl2", "2.28.*", hold=True), ["libnccl2=2.28.*"], [], []),
-        (wanted("libnccl2", NCCL, hold=False), [], [], ["libnccl2"]),
-        (wanted("libnccl2", NCCL), [], [], []),
-        (wanted("libnccl-dev", NCCL, hold=True), [f"libnccl-dev={NCCL}"], ["libnccl-dev"], []),
-        (wanted("libnccl-dev", hold=False), ["libnccl-dev"], [], []),
-        (wanted("cuda-toolkit-12-8"), [], [], []),
-    ],
-)
-def test_changes(package: Wanted, install: list[str], hold: list[str], unhold: list[str]) -> None:
-    assert changes_for([package], [], PRESENT) == {"install": install, "remove": [], "hold": hold, "unhold": unhold}
-
-
 def test_what_is_wanted_is_never_removed() -> None:
     changes = changes_for([wanted("libnccl2", NCCL)], ["lib*", "cuda-*"], PRESENT)
     assert (changes["install"], changes["remove"]) == ([], ["cuda-toolkit-12-8"])
-
-
-def test_the_diff_shows_what_changes_with_versions_and_holds() -> None:
-    changes = changes_for([wanted("libnccl2", "2.28", hold=False), wanted("a", hold=True)], ["cuda-*"], PRESENT)
-    stays: dict[str, Present] = {"tzdata": {"version": "1", "held": False}}
-    shown = difference(PRESENT | stays, after_changes(PRESENT | stays, changes))
-    assert shown["before"] == f"cuda-toolkit-12-8 12.8.1-1\nlibnccl2 {NCCL} held\n"
-    assert shown["after"] == "a the newest held\nlibnccl2 2.28\n"
 
 
 @pytest.mark.parametrize(

@@ -105,10 +105,6 @@ def test_lists_that_could_not_be_fetched_are_the_reason() -> None:
     assert fetch_problems(NO_NAMES, NO_NAMES).strip().startswith("remedy: ")
 
 
-def test_without_errors_the_last_words_count() -> None:
-    assert error_text("1\n2\n3\n4\n5\n6\n") == "2 3 4 5 6"
-
-
 class Ended(Exception):  # noqa: N818 - what fail_json does to a module
     """The module has ended."""
 

@@ -5,23 +5,8 @@ from __future__ import annotations
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common.version_locks import (
     holds,
-    lock_lines,
     lock_name,
-    locks_about,
 )
-
-TEXT = """
-# Added lock on Sun Nov 22 12:00:00 2026
-nvidia-driver-cuda-3:580.95.05-1.el9.*
-
-!nvlsm-0:2025.10.12-1.*
-cuda-toolkit-12-8-0:12.8.1-1.*
-"""
-
-
-def test_comments_and_excludes_are_no_locks() -> None:
-    assert lock_lines(TEXT) == ["nvidia-driver-cuda-3:580.95.05-1.el9.*", "cuda-toolkit-12-8-0:12.8.1-1.*"]
-    assert locks_about(lock_lines(TEXT), lambda name: name.startswith("cuda")) == ["cuda-toolkit-12-8-0:12.8.1-1.*"]
 
 
 @pytest.mark.parametrize(

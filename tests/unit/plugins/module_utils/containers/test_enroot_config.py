@@ -60,13 +60,6 @@ def test_names_of_the_files(family: str, architecture: str, names: list[str]) ->
     assert package_files(DECLARED["packages"], DECLARED["release"], family, architecture) == names
 
 
-def test_a_sound_host() -> None:
-    plan = enroot_plan(DECLARED, "gpu1", FOUND)
-    assert plan["problems"] == []
-    assert plan["config"] == f"{'ENROOT_CACHE_PATH':<26} $(enroot_path cache)\n"
-    assert plan["packages"][0] == {"name": "enroot", "version": "4.0.1-1", "file": FILES[0], "sha256": "a" * 64}
-
-
 @pytest.mark.parametrize(
     ("change", "built"),
     [

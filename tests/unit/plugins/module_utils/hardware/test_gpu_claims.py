@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_claims import claim_problems, model_name
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_claims import claim_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 from gpu_samples import gpu_xml, log_xml
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 CORPUS = Path(__file__).parents[6] / "shared" / "gpu"
 CLAIM = {"model": "NVIDIA H100 80GB HBM3", "count": 2, "memory_mb": 81559, "nvlink_gbs": 0}
-IDLE = "<clocks_event_reason_gpu_idle>Active</clocks_event_reason_gpu_idle>"
 
 
 def links(*active: int, rate: float = 26.562, of: int = 18) -> str:
@@ -278,19 +277,6 @@ def test_interfaces(interfaces: list[tuple[str, bool, float | None]], problem: s
 
 def test_a_profile_without_gpus_claims_nothing() -> None:
     assert claim_problems("n1", {"nics": []}, pair(), {"gpu_tolerance": 0.05}) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "plain"),
-    [
-        ("NVIDIA GeForce RTX 3060", "rtx 3060"),
-        ("GeForce RTX 3060", "rtx 3060"),
-        ("Tesla T4", "t4"),
-        ("NVIDIA T4", "t4"),
-    ],
-)
-def test_names_of_models(name: str, plain: str) -> None:
-    assert model_name(name) == plain
 
 
 RECORDINGS = [

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_places import gpu_places, place_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import describe_machine
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 
 if TYPE_CHECKING:
@@ -84,17 +83,3 @@ def test_numa_nodes_count_where_slurm_takes_them_for_sockets(tmp_path: Path) -> 
     profile["gpu"]["cpu_sockets"] = sorted(near)
     assert f"the GPUs hang on {near}" in place_problems("gpu1", profile, found)[0]["problem"]
     assert place_problems("gpu1", {**profile, "sockets": 4}, found) == []
-
-
-def test_facts_of_an_older_kind_say_nothing() -> None:
-    assert place_problems("gpu1", H100, {"gpus": [], "pci_gpus": []}) == []
-
-
-def test_a_draft_of_a_profile_has_them(tmp_path: Path) -> None:
-    found = facts(machine(tmp_path, NEAR, ["0"] * 8), minors=list(range(8)))
-    gpus = [{**gpu, "product_name": "NVIDIA H100", "memory_total_mib": 81559, "nvlink": None} for gpu in found["gpus"]]
-    found |= {"gpus": gpus, "rdma_ports": [], "network_interfaces": []}
-    node = {"sockets": 2, "cores_per_socket": 56, "threads_per_core": 2, "memory_mb": 2000000}
-    assert describe_machine(node, found)["gpu"]["cpu_sockets"] == [0, 0, 0, 0, 1, 1, 1, 1]
-    del found["gpu_places"]
-    assert "cpu_sockets" not in describe_machine(node, found)["gpu"]

@@ -55,14 +55,6 @@ def test_the_form(settings: object, words: str) -> None:
     assert bool(found) == bool(words)
 
 
-def test_what_is_set_is_read() -> None:
-    (gpu, _) = settings_found(RECORDING)
-    assert gpu["power"] == {"now": 400, "least": 100, "most": 500, "default": 400}
-    assert (gpu["persistence"], gpu["ecc"], gpu["ecc_pending"], gpu["compute_mode"]) == (True, True, True, "default")
-    assert gpu["applications"] == gpu["default_applications"] == {"graphics": 1410, "memory": 1215}
-    assert gpu["supported"] == {1215: [210, 705, 1050, 1410], 405: [210]}
-
-
 def test_an_older_driver_and_a_card_that_can_do_nothing_are_read() -> None:
     old = RECORDING.replace("gpu_power_readings", "power_readings").replace("current_power_limit", "power_limit")
     assert settings_found(old)[0]["power"]["now"] == 400

@@ -54,12 +54,6 @@ def test_a_member_gets_the_account_with_its_limits() -> None:
     assert done.made == {ERIN}
 
 
-def test_nothing_is_left_to_do() -> None:
-    done = decided(found({"physics": ["erin"]}, have=(ERIN,), made=(ERIN,)))
-    assert [*commands(done), *done.refusals] == []
-    assert done.made == {ERIN}
-
-
 def test_who_left_loses_it() -> None:
     done = decided(found({"physics": ["erin"]}, have=(ERIN, FRANK), made=(ERIN, FRANK)))
     assert commands(done) == ["delete user where name=frank cluster=c account=phys"]

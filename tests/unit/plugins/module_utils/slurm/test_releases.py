@@ -32,11 +32,6 @@ def test_the_table_of_the_upgrade_guide(target: str, former: list[str]) -> None:
     assert window(target) == former
 
 
-@pytest.mark.parametrize(("text", "found"), [("slurm-wlm 24.11.5", (24, 11)), ("slurm 22.05.9", (22, 5))])
-def test_release(text: str, found: tuple[int, int]) -> None:
-    assert release(text) == found
-
-
 def test_no_release() -> None:
     with pytest.raises(ValueError, match="no Slurm version in 'slurmctld: fatal'"):
         release("slurmctld: fatal")

@@ -188,17 +188,6 @@ def test_a_drained_node_is_drained_again_with_its_reason_as_soon_as_its_job_runs
     assert slurm.nodes["gpu1"] == ("draining", "fan is loud, ask bob")
 
 
-def test_each_node_keeps_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm = Slurm({"gpu1": ("drained", "fan"), "gpu2": ("drained$", "busbar: new"), "gpu3": ("drained", "fan")})
-    entries = submitted(runner(monkeypatch, slurm, tests=[job(f"node-{node}", [node]) for node in slurm.nodes]))
-    assert [entry["held"] for entry in entries] == [{"gpu1": "fan"}, {"gpu2": "busbar: new"}, {"gpu3": "fan"}]
-    assert {node: reason for node, (_state, reason) in slurm.nodes.items()} == {
-        "gpu1": "fan",
-        "gpu2": "busbar: new",
-        "gpu3": "fan",
-    }
-
-
 def test_who_drained_a_node_is_what_sinfo_knows() -> None:
     text = "gpu1|Unk(1005)|2026-11-20T10:00:00\ngpu2|Unknown|Unknown\ngpu3|root|Unknown\nslurm_load_node: error\n"
     assert drain_authors(text) == {"gpu1": "Unk(1005), 2026-11-20T10:00:00"}

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import (
     choose_nodes,
-    is_over,
     occupied_words,
-    parse_job,
     parse_nodes,
     parse_queue,
     sbatch_arguments,
@@ -74,21 +72,3 @@ def test_queue() -> None:
     found = parse_queue("7|RUNNING|gpu1|None\n8|PENDING|n/a|Resources\n\n")
     assert found["7"] == {"state": "RUNNING", "batch_host": "gpu1", "reason": "None"}
     assert found["8"]["batch_host"] == ""
-
-
-def test_job() -> None:
-    line = "JobId=7 JobName=a b UserId=root(0) JobState=FAILED ExitCode=1:0 BatchHost=gpu1 StdOut=/x y"
-    found = parse_job(line)
-    assert (found["JobState"], found["ExitCode"], found["BatchHost"], found["StdOut"]) == (
-        "FAILED",
-        "1:0",
-        "gpu1",
-        "/x y",
-    )
-
-
-@pytest.mark.parametrize(
-    ("state", "over"), [("RUNNING", False), ("", False), ("CANCELLED+", True), ("COMPLETED", True)]
-)
-def test_is_over(state: str, over: bool) -> None:  # noqa: FBT001 - a table
-    assert is_over(state) is over

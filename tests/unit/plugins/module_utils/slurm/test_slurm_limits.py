@@ -59,11 +59,6 @@ def test_short_names_and_case() -> None:
     }
 
 
-def test_unknown_name() -> None:
-    with pytest.raises(ValueError, match="limit 'MaxTRESPerUser' is not known here; known: GrpJobs"):
-        canonical_limits({"MaxTRESPerUser": "cpu=2"}, ASSOCIATION_LIMITS)
-
-
 def test_error_names_the_limit() -> None:
     with pytest.raises(ValueError, match="limit GrpTRES: 'x'"):
         canonical_limits({"GrpTRES": "x"}, ASSOCIATION_LIMITS)

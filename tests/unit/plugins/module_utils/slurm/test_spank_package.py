@@ -8,7 +8,6 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.spank_package import (
     plugin_line,
     plugin_package,
-    release_of,
 )
 
 PLUGIN: dict[str, Any] = {
@@ -30,13 +29,6 @@ def test_a_package_is_named_by_plugin_release_and_recipe() -> None:
     assert made["library"] == f"/usr/lib/busbar/spank/{package.removeprefix('busbar-spank-')}.so"
 
 
-@pytest.mark.parametrize(
-    "change", [{"sha256": "b" * 64}, {"make": ["DEBUG=1"]}, {"produces": "x.so"}, {"version": "1"}]
-)
-def test_another_recipe_has_another_name(change: dict[str, Any]) -> None:
-    assert plugin_package(PLUGIN | change, INFO)["package"] != plugin_package(PLUGIN, INFO)["package"]
-
-
 @pytest.mark.parametrize("change", [{"slurm": "25.05.0"}, {"architecture": "aarch64"}, {"system": "debian12"}])
 def test_a_build_for_another_host_has_another_name(change: dict[str, str]) -> None:
     assert plugin_package(PLUGIN, INFO | change)["package"] != plugin_package(PLUGIN, INFO)["package"]
@@ -51,7 +43,3 @@ def test_the_name_is_one_that_dpkg_takes() -> None:
 def test_arguments_follow_the_library() -> None:
     assert plugin_line(PLUGIN, "/x.so") == "required /x.so runtime_path=/var/lib/pyxis"
     assert plugin_line({"required": False}, "/x.so") == "optional /x.so"
-
-
-def test_slurm_compares_releases() -> None:
-    assert release_of("24.11.5") == "24.11"

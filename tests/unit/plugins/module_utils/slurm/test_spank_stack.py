@@ -64,7 +64,3 @@ def test_the_copy_that_a_node_was_sent_and_a_file_of_another_name_are_read_too(r
     (root / "etc/other.conf").write_text(f"optional {root}/opt/greet.so\n")
     files = {each["file"] for each in foreign_plugins(root)}
     assert files == {str(root / "etc/slurm/plugstack.conf"), str(root / "etc/other.conf")}
-
-
-def test_no_file_is_no_plugin(root: Path) -> None:
-    assert foreign_plugins(root) == []

@@ -49,10 +49,6 @@ def test_bound_state(mounts: list[Any], state: str) -> None:
     assert bound_state("/shared", mounts)[0] == state
 
 
-def test_a_tree_above_is_a_shared_tree_too() -> None:
-    assert bound_state("/shared/home", [ROOT, mount("/shared", "ext4")]) == ("mounted", None)  # type: ignore[list-item]
-
-
 def test_live_homes_are_told_with_the_way_out() -> None:
     fault = content_fault("/home", ["alice", "admin"])
     assert fault is not None

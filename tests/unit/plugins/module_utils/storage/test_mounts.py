@@ -11,9 +11,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.storage.mounts impo
     fstab_options,
     is_same_mount,
     kernel_offers,
-    lies_in,
     mount_plan,
-    mounts_below,
     nfs_source,
     on_network,
     option,
@@ -61,18 +59,6 @@ def test_a_path_on_the_network_is_known_without_a_look_at_it(path: str, *, netwo
 
 def test_a_local_mount_inside_a_network_mount_is_local() -> None:
     assert not on_network("/shared/scratch/x", [mount("/shared"), mount("/shared/scratch", "xfs", "/dev/md0")])
-
-
-@pytest.mark.parametrize(
-    ("path", "folder", "expected"),
-    [("/a/b", "/a", True), ("/a", "/a", True), ("/ab", "/a", False), ("/a", "/a/b", False), ("/a", "/", True)],
-)
-def test_lies_in(path: str, folder: str, *, expected: bool) -> None:
-    assert lies_in(path, folder) is expected
-
-
-def test_what_a_mount_would_hide() -> None:
-    assert [entry["path"] for entry in mounts_below("/mnt", parse_mountinfo(MOUNTINFO))] == ["/mnt/my disk"]
 
 
 @pytest.mark.parametrize(

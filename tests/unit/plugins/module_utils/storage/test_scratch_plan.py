@@ -96,12 +96,6 @@ def test_volume_of_blank_disks() -> None:
     assert words(found) == ["vgcreate", "lvcreate", "mkfs.xfs"]
 
 
-def test_one_blank_disk() -> None:
-    found = plan(disk(A), raid="none")
-    assert words(found) == ["mkfs.xfs"]
-    assert found["steps"][0][-1] == A
-
-
 @pytest.mark.parametrize(
     "kind", ["xfs", "ext4", "swap", "linux_raid_member", "LVM2_member", "zfs_member", "BitLocker", "crypto_LUKS", "gpt"]
 )

@@ -81,16 +81,6 @@ def test_an_item_that_makes_no_sense_names_host_and_option(capsys: pytest.Captur
         assert words in answer["msg"]
 
 
-def test_names_and_numbers_are_found(capsys: pytest.CaptureFixture[str]) -> None:
-    me = pwd.getpwuid(os.getuid())
-    groups = [{"name": "nobody-of-this-name", "gid": me.pw_gid, "state": "absent"}]
-    found = asked(capsys, {"name": "nobody-of-this-name", "uid": me.pw_uid, "state": "absent"}, groups=groups)
-    assert list(found["users"]) == [me.pw_name]
-    assert found["users"][me.pw_name]["home"] == me.pw_dir
-    assert me.pw_gid in found["groups"].values()
-    assert found["changed"] is False
-
-
 @pytest.mark.parametrize(
     ("text", "digests"),
     [

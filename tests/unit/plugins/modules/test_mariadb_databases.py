@@ -11,7 +11,6 @@ from ansible_collections.busbar.cluster.plugins.modules.mariadb_databases import
     asked,
     clean,
     create_databases,
-    granted,
     set_user,
 )
 
@@ -117,13 +116,6 @@ def test_a_user_gets_exactly_the_privileges(has: str, shall: str, statements: li
     connection = Connection(users=[(1,)], grants=[("GRANT USAGE ON *.* TO x",), (has,)])
     set_user(Server(connection, check=False), "x", "localhost", "word", asked(shall))
     assert connection.changed == [f"{each}'x'@'localhost'" for each in statements]
-
-
-def test_privileges_are_read() -> None:
-    assert asked("a.*:select, GRANT/*.*:PROCESS") == {"`a`.*": {"SELECT", "GRANT OPTION"}, "*.*": {"PROCESS"}}
-    assert granted(["GRANT SELECT (a, b), UPDATE ON `a`.`t` TO `x`@`%`", "GRANT `r` TO `x`@`%`"]) == {
-        "`a`.`t`": {"SELECT (a, b)", "UPDATE"}
-    }
 
 
 @pytest.mark.parametrize("text", ["", "ALL", "slurm_acct_db:ALL", "a.*:", "a.*:ALL; DROP DATABASE b", "a`.*:ALL"])

@@ -64,12 +64,6 @@ def test_any_provider_of_a_name_will_do(make: Make, *, provided: bool) -> None:
     assert machine.changing() == ([] if provided else [f"{INSTALL} install tzdata"])
 
 
-def test_one_question_answers_where_all_is_there(make: Make) -> None:
-    machine, host = make(installed=(Rpm("chrony", "4.6-1"), Rpm("tzdata", "2025-1")))
-    assert not machine.run(name=["chrony", "tzdata"])["changed"]
-    assert len(host.commands) == 1
-
-
 def test_a_lock_goes_before_its_package_moves_and_what_is_left_is_removed(make: Make) -> None:
     installed = (Rpm("libnccl", "2.26-1"), Rpm("old", "1-1"))
     machine, host = make(Rpm("libnccl", "2.27.5-1"), installed=installed, locks="libnccl-0:2.26-1.*\n")

@@ -72,10 +72,3 @@ def test_without_that_user_nothing_is_submitted() -> None:
     entry = submitted("nobody-at-all")
     assert entry["problem"] == "there is no user nobody-at-all on the controller: playbooks/slurm.yml makes it"
     assert entry["job_id"] == ""
-
-
-@pytest.mark.parametrize(
-    ("waited", "longest", "pause"), [(0, 0.5, 0.2), (4.9, 1.0, 0.2), (5, 1.0, 1.0), (60, 0.5, 0.5), (0, 0.1, 0.1)]
-)
-def test_a_short_job_is_looked_for_more_often(waited: float, longest: float, pause: float) -> None:
-    assert Runner(Module(params={"user": "root", "home": "/"})).pause(waited, longest) == pause

@@ -58,15 +58,6 @@ def test_new_parents_are_open_for_all_under_any_umask(tmp_path: Path, capsys: py
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "a/b")] == [0o755, 0o755]
 
 
-def test_only_what_differs_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    items = [{"path": str(tmp_path / name), "content": name} for name in "ab"]
-    run(capsys, items)
-    (tmp_path / "b").write_text("edited by hand")
-    result, _ = run(capsys, items)
-    assert result["changed_paths"] == [str(tmp_path / "b")]
-    assert (result["diff"][0]["before"], result["diff"][0]["after"]) == ("edited by hand", "b")
-
-
 def test_mode_is_corrected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     items = [{"path": str(tmp_path / "a"), "content": "a", "mode": "0600"}]
     run(capsys, items)

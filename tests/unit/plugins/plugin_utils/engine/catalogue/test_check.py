@@ -131,11 +131,6 @@ def test_what_is_wrong_is_named(name: str, path: str, value: Any, words: str) ->
     assert all(problem.startswith(f"hardware {name}: ") for problem in problems)
 
 
-def test_links_to_the_host_may_be_declared() -> None:
-    assert hardware_problems(changed("dgx_h100", "gpu.pcie_gen", 5)) == []
-    assert hardware_problems(changed("dgx_h100", "gpu.pcie_width", 16)) == []
-
-
 @pytest.mark.parametrize("profile", [None, [], "dgx", 3, {}])
 def test_what_is_no_profile_is_refused(profile: object) -> None:
     assert profile_problems("dgx", profile)

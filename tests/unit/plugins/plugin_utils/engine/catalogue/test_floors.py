@@ -14,7 +14,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.ce
     nic_rate,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import (
-    floor_advice,
     profile_problems,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.domains import placed_floor
@@ -290,15 +289,6 @@ def test_the_form_of_floors_by_count(floors: Any, scope: str, words: str) -> Non
     assert any(words in problem for problem in with_floors("dgx_h100", floors, scope)), with_floors(
         "dgx_h100", floors, scope
     )
-
-
-def test_a_low_floor_for_a_count_is_a_warning() -> None:
-    profile = copy.deepcopy(CATALOGUE["dgx_h100"])
-    profile["busbw"]["inter_node"]["floors"][0]["floor_gbs"] = 200
-    (said,) = floor_advice({"dgx_h100": profile})
-    assert said["key"] == "hardware dgx_h100: busbw.inter_node.floors[0]"
-    assert said["problem"] == "floor 200 GB/s, under half of 487.9"
-    assert said["remedy"].startswith("raise it, or nodes of half the speed pass")
 
 
 def test_a_floor_of_the_site_holds_for_any_number_of_nodes() -> None:

@@ -8,9 +8,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.ceilings import (
     ceilings,
     effective_nvlink,
-    hierarchical,
     in_network,
-    nic_rate,
     nvls,
 )
 
@@ -28,11 +26,6 @@ def test_effective_nvlink(line: float, effective: float) -> None:
     assert effective_nvlink(line) == pytest.approx(effective)
 
 
-def test_nic_rate_adds_all_nics() -> None:
-    nics = [{"count": 8, "gbps": 400, "rdma": True}, {"count": 1, "gbps": 100, "rdma": False}]
-    assert nic_rate(nics) == 412.5
-
-
 @pytest.mark.parametrize(
     ("line", "ranks", "measured"),
     [
@@ -47,15 +40,6 @@ def test_nic_rate_adds_all_nics() -> None:
 )
 def test_nvls_fits_what_was_published(line: float, ranks: int, measured: float) -> None:
     assert nvls(line, ranks) == pytest.approx(measured, rel=0.04)
-
-
-def test_there_is_no_nvls_before_hopper() -> None:
-    assert nvls(300, 8) is None
-
-
-@pytest.mark.parametrize(("nodes", "share"), [(2, 1.875), (3, 1.4375), (4, 1.2917), (10, 1.0972)])
-def test_hierarchical(nodes: int, share: float) -> None:
-    assert hierarchical(400, nodes, 8) == pytest.approx(400 * share, rel=1e-3)
 
 
 def test_in_network() -> None:

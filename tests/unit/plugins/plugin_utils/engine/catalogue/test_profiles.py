@@ -21,7 +21,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.pr
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.schema import SCHEMA
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import (
     PROFILES,
-    merged,
     profile_names,
     shipped_profile,
 )
@@ -154,19 +153,6 @@ def test_an_entry_of_the_site_is_merged_over_the_profile_of_its_name() -> None:
 def test_a_name_that_is_none_is_no_path_either(name: str) -> None:
     with pytest.raises(KeyError):
         site_profile(name, {})
-
-
-@pytest.mark.parametrize(
-    ("below", "above", "both"),
-    [
-        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}, "d": 4}, {"a": {"b": 3, "c": 2}, "d": 4}),
-        ({"a": {"b": 1}}, {"a": None}, {"a": None}),
-        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
-        ({"a": 1}, None, None),
-    ],
-)
-def test_merging(below: object, above: object, both: object) -> None:
-    assert merged(below, above) == both
 
 
 def test_a_file_that_is_not_valid_yaml_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

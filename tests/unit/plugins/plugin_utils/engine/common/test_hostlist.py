@@ -48,11 +48,6 @@ def test_fold_and_unfold_are_inverse() -> None:
     assert sorted(unfold_hosts(fold_for_slurm(names))) == sorted(names)
 
 
-@pytest.mark.parametrize("given", ["ctl,gpu[1-2]", ["gpu[1-2]", "ctl"], ["ctl", "gpu1", "gpu2"]])
-def test_unfold_takes_one_list_or_several(given: str | list[str]) -> None:
-    assert unfold_hosts(given) == ["ctl", "gpu1", "gpu2"]
-
-
 @pytest.mark.parametrize("given", ["gpu[1-", ["gpu1", "gpu[1-"]])
 def test_unfold_names_what_is_wrong(given: str | list[str]) -> None:
     with pytest.raises(ValueError, match=r"gpu\[1-' is not a list of hosts"):

@@ -54,13 +54,6 @@ def test_a_validation_of_one_node_leaves_the_figures_of_the_others() -> None:
     assert validated == {**{f"gpu{number}": seconds(FIRST) for number in range(1, 5)}, "gpu9": seconds(SECOND)}
 
 
-def test_floor_and_ceiling_stand_beside_each_figure() -> None:
-    found = samples(small(FIRST))
-    floor, ceiling = (found[f"busbar_node_{key}_bytes_per_second"] for key in ("floor", "ceiling"))
-    assert floor.keys() == ceiling.keys() == found["busbar_node_busbw_bytes_per_second"].keys()
-    assert all(0 < floor[key] <= ceiling[key] for key in floor)
-
-
 def test_a_newer_figure_replaces_the_older_and_an_inconclusive_one_is_no_validation() -> None:
     found = samples(small(FIRST), validation([KILLED], started=SECOND))
     assert found["busbar_node_verdict"]["gpu3", "node"] == 3

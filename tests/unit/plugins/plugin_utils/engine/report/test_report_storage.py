@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import culprits, normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.figures import chart_figure
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.stage import Storage
-from junitparser import Failure, JUnitXml
 from plotly.graph_objects import Figure
-from prometheus_client.parser import text_string_to_metric_families
 from report_samples import EVIL
 from storage_samples import edit, private, stored
 
@@ -71,23 +68,6 @@ def test_bars_and_floors_are_drawn_for_each_node() -> None:
 def test_what_was_not_measured_has_no_bar_and_many_are_few(rows: list[Any], bars: int | None) -> None:
     charts = Storage().section({"path": "/shared", "mode": "", "nodes": rows})["charts"]
     assert [len(chart_figure(chart)["data"][0]["y"]) for chart in charts] == ([] if bars is None else [bars])
-
-
-def test_metrics_of_each_node() -> None:
-    families = {family.name: family.samples for family in text_string_to_metric_families(metrics(normalised(SLOW)))}
-    read = {sample.labels["node"]: sample.value for sample in families["busbar_storage_read_bytes_per_second"]}
-    assert read == {"gpu1": 5e8, "gpu2": 500, "gpu3": 5e8}
-    verdicts = {sample.labels["node"]: sample.value for sample in families["busbar_storage_verdict"]}
-    assert verdicts == {"gpu1": 0, "gpu2": 1, "gpu3": 0}
-    assert families["busbar_storage_write_floor_bytes_per_second"][0].labels["path"] == "/shared"
-    assert "busbar_check_verdict" not in families
-
-
-def test_junit_tells_the_node() -> None:
-    (case,) = next(iter(JUnitXml.fromstring(junit(normalised(PRIVATE)))))
-    assert (case.name, case.classname) == ("storage", "busbar.validation.storage")
-    assert isinstance(case.result[0], Failure)
-    assert "gpu3: sees another tree at /shared" in case.result[0].text
 
 
 @pytest.mark.parametrize(

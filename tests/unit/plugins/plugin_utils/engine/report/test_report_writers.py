@@ -7,7 +7,6 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import human_size
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.environment import facts_of
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.figures import (
@@ -166,11 +165,6 @@ def test_facts() -> None:
     assert facts["NICs"] == ", ".join(f"mlx5_{number}" for number in range(8))
     assert facts["Kernel"] == "6.1 (4\u00d7), 5.10 (1\u00d7)"
     assert "NVLS" not in facts
-
-
-@pytest.mark.parametrize(("size", "words"), [(1, "1 B"), (1536, "1.5 KiB"), (8 << 20, "8 MiB"), (16 << 30, "16 GiB")])
-def test_sizes(size: int, words: str) -> None:
-    assert human_size(size) == words
 
 
 def test_figures_are_plotly_s() -> None:

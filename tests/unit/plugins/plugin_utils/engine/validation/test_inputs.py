@@ -11,7 +11,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.i
     typed,
 )
 from storage_samples import OPTIONS, STORAGE
-from validation_samples import validation_options
 
 NODES = ["gpu1", "gpu2"]
 
@@ -36,16 +35,6 @@ def test_text_becomes_what_it_means() -> None:
     assert asked["topology"] == {"leaf1": NODES, "leaf2": ["gpu3"]}
     own = asked["own"]["storage"]
     assert (own["speed"], own["seconds"], own["read_floor"]) == (False, 7, 1e6)
-
-
-def test_what_is_typed_is_taken_as_it_is() -> None:
-    asked = typed(OPTIONS)
-    assert typed(asked) is asked
-
-
-def test_what_need_not_be_there_counts_as_not_asked_for() -> None:
-    asked = typed(validation_options(NODES))
-    assert (asked["node_checks"], asked["check_jobs"], asked["allow_busy"], asked["own"]) == ([], {}, False, {})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.j
     Expected,
     Judged,
     judge,
-    worst,
 )
 from validation_samples import ANY_COUNT, CATALOGUE
 
@@ -244,13 +243,6 @@ def test_a_rail_that_one_node_lacks_is_named(
     assert all(finding in found["reason"] for finding in named)
     assert len(named) == len(findings)
     assert all(finding.startswith(words) for finding, words in zip(named, findings))
-
-
-def test_the_weakest_verdict_stands() -> None:
-    assert worst([PASS, INCONCLUSIVE, FAIL]) == FAIL
-    assert worst([PASS, INCONCLUSIVE]) == INCONCLUSIVE
-    assert worst([PASS]) == PASS
-    assert worst([]) == INCONCLUSIVE
 
 
 def test_each_collective_has_its_own_floor_and_ceiling() -> None:

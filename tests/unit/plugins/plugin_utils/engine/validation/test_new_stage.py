@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import jsonschema
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import culprits, normalised
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import registry
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
-    input_problems,
     typed,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.options import Span
@@ -154,24 +153,6 @@ def test_it_is_planned_in_its_place_with_its_options_in_their_types() -> None:
     assert next_step(OPTIONS | {"stages": ["cluster"]})["stage"] == "cluster"
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"clock": CLOCK | {"most_ms": "soon"}}, "validation_clock_most_ms: 'soon' is not a number, 0 or more"),
-        ({"clock": CLOCK | {"most": 3}}, "validation_clock_most: there is no such option"),
-        ({"stages": ["clok"]}, f"validation_stages: 'clok' is not one of clock, {', '.join(registry.choices())}"),
-    ],
-)
-def test_wrong_options_are_one_clear_error(changes: dict[str, Any], words: str) -> None:
-    assert input_problems(OPTIONS | changes) == [words]
-
-
-def test_what_passes_goes_on() -> None:
-    found = validated(GOOD)
-    assert [(test["name"], test["verdict"]) for test in found["tests"]] == [("clock", "PASS"), ("cluster", "PASS")]
-    assert (found["verdict"], found["tests"][1]["nodes"], found.get("culprits")) == ("PASS", NODES, None)
-
-
 def test_who_is_blamed_is_named_drained_and_takes_no_further_part() -> None:
     found = validated(BAD)
     assert found["tests"][1]["nodes"] == ["gpu1", "gpu3"]
@@ -181,22 +162,6 @@ def test_who_is_blamed_is_named_drained_and_takes_no_further_part() -> None:
     ]
     assert [item["node"] for item in found["drain"]["nodes"]] == ["gpu2"]
     assert summary_lines(found)[0] == "FAIL  clock on gpu[1-3]: gpu2: 900 ms off, 5 allowed"
-
-
-@pytest.mark.parametrize(
-    ("text", "changes", "words"),
-    [
-        (None, {}, "could not be fetched from gpu1"),
-        (GOOD, {"problem": "did not end within 600 s and was cancelled"}, "did not end within 600 s"),
-        (GOOD, {"state": "FAILED", "exit_code": "1:0"}, "ended as FAILED with exit code 1:0"),
-        ("", {}, "gpu1 told nothing"),
-    ],
-)
-def test_what_became_of_its_job_counts(text: str | None, changes: dict[str, Any], words: str) -> None:
-    (test,) = after(text, **changes)["tests"]
-    assert test["verdict"] == "INCONCLUSIVE"
-    assert words in test["reason"]
-    assert next_step(OPTIONS, after(text, **changes))["tests"][0]["job"]["nodes"] == NODES
 
 
 def test_all_files_of_a_report_are_written(tmp_path: Path) -> None:
@@ -232,12 +197,6 @@ def test_of_a_node_the_last_figure_stands_and_of_the_whole_the_last_report() -> 
     later = {item.name: item.samples for item in text_string_to_metric_families(metrics(other, [first]))}
     assert len(later["busbar_clock_offset_seconds"]) == 3
     assert "busbar_clock_verdict" not in later
-
-
-def test_readers_of_a_report_blame_nobody_by_its_tests() -> None:
-    found = {key: value for key, value in validated(BAD).items() if key != "culprits"}
-    found["tests"] = [{**found["tests"][0], "nodes": ["gpu2"]}]  # type: ignore[index]  # a list of tests
-    assert culprits(normalised(found)) == []
 
 
 def test_who_does_not_know_the_stage_shows_its_tests_all_the_same(

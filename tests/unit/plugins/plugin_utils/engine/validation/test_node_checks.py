@@ -130,13 +130,6 @@ def test_a_check_whose_program_saw_other_values_proves_nothing() -> None:
     assert "CUDA_DEVICE_ORDER is FASTEST_FIRST" in found["reason"]
 
 
-def test_an_entry_has_the_keys_of_every_other_and_its_own() -> None:
-    found, _steps = drive({"words-gpu1": "bad"})
-    plain, own = found["tests"][0], next(test for test in found["tests"] if test["name"] == "words-gpu1")
-    assert plain.keys() <= own.keys()
-    assert (own["own"], own["tail"], own["output"], own["collective"]) == ("bad", ["bad"], "words-gpu1.out", "")
-
-
 def test_an_output_that_could_not_be_fetched_is_no_pass() -> None:
     planned = planned_checks(typed(ASKED), ["gpu1"])[0]
     found = node_checks.judged_check(typed(ASKED), planned, cast("Entry", entry(planned)), None)

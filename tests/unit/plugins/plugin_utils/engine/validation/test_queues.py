@@ -28,12 +28,6 @@ def words(given: dict[str, Any]) -> dict[str, list[str]]:
     return {job["nodes"][0]: [word for word in job["arguments"] if word.startswith(keys)] for job in jobs}
 
 
-def test_one_value_is_for_all_nodes() -> None:
-    found = words(options(partition="gpu", account="ops", qos="high"))
-    assert found == {node: ["--partition=gpu", "--account=ops", "--qos=high"] for node in NODES}
-    assert words(options()) == {node: [] for node in NODES}
-
-
 def test_a_dictionary_goes_by_hardware() -> None:
     given = options(partition={"dgx_h100": "new", "default": "old"}, account={"dgx_a100": "a"})
     assert words(given) == {

@@ -19,12 +19,10 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.t
     floor_for,
     planned_test,
     scope_for,
-    unknown_profiles,
     with_variables,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
     report,
-    summary_lines,
 )
 from report_samples import nccl_text
 from validation_samples import CATALOGUE, job_entry, validation_options
@@ -219,15 +217,6 @@ def test_a_number_is_the_floor_of_the_one_collective_that_is_measured() -> None:
     assert floor_for(typed(mixed), ["gpu1", "gpu2"], "alltoall") is None
 
 
-def test_a_test_of_the_whole_and_of_one_node() -> None:
-    whole = planned_test(typed(OPTIONS), "cluster", "cluster", ["gpu3"], 1)
-    assert (whole["ranks_per_node"], whole["job"]["minimum"]) == (1, 2)
-    assert whole["job"]["candidates"] == ["gpu1", "gpu2"]
-    assert planned_test(typed(OPTIONS), "cluster", "cluster", ["gpu1"], 1)["job"]["candidates"] == ["gpu2"]
-    alone = planned_test(typed(OPTIONS), "node-gpu3", "node", ["gpu3"])
-    assert (alone["ranks_per_node"], alone["job"]["minimum"], alone["job"]["candidates"]) == (2, 1, [])
-
-
 def test_nccl_takes_as_many_gpus_as_the_smallest_node_has() -> None:
     options = {**OPTIONS, "backend": "nccl", "image": "x"}
     test = planned_test(typed(options), "cluster", "cluster", ["gpu1", "gpu3"])
@@ -244,25 +233,6 @@ def test_variables_of_a_job_stand_in_its_script_after_the_comments() -> None:
     for options in ({}, {"backend": "nccl", "image": "x"}):
         job = planned_test(typed({**OPTIONS, **options}), "cluster", "cluster", ["gpu1", "gpu3"])["job"]
         assert [word for word in job["arguments"] if word.startswith("--export")] == ["--export=ALL"]
-
-
-def test_a_profile_that_nobody_knows_is_refused() -> None:
-    options = {**OPTIONS, "hardware": {"gpu1": "abacus", "gpu2": "abacus", "gpu3": "x"}}
-    assert unknown_profiles(typed(OPTIONS)) == []
-    assert unknown_profiles(typed({**OPTIONS, "hardware": {}})) == []
-    (said,) = unknown_profiles(typed(options))
-    words = "gpu[1-2]: hardware: unknown hardware 'abacus'. Remedy: set hardware to one of: dgx_a100, dgx_h100, "
-    assert said.startswith(words)
-    # A floor for the collectives says nothing of what else such a name was meant to ask of the nodes.
-    assert unknown_profiles(typed({**options, "floor_gbs": 0.5})) == [said]
-
-
-def test_a_good_run() -> None:
-    found = judged()
-    assert (found["schema"], found["verdict"]) == (1, "PASS")
-    assert found["tests"][0]["verdict"] == "PASS"
-    assert found["tests"][0]["floor"] == 0.02
-    assert summary_lines(found)[0].startswith("PASS  cluster on gpu[1-2], 2 ranks: ")
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.hpl import read_hpl
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import next_step
-from stage_samples import stage_pages, stage_report, stage_test
+from stage_samples import stage_test
 from validation_samples import validation_options
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 # What Debian's hpcc 1.5.0-3 wrote into hpccoutf.txt, one rank.
 RECORDED = """\
@@ -114,22 +110,6 @@ def test_one_wrong_solution_of_several_is_wrong() -> None:
     assert judged(PUBLISHED.replace("PASSED", "FAILED") + PUBLISHED, NODES)["verdict"] == "FAIL"
 
 
-def test_without_a_floor_it_is_inconclusive() -> None:
-    test = judged(PUBLISHED, NODES, gflops="0")
-    assert (test["verdict"], test["reason"].split("; ")[1]) == (
-        "INCONCLUSIVE",
-        "no floor is known: set validation_hpl_gflops",
-    )
-
-
 def test_a_node_alone_is_blamed() -> None:
     text = PUBLISHED.replace(" 8 8 ", " 4 2 ").replace("PASSED", "FAILED")
     assert judged(text, ["gpu1"])["blamed"][0]["node"] == "gpu1"
-
-
-def test_page_and_metrics_show_it(tmp_path: Path) -> None:
-    section, told = stage_pages(tmp_path, stage_report("hpl", OWN, NODES, PUBLISHED))
-    for words in ("<h2>Linpack</h2>", "0.0020152", "20 Gflop/s per rank"):
-        assert words in section
-    speeds = [[sample.value for sample in told[name]] for name in ("busbar_hpl_flops", "busbar_hpl_solved")]
-    assert speeds == [[1.38e12], [1]]

@@ -15,7 +15,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
     read_pairs,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import next_step
-from stage_samples import stage_pages, stage_report, stage_test
+from stage_samples import stage_test
 from validation_samples import validation_options
 
 ROOT = Path(__file__).parents[7]
@@ -145,14 +145,6 @@ def test_the_operators_floor_and_rails_count() -> None:
     ]
     alone = validation_options(NODES[:1], stages=["rdma_pairs"], rdma_pairs=OWN)
     assert next_step(alone)["skipped"] == {"rdma_pairs": "1 node(s) passed what came before, a pair has two"}
-
-
-def test_page_and_metrics_show_it(tmp_path: Path) -> None:
-    text = output({Way("mlx5_3", "gpu2", "gpu3"): result(190.0)})
-    section, told = stage_pages(tmp_path, stage_report("rdma_pairs", OWN, NODES, text))
-    assert "360 Gb/s on each rail" in section
-    lowest = min(told["busbar_rdma_pairs_bytes_per_second"], key=lambda sample: sample.value)
-    assert (lowest.labels["node"], lowest.labels["rail"], lowest.value) == ("gpu2", "mlx5_3", 190e9 / 8)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7])

@@ -26,7 +26,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.s
     with_results,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
-    report,
     summary_lines,
 )
 from plotly.graph_objects import Figure
@@ -88,12 +87,6 @@ def test_it_comes_last_and_a_node_that_was_found_out_takes_no_part() -> None:
     check = {**state["tests"][0], "stage": "node", "kind": "p2p", "nodes": ["gpu1"], "verdict": "FAIL"}
     step = next_step(options, cast("State", {**state, "tests": [check, *state["tests"]]}))
     assert (step["stage"], step["tests"][0]["job"]["nodes"]) == ("training", ["gpu2"])
-
-
-def test_without_the_stage_nothing_of_it_is_asked_for() -> None:
-    options = {key: value for key, value in OPTIONS.items() if key != "training"} | {"stages": ["cluster"]}
-    assert next_step(options)["stage"] == "cluster"
-    assert input_problems(options) == []
 
 
 @pytest.mark.parametrize(
@@ -159,14 +152,6 @@ def test_a_slow_network_fails_and_drains_nobody() -> None:
     suite = junit(normalised(data))
     assert 'classname="busbar.validation.training"' in suite
     assert "network-bound" in suite
-
-
-def test_a_job_that_did_not_run_is_inconclusive() -> None:
-    state = with_results(OPTIONS, None, next_step(OPTIONS), {"tests": [entry(state="TIMEOUT")]}, [training_text()])
-    assert report(OPTIONS, state)["verdict"] == "INCONCLUSIVE"
-    problem = entry(problem="did not end within 600 s and was cancelled")
-    state = with_results(OPTIONS, None, next_step(OPTIONS), {"tests": [problem]}, [None])
-    assert state["tests"][0]["reason"] == "did not end within 600 s and was cancelled"
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.8])

@@ -48,12 +48,6 @@ def test_it_comes_first_as_one_job_of_all_nodes() -> None:
     assert "storage: all together at /shared, at most 600 s" in budget(OPTIONS)
 
 
-def test_without_the_stage_nothing_of_it_is_asked_for() -> None:
-    options = {key: value for key, value in OPTIONS.items() if key != "storage"} | {"stages": ["cluster"]}
-    assert next_step(options)["stage"] == "cluster"
-    assert input_problems(options) == []
-
-
 def test_one_node_gets_the_partners_that_are_asked_for() -> None:
     job = next_step(OPTIONS | {"nodes": ["gpu2"], "partners": 1})["tests"][0]["job"]
     assert (job["nodes"], job["candidates"], job["partners"]) == (["gpu2"], ["gpu1", "gpu3"], 1)
@@ -89,22 +83,6 @@ def test_what_all_suffer_from_drains_nobody() -> None:
     assert (data["verdict"], data.get("culprits"), data["drain"]["nodes"]) == ("FAIL", None, [])
     assert "all nodes, so it is the tree or its server" in data["reason"]
     assert next_step(OPTIONS, state)["tests"][0]["job"]["nodes"] == NAMES
-
-
-@pytest.mark.parametrize(
-    ("text", "changes", "verdict", "words"),
-    [
-        (None, {}, "INCONCLUSIVE", "could not be fetched from gpu1"),
-        (said(), {"state": "FAILED", "exit_code": "1:0"}, "INCONCLUSIVE", "ended as FAILED with exit code 1:0"),
-        ("", {"problem": "did not start within 60 s: Resources"}, "INCONCLUSIVE", "did not start within 60 s"),
-        (said(), {"problem": "did not end within 600 s and was cancelled"}, "INCONCLUSIVE", "did not end within"),
-        (said(edit("see", "gpu1", result="wrong")), {"problem": "did not end"}, "FAIL", "gpu1: reads other bytes"),
-    ],
-)
-def test_what_became_of_the_job_counts(text: str | None, changes: dict[str, Any], verdict: str, words: str) -> None:
-    test = after(text, **changes)["tests"][0]
-    assert test["verdict"] == verdict
-    assert words in test["reason"]
 
 
 @pytest.mark.parametrize(

@@ -99,11 +99,6 @@ def test_what_is_missing_beside_an_option_is_told_with_it() -> None:
     assert value_problems([Setting("grafana_admin_password", "admin", "group all")]) == []
 
 
-def test_a_role_names_its_host() -> None:
-    (found,) = checks_of("node_health").check({"drain_percent": 0, "other": 1}, {"host": "gpu1"})
-    assert found["hosts"] == ["gpu1"]
-
-
 def test_a_value_of_a_wrong_type_hides_no_other_problem() -> None:
     settings = [Setting("node_health_severities", "x", "group all"), Setting("node_health_timeout_s", 0, "group all")]
     assert [each["key"] for each in value_problems(settings)] == ["node_health_timeout_s"]

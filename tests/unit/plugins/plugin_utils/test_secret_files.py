@@ -43,19 +43,6 @@ def test_a_short_one_is_not(tmp_path: Path) -> None:
     assert problems(place) == [(str(place / "munge.key"), "has 1 characters, 43 are needed")]
 
 
-def test_nor_one_that_others_can_read(tmp_path: Path) -> None:
-    place = directory(tmp_path)
-    (place / "munge.key").write_text("x" * 43)
-    (place / "munge.key").chmod(0o644)
-    assert problems(place) == [(str(place / "munge.key"), "can be used by others (mode 0644)")]
-
-
-def test_nor_a_directory_in_its_place(tmp_path: Path) -> None:
-    place = directory(tmp_path)
-    (place / "munge.key").mkdir(mode=0o700)
-    assert problems(place) == [(str(place / "munge.key"), "is not a regular file")]
-
-
 def test_the_directory_is_looked_at_too(tmp_path: Path) -> None:
     place = directory(tmp_path, 0o755)
     assert problems(place) == [(str(place), "others may look into it (mode 0755)")]

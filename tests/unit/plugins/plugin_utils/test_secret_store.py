@@ -52,11 +52,6 @@ def test_not_written_without_create(tmp_path: Path) -> None:
     assert not (tmp_path / "secrets").exists()
 
 
-def test_existing_one_is_read_without_create(tmp_path: Path) -> None:
-    first = get_secret(tmp_path, "munge.key", 32)
-    assert get_secret(tmp_path, "munge.key", 32, create=False) == first
-
-
 def test_own_secret_loses_only_white_space_around(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_text("correct horse battery staple\n\n")

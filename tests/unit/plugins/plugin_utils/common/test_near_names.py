@@ -9,25 +9,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables impo
 OPTIONS = sorted(declared_options())
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("slurm_partition", "slurm_partitions"),
-        ("slurm_partitoins", "slurm_partitions"),
-        ("slrum_partitions", "slurm_partitions"),
-        ("user_accounts", "users_accounts"),
-        ("usersaccounts", "users_accounts"),
-        ("gpu_setting_values", "gpu_settings_values"),
-        ("hosts_time_zone", "hosts_timezone"),
-        ("enroot_enable", "enroot_enabled"),
-        ("mung_key", "munge_key"),
-    ],
-)
-def test_a_typing_error_is_understood(written: str, meant: str) -> None:
-    assert near_name(written, OPTIONS) == meant
-    assert near_option(written, OPTIONS) == meant
-
-
 def test_another_order_and_an_abbreviation_are_understood_within_a_role() -> None:
     assert near_option("ssh_login_password", OPTIONS) == "ssh_password_login"
     assert near_option("slurm_db_password", OPTIONS) == "slurm_database_password"

@@ -75,13 +75,6 @@ def test_the_replayed_exporter_refuses_what_the_real_one_refuses(tmp_path: Path,
     assert said in done.stderr
 
 
-def test_the_replayed_exporter_takes_what_the_real_one_takes(tmp_path: Path) -> None:
-    text = '# a comment, with commas\n\nDCGM_FI_DEV_GPU_TEMP,gauge,"a, ""b"""\nDCGM_FI_DEV_XID_ERRORS , gauge , b'
-    done = asked(tmp_path, text)
-    assert done.returncode == 0, done.stderr
-    assert '# HELP DCGM_FI_DEV_GPU_TEMP a, "b"\n' in done.stdout
-
-
 def exposition(folder: Path, state: str = "{}") -> str:
     """What the replayed exporter of two GPUs says."""
     done = asked(folder, COUNTERS, state)
@@ -105,17 +98,3 @@ def test_the_replayed_exporter_has_a_value_for_every_counter(tmp_path: Path) -> 
     text = exposition(tmp_path)
     wanted = {each["name"] for each in read_counters() if each["type"] != "label"}
     assert {line.split("{")[0] for line in text.splitlines() if line and not line.startswith("#")} == wanted
-
-
-def test_the_replayed_exporter_names_the_jobs_of_a_gpu(tmp_path: Path) -> None:
-    (tmp_path / "0").write_text("12\n13\n", encoding="utf-8")
-    (tmp_path / "1").write_text("\n", encoding="utf-8")
-    found = [line for line in exposition(tmp_path).splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{")]
-    assert [line.split(",")[-1] for line in found] == ['hpc_job="12"} 97', 'hpc_job="13"} 97', 'hpc_job=""} 0']
-
-
-def test_the_replayed_exporter_says_what_it_is_told(tmp_path: Path) -> None:
-    text = exposition(tmp_path, '{"0": {"DCGM_FI_DEV_XID_ERRORS": 79, "DCGM_FI_DEV_FB_USED": null}, "1": null}')
-    assert [line.split()[-1] for line in text.splitlines() if line.startswith("DCGM_FI_DEV_XID_ERRORS{")] == ["79"]
-    assert "DCGM_FI_DEV_FB_USED" not in text
-    assert 'gpu="1"' not in text

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.prometheus_plan import (
     duration_seconds,
-    prometheus_plan,
     prometheus_problems,
     size_bytes,
 )
 
-NOTHING: dict[str, Any] = {"jobs": {}, "scrape_access": {}, "scrape_extra": [], "alertmanager_access": {}}
-
 
 def told(**own: Any) -> list[str]:  # noqa: ANN401 - any option
     return [f"{each['key']}: {each['problem']}" for each in prometheus_problems(own, "ctl")]
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("15s", 15), ("1h30m", 5400), ("90d", 7776000), ("1y6w", 35164800), ("500ms", 0.5), ("0s", 0)]
-)
-def test_durations(text: str, seconds: float) -> None:
-    assert duration_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "15", "3 months", "1.5d", "-1d", "30D", "5s1h", "d"])
@@ -66,22 +55,3 @@ def test_refused(own: dict[str, Any], words: str) -> None:
 
 def test_what_is_declared_well_is_fine() -> None:
     assert told(retention_time="", retention_size="1TB", rules={"site": [{"name": "g", "rules": []}]}) == []
-
-
-def test_secrets_are_moved_to_files() -> None:
-    remote: list[dict[str, Any]] = [
-        {"url": "https://a.site/w", "basic_auth": {"username": "u", "password": "hidden1"}},
-        {"url": "https://b.site/w", "authorization": {"credentials": "hidden2"}, "tls_config": {"key": "hidden3"}},
-        {"url": "https://c.site/w", "bearer_token": "hidden4", "oauth2": {"client_secret": "hidden5"}},
-    ]
-    plan = prometheus_plan({**NOTHING, "remote_write": remote})
-    assert sorted(plan["secrets"].values()) == [f"hidden{n}" for n in range(1, 6)]
-    assert "hidden" not in json.dumps(plan["remote_write"])
-    first, second, third = plan["remote_write"]
-    assert first["basic_auth"] == {
-        "username": "u",
-        "password_file": "/etc/prometheus/secrets/remote_write_0_password",
-    }
-    assert second["tls_config"] == {"key_file": "/etc/prometheus/secrets/remote_write_1_key"}
-    assert third["authorization"]["type"] == "Bearer"
-    assert remote[0]["basic_auth"]["password"] == "hidden1", "what the site declares is left as it is"  # noqa: S105

@@ -41,10 +41,6 @@ def test_each_host_has_its_name_and_hardware() -> None:
     assert len(targets_text(found).splitlines()) == 3
 
 
-def test_nobody_is_an_empty_list() -> None:
-    assert yaml.safe_load(targets_text([])) == []
-
-
 def test_what_a_host_sets_for_its_exporter_wins() -> None:
     own = {"node_exporter_address": "192.168.0.9", "node_exporter_port": 9200}
     hosts = site(ctl={"monitoring_address": "10.0.0.1", **own})

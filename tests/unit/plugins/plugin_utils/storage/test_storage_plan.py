@@ -10,7 +10,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.storage i
     site_storage_problems,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.storage.plan import (
-    cluster_addresses,
     fold_clients,
     nfs_mounts_from_exports,
 )
@@ -19,11 +18,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.storage.plan import
 def site(**of_server: object) -> dict[str, dict[str, Any]]:
     server = {"ansible_host": "10.0.0.10", "nfs_server_exports": [{"path": "/shared"}], **of_server}
     return {"ctl": server, "gpu1": {"ansible_host": "10.0.0.11"}, "gpu2": {}}
-
-
-def test_addresses() -> None:
-    variables = {**site(hosts_address="10.9.0.10")}
-    assert cluster_addresses(["ctl", "gpu1", "gpu2"], variables) == ["10.9.0.10", "10.0.0.11", "gpu2"]
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def test_a_new_host_gets_what_the_roles_of_its_groups_install() -> None:
         ({"lmod_enabled": False}, {"lmod"}),
         ({"slurm_repository": {"uri": "https://example.org"}}, {"slurmd", "slurm-client", "libpmix2t64"}),
         ({"validation_backend": "nccl"}, {"python3-mpi4py", "python3-numpy"}),
+        ({"ansible_skip_tags": ["validation"]}, {"python3-mpi4py", "python3-numpy"}),
         ({"node_exporter_source": "url"}, {"prometheus-node-exporter"}),
         ({"slurm_pam_adopt": False}, {"libpam-slurm-adopt"}),
     ],

@@ -1,0 +1,74 @@
+"""Tasks that are skipped because the role hosts found in the same run that they would change nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from templates import worked_out
+
+ROLES = Path(__file__).resolve().parents[3] / "roles"
+VARS = {
+    **yaml.safe_load((ROLES / "hosts/vars/main.yml").read_text()),
+    **yaml.safe_load((ROLES / "site/vars/main.yml").read_text()),
+}
+LOOK = yaml.safe_load((ROLES / "hosts/tasks/look.yml").read_text())[0]
+SHOWN = """\
+Id=munge.service
+ActiveState=active
+UnitFileState=enabled
+
+Id=chrony.service
+ActiveState=activating
+UnitFileState=enabled
+
+Id=slurmd.service
+ActiveState=active
+UnitFileState=disabled
+
+Id=dbus.service
+ActiveState=active
+UnitFileState=static
+"""
+
+
+@pytest.fixture(name="seen")
+def _seen(tmp_path: Path) -> list[str]:
+    """The lines that the command prints, with programs that stand in for those of a host."""
+    answers = {"systemctl": SHOWN, "findmnt": "rw,nosuid,hidepid=invisible,gid=985\n", "id": "polkitd busbar-proc\n"}
+    for name, answer in answers.items():
+        (tmp_path / f"{name}.txt").write_text(answer)
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\ncat "{tmp_path}/{name}.txt"\n')
+        program.chmod(0o755)
+    script = worked_out(LOOK["ansible.builtin.shell"]["cmd"], **VARS)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_only_units_that_run_and_start_at_boot_count(seen: list[str]) -> None:
+    given = {**VARS, "__hosts_look": {"stdout_lines": seen}}
+    assert worked_out("{{ __site_running_units }}", **given) == ["munge.service"]
+    assert worked_out("{{ __hosts_proc_hidden }}", **given) is True
+    assert worked_out("{{ __hosts_polkit_groups }}", **given) == ["polkitd", "busbar-proc"]
+
+
+def test_files_of_roles_that_are_off_are_found() -> None:
+    look = {"stdout_lines": ["name a a", "file /etc/systemd/system/busbar-firewall.service"]}
+    found = worked_out("{{ __site_files }}", **{**VARS, "__hosts_look": look})
+    assert found == ["/etc/systemd/system/busbar-firewall.service"]
+
+
+def test_without_the_role_hosts_each_role_looks_for_itself() -> None:
+    asked = "{{ [__site_looked, __site_running_units, __site_files, __site_present_packages] }}"
+    assert worked_out(asked, **VARS) == [False, [], [], []]
+
+
+@pytest.mark.parametrize(("changed", "present"), [(False, ["munge", "lmod"]), (True, [])])
+def test_packages_are_present_if_the_role_hosts_installed_none(*, changed: bool, present: list[str]) -> None:
+    installed = {"changed": changed, "invocation": {"module_args": {"name": ["munge", "lmod"]}}}
+    assert worked_out("{{ __site_present_packages }}", **{**VARS, "__hosts_installed": installed}) == present

@@ -68,7 +68,11 @@ def test_without_the_role_hosts_each_role_looks_for_itself() -> None:
     assert worked_out(asked, **VARS) == [False, [], [], []]
 
 
-@pytest.mark.parametrize(("changed", "present"), [(False, ["munge", "lmod"]), (True, [])])
-def test_packages_are_present_if_the_role_hosts_installed_none(*, changed: bool, present: list[str]) -> None:
-    installed = {"changed": changed, "invocation": {"module_args": {"name": ["munge", "lmod"]}}}
-    assert worked_out("{{ __site_present_packages }}", **{**VARS, "__hosts_installed": installed}) == present
+@pytest.mark.parametrize(
+    ("changed", "dry", "present"),
+    [(False, False, ["munge"]), (True, False, ["munge"]), (False, True, ["munge"]), (True, True, [])],
+)
+def test_packages_that_the_role_hosts_asked_for_are_present(*, changed: bool, dry: bool, present: list[str]) -> None:
+    installed = {"changed": changed, "invocation": {"module_args": {"name": ["munge"]}}}
+    given = {**VARS, "__hosts_installed": installed, "ansible_check_mode": dry}
+    assert worked_out("{{ __site_present_packages }}", **given) == present

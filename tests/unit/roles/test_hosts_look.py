@@ -44,7 +44,9 @@ def _seen(tmp_path: Path) -> list[str]:
         program = tmp_path / name
         program.write_text(f'#!/bin/sh\ncat "{tmp_path}/{name}.txt"\n')
         program.chmod(0o755)
-    script = worked_out(LOOK["ansible.builtin.shell"]["cmd"], **VARS)
+    script = worked_out(
+        LOOK["ansible.builtin.shell"]["cmd"], **{**VARS, "__hosts_wanted_packages": ["chrony", "munge"]}
+    )
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
@@ -70,9 +72,16 @@ def test_without_the_role_hosts_each_role_looks_for_itself() -> None:
 
 @pytest.mark.parametrize(
     ("changed", "dry", "present"),
-    [(False, False, ["munge"]), (True, False, ["munge"]), (False, True, ["munge"]), (True, True, [])],
+    [(False, False, True), (True, False, True), (False, True, True), (True, True, False)],
 )
-def test_packages_that_the_role_hosts_asked_for_are_present(*, changed: bool, dry: bool, present: list[str]) -> None:
-    installed = {"changed": changed, "invocation": {"module_args": {"name": ["munge"]}}}
-    given = {**VARS, "__hosts_installed": installed, "ansible_check_mode": dry}
-    assert worked_out("{{ __site_present_packages }}", **given) == present
+def test_packages_that_the_role_hosts_asked_for_are_present(
+    seen: list[str], *, changed: bool, dry: bool, present: bool
+) -> None:
+    given = {**VARS, "__hosts_look": {"stdout_lines": seen}, "ansible_check_mode": dry}
+    found = worked_out("{{ __site_present_packages }}", **given, __hosts_installed={"changed": changed})
+    assert found == (["chrony", "munge"] if present else [])
+
+
+def test_packages_do_not_count_where_none_were_looked_at(seen: list[str]) -> None:
+    given = {**VARS, "__hosts_look": {"stdout_lines": seen}}
+    assert worked_out("{{ __site_present_packages }}", **given) == []

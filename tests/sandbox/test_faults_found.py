@@ -230,7 +230,7 @@ STRAYED = [
     ),
     Fault(
         "a user who was deleted on a node",
-        says="users : accounts | Make and correct users …changed=1",
+        says="users : accounts | Create and update users …changed=1",
         heals="nothing",
         node="gpu2",
         breaks="userdel bob",

@@ -171,7 +171,7 @@ def test_the_files_of_an_earlier_busbar_make_way_for_the_package(site: Site) -> 
     site.cluster.exec(node, f"dpkg --purge {package}")
     done = site.run(site.plugin(site.archive), arguments=("--limit", node))
     assert done.returncode == 0, done.stdout
-    assert "Take out what was built for another release of Slurm" in done.stdout
+    assert "Remove plugins that were built for another release of Slurm" in done.stdout
     assert site.package(node) == package
     assert site.greeting() == ["hello"] * 2
     assert changed(site.run(site.plugin(site.archive)).stdout) == {0}

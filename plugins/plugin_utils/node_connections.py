@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,9 @@ class NodeConnection:
         self._connection = connection
         self._context = context
 
-    @property
+    # Asked once: a local connection learns only from its first command who logs in, and then still waits for the mark of
+    # the user whom that command became.
+    @functools.cached_property
     def _becomes(self) -> bool:
         """Whether somebody else than the one who logs in runs commands; as for any task, root need not become root."""
         if not self._connection.become:

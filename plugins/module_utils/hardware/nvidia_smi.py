@@ -305,8 +305,16 @@ def _reason_name(tag: str) -> str:
 def _throttle_times(node: Node) -> dict[str, int] | None:
     """Return for how many microseconds each reason has held the clocks down; None when it is not given."""
     holder = node.child("clocks_event_reasons_counters") or Node("")
-    times = {_reason_name(each.tag): _whole(holder, (each.tag,)) for each in holder.children}
+    times = {_time_name(each.tag): _whole(holder, (each.tag,)) for each in holder.children}
     return {name: time for name, time in times.items() if time is not None} or None
+
+
+def _time_name(tag: str) -> str:
+    """Return the name of a counter as XML has it; the text form spells it out, such as "HW Power Braking"."""
+    name = _reason_name(tag)
+    for text, short in (("thermal", "therm"), ("capping", "cap"), ("braking", "brake")):
+        name = name.replace(text, short)
+    return name
 
 
 def _fabric(node: Node) -> dict[str, Any] | None:

@@ -321,7 +321,8 @@ def main() -> None:
         lost = ranks.world > 1 and any(word in str(exc).lower() for word in _LOST)
         fail(AGAIN if lost else 1, f"rank {ranks.rank}: {'a rank was lost: ' if lost else ''}{exc}")
     if result and ranks.rank == 0:
-        sys.stdout.write(f"{MARK}{json.dumps(result)}\n")
+        # NCCL writes its log in blocks, so the last one may end in the middle of a line.
+        sys.stdout.write(f"\n{MARK}{json.dumps(result)}\n")
         if asked.result:
             Path(asked.result).write_text(json.dumps(result) + "\n", encoding="utf-8")
     # All are done: the threads of gloo and nccl need not be waited for, and some releases abort in trying.

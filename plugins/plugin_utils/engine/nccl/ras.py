@@ -4,7 +4,8 @@
 
 The job puts ``# busbar ras: `` before each line of the answer, which is JSON since NCCL 2.28.7 (NVIDIA/nccl,
 docs/userguide/source/troubleshooting/ras.rst and src/ras/client_support.cc, commit 5067397c) and text before it. The
-text differs from release to release; of it the lines under "Errors" are told.
+text differs from release to release; of it the lines under "Errors" and "Warnings" are told. A rank that is behind the
+others is a warning there (MISMATCH).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _MOST = 6
 _MOST_NAMED = 4
 _LONGEST = 200
 _TITLES = {"OK", "Errors", "Warnings"}
+_TOLD = _TITLES - {"OK"}
 
 
 def ras_words(text: str) -> list[str]:
@@ -86,13 +88,13 @@ def _behind(name: str, ranks: list[dict[str, Any]]) -> list[str]:
 
 
 def _of_text(lines: list[str]) -> list[str]:
-    """Return the lines of text that tell of errors, up to the next blank line."""
-    found, errors = [], False
+    """Return the lines of text that tell of errors and warnings."""
+    found, told = [], False
     for line in lines:
         bare = line.strip()
         if bare in _TITLES or set(bare) == {"="}:
-            errors = bare == "Errors" if bare in _TITLES else errors
-        elif errors and bare:
+            told = bare in _TOLD if bare in _TITLES else told
+        elif told and bare:
             found.append(f"NCCL's RAS: {_plain(bare)}")
     return found
 

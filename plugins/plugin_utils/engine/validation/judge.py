@@ -25,6 +25,7 @@ __all__ = [
     "FLOOR_REMEDY",
     "INCONCLUSIVE",
     "NO_FLOOR",
+    "ONE_RANK",
     "PASS",
     "STEADY",
     "STRAGGLER",
@@ -40,6 +41,7 @@ FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
 # How the reason begins when only a floor is missing for a verdict, and how it ends.
 NO_FLOOR = "no floor is known"
+ONE_RANK = "one rank sends nothing, so there is no bandwidth to judge"
 FLOOR_REMEDY = "set validation_floor_gbs, or busbw of the hardware profile"
 # How the reason of a test begins that its peers show to be slow, see peers.
 STRAGGLER = "straggler"
@@ -298,7 +300,7 @@ def _speed(
     if measured is None or size is None:
         answer.reason = "no out-of-place bandwidth was printed"
     elif (ranks or min(run["ranks"] or 2 for run in runs)) < 2:  # noqa: PLR2004 - one rank sends nothing
-        answer.reason = "one rank sends nothing, so there is no bandwidth to judge"
+        answer.reason = ONE_RANK
     elif floor is None:
         found = f"{measured:.4g} GB/s at {human_size(size)} was measured"
         of_what = f"{expected.collective} of {hardware} on {expected.nodes} node(s)"

@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ...nccl.output import parse_text
-from ..judge import FAIL, PASS
+from ..judge import FAIL, ONE_RANK, PASS
 from ..judge import Expected as ExpectedRuns
 from ..judge import judge as judge_runs
 from .judged import Fault, Judged
@@ -69,13 +69,14 @@ def expected_of(own: Mapping[str, Any], ranks: int, what: str) -> Expected:
 
 @dataclass
 class _Measured:
-    """The speeds in the order of the turns, the faults and the gaps of both programs."""
+    """The speeds in the order of the turns, the faults and the gaps of both programs; alone with one rank in all."""
 
     busbw: Speeds = field(default_factory=list)
     devices: dict[tuple[str, int], Speeds] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     version: str | None = None
+    alone: bool = False
 
 
 def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
@@ -95,11 +96,13 @@ def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
     watched, notes = watched_faults(soaked.nodes, nodes)
     count = f"{len(found.devices)} {'GPU(s)' if expected.what == 'gpu' else 'CPU rank(s)'}"
     said = ""
-    if found.busbw:
-        first, last = _ends(found.busbw)
-        said = (
-            f"{count} held out for {expected.seconds / 60:.4g} min: busbw {first:.4g} GB/s at first, {last:.4g} at last"
-        )
+    ends = [("busbw", "GB/s", found.busbw)] if not found.alone else []
+    ends += [("product", "TFLOP/s", speeds) for speeds in found.devices.values()] if found.alone else []
+    for what, unit, speeds in ends:
+        if speeds:
+            first, last = _ends(speeds)
+            lasted = f"{count} held out for {expected.seconds / 60:.4g} min"
+            said = f"{lasted}: {what} {first:.4g} {unit} at first, {last:.4g} at last"
     return Judged(
         said=said,
         # First those that name a node.
@@ -177,6 +180,9 @@ def _all_reduce(ran: Ran, nodes: list[str], expected: Expected, found: _Measured
     words = f"all_reduce of turn {ran.turn}: {answer['reason']}"
     if answer["verdict"] == FAIL:
         found.faults.append(Fault("", words))
+    elif answer["reason"] == ONE_RANK:
+        # The sums were checked. A soak of one GPU is judged by its products alone.
+        found.alone = True
     elif answer["verdict"] != PASS or answer["measured_busbw"] is None:
         found.gaps.append(words)
     else:
@@ -210,10 +216,11 @@ def _products(turns: list[Ran], nodes: list[str], expected: Expected, found: _Me
 
 def _decayed(found: _Measured, expected: Expected) -> tuple[list[Fault], str]:
     """Return what is slower at the end, and why that cannot be said."""
-    fewest = min([len(found.busbw), *(len(values) for values in found.devices.values())])
+    collectives = [] if found.alone else [found.busbw]
+    fewest = min([len(values) for values in (*collectives, *found.devices.values())], default=0)
     if fewest < _FEWEST_TURNS or not found.devices:
         return [], f"{fewest} turns are too few to compare the end with the beginning: raise validation_soak_minutes"
-    every = [("", "the all-reduce", "GB/s", found.busbw)]
+    every = [("", "the all-reduce", "GB/s", speeds) for speeds in collectives]
     every += [
         (node, f"{device_name(expected.what, device)}:", "TFLOP/s", speeds)
         for (node, device), speeds in found.devices.items()

@@ -29,6 +29,7 @@ _SLOWDOWNS = {
     "hw_power_brake_slowdown": "held down by the power brake of the server",
     "sw_thermal_slowdown": "too hot, slowed down by the driver",
 }
+_IDLE = "gpu_idle"
 # The counters of the same in nvidia-smi.
 _TIMES = {
     "hw_thermal_slowdown": "hw_therm_slowdown",
@@ -175,7 +176,7 @@ def soak_figures(soaked: Soaked, busbw: Speeds, devices: dict[tuple[str, int], S
     """
     began = soaked.ran[0].began if soaked.ran else 0.0
     return {
-        "turns": len(busbw),
+        "turns": len(busbw) or min(map(len, devices.values()), default=0),
         "busbw": [[round((at - began) / 60, 3), value] for at, value in _thinned(busbw)],
         "watched": _over_time(soaked.nodes, began),
         "rows": [_row(node, device, soaked.nodes.get(node), speeds) for (node, device), speeds in devices.items()],
@@ -199,7 +200,7 @@ def _over_time(nodes: dict[str, Seen], began: float) -> list[list[float | None]]
         slots.setdefault(int((at - first) / width), []).extend(devices)
     found: list[list[float | None]] = []
     for slot, devices in sorted(slots.items()):
-        clocks = _known(devices, "clock_mhz")
+        clocks = _clocks(devices)
         heat = _known(devices, "temperature_c")
         minutes = round((first + slot * width - began) / 60, 3)
         found.append(
@@ -212,10 +213,15 @@ def _known(devices: Iterable[dict[str, Any]], key: str) -> list[float]:
     return [device[key] for device in devices if device[key] is not None]
 
 
+def _clocks(devices: list[dict[str, Any]]) -> list[float]:
+    """Return the clocks of samples under load; between two programs a GPU is idle, and its clock says nothing."""
+    return _known((device for device in devices if _IDLE not in device["reasons"]), "clock_mhz")
+
+
 def _row(node: str, device: int, seen: Seen | None, speeds: Speeds) -> dict[str, Any]:
     samples = seen.samples if seen else []
     mine = [each for item in samples for each in item["devices"] if each["device"] == device]
-    clocks = _known(mine, "clock_mhz")
+    clocks = _clocks(mine)
     ends = [each for item in (seen and seen.end, seen and seen.begin) if item for each in item["devices"]]
     words = _slowed(seen).get(device, []) if seen else []
 

@@ -60,8 +60,9 @@ def read_training(text: str) -> list[dict[str, Any]]:
             scales.append({**about, "code": None, "said": "", "result": None})
         elif scales and end:
             scales[-1]["code"] = int(end[3])
-        elif scales and line.startswith(_MARK):
-            found = json_object(line[len(_MARK) :])
+        elif scales and _MARK in line:
+            # NCCL's buffer may have ended in the middle of a line, which the program's line then continues.
+            found = json_object(line.partition(_MARK)[2])
             scales[-1]["result"] = _result(found) if found else None
         elif scales and line.startswith(_SAID) and not scales[-1]["said"]:
             scales[-1]["said"] = plain_text(line[len(_SAID) :])

@@ -26,8 +26,8 @@ class NodeConnection:
         self._connection = connection
         self._context = context
 
-    # Asked once: a local connection learns only from its first command who logs in, and then still waits for the mark of
-    # the user whom that command became.
+    # Worked out once: a local connection knows the login user only after its first command. A later command without
+    # become would wait for the mark of the first one.
     @functools.cached_property
     def _becomes(self) -> bool:
         """Whether somebody else than the one who logs in runs commands; as for any task, root need not become root."""

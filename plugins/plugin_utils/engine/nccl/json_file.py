@@ -16,6 +16,7 @@ __all__ = ["parse_json"]
 _BARE = re.compile(r"(?<=[:,\[])(\s*)(-?)(inf|nan)(?:inity)?(?=\s*[,}\]])", re.IGNORECASE)
 # No figure has more digits than fit into 64 bits.
 _MOST = 10**19
+_MOST_RANKS = 1 << 20
 _TRUE = frozenset({"true", "unchecked"})
 _RESULT_KEYS = (
     ("time", "time_us"),
@@ -147,8 +148,8 @@ def _start(config: Any) -> dict[str, str] | None:  # noqa: ANN401 - any JSON val
 def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
     """Fill an empty run from the text of a JSON file, or return None when it is not one of nccl-tests'.
 
-    The environment in the file may hold secrets and is not read. The number of ranks is not in the file: the devices
-    that it lists are those of one process.
+    The environment in the file may hold secrets and is not read. Of each process the file lists the first device only
+    (writeDeviceReport in src/util.cu, 2.17.3 to 2.19.6), so the ranks are known where each process has one.
     """
     data, whole = _load(text)
     results = data.get("results")
@@ -172,8 +173,25 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
         errors.append("the JSON file ends in the middle")
     run["errors"] = errors[:50]
     seen = run["seen"]
-    seen.update(begun=True, text=True, check="wrong", start=_start(data.get("config")), cut=not whole)
+    start = _start(data.get("config"))
+    seen.update(begun=True, text=True, check="wrong", start=start, cut=not whole)
+    if start is not None and (start["threads"], start["gpus"]) == ("1", "1"):
+        _ranks(data["config"].get("devices"), seen)
     return run
+
+
+def _ranks(devices: Any, seen: dict[str, Any]) -> None:  # noqa: ANN401 - any JSON value
+    """Enter the ranks as the text's rank lines; none if an entry is not one."""
+    lines: dict[int, tuple[str, str]] = {}
+    groups: list[str] = []
+    for item in devices if isinstance(devices, list) else []:
+        found = item if isinstance(item, dict) else {}
+        rank, host, name = _whole(found.get("rank")), _text(found.get("hostname")), _text(found.get("device_info"))
+        if rank is None or not 0 <= rank < _MOST_RANKS or not host or name is None or rank in lines:
+            return
+        lines[rank] = (host, name)
+        groups.append(str(_whole(found.get("group", 0))))
+    seen["rank_lines"], seen["groups"] = lines, list(dict.fromkeys(groups))
 
 
 def _footer(run: dict[str, Any], data: dict[str, Any], errors: list[str]) -> None:

@@ -176,7 +176,7 @@ def test_detached_it_outlives_its_shell_and_report_wait_has_its_exit_code(alice:
     [
         ("--partition nowhere", "--partition: unknown partition 'nowhere'; name one of"),
         ("--nodelist gpu99", "--nodelist: gpu99 is not in partition"),
-        ("--nodes 99", "Node count specification invalid"),
+        ("--nodes 99", "Slurm refuses the job (--partition"),
         ("--account nowhere", "Invalid account"),
         ("--jobid 99999999", "job 99999999 cannot be used"),
     ],

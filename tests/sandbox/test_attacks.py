@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("slurm", "ssh", "munge", "mariadb", "users")
+pytestmark = pytest.mark.proves("slurm", "ssh", "mariadb", "users")
 
 # Where both have jobs, and a node where nobody has one.
 NODE, FREE = "gpu1", "gpu2"

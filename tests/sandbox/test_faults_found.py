@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("preflight", "slurm", "munge", "hosts", "ssh", "users")
+pytestmark = pytest.mark.proves("preflight", "slurm", "hosts", "ssh", "users")
 
 RECORDING = "/etc/simulated-gpus.xml"
 LATE = "/opt/busbar-test-hour"

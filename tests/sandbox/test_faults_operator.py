@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("preflight", "munge")
+pytestmark = pytest.mark.proves("preflight", "slurm")
 
 NAMES = ("base", "-t", "hosts")
 

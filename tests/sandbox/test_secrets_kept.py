@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("preflight", "munge")
+pytestmark = pytest.mark.proves("preflight", "slurm")
 
 KEY = "/etc/munge/munge.key"
 AWAY = "/root/munge.key.away"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from conftest import Cluster
 
 pytestmark = [
-    pytest.mark.proves("slurm", "users", "hosts", "ssh", "munge", "node_exporter", "node_health", "validation"),
+    pytest.mark.proves("slurm", "users", "hosts", "ssh", "node_exporter", "node_health", "validation"),
     pytest.mark.grows,
 ]
 

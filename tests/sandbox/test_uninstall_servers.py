@@ -15,7 +15,7 @@ from test_upgrade_slurm import rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.proves("slurm", "mariadb", "munge", "prometheus", "alertmanager", "slurm_metrics")]
+pytestmark = [pytest.mark.proves("slurm", "mariadb", "prometheus", "alertmanager", "slurm_metrics")]
 
 # Of the three compute nodes of the sandbox one remains: each of the servers has a host of its own.
 COMPUTE, DATABASE, MONITORING = "gpu1", "gpu2", "gpu3"

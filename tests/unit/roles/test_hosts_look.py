@@ -48,7 +48,7 @@ def _seen(tmp_path: Path) -> list[str]:
         LOOK["ansible.builtin.shell"]["cmd"], **{**VARS, "__hosts_wanted_packages": ["chrony", "munge"]}
     )
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 

@@ -27,7 +27,8 @@ class _Local:
 
     def __init__(self, context: Any) -> None:  # noqa: ANN401 - as Ansible's
         """Take the play context."""
-        self.become, self.context, self.commands = _Become(), context, []
+        self.become, self.context = _Become(), context
+        self.commands: list[str] = []
 
     def get_option(self, name: str) -> str:
         """It has none of the options of SSH."""

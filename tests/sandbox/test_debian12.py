@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import Cluster, recap
+from wheel_user import PROVE, install_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +64,14 @@ def test_metrics_of_slurm_are_collected(older: Cluster) -> None:
         lambda: all(line in older.exec("ctl", f"cat {file}").stdout for line in wanted),
         f"not all there: {older.exec('ctl', f'cat {file}', check=False).stdout}",
     )
+
+
+def test_an_ordinary_user_proves_the_node(older: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    alice = install_wheel(older, tmp_path_factory)
+    done = alice.run(f"{PROVE} --nodes 1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (alice.report()["verdict"], alice.report()["nodes"]) == ("PASS", ["gpu1"])
+    alice.wait_for_none()
 
 
 def test_second_run_changes_nothing(older: Cluster) -> None:

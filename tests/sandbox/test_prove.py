@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from wheel_user import PROVE, User, install_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,65 +19,12 @@ pytestmark = [
     pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"]),
 ]
 
-TOP = Path(__file__).resolve().parents[2]
-HOME = "/shared/home/alice"
-PROGRAM = f"""#!{HOME}/prove/bin/python
-import sys
-from busbar.cli import main
-sys.exit(main())
-"""
-# The floors of the sandbox's own profile: what a busy machine reaches as well.
-PROVE = "busbar prove --backend mpi --hardware sandbox_gpu"
 FAIL, REFUSED, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 1, 2, 3, 4, 130
-
-
-class User:
-    """alice on the login node, in a folder of her own."""
-
-    def __init__(self, sandbox: Cluster) -> None:
-        """Take the sandbox."""
-        self.sandbox = sandbox
-
-    def run(self, command: str, timeout: float = 400) -> subprocess.CompletedProcess[str]:
-        """Run a command with the virtual environment in PATH; the caller judges the exit code."""
-        words = f"mkdir -p {HOME}/work; cd {HOME}/work; PATH={HOME}/prove/bin:$PATH; {command}"
-        return self.sandbox.exec("login", words, user="alice", check=False, timeout=timeout)
-
-    def report(self) -> dict[str, Any]:
-        """The newest report."""
-        found: dict[str, Any] = json.loads(self.run("cat $(ls -d busbar-report-* | tail -n 1)/report.json").stdout)
-        return found
-
-    def jobs(self) -> str:
-        """All jobs of the cluster."""
-        return self.sandbox.exec("login", "squeue -h -o '%i %u %T'").stdout
-
-    def wait_for_none(self) -> None:
-        """Wait until no job and no program of busbar is left on a node."""
-        self.sandbox.wait_until(lambda: not self.jobs(), "a job is left", 90)
-        for node in self.sandbox.compute:
-            left = self.sandbox.exec(node, "pgrep -u alice -fa 'srun|python3'", check=False).stdout
-            assert left == "", node
 
 
 @pytest.fixture(scope="module")
 def installed(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> User:
-    """alice, who has installed the wheel and what it needs, without Ansible, in a virtual environment."""
-    built, packages = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("packages")
-    subprocess.run([TOP / "scripts/build", built], check=True, capture_output=True)
-    (wheel,) = built.glob("*.whl")
-    version = sandbox.exec("login", "python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'").stdout.strip()
-    # The login node reaches no index of packages: pip of this machine resolves for its Python.
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", f"--python-version={version}"]
-    subprocess.run([*pip, "--target", packages, wheel], check=True, capture_output=True)
-    sandbox.exec("login", f"rm -rf {HOME}/prove {HOME}/work; python3 -m venv --without-pip {HOME}/prove", user="alice")
-    place = f"{HOME}/prove/lib/python{version}/site-packages"
-    with subprocess.Popen(["tar", "-C", packages, "-c", "."], stdout=subprocess.PIPE) as packed:
-        command = ["podman", "exec", "-i", sandbox.container("login"), "tar", "-C", place, "-x", "--no-same-owner"]
-        subprocess.run(command, stdin=packed.stdout, check=True)
-    write = f"printf %s '{PROGRAM}' > {HOME}/prove/bin/busbar; chmod 755 {HOME}/prove/bin/busbar"
-    sandbox.exec("login", write, user="alice")
-    return User(sandbox)
+    return install_wheel(sandbox, tmp_path_factory)
 
 
 @pytest.fixture

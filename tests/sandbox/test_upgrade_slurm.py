@@ -17,6 +17,7 @@ from test_failover import is_unbroken
 from test_health import LOST, recording
 from test_repair_nodes import BOOTS, CHECK, REBOOT, RECORDING, SCRIPT, repair
 from test_validation_stages import SOAK
+from wheel_user import PROVE, install_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -233,6 +234,16 @@ def test_the_new_release_is_validated_without_pmix(cluster: Cluster) -> None:
     (test,) = report["tests"]
     assert (test["ranks"], test["environment"]["MPI without PMIx by"]) == (4, "mpirun")
     assert NEW in test["environment"]["Slurm"]
+
+
+def test_an_ordinary_user_proves_the_nodes(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    alice = install_wheel(cluster, tmp_path_factory)
+    done = alice.run(PROVE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = alice.report()
+    assert (report["verdict"], sorted(report["nodes"])) == ("PASS", ["gpu1", "gpu2"])
+    assert NEW in report["tests"][-1]["environment"]["Slurm"]
+    alice.wait_for_none()
 
 
 def test_nodes_are_watched_while_a_soak_has_their_memory(cluster: Cluster) -> None:

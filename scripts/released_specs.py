@@ -1,9 +1,8 @@
 """Prepares a copy of the collection for release: usage: released_specs.py FOLDER.
 
-The tools that render Ansible's documentation take a default only in its option's own type, and the default of many
-options is a template, which is text. In the roles' argument_specs.yml such a default becomes part of the description.
-
-The exceptions of `ansible-test sanity` are written: it takes scripts that roles install for programs of the collection.
+Ansible's documentation tools accept only defaults that have the type of the option, but many defaults are templates,
+which are text. The program moves such defaults in the roles' argument_specs.yml into the description. It also writes
+the exceptions for `ansible-test sanity`, which treats scripts that roles install as programs of the collection.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ import yaml
 
 TEXT = {"str", "path", "raw"}
 RELEASES = ("2.19", "2.20", "2.21")
-# Lines that ansible-test takes anywhere: ansible_test/_util/controller/sanity/code-smell/shebang.py.
+# Shebangs that ansible-test accepts anywhere: ansible_test/_util/controller/sanity/code-smell/shebang.py.
 TAKEN = {b"#!/bin/sh", b"#!/usr/bin/env bash", b"#!/usr/bin/env python"}
-# One action for several modules, named in meta/runtime.yml.
+# An action for several modules, declared in meta/runtime.yml.
 EXCEPTIONS = ["plugins/action/package_manager.py action-plugin-docs"]
 
 
 def described(options: dict[str, dict[str, Any]]) -> None:
-    """Move the templates among the defaults of options, and of their options, into the descriptions."""
+    """Move template defaults of options and suboptions into the descriptions."""
     for option in options.values():
         default = option.get("default")
         if isinstance(default, str) and "{{" in default and option.get("type", "str") not in TEXT:
             del option["default"]
             lines = option["description"]
-            # Without its braces: Ansible fills in what stands in a description, too, when it checks the options.
+            # Without braces, because Ansible also evaluates templates in descriptions when it validates the options.
             shown = re.sub(r"([\\)])", r"\\\1", " ".join(default.replace("{{", "").replace("}}", "").split()))
             option["description"] = [*([lines] if isinstance(lines, str) else lines), f"By default V({shown})."]
         described(option.get("options") or {})

@@ -1,4 +1,4 @@
-"""Action behind the module `busbar.cluster.node_info`: a node that fails to answer is a result, not a failure."""
+"""Action plugin of `busbar.cluster.node_info`: returns connection failures as data instead of failing the task."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..plugin_utils.common.node_answer import clock_offset, failure_kind, short_
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Runs the module, notes the clock on both sides, and turns failures into data."""
+    """Runs the module, measures the node's clock offset, and turns failures into data."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the module's result, or what kept the node from giving one."""
+        """Return the module's result, or the kind and message of the failure."""
         super().run(tmp, task_vars)
         before = time.time()
         try:
@@ -33,7 +33,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return self._failure(failure_kind(text), text)
 
     def _failure(self, kind: str, text: str) -> dict[str, Any]:
-        """Return the result of a node that gave none."""
+        """Return the result for a node that did not answer."""
         address = str(self._play_context.remote_addr or "")
         result = {"changed": False, "reached": False, "failure": kind, "message": short_message(text, address)}
         if kind == "connection" and self._task.args.get("leave_out_unreachable"):

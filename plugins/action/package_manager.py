@@ -1,4 +1,4 @@
-"""Action behind the modules that install packages: names the holder of the package manager's lock, and tries again."""
+"""Action plugin of the modules that install packages: names the process that holds the lock, and retries."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ansible.utils.display import Display
 from ..module_utils.common.package_lock import LIMIT_S, Holder, holder_text, over_limit_text
 from ..plugin_utils.engine.common.printable import printable
 
-# How often the screen hears of a wait that goes on.
+# Seconds between progress messages while waiting.
 AGAIN_S = 60
-# The module itself waits; this is for a host whose clock or answers are not sound.
+# The module itself waits; this pause covers hosts with a wrong clock or malformed answers.
 PAUSE_S = 1
 
 
 def as_holder(found: dict[str, Any]) -> Holder:
-    """Return what a host said of a holder, with nothing missing."""
+    """Return a host's answer as a Holder, with defaults for missing fields."""
     pid = found.get("pid")
     texts = {name: str(found.get(name) or "") for name in ("lock", "process", "command")}
     return {"pid": pid if isinstance(pid, int) else 0, **texts}  # type: ignore[typeddict-item]
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Runs the module; while somebody else has the lock, again, until the limit."""
+    """Runs the module, and retries until the limit while another process holds the lock."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the module's result, or a failure that names the holder."""
+        """Return the module's result, or a failure that names the lock holder."""
         super().run(tmp, task_vars)
         host = str((task_vars or {}).get("inventory_hostname", ""))
         started, told_at, told = time.monotonic(), 0.0, ""
@@ -43,7 +43,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 return {**result, "msg": printable(over_limit_text(holder, waited))}
             text = printable(holder_text(holder))
             if text != told or time.monotonic() - told_at >= AGAIN_S:
-                # One line that begins so is shown at once by `busbar provision`, too.
+                # `busbar provision` shows lines with this prefix at once.
                 Display().display(f"WAITING {host}: {text}; {round(waited)} of {LIMIT_S} s")
                 told, told_at = text, time.monotonic()
             time.sleep(PAUSE_S)

@@ -1,4 +1,4 @@
-"""Action that ends a host's run for what its user can put right, and says so to who follows the run."""
+"""Action plugin that ends a host's run because of invalid input, and reports the problems."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SPEC: dict[str, dict[str, Any]] = {
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Fails when there is anything to refuse; the result tells by a key of its own that it is input that was wrong."""
+    """Fails if there are problems or a message; a key of the result marks the failure as invalid input."""
 
     TRANSFERS_FILES = False
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return a failure with all problems, or that there are none."""
+        """Return a failure that lists all problems, or success if the list is empty."""
         result = dict(super().run(tmp, task_vars)) | {"changed": False}
         _checked, arguments = self.validate_argument_spec(SPEC)
         problems = [each for each in arguments["problems"] if not is_advice(each)]

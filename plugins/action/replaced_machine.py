@@ -1,4 +1,4 @@
-"""Action behind the module `busbar.cluster.replaced_machine`: which machine stands behind the name of a node."""
+"""Action plugin of `busbar.cluster.replaced_machine`: detects that a node's hardware was replaced."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _COMPARE = "compare it with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` o
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Compares the machine that answers now with the one that the site knows, or notes what became of it."""
+    """Compares the machine that answers with the last known one, or records the outcome."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what became of the machine, or why it is refused."""
+        """Return the detected event or the written record, or the reason for refusing the machine."""
         result = dict(super().run(tmp, task_vars)) | {"changed": False}
         _checked, arguments = self.validate_argument_spec(SPEC)
         known = task_vars or {}
@@ -70,7 +70,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         vouched = self._vouched(address, arguments, former_keys(ledger))
         if vouched.get("msg"):
             return refused | {"msg": f"{node}: {vouched['msg']}"}
-        # What still holds a connection to the former machine would wait for it.
+        # An open multiplexed connection would still point to the former machine.
         self._connection.reset()
         answer = self._machine(known)
         if "record" not in answer:
@@ -102,7 +102,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return {"changed": bool(vouched.get("changed")), "event": change.event, "record": record}
 
     def _vouched(self, address: str, arguments: dict[str, Any], former: list[str]) -> dict[str, Any]:
-        """Trust the keys for which the user vouches; nothing happens where they vouch for none."""
+        """Add the host keys with the given fingerprints to known_hosts; do nothing without fingerprints."""
         wanted = set(arguments["fingerprints"])
         if not wanted:
             return {}
@@ -130,7 +130,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             return {"msg": str(exc)}
 
     def _unreached(self, address: str, answer: dict[str, Any], arguments: dict[str, Any]) -> str:
-        """Return why the machine gave no answer, with the way on."""
+        """Return why the machine did not answer, and the remedy."""
         parts = (answer.get("msg"), answer.get("module_stderr"), answer.get("module_stdout"))
         why = "\n".join(str(part) for part in parts if part)
         words = short_message(why, address)
@@ -146,7 +146,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
 
 def _reported(node: str, place: Path) -> list[Any]:
-    """Return the parts that the newest report with any names of a node; none where no report can be read."""
+    """Return the node's parts from the newest report that lists any, or an empty list."""
     try:
         from ..plugin_utils.report_files import folders, read_report  # noqa: PLC0415 - a library may be missing
 

@@ -1,4 +1,4 @@
-"""Action behind `busbar.cluster.templates`: renders the files that a task lists, for the module to keep."""
+"""Action plugin of `busbar.cluster.templates`: renders the files of a task on the provisioning host."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SPEC: dict[str, dict[str, Any]] = {
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Renders on the provisioning host, writes with one execution on the host."""
+    """Renders all files on the provisioning host, and writes them with one module execution on the host."""
 
     TRANSFERS_FILES = False
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the result of the module."""
+        """Render the files and return the module's result."""
         super().run(tmp, task_vars)
         _checked, given = self.validate_argument_spec(SPEC)
         made = [entry for entry in given["more"] if "src" not in entry]
@@ -48,11 +48,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return dict(self._execute_module(module_args=arguments, task_vars=task_vars))
 
     def _told(self, problem: object) -> str:
-        """Return a message that names the task."""
+        """Return the problem prefixed with the task name."""
         return f"task '{self._task.name}': {problem}"
 
     def _of_folder(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the files of a folder, each as an entry; another entry as it is."""
+        """Return one entry per file if the source is a folder, else the entry itself."""
         source = str(entry.get("src") or "")
         if not source.endswith("/"):
             return [entry]
@@ -60,7 +60,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return [{**entry, "dest": f"{entry.get('dest')}/{name}", "src": f"{source}{name}"} for name in names]
 
     def _file(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        """Return an entry as the module takes it."""
+        """Return an entry in the module's format."""
         kept = {"path": entry["dest"], **{key: entry[key] for key in HANDED_ON if key in entry}}
         if entry.get("state") == "absent":
             return kept
@@ -69,7 +69,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return kept | {"content": entry["content"] if "content" in entry else self._text(entry, task_vars)}
 
     def _packed(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> str:
-        """Return a program as the module takes it."""
+        """Return a program, compressed and base64-encoded."""
         found = [self._found(entry, name, task_vars) for name in entry["program"]]
         try:
             return base64.b64encode(zlib.compress(program(found))).decode()
@@ -77,7 +77,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             raise AnsibleActionFail(self._told(f"{entry['dest']}: {error}")) from None
 
     def _found(self, entry: dict[str, Any], name: str, task_vars: dict[str, Any]) -> Path:
-        """Return where a file or folder below `files/` of the role is."""
+        """Return the path of a file or folder below the role's `files/`."""
         lookup = lookup_loader.get("file", loader=self._loader, templar=self._templar)
         found = lookup.find_file_in_search_path(task_vars, "files", name, ignore_missing=True)
         if not found:
@@ -86,8 +86,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return Path(found)
 
     def _text(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> str:
-        """Return the text of a template, rendered, or of a file as it is."""
-        # It looks where the builtin modules look, and renders as they do.
+        """Return the rendered template, or the text of a file."""
+        # Same search path and rendering as ansible.builtin.template.
         lookup = lookup_loader.get("template", loader=self._loader, templar=self._templar)
         places = sources(entry)
         for folder, path in places:

@@ -1,7 +1,7 @@
-"""Action behind the module `busbar.cluster.validation`: runs a validation from the provisioning host.
+"""Action plugin of `busbar.cluster.validation`: runs a validation from the provisioning host.
 
-The task is delegated to the controller, on which the jobs are submitted and followed; the outputs come over connections
-of their own from the nodes on which they lie.
+The task is delegated to the controller, which submits and follows the jobs. Outputs are fetched over separate
+connections from the nodes that hold them.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ SPEC = {
     "home": {"type": "path", "default": "/nonexistent"},
     "output_limit": {"type": "str", "default": "1G"},
 }
-# One line that begins so is shown at once by `busbar validate`, too.
+# `busbar validate` shows lines with this prefix at once.
 SAID = "VALIDATION"
 _LONGEST = 600
-# Characters of an output, without repeated lines. The longest tables and lists of ranks have some 10 MB.
+# Characters of an output, without repeated lines. The longest tables and rank lists have about 10 MB.
 _MOST_KEPT = 1 << 26
 _BEGINS = "# busbar test: "
 
 
 def problems_of(arguments: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the arguments of a validation, each with its remedy; an empty list when nothing is."""
+    """Return the problems of a validation's arguments, each with its remedy."""
     problems = all_problems(arguments["options"])
     try:
         bytes_of(arguments["output_limit"])
@@ -74,7 +74,7 @@ class AnsibleTransport:
         controller: str,
         arguments: Mapping[str, Any],
     ) -> None:
-        """Take what runs a module on the controller, the connections to the nodes, the folder, and the arguments."""
+        """Take the module runner of the controller, the node connections, the report folder, and the arguments."""
         self._execute = execute
         self._nodes = nodes
         self._folder = folder
@@ -86,7 +86,7 @@ class AnsibleTransport:
         self.interruption = Interruption()
 
     def module(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Run a module on the controller; a result with msg alone when that is not possible."""
+        """Run a module on the controller; on an error, return a result with only `msg`."""
         given = {key: value for key, value in arguments.items() if value is not None}
         try:
             return dict(self._execute(module_name=name, module_args=given))
@@ -101,7 +101,7 @@ class AnsibleTransport:
         return self.module("busbar.cluster.slurm_tests", arguments)
 
     def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
-        """Save outputs as files and remove them on their nodes; returns why one could not be, by name."""
+        """Save outputs as files and remove them on their nodes; return the errors by output name."""
         strange = next((output.name for output in outputs if Path(output.name).name != output.name), None)
         if strange is not None:
             message = f"{strange!r} is no name of a file"
@@ -117,7 +117,7 @@ class AnsibleTransport:
         return {path.name: problem for path, problem in found.items()}
 
     def launch_error(self, host: str, job_id: str) -> str:
-        """Return why slurmd on a host could not launch a job; empty if its log has no such error."""
+        """Return why slurmd on a host could not launch a job, or '' if its log has no such error."""
         try:
             _code, out, _err = self._nodes.to(host).run(launch_log_script(job_id))
         except (AnsibleError, LookupError):
@@ -125,20 +125,20 @@ class AnsibleTransport:
         return launch_error(out.decode(errors="replace"))
 
     def read(self, name: str) -> str:
-        """Return the text of a saved output, without what NCCL's own lines repeat."""
-        # The output of a program may be no text.
+        """Return the text of a saved output, without repeated lines of NCCL."""
+        # Program output may not be valid UTF-8.
         with (self._folder / name).open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
             return condensed(bounded_lines(file), lambda line: line.startswith(_BEGINS), _MOST_KEPT).rstrip("\r\n")
 
     def update_node(self, node: str, *words: str) -> str:
-        """Change a node in Slurm; returns why it could not be changed, empty when it was."""
+        """Update a node in Slurm; return the error, or '' on success."""
         result = self.module("ansible.legacy.command", {"argv": ["scontrol", "update", f"nodename={node}", *words]})
         if result.get("rc") == 0:
             return ""
         return str(result.get("stderr") or result.get("msg") or "no answer of the controller").strip()
 
     def report_progress(self, line: str) -> None:
-        """Show a line, unless the validation was interrupted: then nothing reads the output of this process."""
+        """Show a line, unless the validation was interrupted: then the parent no longer reads this process's output."""
         if not self.interruption.why:
             Display().display(f"{SAID} {printable(' '.join(line.split()))[:_LONGEST]}")
 
@@ -147,7 +147,7 @@ class AnsibleTransport:
         return time.time()
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep for some seconds."""
         time.sleep(seconds)
 
     def uninterrupted(self) -> AbstractContextManager[None]:
@@ -156,10 +156,10 @@ class AnsibleTransport:
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Runs a validation; whatever becomes of it, its outputs and a report remain."""
+    """Runs a validation; its outputs and a report remain even if it fails."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the verdict and where the report is."""
+        """Return the verdict and the path of the report."""
         result = dict(super().run(tmp, task_vars)) | {"changed": False}
         _checked, arguments = self.validate_argument_spec(SPEC)
         if arguments["state"] == "checked":
@@ -183,7 +183,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if done["folder"]:
             done["link_problem"] = point_to(folder)
         if transport.interruption.why:
-            # After Ctrl-C ansible-playbook reads no results: one larger than a pipe (64 KiB) would block this worker.
+            # After Ctrl-C, ansible-playbook no longer reads results: one larger than a pipe (64 KiB) would block this
+            # worker.
             self._task.args = {}
             done["metrics"] = ""
         return done

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Callback preload."""
+"""Callback that loads shared plugins before workers are forked, and separates the SSH connections of runs."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ from ..plugin_utils.engine.catalogue import check  # noqa: F401 - for those who 
 from ..plugin_utils.engine.catalogue.profiles import site_catalogue
 from ..plugin_utils.engine.catalogue.schema import validator
 
-# Whichever is asked for, Ansible loads them all.
+# Loading one plugin of a type makes Ansible load all of that type.
 FILTER = "busbar.cluster.fold_hosts"
 LOOKUPS = ("busbar.cluster.hardware", "template")
 ACTION = "busbar.cluster.templates"
 CONTROL_PATHS = "ANSIBLE_SSH_CONTROL_PATH_DIR"
-# The path of a socket has at most 107 bytes; ours is followed by ten, and by 17 more until the connection stands.
+# A socket path has at most 107 bytes (sun_path); SSH appends 10 to this directory, and 17 more while connecting.
 LONGEST = 75
 CHECK = "ansible.builtin.validate_argument_spec"
 
 
 def own_control_paths() -> None:
-    """Let this run keep its SSH connections to itself, unless the user says where sockets lie."""
+    """Give this run a private directory for SSH control sockets, unless the user configured one."""
     given, origin = constants.config.get_config_value_and_origin(
         "control_path_dir", plugin_type="connection", plugin_name="ssh"
     )
@@ -75,13 +75,13 @@ def own_control_paths() -> None:
 
 
 def _remove(folder: str, owner: int) -> None:
-    """Remove the directory at the end of the process that made it, not at that of one forked from it."""
+    """Remove the directory when its creator exits, but not when a forked process exits."""
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no types
-    """Prepares for the processes of all tasks when a playbook starts."""
+    """Loads plugins once when a playbook starts, so that the forked workers share them."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -89,19 +89,19 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
     CALLBACK_NEEDS_ENABLED = True
 
     def v2_playbook_on_start(self, playbook: object) -> None:  # noqa: ARG002 - Ansible's signature
-        """Prepare this process, which all others are forked from."""
+        """Load plugins in the parent process before the workers are forked."""
         own_control_paths()
         filter_loader.get(FILTER)
-        # The roles' defaults name the hardware of the host, so that most processes look it up.
+        # Most workers look up the host's hardware, because the roles' defaults use it.
         for name in LOOKUPS:
             lookup_loader.get(name)
         action_loader.get(ACTION, class_only=True)
         site_catalogue({})
-        with contextlib.suppress(ImportError):  # it is missed where it is needed
+        with contextlib.suppress(ImportError):  # reported where the library is used
             validator()
         os.register_at_fork(after_in_child=gc.disable)
 
     def v2_runner_on_ok(self, result: Any) -> None:  # noqa: ANN401 - Ansible has no types
-        """Drop a copy of a role's argument specification that nobody reads any more."""
+        """Free the memory of a role's argument specification after its validation."""
         if result.task.action == CHECK:
             result.task.args.pop("argument_spec", None)

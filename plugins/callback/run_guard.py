@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Callback run_guard."""
+"""Callback that checks and locks the inventory before a run."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ COLLECTION = "busbar.cluster."
 
 
 def _path(word: str) -> Path:
-    """Return the path of a playbook as given on the command line; those of this collection may be given by name."""
+    """Return the path of a playbook from the command line, which may be a collection playbook's name."""
     return OWN_PLAYBOOKS / f"{word.removeprefix(COLLECTION)}.yml" if word.startswith(COLLECTION) else Path(word)
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no types
-    """Looks at the inventory and locks it when the first playbook of a run starts."""
+    """Checks the inventory and locks it when the first playbook of a run starts."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -56,18 +56,18 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
     CALLBACK_NEEDS_ENABLED = True
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
+        """Start without a lock."""
         super().__init__()
         self._locked = False
 
     def v2_playbook_on_start(self, playbook: Any) -> None:  # noqa: ANN401 - Ansible has no types
-        """Refuse what cannot be read, then take the lock."""
-        # The play of an ad-hoc command comes from no file.
+        """Refuse invalid files and tags, then lock the inventory."""
+        # Plays of ad-hoc commands have no file.
         if self._locked or not any(play.get_path() for play in playbook.get_plays()):
             return
         sources, paths = list(context.CLIARGS.get("inventory") or []), [*map(_path, context.CLIARGS["args"])]
         problems = [*dict.fromkeys(problem for path in paths for problem in yaml_problems(sources, path))]
-        # A file that is not valid YAML cannot be decrypted either.
+        # Invalid YAML would be reported as a vault problem as well.
         problems = problems or vault_problems(sources, paths, playbook.get_loader())
         tags, skipped = (context.CLIARGS.get(key) or [] for key in ("tags", "skip_tags"))
         self._refuse([*problems, *tag_problems(paths, tags, skipped)])
@@ -92,7 +92,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
                     self._display.warning(f"the lock of a run that was killed is taken over: {left}")
 
     def _refuse(self, problems: list[str]) -> None:
-        """End the run when there are problems: an exception would be a warning only."""
+        """Exit if there are problems: Ansible turns exceptions of callbacks into warnings."""
         for problem in problems:
             self._display.error(problem, wrap_text=False)
         if problems:

@@ -1,20 +1,20 @@
-"""Filter that hashes a password the way Prometheus and its exporters check one."""
+"""Filter that returns the bcrypt hash of a password, as Prometheus and its exporters expect it."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: bcrypt_hash
 author: busbar contributors
-short_description: bcrypt hash of a password, the same at every run
+short_description: Reproducible bcrypt hash of a password
 description:
-  - Hashes a password with a salt made of O(salt), so that an unchanged password leaves its files unchanged.
+  - Hashes a password with a salt derived from O(salt), so that an unchanged password leaves its files unchanged.
 options:
   _input:
-    description: The password, of 72 bytes at most; bcrypt takes no longer one.
+    description: The password, at most 72 bytes (a limit of bcrypt).
     type: str
     required: true
   salt:
-    description: A text that is random and is kept, such as another secret. It need not be secret.
+    description: A random, persistent text, such as another secret. It need not be secret.
     type: str
     required: true
   rounds:

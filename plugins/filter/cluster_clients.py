@@ -1,14 +1,14 @@
-"""Filter that tells who of the inventory may mount."""
+"""Filter that returns the hosts and networks that may mount an export."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cluster_clients
 author: busbar contributors
-short_description: Addresses of hosts, folded into networks that were declared
+short_description: Addresses of hosts, merged into declared networks
 description:
   - The address of a host is its C(hosts_address), else its C(ansible_host), else its name.
-  - Nothing is folded into a network that was not declared, since that would let strangers in.
+  - Addresses are merged only into declared networks, since other networks would admit foreign hosts.
 options:
   _input:
     description: Hosts of the inventory.
@@ -32,7 +32,7 @@ clients: "{{ groups['all'] | busbar.cluster.cluster_clients(hostvars, ['10.0.0.0
 
 RETURN = r"""
 _value:
-  description: The networks, then the addresses and names that lie in none of them.
+  description: The networks, then the addresses and names outside of them.
   type: list
   elements: str
 """
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 def clients(
     hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]], networks: Sequence[str] = ()
 ) -> list[str]:
-    """Return who may mount."""
+    """Return the clients that may mount, addresses folded into networks."""
     return fold_clients(cluster_addresses(hosts, variables), networks)
 
 

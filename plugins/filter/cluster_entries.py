@@ -1,11 +1,11 @@
-"""Filter over the pure function of the same name."""
+"""Filter plugin of `cluster_entries`."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cluster_entries
 author: busbar contributors
-short_description: Names and addresses of hosts, from the inventory alone
+short_description: Names and addresses of hosts from the inventory
 description:
   - The address of a host is its C(hosts_address), else its C(ansible_host), else its name, when that is an IP address.
   - Further names of a host are its C(hosts_aliases).
@@ -21,7 +21,7 @@ options:
     type: dict
     required: true
   domain:
-    description: Domain of the hosts; the first name of each is then its name in this domain.
+    description: Domain of the hosts. The first name of each host is its name in this domain.
     type: str
     default: ''
 """

@@ -1,12 +1,13 @@
-"""Filter over the pure function of its work."""
+"""Filter plugin of enroot's credential files."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: enroot_credentials
 author: busbar contributors
-short_description: Credentials for registries as files, each for its user alone
-description: Credentials for registries as files, each for its user alone. They never go to the module that decides.
+short_description: Files with credentials for registries, one per user
+description: Writes credentials for registries to files, each readable only by its user. They never reach the module
+  M(busbar.cluster.enroot_configuration).
 options:
   _input:
     description: Items of C(enroot_credentials).
@@ -14,11 +15,11 @@ options:
     elements: dict
     required: true
   directory:
-    description: Where the files lie, in one directory for each user.
+    description: Directory of the files, with one directory per user.
     type: str
     required: true
   kept:
-    description: Users who have a file now, as M(busbar.cluster.enroot_configuration) returns C(credentials).
+    description: Users with an existing file, as M(busbar.cluster.enroot_configuration) returns in C(credentials).
     type: list
     elements: str
     default: []
@@ -31,8 +32,8 @@ files: "{{ (enroot_credentials | busbar.cluster.enroot_credentials('/etc/enroot/
 RETURN = r"""
 _value:
   description:
-    - C(problems), as M(busbar.cluster.refuse) takes them, none with a secret.
-    - C(files) for M(busbar.cluster.templates), none while there are problems.
+    - C(problems), as for M(busbar.cluster.refuse), without secrets.
+    - C(files) for M(busbar.cluster.templates), empty if there are problems.
   type: dict
 """
 

@@ -1,4 +1,4 @@
-"""Filter over the pure function of the same name."""
+"""Filter plugin of `login_rights`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 name: login_rights
 author: busbar contributors
 short_description: Rights of the declared users
-description: Admins, plain users and users of Slurm among the declared users.
+description: Sorts the declared users into admins, plain users and Slurm users.
 options:
   _input:
     description: Items of C(users_accounts).
@@ -28,7 +28,7 @@ RETURN = r"""
 _value:
   description:
     - Names under C(admin_users) and C(admin_groups), which have sudo rules, and C(plain_users), all others with a uid.
-    - C(slurm_users) are items as M(busbar.cluster.slurm_accounting) takes them.
+    - C(slurm_users) are items for M(busbar.cluster.slurm_accounting).
   type: dict
 """
 

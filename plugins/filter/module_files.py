@@ -1,21 +1,21 @@
-"""Filters over the pure functions of module files."""
+"""Filter plugin of `module_files`."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: module_files
 author: busbar contributors
-short_description: The files of a tree of Lmod modules
+short_description: Files of a tree of Lmod modules
 description:
-  - Writes declared modules as Lua, for M(busbar.cluster.templates).
+  - Renders declared modules as Lua, for M(busbar.cluster.templates).
 options:
   _input:
-    description: Modules as C(lmod_modules) has them.
+    description: Items of C(lmod_modules).
     type: list
     elements: dict
     required: true
   path:
-    description: The tree.
+    description: Path of the tree.
     type: str
     required: true
   header:

@@ -1,20 +1,20 @@
-"""Filter over the pure function of the same name."""
+"""Filter plugin of `nfs_mounts_from_exports`."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nfs_mounts_from_exports
 author: busbar contributors
-short_description: The mounts that follow from what the first NFS server exports
-description: The mounts that follow from what the first NFS server exports.
+short_description: Mounts for the exports of the first NFS server
+description: Derives the mounts of a client from the exports of the first NFS server.
 options:
   _input:
-    description: Hosts that export.
+    description: NFS servers.
     type: list
     elements: str
     required: true
   variables:
-    description: The variable C(hostvars); of the first server its address and C(nfs_server_exports) are read.
+    description: The variable C(hostvars). The address and C(nfs_server_exports) of the first server are read.
     type: dict
     required: true
   host:

@@ -1,12 +1,12 @@
-"""Filter that names the nodes a running cluster has yet to admit, to test, or to forget."""
+"""Filter that returns the nodes that a running cluster has to admit, test or remove."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: node_admission
 author: busbar contributors
-short_description: Which nodes a running cluster has yet to admit, to test, or to forget
-description: Compares the compute nodes of the inventory with those that Slurm has.
+short_description: Nodes that a running cluster must admit, test, or forget
+description: Compares the compute nodes of the inventory with those of Slurm.
 options:
   _input:
     description: Compute nodes of the inventory.
@@ -19,12 +19,12 @@ options:
     required: true
   asked:
     description:
-      - Nodes that were asked for, as a list or folded; these and no others are new.
-      - One that is in service is refused.
+      - Requested nodes, as a list or folded. Only these count as new.
+      - A node in service is refused.
     type: raw
     default: ""
   drained:
-    description: Nodes that would be drained by now, were it not for check mode; as a list or folded.
+    description: Nodes that check mode only pretends to drain, as a list or folded.
     type: raw
     default: ""
 """
@@ -36,9 +36,9 @@ new: "{{ (groups['slurm_compute'] | busbar.cluster.node_admission(shown.stdout))
 RETURN = r"""
 _value:
   description:
-    - C(new), nodes to be admitted, that Slurm lacks or that wait behind its gate, in the order of the inventory.
-    - C(untested), nodes behind the gate that no validation has judged yet, or whose validation was cut off.
-    - C(forgotten), nodes of Slurm that were deleted from the inventory, or renamed there.
+    - C(new), nodes to admit, which Slurm lacks or which wait behind its gate, in inventory order.
+    - C(untested), nodes behind the gate without a completed validation.
+    - C(forgotten), nodes of Slurm that were deleted or renamed in the inventory.
   type: dict
 """
 

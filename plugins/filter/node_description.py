@@ -1,14 +1,13 @@
-"""Filter that describes machines: their hardware profiles, or their place in the network."""
+"""Filter that generates hardware profiles or a Slurm topology from the nodes' answers."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: node_description
 author: busbar contributors
-short_description: Hardware profiles or the topology of machines, as YAML
+short_description: Hardware profiles or topology of machines, as YAML
 description:
-  - Writes the hardware profiles that would fit machines (C(hardware_profiles_extra)), or their topology
-    (C(slurm_topology)).
+  - Generates the hardware profiles of machines (C(hardware_profiles_extra)) or their topology (C(slurm_topology)).
 positional: hostvars, names
 options:
   _input:
@@ -27,7 +26,7 @@ options:
     type: dict
     required: true
   source:
-    description: What to describe, and what the nodes were asked for it.
+    description: Source of the description, which determines its type.
     type: str
     choices: [hardware, lldp, nvlink]
     default: hardware
@@ -51,7 +50,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(text), the YAML with comments, empty when no host answered; and C(problem), why there is no topology, in a
+    - C(text), the YAML with comments, empty if no host answered; and C(problem), why there is no topology, in one
       sentence.
   type: dict
 """
@@ -80,7 +79,7 @@ def node_description(  # noqa: PLR0913, PLR0917 - arguments of a filter
     catalogue: Mapping[str, Mapping[str, Any]] | None = None,
     interfaces: str = "*",
 ) -> dict[str, str]:
-    """Return the text, or the problem."""
+    """Return the generated YAML as `text`, or the `problem`."""
     asked = [str(node) for node in nodes]
     if source == "hardware":
         return {"text": _profiles(asked, hostvars, names, catalogue or {}), "problem": ""}

@@ -1,14 +1,14 @@
-"""Filter over the pure functions of the cluster's driver lock."""
+"""Filter that chooses the driver version of the cluster's lock file."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nvidia_driver_lock
 author: busbar contributors
-short_description: Which version of the NVIDIA driver the whole cluster has
+short_description: Version of the NVIDIA driver for the whole cluster
 description:
-  - Chooses for each branch of the driver the version that all hosts of a run can have with all of its parts. What is
-    written down already stays.
+  - Chooses for each driver branch the version that all hosts of a run can install with all its parts. Versions in the
+    lock file stay.
 options:
   _input:
     description: Names of the hosts of the run.
@@ -21,24 +21,24 @@ options:
     required: true
   answer:
     description: >-
-      Name of the variable with what a host can have, C(offer) of M(busbar.cluster.nvidia_driver).
+      Name of the variable with the versions available to a host, C(offer) of M(busbar.cluster.nvidia_driver).
     type: str
     required: true
   locked:
-    description: What is in the file, as YAML was read from it; empty where there is none.
+    description: Content of the lock file as loaded YAML. Empty if there is no file.
     type: raw
     required: true
   path:
-    description: The file, for what is said of it.
+    description: Path of the lock file, for messages.
     type: str
     required: true
   elsewhere:
     description: >-
-      C(installed), the version of the driver that a host outside of this run has, and C(known), whether it answered.
-      Without it there are no such hosts.
+      C(installed), the driver version of a host outside of this run, and C(known), whether it answered. If unset, there
+      are no such hosts.
     type: dict
   upgrade:
-    description: Whether the newest version is chosen anew.
+    description: Whether to choose the newest version again.
     type: bool
     default: false
 """
@@ -50,7 +50,7 @@ lock: "{{ ansible_play_hosts | busbar.cluster.nvidia_driver_lock(hostvars, 'offe
 RETURN = r"""
 _value:
   description: >-
-    C(versions) by branch, the C(text) of the file, C(renewed) when it is to be written, and C(problems), each with
+    C(versions) by branch, the C(text) of the file, C(renewed) if it must be written, and C(problems), each with
     C(hosts), C(key), C(problem), C(remedy).
   type: dict
 """
@@ -74,7 +74,7 @@ def lock(  # noqa: PLR0913, PLR0917 - a filter's arguments
     *,
     upgrade: bool = False,
 ) -> DriverLock:
-    """Return the lock."""
+    """Return the driver lock for the hosts."""
     offers = {host: hostvars[host][answer] for host in hosts if hostvars[host].get(answer)}
     return choose_lock(offers, parse_lock(locked, path), elsewhere=elsewhere, upgrade=upgrade)
 

@@ -1,4 +1,4 @@
-"""Filter that separates passwords from the options of Prometheus and merges its rules."""
+"""Filter that moves passwords out of the options of Prometheus and merges its rules."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ DOCUMENTATION = r"""
 name: prometheus_plan
 author: busbar contributors
 short_description: Passwords and rules of Prometheus
-description: Checks the options of the role prometheus, moves the passwords in them to files, and merges the rules.
+description: Checks the options of the role prometheus, moves their passwords to files, and merges the rules.
 positional: host
 options:
   _input:
     description: >-
-      Options of the role C(prometheus) without its prefix, and C(rules_folder), the folder on this machine with the
-      files of rules that busbar ships.
+      Options of the role C(prometheus) without its prefix, and C(rules_folder), the local folder with busbar's rule
+      files.
     type: dict
     required: true
   host:
@@ -30,9 +30,9 @@ _value:
   description:
     - C(problems).
     - C(jobs), C(scrape_access), C(scrape_extra), C(alertmanager_access) and C(remote_write), without their passwords.
-    - C(secrets), texts by path; and C(confidential), whether passwords stay in the options, because Prometheus reads
+    - C(secrets), contents by path; and C(confidential), whether passwords stay in the options because Prometheus reads
       them from no file.
-    - C(rules), the files of rules as entries for M(busbar.cluster.templates), none while there are problems.
+    - C(rules), the rule files as entries for M(busbar.cluster.templates), empty if there are problems.
   type: dict
 """
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return the plan."""
+    """Return Prometheus's configuration, the problems, and the merged rule files."""
     folder, site, alerts = settings["rules_folder"], untagged(settings["rules"]), untagged(settings["alerts"])
     problems = host_problems(settings, host) + shipped_alert_problems(folder, site, alerts, host)
     rules = [] if problems else rule_files(shipped_rules(folder), site, alerts)

@@ -1,4 +1,4 @@
-"""Filter that asks a role's own checks: roles/NAME/checks.py."""
+"""Filter that runs the checks of a role (roles/NAME/checks.py)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ name: role_problems
 author: busbar contributors
 short_description: Problems that the checks of a role find in its options
 description:
-  - Calls C(check) of the role's file C(checks.py), or another function of that file.
-  - All further named arguments are what the check knows of the cluster; each check documents which it reads.
+  - Calls the function C(check), or the one in O(check), of the role's file C(checks.py).
+  - Passes all other named arguments to the check as information about the cluster; each check documents which it reads.
 options:
   _input:
     description: Options of the role by name, without its prefix.
@@ -23,7 +23,7 @@ options:
     type: str
     default: check
   host:
-    description: Name of the host whose options they are.
+    description: Host of the options.
     type: str
 """
 

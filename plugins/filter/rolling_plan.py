@@ -1,20 +1,20 @@
-"""Filter that cuts a rolling update into batches."""
+"""Filter that splits a rolling update into batches."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: rolling_plan
 author: busbar contributors
-short_description: The batches of a rolling update
-description: Which nodes are updated in which batches, which are left as they are, and what an earlier run has done.
+short_description: Batches of a rolling update
+description: Plans the batches of nodes, the skipped nodes, and the nodes that an earlier run has finished.
 options:
   _input:
     description: >-
-      What was asked for: C(nodes), C(batch), C(by), C(max_failures), and what else makes two updates the same.
+      The request, with C(nodes), C(batch), C(by), C(max_failures), and the values that identify an update.
     type: dict
     required: true
   cluster:
-    description: What the inventory says of the nodes; C(compute), C(limited), C(needed), C(switches), C(rack).
+    description: Inventory data of the nodes; C(compute), C(limited), C(needed), C(switches), C(rack).
     type: dict
     required: true
   seen:
@@ -22,7 +22,7 @@ options:
     type: dict
     required: true
   state:
-    description: What an earlier run left.
+    description: State of an earlier run.
     type: dict
 """
 
@@ -55,7 +55,7 @@ def plan(
     seen: Mapping[str, str],
     state: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the plan, or that another update is running."""
+    """Return the plan, or a problem if another update is running."""
     left = state or {}
     other = "" if left.get("ended", True) else other_run(left.get("holder"))
     if other:

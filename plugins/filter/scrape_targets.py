@@ -1,12 +1,12 @@
-"""Filters that say whom Prometheus scrapes, and where."""
+"""Filter that returns Prometheus's target files."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: scrape_targets
 author: busbar contributors
-short_description: Targets of the inventory for Prometheus
-description: Targets of the inventory for Prometheus.
+short_description: Prometheus targets from the inventory
+description: Generates the target files of Prometheus from the inventory.
 positional: hostvars, catalogue
 options:
   _input:
@@ -31,7 +31,7 @@ files: "{{ monitoring_jobs | busbar.cluster.scrape_targets(hostvars, known) }}"
 
 RETURN = r"""
 _value:
-  description: For each job its file, as entries for M(busbar.cluster.templates).
+  description: The file of each job, as entries for M(busbar.cluster.templates).
   type: list
   elements: dict
 """
@@ -53,7 +53,7 @@ def files(
     hostvars: Mapping[str, Mapping[str, Any]],
     catalogue: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, str]]:
-    """Return the file of each job."""
+    """Return path and content of each job's target file."""
     listed = scrape_targets(jobs, hostvars, catalogue)
     return [{"path": f"{FOLDER}/{name}.yml", "content": targets_text(each)} for name, each in listed.items()]
 

@@ -1,15 +1,15 @@
-"""Filter that works out Slurm's configuration from the inventory."""
+"""Filter that derives Slurm's configuration from the inventory."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: slurm_plan
 author: busbar contributors
-short_description: Slurm's configuration from the inventory
+short_description: Slurm configuration from the inventory
 description:
-  - Works out the lines of slurm.conf, gres.conf and topology.conf for all compute nodes of the inventory, whatever the
-    run is limited to. Reads variables only, never facts.
-  - Lines are folded, so that a thousand equal nodes make one line.
+  - Generates the lines of slurm.conf, gres.conf and topology.conf for all compute nodes of the inventory, regardless of
+    the limit of the run. Reads variables only, not facts.
+  - Folds lines, so that a thousand equal nodes need one line.
 options:
   _input:
     description: Names of the compute nodes.
@@ -22,10 +22,10 @@ options:
     required: true
   declared:
     description:
-      - What is declared for the cluster, with the keys C(catalogue), C(controllers), C(databases), C(logins),
+      - The declaration of the cluster, with the keys C(catalogue), C(controllers), C(databases), C(logins),
         C(partitions), C(groups), C(config), C(own), C(topology), C(accounting), C(health), C(job_scripts),
         C(scripts_folder), C(checks_partition), C(state_shared) and C(state_directory).
-      - C(own) are the role's keys of slurm.conf; those of C(config), the site's, take their place.
+      - C(own) are the role's keys of slurm.conf. The site's C(config) overrides them.
     type: dict
     required: true
 """
@@ -37,9 +37,9 @@ plan: "{{ groups['slurm_compute'] | busbar.cluster.slurm_plan(hostvars, declared
 RETURN = r"""
 _value:
   description:
-    - C(problems) is a list as M(busbar.cluster.refuse) takes it; when it is not empty the rest is left out.
+    - C(problems) is a list for M(busbar.cluster.refuse). If it is not empty, the other keys are missing.
     - C(config), C(nodes), C(partitions), C(gres) and C(topology) are lists of lines.
-    - C(plugins) are those by which nodes detect their GPUs, such as V(gpu_nvml); Slurm must have them.
+    - C(plugins) are the plugins by which nodes detect their GPUs, such as V(gpu_nvml). Slurm must have them.
   type: dict
 """
 

@@ -1,13 +1,13 @@
-"""Filter that says which hosts an uninstallation takes, and in which order."""
+"""Filter that returns the hosts to uninstall, in order."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: uninstall_choice
 author: busbar contributors
-short_description: Which hosts an uninstallation takes
+short_description: Hosts of an uninstallation, sorted
 description:
-  - Sorts hosts by what is done with them. Compute nodes are drained first; what others need goes last.
+  - Sorts hosts by their steps. Compute nodes are drained first; hosts that others need come last.
 options:
   _input:
     description: Names of hosts, as a list or folded as in C(gpu[3-4]).

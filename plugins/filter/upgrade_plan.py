@@ -5,11 +5,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: upgrade_plan
 author: busbar contributors
-short_description: The order of an upgrade of Slurm
-description: Which hosts are upgraded from which version to which, in which order, and what speaks against it.
+short_description: Order of an upgrade of Slurm
+description: Plans the upgrade of each host, its versions, the order, and the obstacles.
 options:
   _input:
-    description: What the module M(busbar.cluster.slurm_release) said of each host that answers, by its name.
+    description: Result of M(busbar.cluster.slurm_release) of each reachable host, by name.
     type: dict
     required: true
   cluster:
@@ -17,11 +17,11 @@ options:
     type: dict
     required: true
   seen:
-    description: Output of sinfo (C(nodes)) and squeue (C(queue)); empty where slurmctld does not answer.
+    description: Output of sinfo (C(nodes)) and squeue (C(queue)). Empty if slurmctld does not answer.
     type: dict
     required: true
   batch:
-    description: How many compute nodes at a time, a number or a share.
+    description: Number or share of compute nodes per batch.
     type: raw
     default: 25%
 """

@@ -1,14 +1,14 @@
-"""Lookup of the secrets that a run would make because the provisioning host lacks them."""
+"""Lookup of the secrets that a run would generate because the provisioning host lacks them."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: absent_secrets
 author: busbar contributors
-short_description: Secrets that the provisioning host would make anew
+short_description: Secrets that the provisioning host would generate
 description:
-  - Returns the names of O(secrets) without a file in O(directory), except those that the site does without.
-  - Makes no secret, and contacts no host.
+  - Returns the names of O(secrets) without a file in O(directory), except unused ones.
+  - Generates no secret, and contacts no host.
 options:
   _terms:
     description: Not used.
@@ -16,13 +16,13 @@ options:
     elements: str
   secrets:
     description:
-      - For each name C(used), whether the site uses it, and C(option), the variable that takes it.
-      - One whose variable is set to anything but that secret needs no file.
-      - Where the file C(previous) is, the secret is being replaced, and its absence is meant.
+      - For each name C(used), whether the site uses it, and C(option), the variable that holds it.
+      - A secret whose variable has another value needs no file.
+      - If the file C(previous) exists, the secret is being rotated and its absence is intended.
     type: dict
     default: {}
   directory:
-    description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
+    description: Directory of the secrets. Defaults to the variable C(cluster_secrets_dir).
     type: str
 """
 
@@ -46,10 +46,10 @@ class LookupModule(SecretsLookup):
     """The lookup `busbar.cluster.absent_secrets`."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[str]:
-        """Return the names of the secrets that would be made; `terms` say nothing."""
+        """Return the names of the secrets that would be generated; `terms` are ignored."""
         del terms
         directory, _ = self.open_secrets(variables, kwargs)
-        # A link that leads nowhere is left to the check of the files, which tells what is wrong with it.
+        # A dangling link counts as present; the check of the secret files reports it.
         present = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
         return [
             name

@@ -9,26 +9,27 @@ name: hardware
 author: busbar contributors
 short_description: The hardware profile of a host, or all hardware profiles
 description:
-  - Returns the profile of a name, of those that come with the collection and of the site's
-    C(hardware_profiles_extra), which are merged over them.
-  - An empty name, as of a host that is not a compute node, gives an empty dictionary.
-  - An unknown name is an error, as is an entry of the site that is not a valid profile.
-  - Reads only the profile that is asked for. Without a name, returns all profiles by name.
-  - Adds C(generation) to its GPU where the profile has none and busbar knows the model.
+  - Returns a profile by name from those of the collection and the site's C(hardware_profiles_extra), which are merged
+    over them.
+  - Returns an empty dictionary for an empty name, as of a host that is not a compute node.
+  - Fails for an unknown name, and for an invalid profile of the site.
+  - Reads only the requested profile. Without a name, returns all profiles by name.
+  - Adds C(generation) to the GPU if the profile has none and the model is known.
 options:
   _terms:
-    description: Names of profiles, usually one, the variable C(hardware) of the host.
+    description: Names of profiles, usually the variable C(hardware) of the host.
     type: list
     elements: str
   catalogue:
-    description: Profiles by name to look in, instead of those of collection and site.
+    description: Profiles by name, instead of those of the collection and the site.
     type: dict
   mig:
-    description: MIG layout of the host. The GPU then gets C(smi_places), the place in nvidia-smi of each number of
+    description: MIG layout of the host. The GPU then gets C(smi_places), the nvidia-smi index of each GPU number in
       Slurm.
     type: raw
   check:
-    description: Whether an invalid entry of the site is an error. Otherwise the caller checks it. For all profiles.
+    description: Whether to fail for an invalid profile of the site. If false, the caller validates it. Only without a
+      name.
     type: bool
     default: true
 notes:
@@ -71,7 +72,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         """Return the profile of each term, or all profiles.
 
         Raises:
-            AnsibleLookupError: a name is unknown or no text; an entry of the site is wrong.
+            AnsibleLookupError: if a name is unknown or not a string, or a profile of the site is invalid.
         """
         known = variables or {}
         self.set_options(var_options=known, direct=kwargs)
@@ -85,7 +86,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         return found
 
     def _all(self, known: dict[str, Any]) -> dict[str, Any]:
-        """Return all profiles by name; those of the collection if the site's are invalid and not checked."""
+        """Return all profiles by name; only the collection's if the site's are invalid and `check` is off."""
         check = self.get_option("check")
         try:
             return known_profiles(self._templar.template, known, check=check)
@@ -96,7 +97,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
 
 
 def _with_generation(profile: dict[str, Any]) -> dict[str, Any]:
-    """Return a profile whose GPU has its generation, where its model is known."""
+    """Return the profile with the GPU generation added if the model is known."""
     gpu = profile.get("gpu") or {}
     generation = gpu.get("generation") or generation_of_model(str(gpu.get("model") or ""))
     return {**profile, "gpu": {**gpu, "generation": generation}} if generation else profile

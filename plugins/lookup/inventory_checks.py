@@ -7,8 +7,8 @@ name: inventory_checks
 author: busbar contributors
 short_description: Find problems in the inventory
 description:
-  - Checks all hosts of the inventory, even if the run is limited to some, and contacts none.
-  - Asks the checks of all roles, C(INVENTORY) in roles/NAME/checks.py.
+  - Checks all hosts of the inventory, even if the run has a limit, and contacts none.
+  - Runs the inventory checks of all roles, C(INVENTORY) in roles/NAME/checks.py.
   - Every problem has C(hosts), C(key), C(problem) and C(remedy).
 options:
   _terms:
@@ -17,8 +17,8 @@ options:
     elements: str
   cluster:
     description:
-      - What the checks know of the cluster. C(catalogue), the known hardware by name, and C(compute), the hosts that
-        run jobs, must be there; each check documents what else it reads.
+      - Input of the checks. Must include C(catalogue), the known hardware by name, and C(compute), the compute nodes.
+        Each check documents what else it reads.
       - The inventory's C(groups), C(hostvars) and C(settings) are added.
     type: dict
     required: true
@@ -27,7 +27,7 @@ options:
     type: str
     default: ""
   secrets:
-    description: Random bytes of each secret by name.
+    description: Number of random bytes of each secret, by name.
     type: dict
     default: {}
   allowed_variables:
@@ -107,13 +107,13 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
     """The lookup `busbar.cluster.inventory_checks`."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[Problem]:
-        """Return the problems of the inventory; `terms` say nothing."""
+        """Return the problems of the inventory; `terms` are ignored."""
         del terms
         known = variables or {}
         self.set_options(var_options=known, direct=kwargs)
         groups = {name: list(hosts) for name, hosts in known["groups"].items()}
         sources = known["ansible_inventory_sources"]
-        # The variables of a host hold one value only, that of the place which won; so the inventory is read once more.
+        # Host variables hold only the value that won, so read the inventory again to find every place that sets one.
         inventory = InventoryManager(loader=self._loader, sources=list(sources))
         settings = site_settings(inventory, self._loader, sources)
         cluster = dict(self.get_option("cluster").items())
@@ -128,7 +128,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems = group_problems(groups, allowed) + unknown_option_problems(settings, allowed)
         problems += limit_problems(str(known.get("ansible_limit") or ""), groups) + stray_files(inventory, sources)
         wrong = [*declared.unclear, *declared_types(settings, values)]
-        # Checks that read a value of a wrong type are skipped.
+        # Skip checks that read a value of the wrong type.
         judge = Judge(wrong)
         problems += declared.absent + wrong + value_problems(settings)
         problems += unused_options(settings, groups, declared_options())
@@ -142,7 +142,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             wrong_profiles = catalogue_problems(hosts, catalogue)
             problems += wrong_profiles
             judge.wrong.update({PROFILES} if wrong_profiles else ())
-            # Hosts of unknown hardware have been named: the checks take them for hosts without GPUs.
+            # Unknown hardware is already reported: the checks treat those hosts as hosts without GPUs.
             named: dict[str, Any] = {host["hardware"]: {} for host in hosts if host["hardware"]}
             cluster["catalogue"] = {**named, **catalogue}
         for module in modules:
@@ -154,7 +154,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         return problems + rotation_problems(self.get_option("rotated_secrets"), present, list(secrets), folder)
 
     def _hosts(self, hostvars: dict[str, Any], groups: dict[str, list[str]]) -> tuple[list[HostEntry], list[Problem]]:
-        """Return what the inventory says about each host, and the problems of values that cannot be worked out."""
+        """Return the entry of each host, and the problems of values that cannot be templated."""
         member: dict[str, list[str]] = {}
         for group, names in groups.items():
             for name in names:
@@ -179,22 +179,22 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
 
 
 class Judge:
-    """Calls checks, but not those that read an option whose value has no meaning.
+    """Runs checks, except those that read an option with an invalid value.
 
     Attributes:
-        wrong: names of these options.
+        wrong: names of the options with invalid values.
     """
 
     def __init__(self, wrong: Iterable[Problem]) -> None:
-        """Take the problems of these values."""
+        """Take the problems of the invalid values."""
         self.wrong = {re.split(r"[.\[]", each["key"])[0] for each in wrong}
 
     def can(self, keys: str) -> bool:
-        """Whether all options of `keys`, names or patterns with commas between them, can be judged."""
+        """Return whether all options of `keys` (names or patterns, separated by commas) have valid values."""
         return not any(fnmatch(name, pattern) for name in self.wrong for pattern in keys.split(", "))
 
     def __call__(self, keys: str, judged: Callable[[], list[Problem]]) -> list[Problem]:
-        """Return the problems that a check of `keys` finds, or the one that a value of them cannot be worked out."""
+        """Return the problems that a check of `keys` finds, or one problem if a value cannot be evaluated."""
         try:
             return judged() if self.can(keys) else []
         except BAD_INPUT as exc:
@@ -203,7 +203,7 @@ class Judge:
 
 
 def declared_types(settings: Sequence[Setting], values: Mapping[str, Any]) -> list[Problem]:
-    """Return the options of a wrong type: as they are written, and `values` as they are worked out."""
+    """Return the options of a wrong type, both as written and as evaluated in `values`."""
     options = {**declared_options(), **{name: Option("", spec) for name, spec in SITE_VARIABLES.items()}}
     problems = type_problems(settings, options)
     told = {each["key"] for each in problems}
@@ -218,13 +218,13 @@ def declared_types(settings: Sequence[Setting], values: Mapping[str, Any]) -> li
 
 
 def unknown_option_problems(settings: Sequence[Setting], allowed: Sequence[str]) -> list[Problem]:
-    """Return the variables that are not options although their names say so."""
+    """Return the variables with the prefix of a role that are not options."""
     known = {*declared_options(), *SITE_VARIABLES}
     return former_problems(settings, known) + unknown_problems(settings, known, family_names(), allowed)
 
 
 def hardware_settings(inventory: InventoryManager, settings: Sequence[Setting]) -> tuple[list[GroupValue], list[str]]:
-    """Return the groups that set the hardware, and the hosts that set it themselves."""
+    """Return the groups that set the hardware, and the hosts that set it in their own variables."""
     values, own = [], []
     for each in settings:
         if each.name == VARIABLE and each.host:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Lookup of the files in which roles declare what they let listen."""
+"""Lookup of the files in which roles declare their listening ports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ name: port_declarations
 author: busbar contributors
 short_description: Files in which the collection's roles declare their ports
 description:
-  - Each role that lets anything listen for other hosts has a C(meta/ports.yml), a list of services with C(service),
-    C(when), C(protocol), C(ports) and C(from). Expressions in it are meant for P(ansible.builtin.template#lookup), with
-    the variables of a host.
+  - Each role with services for other hosts has a C(meta/ports.yml), a list of services with C(service), C(when),
+    C(protocol), C(ports) and C(from). Render its expressions with P(ansible.builtin.template#lookup) and the variables
+    of a host.
 options:
   _terms:
     description: Not used.
@@ -27,7 +27,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: For each role, in the order of their names, C(role), and C(path) of its file.
+  description: For each role, sorted by name, C(role), and C(path) of its file.
   type: list
   elements: dict
 """
@@ -44,7 +44,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
 
     @lookup_border
     def run(self, terms: list[object], variables: object = None, **kwargs: object) -> list[dict[str, str]]:
-        """Return roles and paths; `terms` say nothing."""
+        """Return role and path of each file; `terms` are ignored."""
         del terms, variables, kwargs
         roles = Path(__file__).resolve().parents[2] / "roles"
         return [{"role": path.parents[1].name, "path": str(path)} for path in sorted(roles.glob("*/meta/ports.yml"))]

@@ -1,16 +1,16 @@
-"""Lookup of what a role would work out on this host, without running the role."""
+"""Lookup of a role's variables on this host, without running the role."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: role_variable
 author: busbar contributors
-short_description: The value that a variable of a role has on this host
+short_description: Value of a role's variable on this host
 description:
-  - Reads defaults, C(vars/main.yml) and the file of the host's system of a role of this collection, puts them around
-    the variables of the host as Ansible does when it runs the role, and works out the variables that are asked for.
-  - Nothing of the role is run, and none of its variables stays.
-  - For what must be known before a role has its turn, such as the packages of all roles for one transaction.
+  - Reads the defaults, C(vars/main.yml) and the vars file for the host's system of a role of this collection, applies
+    Ansible's precedence to them and the host's variables, and evaluates the requested variables.
+  - Does not run the role, and sets no variables.
+  - Use it for values that are needed before the role runs, such as the packages of all roles for one transaction.
 options:
   _terms:
     description: Names of variables.
@@ -22,7 +22,7 @@ options:
     type: str
     required: true
   parameters:
-    description: Variables that the play gives the role, which count more than all others.
+    description: Role parameters of the play. They override all other variables.
     type: dict
     default: {}
 notes:
@@ -59,7 +59,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         """Return the value of each variable.
 
         Raises:
-            AnsibleLookupError: there is no such role or variable, or it cannot be worked out on this host.
+            AnsibleLookupError: if the role or variable does not exist, or cannot be evaluated on this host.
         """
         known = variables or {}
         self.set_options(var_options=known, direct=kwargs)
@@ -80,7 +80,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         return [templar.template(seen[name]) for name in terms]
 
     def _of_system(self, folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
-        """The variables of the first file that there is for release, distribution or family."""
+        """Return the variables of the first file that matches the release, distribution or OS family."""
         if "distribution" not in facts:
             message = "the facts of the distribution have not been gathered"
             raise AnsibleLookupError(message)

@@ -1,32 +1,32 @@
-"""Lookup that plans which secrets of the cluster are replaced."""
+"""Lookup that plans the rotation of the cluster's secrets."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: rotation_plan
 author: busbar contributors
-short_description: Which secrets are replaced, and what speaks against it
-description: Compares the secrets that are chosen with those of the site, their files and the hosts that answer.
+short_description: Plan of a rotation of secrets
+description: Compares the selected secrets with those of the site, their files and the reachable hosts.
 options:
   _terms:
-    description: What was chosen, as one list or one text with commas.
+    description: Selected secrets, as a list or separated by commas.
     type: list
     elements: raw
     required: true
   known:
     description:
-      - For each name C(secret), the name of its file; C(used), whether the site has it, and C(unused), what is said
-        if not; C(hosts), who has it or something made from it; C(pause), what stands still; C(option), the variable
-        that takes it, if there is one; and C(rolling), whether hosts may be prepared in several runs.
+      - For each name C(secret), the name of its file; C(used), whether the site has it, and C(unused), the message if
+        not; C(hosts) with the secret or a derived value; C(pause), the services that pause; C(option), the variable
+        that holds it, if any; and C(rolling), whether hosts may be prepared in several runs.
     type: dict
     required: true
   reached:
-    description: Hosts that are in this run and answer.
+    description: Reachable hosts of this run.
     type: list
     elements: str
     required: true
   directory:
-    description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
+    description: Directory of the secrets. Defaults to the variable C(cluster_secrets_dir).
     type: str
 """
 
@@ -36,7 +36,7 @@ plan: "{{ query('busbar.cluster.rotation_plan', ['munge'], known=secrets, reache
 
 RETURN = r"""
 _raw:
-  description: One plan, with C(problems), C(hosts) by name of what is replaced, and C(lines).
+  description: One plan, with C(problems), C(hosts) by name of the replaced secret, and C(lines).
   type: list
   elements: dict
 """
@@ -53,7 +53,7 @@ class LookupModule(SecretsLookup):
 
     @lookup_border
     def run(self, terms: list[Any], variables: dict[str, Any] | None = None, **kwargs: object) -> list[dict[str, Any]]:
-        """Return the plan."""
+        """Return the rotation plan as the only item."""
         directory, _ = self.open_secrets(variables, kwargs)
         known = self.get_option("known")
         files = {path.name for path in directory.iterdir()} if directory.is_dir() else set()

@@ -1,17 +1,17 @@
-"""Lookup of a secret that is made at its first use."""
+"""Lookup of a secret that is generated on first use."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: secret
 author: busbar contributors
-short_description: A secret kept on the provisioning host, made at its first use
+short_description: Read a secret on the provisioning host, and generate it on first use
 description:
-  - Returns the text of the file O(_terms) in O(directory).
-  - A file that is missing is made with O(bytes) random bytes, mode 0600.
-  - Many hosts may ask at once and all get the same secret.
-  - In check mode a missing secret is not written; a value made up for that one call is returned.
-  - Fails when the file is unreadable, no regular file, too short, or open to others.
+  - Returns the content of the file O(_terms) in O(directory).
+  - Creates a missing file with O(bytes) random bytes, mode 0600.
+  - Safe for concurrent use; all hosts get the same secret.
+  - In check mode a missing secret is not written. Returns a random value, only for that call.
+  - Fails if the file is unreadable, not a regular file, too short, or accessible to others.
 options:
   _terms:
     description: Plain file names.
@@ -19,16 +19,16 @@ options:
     type: list
     elements: str
   bytes:
-    description: Random bytes in the secret; a shorter one is refused.
+    description: Number of random bytes. A shorter secret is refused.
     type: int
     default: 32
   encoding:
-    description: How the random bytes are written as text.
+    description: Encoding of the random bytes.
     type: str
     choices: [urlsafe, hex]
     default: urlsafe
   directory:
-    description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
+    description: Directory of the secrets. Defaults to the variable C(cluster_secrets_dir).
     type: str
 """
 

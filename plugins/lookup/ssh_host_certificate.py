@@ -1,15 +1,16 @@
-"""Lookup that signs a host's public key when its certificate has to be renewed."""
+"""Lookup that signs a host's public key if its certificate needs renewal."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: ssh_host_certificate
 author: busbar contributors
-short_description: Certificate of a host's public key
+short_description: Certificate for the public SSH key of a host
 description:
-  - Returns the present certificate when it is good. It is good when the cluster's authority signed this key for these
-    principals, and it ends neither soon nor later than a new one would.
-  - Otherwise signs a new one with the authority's private key, which never leaves the provisioning host.
+  - Returns the current certificate if the cluster's certificate authority signed this key for these principals, and it
+    expires neither soon nor later than a new one would.
+  - Otherwise signs a new one with the private key of the certificate authority, which never leaves the provisioning
+    host.
 options:
   _terms:
     description: Public keys of type ed25519, one line each.
@@ -17,11 +18,11 @@ options:
     type: list
     elements: str
   current:
-    description: The present certificate; empty when there is none.
+    description: The current certificate. Empty if there is none.
     type: str
     default: ''
   identity:
-    description: What logs call the certificate.
+    description: Identity of the certificate in logs.
     type: str
     required: true
   principals:
@@ -30,15 +31,15 @@ options:
     elements: str
     required: true
   days:
-    description: For how many days a new certificate is valid.
+    description: Validity of a new certificate in days.
     type: int
     default: 90
   renew_days:
-    description: How many days before its end a certificate is renewed.
+    description: Days before expiry at which a certificate is renewed.
     type: int
     default: 30
   directory:
-    description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
+    description: Directory of the secrets. Defaults to the variable C(cluster_secrets_dir).
     type: str
 """
 
@@ -50,7 +51,7 @@ certificate: >-
 
 RETURN = r"""
 _raw:
-  description: One certificate per term, with its C(text), one line, and its C(end), in seconds since 1970.
+  description: One certificate per term, with C(text), a single line, and C(end), its expiry in seconds since 1970.
   type: list
   elements: dict
 """
@@ -76,7 +77,7 @@ class LookupModule(SecretsLookup):
         return [{"text": text, "end": certificate_end(text)} for text in texts]
 
     def _certificate(self, public_key: str, authority: str) -> str:
-        """Return the present certificate when it is good, else a new one."""
+        """Return the present certificate if it is still good, else a new one."""
         now, principals = int(time.time()), self.get_option("principals")
         current, days = str(self.get_option("current")), self.get_option("days")
         lasts = {"now": now, "renew_days": self.get_option("renew_days"), "days": days}

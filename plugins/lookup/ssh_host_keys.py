@@ -1,39 +1,40 @@
-"""Lookup that keeps and reads the ledger of certified host keys."""
+"""Lookup that reads and updates the ledger of certified host keys."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: ssh_host_keys
 author: busbar contributors
-short_description: Host keys of the cluster and the authority that certifies them
+short_description: Host keys of the cluster and their certificate authority
 description:
-  - Notes which key each host of a run shows, in C(ssh_host_keys.json) in O(directory); returns what follows for all.
-  - A key is former when its host shows another one or has left the inventory. It is forgotten when no certificate of it
-    can be valid any more.
-  - The authority's private key is C(ssh_ca) in O(directory), made at its first use. During a rotation C(ssh_ca_next) or
-    C(ssh_ca_previous) is trusted too. In check mode a missing authority is made up for that one call.
+  - Records the host key of each host of a run in C(ssh_host_keys.json) in O(directory), and returns the keys of all
+    hosts.
+  - A key is former if its host has another one or has left the inventory. It is removed when no certificate of it can
+    be valid any more.
+  - The authority's private key is C(ssh_ca) in O(directory), generated on first use. During a rotation C(ssh_ca_next)
+    or C(ssh_ca_previous) is trusted, too. In check mode a missing authority is generated only for that call.
 options:
   _terms:
     description: None.
   present:
-    description: The public key that each host of this run shows.
+    description: Public key of each host of this run.
     type: dict
     default: {}
   hosts:
-    description: The hosts of the inventory.
+    description: Hosts of the inventory.
     type: list
     elements: str
     default: []
   days:
-    description: For how many days certificates are valid.
+    description: Validity of certificates in days.
     type: int
     default: 90
   note:
-    description: Whether the keys are noted; not in check mode, nor while keys are being replaced.
+    description: Whether to record the keys. Not in check mode, nor during a rotation of the keys.
     type: bool
     default: false
   directory:
-    description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
+    description: Directory of the secrets. Defaults to the variable C(cluster_secrets_dir).
     type: str
 """
 
@@ -45,7 +46,7 @@ trusted: "{{ lookup('busbar.cluster.ssh_host_keys').trusted }}"
 RETURN = r"""
 _raw:
   description: One dictionary with C(current), the key by host, C(former), a list of keys, and C(trusted), the public
-    keys of the authority, that of the signing one first.
+    keys of the authority, the signing one first.
   type: list
   elements: dict
 """
@@ -65,7 +66,7 @@ class LookupModule(SecretsLookup):
 
     @lookup_border
     def run(self, _terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[dict[str, Any]]:
-        """Return the present, the former and the trusted keys."""
+        """Return the current, the former and the trusted keys."""
         directory, create = self.open_secrets(variables, kwargs)
         present, hosts = self.get_option("present"), self.get_option("hosts")
         before = ledger = read_ledger(directory)

@@ -1,28 +1,27 @@
-"""Lookup that signs a host's certificate for TLS when it has to be renewed."""
+"""Lookup that signs a host's TLS certificate if it needs renewal."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: tls_certificate
 author: busbar contributors
-short_description: Certificate of a host for TLS, and the trusted authorities
+short_description: TLS certificate of a host, and the trusted certificate authorities
 description:
-  - Returns the present certificate when it is good. It is good when the cluster's authority signed this key for these
-    names and it does not end soon.
-  - Otherwise signs a new one with the authority's private key, which is made at its first use (C(tls_ca) in
-    O(directory)) and never leaves the provisioning host.
-  - With O(custom), reads certificate, key and authority from the site's files instead, and returns what is wrong with
-    them.
-  - With O(next), makes the next authority C(tls_ca_next) if it does not exist. Certificates are signed by the present
-    one until that file takes the place of C(tls_ca); from then on all hosts have to trust both.
-  - In check mode nothing is written; a missing authority is made up for that one call.
+  - Returns the current certificate if the cluster's certificate authority signed this key for these names, and it does
+    not expire soon.
+  - Otherwise signs a new one with the authority's private key (C(tls_ca) in O(directory)), which is generated on first
+    use and never leaves the provisioning host.
+  - With O(custom), reads certificate, key and authority from the site's files instead, and returns their problems.
+  - With O(next), creates the next authority C(tls_ca_next) if it does not exist. The current authority signs
+    certificates until that file replaces C(tls_ca); from then on all hosts must trust both.
+  - In check mode nothing is written. A missing authority is generated only for that call.
 options:
   _terms:
-    description: Public keys of type ecdsa, one line of OpenSSH each; in check mode one may be empty.
+    description: Public keys of type ecdsa in OpenSSH format; in check mode one may be empty.
     type: list
     elements: str
   current:
-    description: The present certificate as PEM; empty when there is none.
+    description: The current certificate as PEM. Empty if there is none.
     type: str
     default: ''
   names:
@@ -31,35 +30,35 @@ options:
     elements: str
     default: []
   days:
-    description: For how many days a new certificate is valid.
+    description: Validity of a new certificate in days.
     type: int
     default: 365
   renew_days:
-    description: How many days before its end a certificate is renewed.
+    description: Days before expiry at which a certificate is renewed.
     type: int
     default: 90
   cluster:
-    description: What the authority's name speaks of.
+    description: Name of the cluster, for the name of the authority.
     type: str
     default: cluster
   custom:
     description: Paths of the site's files as C(certificate) (with intermediate authorities), C(key) and C(ca).
     type: dict
   host:
-    description: Name of the host, for the problems of O(custom).
+    description: Name of the host, for messages with O(custom).
     type: str
     default: ''
   reached_by:
-    description: Names or addresses by which others reach the host; the certificate of O(custom) must have them.
+    description: Names or addresses by which other hosts reach the host. The certificate of O(custom) must contain them.
     type: list
     elements: str
     default: []
   next:
-    description: Whether to make the next authority.
+    description: Whether to create the next authority.
     type: bool
     default: false
   directory:
-    description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
+    description: Directory of the secrets. Defaults to the variable C(cluster_secrets_dir).
     type: str
 """
 
@@ -71,8 +70,8 @@ signed: "{{ query('busbar.cluster.tls_certificate', public_key, current=present,
 RETURN = r"""
 _raw:
   description:
-    - For each term C(certificate) and C(trusted), both PEM, and C(not_after), its end in seconds since 1970, with
-      C(trusted_not_after), that of the first authority in C(trusted) that ends.
+    - For each term C(certificate) and C(trusted), both PEM, C(not_after), its expiry in seconds since 1970, and
+      C(trusted_not_after), the earliest expiry of an authority in C(trusted).
     - With O(custom) one such dictionary, with the C(key) too, or with C(problems). With O(next) the C(certificate) of
       the authority.
   type: list
@@ -105,7 +104,7 @@ class LookupModule(SecretsLookup):
 
     @lookup_border
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[dict[str, Any]]:
-        """Return certificate, trust and end for each public key, or of the site's files."""
+        """Return certificate, trusted authorities and expiry of each public key, or of the site's files."""
         now = int(time.time())
         if "custom" in kwargs:
             self.set_options(var_options=variables or {}, direct=kwargs)
@@ -122,7 +121,7 @@ class LookupModule(SecretsLookup):
         return [{"certificate": each, "not_after": end_of(each), **told} for each in certificates]
 
     def _certificate(self, public_key: str, authority: str, now: int) -> str:
-        """Return the present certificate when it is good, else a new one."""
+        """Return the present certificate if it is still good, else a new one."""
         names, days, current = self.get_option("names"), self.get_option("days"), str(self.get_option("current"))
         renew_days = self.get_option("renew_days")
         if not renewal_reason(current, public_key, authority, names=names, now=now, days=days, renew_days=renew_days):

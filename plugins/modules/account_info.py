@@ -5,12 +5,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: account_info
 author: busbar contributors
-short_description: What a host knows of the declared users and groups, and what must change
+short_description: Compare the accounts of a host with the declared users and groups
 description:
-  - Reads the declared users, whoever holds their numbers, and all groups, and compares them with what is declared.
-    What users run who are to be removed is looked for. It changes nothing.
-  - Takes one execution however many users there are.
-  - Names and numbers are also asked for one by one, so that a directory service that lists nobody is seen too.
+  - Reads the declared users, the accounts that hold their UIDs, and all groups, and plans the changes. Looks for
+    processes of users to remove. Changes nothing.
+  - Runs once for all users.
+  - Also looks up each name and ID separately, because a directory service may not enumerate its users.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   accounts:
@@ -24,7 +24,7 @@ options:
     elements: dict
     default: []
   password_digests:
-    description: By name of the user the SHA-256 digest of the hash of a declared password.
+    description: SHA-256 digest of each declared password hash, by user name.
     type: dict
     default: {}
   host:
@@ -32,23 +32,23 @@ options:
     type: str
     required: true
   key:
-    description: The option that the problems are of, where it is none of the role C(users).
+    description: The option named in problems, if it is not one of the role C(users).
     type: str
     default: ""
   shell:
-    description: Login shell of a user who names none.
+    description: Default login shell.
     type: str
     default: ""
   home_base:
-    description: Directory of the homes.
+    description: Directory of the home directories.
     type: path
     default: /home
   create_home:
-    description: Whether a missing home is made.
+    description: Whether to create missing home directories.
     type: bool
     default: false
   wait_s:
-    description: How many seconds to wait for what the leaving users run to end; in check mode nobody waits.
+    description: Seconds to wait for the processes of removed users to end. Check mode does not wait.
     type: int
     default: 0
   key_directory:
@@ -70,25 +70,25 @@ RETURN = r"""
 users:
   description:
     - By name, the C(uid), C(gid), C(comment), C(home), C(shell), C(home_exists), C(groups), C(password) and C(locked).
-    - C(groups) are the further groups. C(password) is a digest of the password's hash, empty when there is none.
-    - C(locked) is whether the account has expired.
+    - C(groups) are the supplementary groups. C(password) is a digest of the password hash, empty without one.
+    - C(locked) is true if the account has expired.
   returned: always
   type: dict
 groups:
-  description: The number of each group by name.
+  description: GID of each group by name.
   returned: always
   type: dict
 plan:
   description:
-    - C(problems), each with C(hosts), C(key), C(problem) and C(remedy). When there are any, nothing else is planned and
-      nothing may be changed.
-    - C(users_absent), C(groups_absent), C(groups), C(users) and C(passwords) are what must change, in that order.
-    - C(changes) tells whether any of these is not empty.
-    - C(key_files) are all files of authorized keys, for the option O(busbar.cluster.templates#module:more).
+    - C(problems), each with C(hosts), C(key), C(problem) and C(remedy). If there are any, nothing else is planned and
+      the caller must not change anything.
+    - C(users_absent), C(groups_absent), C(groups), C(users) and C(passwords) are the required changes, in that order.
+    - C(changes) is true if any of these is not empty.
+    - C(key_files) are all authorized_keys files, for the option O(busbar.cluster.templates#module:more).
   returned: always
   type: dict
 visudo:
-  description: Whether a file of sudo rules can be checked here.
+  description: Whether visudo is available to check sudoers files.
   returned: always
   type: bool
 """

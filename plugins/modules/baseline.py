@@ -7,14 +7,14 @@ module: baseline
 author: busbar contributors
 short_description: Save the state of a host before the first change, and bring the host back to it
 description:
-  - Saves packages, accounts, units and C(/etc) in C(/var/lib/busbar/baseline), unless that was done before. The other
-    modules of busbar do so by themselves. Use this module before a builtin module makes the first change.
-  - With O(state=restored), compares the host with that baseline. Removes what busbar installed and
-    made; restores what it replaced. Homes, O(data) and what others wrote stay; changed files are kept in
-    C(/var/lib/busbar/kept). A repeated run resumes one that was killed.
+  - Saves packages, accounts, units and C(/etc) in C(/var/lib/busbar/baseline), unless a baseline exists. The other
+    modules of busbar do this automatically. Use this module before a builtin module makes the first change.
+  - With O(state=restored), compares the host with that baseline, removes what busbar installed and created, and
+    restores what it replaced. Home directories, O(data) and files of other software stay. Changed files are kept in
+    C(/var/lib/busbar/kept). A repeated run resumes an interrupted one.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
-  state: {description: What to do., type: str, choices: [saved, restored], default: saved}
+  state: {description: Desired state., type: str, choices: [saved, restored], default: saved}
   written:
     description: Files that a builtin module has changed, so that they are restored.
     type: list
@@ -22,11 +22,11 @@ options:
     default: []
   host: {description: Name of the host for messages., type: str, default: ""}
   data: {description: Directories that are never touched., type: list, elements: path, default: []}
-  accounts: {description: Users and groups that busbar makes., type: list, elements: str, default: []}
-  units: {description: Units that get their former state back., type: list, elements: str, default: []}
+  accounts: {description: Users and groups that busbar creates., type: list, elements: str, default: []}
+  units: {description: Units whose former state is restored., type: list, elements: str, default: []}
   blocks: {description: Blocks of blockinfile with C(path) and C(name)., type: list, elements: dict, default: []}
   made:
-    description: Patterns of paths that builtin modules write, each with C(path) and C(content), which may be empty.
+    description: Patterns of paths that builtin modules write, each with C(path) and C(content) (may be empty).
     type: list
     elements: dict
     default: []

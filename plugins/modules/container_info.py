@@ -8,31 +8,31 @@ author: busbar contributors
 short_description: Check user namespaces and credentials for container registries
 description:
   - Without O(credentials), creates a user namespace as the user nobody, as a rootless container does. If that fails,
-    names the kernel setting that forbids it, and the line that allows it.
-  - With O(credentials), takes the first steps of a pull from each registry, without pulling. A registry that refuses is
-    a problem, and so is one whose tokens come from a host for which the user has no login. One that does not answer is
-    a note.
+    returns the kernel setting that forbids it and the line that allows it.
+  - With O(credentials), authenticates to each registry without pulling. A registry that rejects the login is a problem,
+    and so is one whose token server is a host for which the user has no login. A registry that does not answer is a
+    note.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   host:
-    description: Name of the host, for the problems.
+    description: Name of the host, for messages.
     type: str
     required: true
   key:
-    description: Name of the variable that asks for containers or holds the credentials, for the problems.
+    description: Name of the variable that enables containers or holds the credentials, for messages.
     type: str
     required: true
   program:
     description:
-      - The runtime, tried instead of C(unshare) if it is installed, since an AppArmor profile may allow namespaces only
-        to the runtime.
+      - Path of the runtime. If it is installed, it is tried instead of C(unshare), since an AppArmor profile may allow
+        namespaces only to the runtime.
     type: path
   profile:
-    description: Name of the AppArmor profile with which the runtime's package allows namespaces to its own program.
+    description: Name of the AppArmor profile by which the runtime's package allows user namespaces.
     type: str
     default: ""
   installed:
-    description: Whether the runtime's package is installed, so that its profile must be loaded.
+    description: Whether the runtime's package is installed. Its profile must then be loaded.
     type: bool
     default: true
   credentials:
@@ -42,7 +42,7 @@ options:
     required: true
     suboptions:
       user:
-        description: Whose credential it is, for the problems.
+        description: Owner of the credential, for messages.
         type: str
         required: true
       machine:
@@ -50,18 +50,18 @@ options:
         type: str
         required: true
       port:
-        description: Port that it is asked at, if it is not that of the scheme.
+        description: Port of the registry, if it is not the default of the scheme.
         type: int
       login:
-        description: Login there.
+        description: Login name.
         type: str
         required: true
       password:
-        description: Password or token. One in C($(…)) is not tried, since the user's shell works it out.
+        description: Password or token. A value in C($(…)) is not tested, since the user's shell expands it.
         type: str
         required: true
   http:
-    description: Whether registries are asked without TLS.
+    description: Whether to connect to registries without TLS.
     type: bool
     default: false
 """
@@ -76,12 +76,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 problems:
-  description: The problems, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Problems, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: always
   type: list
   elements: dict
 notes:
-  description: One line for each registry that could not be asked.
+  description: One line for each registry that did not answer.
   returned: with O(credentials)
   type: list
   elements: str

@@ -5,51 +5,51 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: daemon_reload
 author: busbar contributors
-short_description: Apply a daemon's new configuration, and prove it
+short_description: Apply a daemon's new configuration and verify it
 description:
-  - Restarts or reloads a unit that answers by HTTP, and waits until it is ready.
-  - After a reload Prometheus and Alertmanager say in their metrics whether they took the new configuration, and when;
-    both must be true. What fails is told with the last lines of the unit's journal.
+  - Restarts or reloads a unit with an HTTP endpoint, and waits until it is ready.
+  - After a reload, checks the metrics of Prometheus or Alertmanager for success and time of the last reload. A failure
+    includes the last lines of the unit's journal.
 attributes:
   check_mode:
-    description: Does nothing in check mode, and says that it would.
+    description: Changes nothing in check mode, and reports a change.
     support: full
 options:
   unit:
-    description: The unit, without C(.service).
+    description: Name of the unit, without C(.service).
     type: str
     required: true
   action:
-    description: What to do. V(ready) only waits; V(reloaded) starts what does not run.
+    description: Action. V(ready) only waits. V(reloaded) starts the unit if it does not run.
     type: str
     choices: [restarted, reloaded, ready]
     required: true
   url:
-    description: Where it answers.
+    description: Base URL of the daemon.
     type: str
     required: true
   ready_path:
-    description: Path that answers with status 200 when it is ready.
+    description: Path that returns status 200 when the daemon is ready.
     type: str
     default: /-/ready
   metrics:
-    description: What the names of its metrics begin with; needed for V(reloaded).
+    description: Prefix of the daemon's metrics. Required for V(reloaded).
     type: str
     default: ""
   ca_file:
-    description: Certificates that it is trusted by, with HTTPS. Empty means those of the system.
+    description: CA certificates for HTTPS. If empty, those of the system are used.
     type: path
     default: ""
   certificate_file:
-    description: Certificate to show, where it asks for one.
+    description: Client certificate, if the daemon requires one.
     type: path
     default: ""
   key_file:
-    description: Its private key.
+    description: Private key of the client certificate.
     type: path
     default: ""
   username:
-    description: Login, where it asks for one.
+    description: User name, if the daemon requires one.
     type: str
     default: ""
   password:
@@ -57,11 +57,12 @@ options:
     type: str
     default: ""
   timeout_s:
-    description: For how many seconds it may take.
+    description: Timeout in seconds.
     type: int
     default: 60
   pending:
-    description: The C(pending) file of M(busbar.cluster.templates), removed once the daemon runs with it.
+    description: The C(pending) file of M(busbar.cluster.templates). It is removed once the daemon runs with the new
+      configuration.
     type: path
 """
 
@@ -76,7 +77,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 seconds:
-  description: How long it took.
+  description: Duration in seconds.
   returned: when it was done
   type: float
 """

@@ -5,30 +5,29 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: directory_users
 author: busbar contributors
-short_description: Users of the cluster's own directory, and clashes with any directory
+short_description: Manage users of the cluster's own directory, and find clashes with any directory
 description:
   - Adds, changes, locks and removes users of the directory of the role C(ldap_server), and lists them.
-  - Plans all changes before it makes the first. When one of them cannot be, nothing is changed and C(problems) say why.
-  - Works as root of the directory's host, through the socket of slapd, with the tools of ldap-utils. It sets no
-    passwords.
-  - With O(compare), changes nothing, and asks an LDAP directory for the names and numbers of the accounts in
-    C(/etc/passwd) and C(/etc/group) and of those that are declared. A directory that cannot be reached, is not trusted
-    or refuses the login is a problem too.
+  - Plans all changes before making the first. If one of them is not possible, changes nothing and returns the reasons
+    in C(problems).
+  - Runs as root on the directory server, through the socket of slapd, with the tools of ldap-utils. Sets no passwords.
+  - With O(compare), changes nothing, and looks up the names and IDs of the accounts in C(/etc/passwd) and C(/etc/group)
+    and of the declared ones in an LDAP directory. A directory that is unreachable, is not trusted or rejects the login
+    is also a problem.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   suffix:
-    description: Name at the root of the directory, below which users and groups are.
+    description: Base DN of the directory.
     type: str
     required: true
   changes:
-    description: What to do, in order. Each has C(do) (C(add), C(remove), C(lock), C(unlock), C(key) or C(group)),
-      C(name), and what belongs to it.
+    description: Changes in order. Each has C(do) (C(add), C(remove), C(lock), C(unlock), C(key) or C(group)), C(name),
+      and the arguments of that change.
     type: list
     elements: dict
     default: []
   login_groups:
-    description: Groups whose members may log in; a new user becomes one of the first, which is the primary group, too,
-      unless another is named.
+    description: Groups whose members may log in. New users join the first, which is also their default primary group.
     type: list
     elements: str
     default: []
@@ -37,11 +36,11 @@ options:
     type: str
     default: ''
   first_number:
-    description: Number of the first user.
+    description: UID of the first user.
     type: int
     default: 20000
   home_base:
-    description: Directory of the homes.
+    description: Directory of the home directories.
     type: str
     default: /home
   shell:
@@ -63,36 +62,36 @@ options:
     type: dict
     suboptions:
       uris:
-        description: Where the directory is; the first that answers is asked.
+        description: URIs of the directory. The first that answers is used.
         type: list
         elements: str
         required: true
       schema:
-        description: How it names them, as C(ldap_schema) of sssd.
+        description: Schema, as C(ldap_schema) of sssd.
         type: str
         default: rfc2307
       start_tls:
-        description: Whether TLS begins after the connection.
+        description: Whether to use StartTLS.
         type: bool
         default: false
       ca_file:
-        description: The authority that has signed its certificate; empty for those that the host trusts.
+        description: File of the certificate authority. If empty, those that the host trusts are used.
         type: str
         default: ''
       bind_dn:
-        description: Who asks; empty for nobody in particular.
+        description: Bind DN. If empty, the bind is anonymous.
         type: str
         default: ''
       bind_password:
-        description: The password.
+        description: Bind password.
         type: str
         default: ''
       min_id:
-        description: Numbers of the directory below are not looked at.
+        description: IDs of the directory below this one are ignored.
         type: int
         default: 1000
   host:
-    description: Name of the host, for the problems.
+    description: Name of the host, for messages.
     type: str
     required: true
 """
@@ -119,33 +118,33 @@ EXAMPLES = r"""
 
 RETURN = r"""
 said:
-  description: What was (or in check mode would be) done, in words.
+  description: Changes that were (or in check mode would be) made, as text.
   returned: without O(compare)
   type: list
   elements: str
 removed:
-  description: Names of the users who were removed.
+  description: Names of the removed users.
   returned: without O(compare)
   type: list
   elements: str
 people:
-  description: All users of the directory, as they are then.
+  description: All users of the directory after the changes.
   returned: without O(compare)
   type: list
   elements: dict
 problems:
-  description: Why nothing was done, or clashes, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Reasons for changing nothing, or clashes, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: always
   type: list
   elements: dict
 protected_users:
-  description: Users of the host and of the declaration whom no entry of the directory may replace. Accounts of
-    packages, which come and go, are not among them.
+  description: Local and declared users that no directory entry may replace, without the accounts of packages, which
+    come and go.
   returned: with O(compare)
   type: list
   elements: str
 protected_groups:
-  description: Groups of the same kind, and those that give rights wherever they are.
+  description: Such groups, and those that grant rights on any host.
   returned: with O(compare)
   type: list
   elements: str

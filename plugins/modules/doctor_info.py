@@ -5,20 +5,20 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: doctor_info
 author: busbar contributors
-short_description: What is wrong with a provisioned host
+short_description: Find problems of a provisioned host
 description:
-  - Looks at services that are enabled and do not run, network file systems that are not mounted or do not answer, and
-    certificates that expire. On a controller it asks Slurm for daemons that do not answer, for nodes that take no job,
-    and for a reservation that a validation has left.
-  - No look takes longer than a limit, and a server that does not answer holds up no other look.
+  - Checks for enabled services that do not run, network file systems that are not mounted or do not answer, and
+    certificates that expire soon. On a controller, also asks Slurm for unresponsive daemons, for nodes that accept no
+    jobs, and for a reservation that a validation left behind.
+  - Each check has a timeout, and an unresponsive server does not delay the other checks.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   host:
-    description: Name of the host, for the problems.
+    description: Name of the host, for messages.
     type: str
     required: true
   slurm:
-    description: Whether the host has slurmctld, so that Slurm is asked there.
+    description: Whether the host runs slurmctld and queries Slurm.
     type: bool
     default: false
 """
@@ -32,12 +32,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 problems:
-  description: What is wrong, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Problems, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: always
   type: list
   elements: dict
 reservations:
-  description: A reservation of a validation that is there, in the same form; a fault only where no validation runs.
+  description: The reservation of a validation, if there is one, in the same form. It is a fault only if no validation
+    runs.
   returned: always
   type: list
   elements: dict

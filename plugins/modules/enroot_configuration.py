@@ -5,46 +5,46 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: enroot_configuration
 author: busbar contributors
-short_description: Decide what a host is to have of Enroot
+short_description: Plan the packages and files of Enroot on a host
 description:
-  - Tells whether unprivileged users can make user namespaces, by trying it as the user nobody, and what disk there is.
-    Refuses a host on which Enroot can make no containers, and a declaration that is not sound.
-  - With O(sysctls), first writes and applies the settings of the kernel that containers need.
-  - Where Enroot is installed its own program tries it, which AppArmor may allow what it forbids to others.
-  - Packages and files are left to the caller, which is told which of them are missing.
+  - Creates a user namespace as the user nobody to find out whether unprivileged users can, and checks the free disk
+    space. Refuses a host on which Enroot cannot create containers, and an invalid declaration.
+  - With O(sysctls), first writes and applies the kernel settings that containers need.
+  - If Enroot is installed, its own program creates the namespace, since AppArmor may allow that only to Enroot.
+  - Does not install packages or write files; returns those that are missing.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host:
-    description: Name of the host, as the errors call it.
+    description: Name of the host, for messages.
     type: str
     required: true
   declared:
     description:
-      - What is declared, with C(packages), C(release), C(family), C(architecture), C(package_version), C(checksums),
+      - The declaration, with C(packages), C(release), C(family), C(architecture), C(package_version), C(checksums),
         C(known), C(own), C(settings), C(mounts), C(path) and C(minimum_mb).
     type: dict
     required: true
   extra_packages:
-    description: Packages of the distribution that are to be there, too.
+    description: Further packages of the distribution.
     type: list
     elements: str
     default: []
   users:
-    description: Users with credentials, who should be known here. Check mode does not ask for them.
+    description: Users with credentials. They must exist on the host, except in check mode.
     type: list
     elements: str
     default: []
   users_directory:
-    description: Where the credentials of users lie, one directory each.
+    description: Directory of the credentials, with one directory per user.
     type: path
     required: true
   problems:
-    description: What else is wrong with the declaration, to be refused with what is found here.
+    description: Further problems of the declaration, reported together with those found here.
     type: list
     elements: dict
     default: []
   sysctls:
-    description: Whether to set what the kernel must allow.
+    description: Whether to set the kernel settings that containers need.
     type: bool
     default: false
   headline:
@@ -69,7 +69,7 @@ files:
   type: list
   elements: str
 built:
-  description: Whether a build host makes the packages from upstream's sources. Their C(sha256) is then empty.
+  description: Whether a build host builds the packages from upstream's sources. Their C(sha256) is then empty.
   returned: success
   type: bool
 packages:
@@ -78,7 +78,7 @@ packages:
   type: list
   elements: dict
 missing:
-  description: Those of them that are not installed in their version.
+  description: Those of RV(packages) that are not installed in this version.
   returned: success
   type: list
   elements: str
@@ -97,24 +97,24 @@ mounts:
   type: list
   elements: str
 works:
-  description: Whether the user nobody could make a namespace.
+  description: Whether the user nobody can create a user namespace.
   returned: success
   type: bool
 nvidia_cli:
-  description: Whether nvidia-container-cli is there.
+  description: Whether nvidia-container-cli is installed.
   returned: success
   type: bool
 credentials:
-  description: Users who have a file with credentials.
+  description: Users with a credentials file.
   returned: success
   type: list
   elements: str
 units:
-  description: C(enabled) and C(active) of busbar's units by name, as systemd says.
+  description: C(enabled) and C(active) of busbar's units by name, as systemd reports them.
   returned: success
   type: dict
 problems:
-  description: Why nothing was done, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Reasons for changing nothing, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: failure
   type: list
   elements: dict

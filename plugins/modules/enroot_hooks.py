@@ -7,20 +7,20 @@ module: enroot_hooks
 author: busbar contributors
 short_description: Choose the hooks of Enroot
 description:
-  - Links the chosen ones among those that upstream offers into the directory of hooks, and takes the others away.
-  - Makes the chosen ones among those that upstream installs executable, and the others not, since Enroot runs those
-    that are.
+  - Links the chosen hooks that upstream offers into the hooks directory, and removes the links of the others.
+  - Makes the chosen hooks that upstream installs executable, and the others not, since Enroot runs only executable
+    ones.
 notes:
   - Writes links in C(/etc/enroot/hooks.d).
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   hooks:
-    description: File names of the chosen ones.
+    description: File names of the chosen hooks.
     type: list
     elements: str
     required: true
   shipped:
-    description: File names of those that upstream installs and that can be turned off.
+    description: File names of the hooks that upstream installs and that can be disabled.
     type: list
     elements: str
     required: true
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 hooks:
-  description: The hooks that were (or in check mode would be) turned on or off.
+  description: Hooks that were (or in check mode would be) enabled or disabled.
   returned: always
   type: list
   elements: str

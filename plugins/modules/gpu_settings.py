@@ -5,12 +5,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_settings
 author: busbar contributors
-short_description: Keep clocks, power limits, persistence, ECC and compute mode of GPUs
+short_description: Manage clocks, power limits, persistence, ECC and compute mode of GPUs
 description:
-  - Compares what is declared with C(nvidia-smi -q -x) and sets what differs, all GPUs of the host alike.
-  - Every value is held against what each card takes before the first one is set; one that no card takes fails, and
-    nothing is changed.
-  - A change that a job would notice waits while jobs of Slurm run on the host; C(deferred) names the settings.
+  - Compares the declared settings with C(nvidia-smi -q -x) and changes those that differ. All GPUs of a host get the
+    same settings.
+  - Checks every value against the limits of each card before the first change. If a card does not support a value, the
+    module fails and changes nothing.
+  - Settings that would affect running jobs are deferred while Slurm jobs run on the host, and listed in C(deferred).
 notes:
   - Writes C(/run/busbar/gpu_clocks), how clocks are locked.
 extends_documentation_fragment: busbar.cluster.attributes.diff
@@ -20,15 +21,15 @@ options:
       - C(persistence) and C(ecc) (true or false), C(compute_mode) (V(default), V(exclusive_process), V(prohibited)),
         C(power_limit_w) in watts, C(graphics_clocks_mhz) and C(memory_clocks_mhz) (clocks to lock, one or lowest and
         highest), C(application_clocks_mhz) (C(graphics) and C(memory)).
-      - V(default) brings a power limit or clocks back to those of the card. What is not given is left alone.
+      - V(default) resets a power limit or clocks to the card's default. Omitted settings stay unchanged.
     type: dict
     required: true
   values:
-    description: Settings of the host, which take the place of O(settings) key by key; null leaves a setting alone.
+    description: Settings of the host, which override O(settings) key by key; null leaves a setting unchanged.
     type: dict
     default: {}
   busy:
-    description: What to do while jobs run on the host, V(defer) the settings that they would notice, or V(refuse).
+    description: Handling of settings that affect running jobs, V(defer) them or V(refuse) the change.
     type: str
     choices: [defer, refuse]
     default: defer
@@ -42,25 +43,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 boot_lines:
-  description: The options of nvidia-smi that bring the settings back after a boot.
+  description: Options of nvidia-smi that restore the settings after a boot.
   returned: success
   type: list
   elements: str
 commands:
-  description: The runs of nvidia-smi that were (or in check mode would be) made.
+  description: The nvidia-smi commands that were (or in check mode would be) run.
   returned: always
   type: list
   elements: str
 deferred:
-  description: Settings that wait until no job runs here, and the jobs; empty when none waits.
+  description: Settings that are deferred, with the running jobs. Empty if none is.
   returned: always
   type: str
 pending:
-  description: What takes effect with the next reset or boot only; empty when nothing waits.
+  description: Settings that take effect with the next reset or boot. Empty if there are none.
   returned: always
   type: str
 unread:
-  description: Why the GPUs could not be read; the settings then come into force with the next boot.
+  description: Reason why the GPUs could not be read. The settings then take effect at the next boot.
   returned: always
   type: str
 """

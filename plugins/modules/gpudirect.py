@@ -5,17 +5,17 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpudirect
 author: busbar contributors
-short_description: Choose how RDMA reaches the memory of GPUs
+short_description: Configure RDMA access to GPU memory
 description:
   - Reads the driver, the kernel and the PCI bus, and chooses between dma-buf and nvidia_peermem, or refuses a mode that
-    the host cannot have.
-  - Writes which modules are loaded at boot, on a host with a kernel of its own. Where nothing can be decided yet, it
-    leaves what there is.
-  - Loading the modules is left to the caller.
+    the host does not support.
+  - Writes the list of modules to load at boot, unless the host is a container. If the mode is not known yet, it leaves
+    the files unchanged.
+  - Does not load the modules.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host:
-    description: Name of the host, as the errors call it.
+    description: Name of the host, for messages.
     type: str
     required: true
   mode:
@@ -27,15 +27,15 @@ options:
     type: bool
     required: true
   gdrcopy:
-    description: Whether the module of GDRCopy is loaded, too.
+    description: Whether to load the module of GDRCopy, too.
     type: bool
     default: false
   modules_file:
-    description: File that says what is loaded at boot.
+    description: modules-load.d file with the modules to load at boot.
     type: path
     required: true
   order_file:
-    description: File of modprobe that says what is loaded before.
+    description: modprobe.d file with the dependencies between them.
     type: path
     required: true
 """
@@ -53,29 +53,29 @@ EXAMPLES = r"""
 
 RETURN = r"""
 mode:
-  description: The mode. Empty when it cannot be known yet.
+  description: The chosen mode. Empty if it is not known yet.
   returned: success
   type: str
 container:
-  description: Kind of container that this is. Empty on a host with a kernel of its own.
+  description: Type of the container. Empty if the host is not a container.
   returned: success
   type: str
 load:
-  description: Modules that are to be loaded now. None while no driver is loaded, or in a container.
+  description: Modules to load now. Empty while no driver is loaded, or in a container.
   returned: success
   type: list
   elements: str
 acs_redirects:
-  description: Whether a bridge above GPUs and NICs sends what they want of each other over the root complex.
+  description: Whether ACS on a bridge redirects traffic between GPUs and NICs through the root complex.
   returned: success
   type: bool
 notes:
-  description: The mode with its reason, and what of the PCI bus slows copies down.
+  description: The mode with its reason, and properties of the PCI bus that slow down copies.
   returned: success
   type: list
   elements: str
 problems:
-  description: Why nothing was done, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Reasons for changing nothing, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: failure
   type: list
   elements: dict

@@ -5,10 +5,10 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: hosts_table
 author: busbar contributors
-short_description: Keep the names of the cluster in /etc/hosts
+short_description: Manage the cluster's block in /etc/hosts
 description:
-  - Replaces the managed block of C(/etc/hosts), or adds it at the end.
-  - Takes the names in it out of all other lines, and removes the line of 127.0.1.1.
+  - Replaces the managed block of C(/etc/hosts), or appends it.
+  - Removes the names in the block from all other lines, and removes the line of 127.0.1.1.
 notes:
   - Writes C(/etc/hosts), in place where it cannot be replaced, as the bind mount of a container cannot.
 extends_documentation_fragment: busbar.cluster.attributes.diff
@@ -27,7 +27,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changed_paths:
-  description: The file, when it changed.
+  description: The file, if it changed.
   returned: success
   type: list
   elements: str

@@ -5,29 +5,31 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: login_trial
 author: busbar contributors
-short_description: Put a change of how to log in on trial
+short_description: Roll back a login change unless a new login succeeds
 description:
-  - With O(state=started) the SSH server takes its new settings, and the host puts the former ones back by itself after
-    O(seconds), unless O(state=kept) comes before, over a new connection. So a wrong setting shuts nobody out for long.
+  - With O(state=started), the SSH server takes its new settings, and the host rolls them back automatically after
+    O(seconds), unless a run with O(state=kept) arrives before over a new connection. This limits a lockout by a wrong
+    setting.
 attributes:
   check_mode:
     description: Changes nothing in check mode.
     support: full
 options:
   note:
-    description: The note of M(busbar.cluster.templates), which holds the former texts; gone when all is kept.
+    description: The C(pending) file of M(busbar.cluster.templates) with the former content. Removed when the change is
+      kept.
     type: path
     required: true
   service:
-    description: systemd's name of the server, which is restarted. Empty where the files are read at each login.
+    description: Unit of the server to restart. Empty if the files are read at each login.
     type: str
     default: ''
   seconds:
-    description: How long a new login is waited for.
+    description: Seconds to wait for a new login.
     type: int
     default: 180
   state:
-    description: Whether the trial begins, or the change is kept.
+    description: Whether to start the trial or to keep the change.
     type: str
     choices: [started, kept]
     required: true

@@ -7,13 +7,13 @@ module: mariadb_databases
 author: busbar contributors
 short_description: Create databases and users of the MariaDB server on this host
 description:
-  - Connects through the server's socket as root of the host, with PyMySQL. Passwords reach no command line and no log.
+  - Connects through the server's socket as root, with PyMySQL. Passwords appear on no command line and in no log.
   - Removes anonymous users and the database C(test).
-  - A user gets the given password and exactly the given privileges. Users that are not listed stay as they are.
+  - Each user gets exactly the given password and privileges. Users that are not listed stay unchanged.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   databases:
-    description: Names of the databases, which are created with the character set utf8mb4.
+    description: Names of the databases. They are created with the character set utf8mb4.
     type: list
     elements: str
     default: []
@@ -36,7 +36,7 @@ options:
         type: str
         required: true
       privileges:
-        description: Privileges as C(DATABASE.TABLE:PRIVILEGE,PRIVILEGE), several of them joined by C(/).
+        description: Privileges as C(DATABASE.TABLE:PRIVILEGE,PRIVILEGE), joined by C(/).
         type: str
         required: true
   socket:
@@ -57,7 +57,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What was changed, or would be in check mode.
+  description: Changes that were (or in check mode would be) made.
   returned: always
   type: list
   elements: str

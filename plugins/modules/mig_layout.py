@@ -7,19 +7,19 @@ module: mig_layout
 author: busbar contributors
 short_description: Divide the GPUs of a node into MIG instances
 description:
-  - Compares the layout with C(nvidia-smi -q -x) and C(nvidia-smi mig -lgi). GPUs that are right are left alone.
-  - Before a change the node is drained in Slurm, and nothing is changed while a job holds it. A node
-    that this module drained is given back once the layout is there and Slurm's Gres agrees with it.
-  - A layout that does not fit the declared hardware or a GPU fails before anything is changed, and so does one whose
-    instances the installed Slurm could not detect.
-  - Programs that hold the GPUs open, such as DCGM, are stopped for the change and started again, also when it fails.
-  - Then the program C(mig_devices.py) of the role gives the instances' device files the names that gres.conf knows, and
-    the instances are described anew to container runtimes (CDI).
+  - Compares the layout with C(nvidia-smi -q -x) and C(nvidia-smi mig -lgi). GPUs that match are left unchanged.
+  - Drains the node in Slurm before a change, and changes nothing while jobs run on it. Resumes a node that it drained
+    once the layout is active and Slurm's Gres matches.
+  - Fails before any change if the layout does not fit the declared hardware or a GPU, or if the installed Slurm cannot
+    detect its instances.
+  - Stops programs that hold the GPUs open, such as DCGM, during the change, and starts them again even if it fails.
+  - Afterwards C(mig_devices.py) of the role creates the device files with the names used in gres.conf, and the CDI
+    specification for container runtimes is regenerated.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   layout:
     description:
-      - Entries with C(profile), C(count) (per GPU) and C(gpus) (indexes; all GPUs without it). An empty list is no MIG.
+      - Entries with C(profile), C(count) (per GPU) and C(gpus) (indexes; default all GPUs). An empty list disables MIG.
     type: raw
     required: true
   node:
@@ -28,25 +28,25 @@ options:
     required: true
   gpu:
     description: >-
-      The part C(gpu) of the hardware profile. From it and O(layout) follow the GPUs of each type that Slurm must know
-      before the node is given back.
+      The C(gpu) section of the hardware profile. With O(layout) it determines the GPUs of each type that Slurm must
+      report before the node is resumed.
     type: dict
     required: true
   gres_mode:
-    description: How Slurm learns of the instances. With V(nvml) its plugins are looked for.
+    description: How Slurm detects the instances. With V(nvml), Slurm's NVML plugin must be installed.
     type: str
     default: files
   plugin_folders:
-    description: Where Slurm's plugins may lie.
+    description: Directories to search for Slurm's plugins.
     type: list
     elements: path
     default: []
   wait_s:
-    description: Seconds to wait, drained, until the jobs of the node have ended. Without it jobs make the change fail.
+    description: Seconds to wait for the jobs of the drained node. The default 0 fails if jobs run.
     type: int
     default: 0
   services:
-    description: Units that are stopped while the layout changes; those that run are started again.
+    description: Units to stop during the change. Those that ran are started again.
     type: list
     elements: str
     default: []
@@ -62,25 +62,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 commands:
-  description: The runs of nvidia-smi that were (or in check mode would be) made.
+  description: The nvidia-smi commands that were (or in check mode would be) run.
   returned: always
   type: list
   elements: str
 boot_lines:
-  description: The instances of each divided GPU, as they are created at a boot. None without MIG.
+  description: Instances of each GPU with MIG, to create at boot. Empty without MIG.
   returned: success
   type: list
   elements: str
 gres:
-  description: Count of GPUs of each type that Slurm must know of the node.
+  description: Number of GPUs of each type that Slurm must report for the node.
   returned: success
   type: dict
 waits:
-  description: Whether the node stays drained until Slurm's Gres agrees with the layout.
+  description: Whether the node stays drained until Slurm's Gres matches the layout.
   returned: always
   type: bool
 unread:
-  description: Why the GPUs could not be read; the layout then comes with the next boot.
+  description: Reason why the GPUs could not be read. The layout is then applied at the next boot.
   returned: always
   type: str
 """

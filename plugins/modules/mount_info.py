@@ -7,8 +7,8 @@ module: mount_info
 author: busbar contributors
 short_description: Check shared storage before it is mounted
 description:
-  - Checks mount points, servers and the software of the client, and fails when something cannot be mounted. NFS mounts
-    are tried read-only in a separate mount namespace. Changes nothing.
+  - Checks mount points, servers and the client software, and fails if a mount is not possible. Tries NFS mounts
+    read-only in a separate mount namespace. Changes nothing.
   - Queries to servers and access to directories have a timeout. Active mounts are read from C(/proc/self/mountinfo).
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
@@ -27,20 +27,20 @@ options:
     type: int
     default: 300
   timeout_s:
-    description: Seconds after which a server that does not answer is an error.
+    description: Timeout in seconds for a server that does not answer.
     type: int
     default: 20
   home_base:
-    description: Directory of the homes of users, for RV(home_mounts).
+    description: Directory of the home directories, for RV(home_mounts).
     type: str
     default: ""
   bound:
-    description: Paths of shared trees that are mounted from outside.
+    description: Paths of shared directories that are bind-mounted from outside.
     type: list
     elements: str
     default: []
   quota:
-    description: Directory, which may not exist yet, whose file system must have user quotas.
+    description: Directory (it may not exist yet) whose file system must have user quotas.
     type: path
   kernel_modules:
     description: Kernel modules to look for.
@@ -52,7 +52,7 @@ options:
     type: str
     required: true
   key:
-    description: Name of the variable that declares the trees, for messages.
+    description: Name of the variable that declares the mounts, for messages.
     type: str
     required: true
 """
@@ -70,7 +70,7 @@ EXAMPLES = r"""
 RETURN = r"""
 plan:
   description: C(path), C(src), C(fstype), C(opts), C(automount), C(found) and C(unit) of each mount, parents first.
-    C(found) is V(mounted), V(waiting) (for first use) or V(free). C(unit) is the automount unit, if any.
+    C(found) is V(mounted), V(waiting) (automount) or V(free). C(unit) is the automount unit, if any.
   type: list
   elements: dict
   returned: success
@@ -80,12 +80,12 @@ missing_packages:
   elements: str
   returned: success
 home_mounts:
-  description: NFS mount points that hold homes below O(home_base).
+  description: NFS mount points with home directories below O(home_base).
   type: list
   elements: str
   returned: success
 notes:
-  description: Servers that do not answer yet, in check mode.
+  description: In check mode, servers that do not answer yet.
   type: list
   elements: str
   returned: success

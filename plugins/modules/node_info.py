@@ -5,16 +5,16 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_info
 author: busbar contributors
-short_description: What a node really is, in one go
+short_description: Read the hardware and the software of a node
 description:
-  - Returns everything that a preflight compares with the inventory.
-  - Processors are counted as Slurm counts them; affinity and cgroup limits of the calling process play no part.
-  - An action plugin of the same name runs it. A node that cannot be reached, or where the change of user fails, is
-    then a result (RV(reached), RV(message)) and no failure, so that one play can tell of all nodes at once.
+  - Returns all properties that a preflight compares with the inventory.
+  - Counts processors as Slurm does, regardless of the CPU affinity and cgroup limits of the calling process.
+  - Run by an action plugin of the same name. An unreachable node or a failed privilege escalation is a result
+    (RV(reached), RV(message)) instead of a failure, so that one play can report all nodes together.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   paths:
-    description: Directories whose free disk space is asked for.
+    description: Directories whose free disk space is returned.
     type: list
     elements: str
     default: [/]
@@ -24,12 +24,12 @@ options:
     elements: str
     default: []
   numbers:
-    description: Numbers of users and groups to look for.
+    description: UIDs and GIDs to look for.
     type: list
     elements: int
     default: []
   reboot:
-    description: Whether to find out why the node must reboot (RV(reboot)).
+    description: Whether to check if the node must reboot (RV(reboot)).
     type: bool
     default: false
   devices:
@@ -42,7 +42,7 @@ options:
     default: false
   leave_out_unreachable:
     description:
-      - Whether a node that cannot be reached is unreachable for Ansible too, so that the run goes on without it.
+      - Whether an unreachable node also counts as unreachable for Ansible, so that the run continues without it.
       - Read by the action plugin.
     type: bool
     default: false
@@ -59,56 +59,56 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reached:
-  description: Whether the node answered and gave the asked-for rights.
+  description: Whether the node answered and privilege escalation worked.
   type: bool
   returned: always
 failure:
-  description: Which step failed, V(connection), V(become), V(python) or V(module); empty when none did.
+  description: The failed step, V(connection), V(become), V(python) or V(module). Empty if none failed.
   type: str
   returned: always
 message:
-  description: What went wrong; empty when nothing did.
+  description: Error message. Empty if there is none.
   type: str
   returned: always
 clock_offset_s:
-  description: How far the node's clock is ahead of this host's at least, in seconds; negative when behind.
+  description: Minimum offset of the node's clock from this host's clock, in seconds. Negative if it is behind.
   type: float
   returned: when reached
 devices:
   description:
-    - The GPUs and NICs of C(nvidia-smi -q -x) and C(nvidia-smi nvlink -s). Where these do not answer,
-      /proc/driver/nvidia and the PCI bus name them.
-    - A host without GPU or driver is no failure.
+    - GPUs and NICs according to C(nvidia-smi -q -x) and C(nvidia-smi nvlink -s), or /proc/driver/nvidia and the PCI bus
+      if these fail.
+    - A host without GPU or driver is not an error.
   type: dict
   returned: when O(devices)
   contains:
     source:
-      description: Where the GPUs were read, V(nvidia-smi), V(proc) or V(pci).
+      description: Source of the list of GPUs, V(nvidia-smi), V(proc) or V(pci).
       type: str
     smi_state:
       description: >-
-        V(ok), V(absent), V(failed), V(hung), or V(unusable) when nvidia-smi does not know the options.
+        V(ok), V(absent), V(failed), V(hung), or V(unusable) if nvidia-smi does not support the options.
       type: str
     driver_version:
       description: Version of the loaded driver.
       type: str
     cuda_version:
-      description: Newest CUDA that the driver can run.
+      description: Newest CUDA version that the driver supports.
       type: str
     attached_gpus:
-      description: GPUs that the driver counts.
+      description: Number of GPUs attached to the driver.
       type: int
     gpu_count:
-      description: GPUs that are listed.
+      description: Number of listed GPUs.
       type: int
     gpus:
-      description: The GPUs, as C(busbar gpu parse) prints them; what is not known is null.
+      description: The GPUs, as printed by C(busbar gpu parse). Unknown values are null.
       type: list
       elements: dict
     gpu_places:
       description:
-        - C(packages) and C(numa_nodes), how many of them have CPUs, and C(gpus), of each address on the PCI bus the
-          place of its C(package) and C(numa) among these, null where the kernel does not say.
+        - C(packages) and C(numa_nodes), the numbers of CPU packages and NUMA nodes with CPUs, and C(gpus), the index of
+          C(package) and C(numa) of each PCI address, null if the kernel does not report it.
       type: dict
     pci_gpus:
       description: Addresses of the NVIDIA GPUs on the PCI bus.
@@ -119,7 +119,7 @@ devices:
       type: list
       elements: dict
     network_interfaces:
-      description: Interfaces with hardware behind them, with C(name), C(up), C(rate_gbps), C(address).
+      description: Physical network interfaces, with C(name), C(up), C(rate_gbps), C(address).
       type: list
       elements: dict
     pci_nics:
@@ -127,62 +127,62 @@ devices:
       type: list
       elements: str
     fabric_manager:
-      description: Whether a fabric manager runs, without which GPUs behind NVSwitches wait for their fabric.
+      description: Whether a fabric manager runs. GPUs behind NVSwitches need one.
       type: bool
     errors:
-      description: What went wrong, one line each.
+      description: Errors, one line each.
       type: list
       elements: str
 record:
-  description: Which machine this is.
+  description: Identity and history of the machine.
   returned: when O(machine)
   type: dict
   contains:
     parts:
       description: >-
-        Machine, GPUs and NICs, each with C(kind), C(id), C(serial) and C(name), as reports of a validation have them.
+        Machine, GPUs and NICs, each with C(kind), C(id), C(serial) and C(name), as in validation reports.
       type: list
-    versions: {description: "Kernel, system, driver, CUDA and DCGM, as far as they are known.", type: dict}
-    booted: {description: "Seconds since 1970, 0 when not known.", type: int}
-    host_key: {description: Public host key; empty when there is none., type: str}
-    history: {description: "Entries of the health check, the oldest first.", type: list}
-    problems: {description: What could not be read and why., type: dict}
+    versions: {description: "Versions of kernel, system, driver, CUDA and DCGM, if known.", type: dict}
+    booted: {description: "Boot time in seconds since 1970, or 0 if unknown.", type: int}
+    host_key: {description: Public host key (empty if there is none)., type: str}
+    history: {description: "Entries of the health check, oldest first.", type: list}
+    problems: {description: Read errors by source., type: dict}
 reboot:
   description:
-    - Why the node must reboot, empty if it need not. A kernel is newer than the running one, C(/run/reboot-required) of
-      Debian and Ubuntu exists, or C(needs-restarting -r) reports it.
+    - Reasons for a reboot, empty if none is needed. A newer kernel than the running one is installed,
+      C(/run/reboot-required) (Debian, Ubuntu) exists, or C(needs-restarting -r) reports it.
   type: list
   elements: str
   returned: when O(reboot)
 node:
-  description: What was found.
+  description: Properties of the node.
   type: dict
   returned: when reached
   contains:
     os: {description: "C(id), C(version), C(major), C(name).", type: dict}
-    architecture: {description: As C(uname -m) says., type: str}
+    architecture: {description: As C(uname -m) prints., type: str}
     python: {description: Version of the interpreter., type: str}
-    hostname: {description: The name the node has now., type: str}
-    hostname_fixed: {description: "Whether C(/etc/hostname) is a mount, so that the name cannot be set.", type: bool}
-    euid: {description: Effective user number; 0 is root., type: int}
-    began: {description: "The time on the node at the start, in seconds since 1970.", type: float}
-    epoch: {description: The time on the node at the end., type: float}
-    sockets: {description: Sockets., type: int}
-    cores_per_socket: {description: Cores of a socket., type: int}
-    threads_per_core: {description: Threads of a core., type: int}
-    cpus: {description: Processors on line., type: int}
+    hostname: {description: Current host name., type: str}
+    hostname_fixed: {description: "Whether C(/etc/hostname) is a mount point, which prevents changing it.", type: bool}
+    euid: {description: Effective UID., type: int}
+    began: {description: "Time on the node at the start, in seconds since 1970.", type: float}
+    epoch: {description: Time on the node at the end., type: float}
+    sockets: {description: Number of sockets., type: int}
+    cores_per_socket: {description: Cores per socket., type: int}
+    threads_per_core: {description: Threads per core., type: int}
+    cpus: {description: Online processors., type: int}
     memory_mb: {description: Memory in MiB., type: int}
-    free_mb: {description: Free disk in MiB for each path., type: dict}
-    read_only: {description: The paths that are on a file system which is mounted read-only., type: list}
-    users: {description: Number of each user that was asked for., type: dict}
-    groups: {description: Number of each group., type: dict}
-    programs: {description: Programs of containers that are there., type: list}
-    kernel: {description: As C(uname -r) says., type: str}
-    kernels: {description: Releases of the kernels that are installed., type: list}
+    free_mb: {description: Free disk space in MiB by path., type: dict}
+    read_only: {description: Paths on a file system that is mounted read-only., type: list}
+    users: {description: UID of each requested user., type: dict}
+    groups: {description: GID of each requested group., type: dict}
+    programs: {description: Installed container programs., type: list}
+    kernel: {description: As C(uname -r) prints it., type: str}
+    kernels: {description: Releases of the installed kernels., type: list}
     versions:
       description:
-        - Versions of C(driver), C(container_toolkit), C(cuda), C(dcgm), C(dcgm_exporter), C(slurm) and C(munge), as far
-          as installed.
+        - Installed versions of C(driver), C(container_toolkit), C(cuda), C(dcgm), C(dcgm_exporter), C(slurm) and
+          C(munge).
       type: dict
 """
 

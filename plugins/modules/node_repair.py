@@ -7,10 +7,10 @@ module: node_repair
 author: busbar contributors
 short_description: Plan repairs of nodes, choose how a node is repaired, and keep the history of repairs
 description:
-  - With O(plan), asks Slurm and the history which nodes may be repaired. Runs on the controller and changes nothing.
-  - With O(choose), runs the health check of the node once more, and chooses between a reset of its GPUs, a reboot, and
-    no repair. Runs on the node and changes nothing.
-  - With O(records), adds records to the history on the controller, a file of JSON lines. It holds the records of a
+  - With O(plan), asks Slurm and the history which nodes may be repaired. Run it on the controller. Changes nothing.
+  - With O(choose), runs the node's health check again and chooses between a reset of its GPUs, a reboot, and no repair.
+    Run it on the node. Changes nothing.
+  - With O(records), adds records to the history on the controller, a file of JSON lines. It keeps the records of one
     year, at most 100000.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
@@ -18,7 +18,7 @@ options:
     description: The nodes.
     type: dict
     suboptions:
-      asked: {description: "Names as a list or folded; empty for all nodes that the health check drained.", type: raw}
+      asked: {description: "Names as a list or folded. If empty, all nodes that the health check drained.", type: raw}
       compute: {description: Compute nodes of the inventory., type: list, elements: str, required: true}
       limited: {description: Hosts of this run., type: list, elements: str, required: true}
   choose:
@@ -28,8 +28,8 @@ options:
       node: {description: The entry of the node in RV(plan)., type: dict, required: true}
       note: {description: "Note of the health check, whose first line is the severity.", type: path, required: true}
       program: {description: The health check., type: path, required: true}
-      allowed: {description: The most that is done., type: str, choices: [none, reset, reboot], required: true}
-      limit: {description: How many repairs a node gets in seven days., type: int, required: true}
+      allowed: {description: Most intrusive repair allowed., type: str, choices: [none, reset, reboot], required: true}
+      limit: {description: Maximum number of repairs per node in seven days., type: int, required: true}
   records:
     description: >-
       Records with C(node), C(event) (C(began), C(repaired), C(failed) or C(isolated)), C(how) (C(reset) or C(reboot))
@@ -48,8 +48,8 @@ EXAMPLES = r"""
 RETURN = r"""
 plan:
   description:
-    - C(problems), C(nodes) and C(skipped). Each node has C(reason), C(repairs) of the last seven days, C(severity) of a
-      repair that was cut off or failed, and C(goes_on).
+    - C(problems), C(nodes) and C(skipped). Each node has C(reason), C(repairs) of the last seven days, C(severity) of
+      an interrupted or failed repair, and C(goes_on).
   returned: with O(plan)
   type: dict
 do:
@@ -57,7 +57,7 @@ do:
   returned: with O(choose)
   type: str
 why:
-  description: Why, in words.
+  description: Reason of the choice.
   returned: with O(choose)
   type: str
 """

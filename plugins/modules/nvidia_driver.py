@@ -5,12 +5,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nvidia_driver
 author: busbar contributors
-short_description: Choose the NVIDIA driver of a host, and tell what it lacks
+short_description: Plan the installation of the NVIDIA driver on a host
 description:
-  - Reads package manager, repositories, kernel, firmware, services and GPUs, and works out from the hardware and what
-    is declared which packages, files, modules and services the host is to have, what needs a reboot, and what is wrong.
-  - Changes nothing, and needs no driver and no GPU. O(hardware) must have GPUs, and the declaration must be sound, as
-    its checks refuse before any host is asked.
+  - Reads package manager, repositories, kernel, firmware, services and GPUs, and derives from the hardware and the
+    declaration the required packages, files, modules and services, pending reboots, and problems.
+  - Changes nothing, and needs no driver and no GPU. O(hardware) must have GPUs, and the declaration must have passed
+    the checks of the role.
 notes:
   - Writes nothing. The files that it returns are C(/etc/apt/preferences.d/busbar-nvidia_driver.pref),
     C(/etc/modprobe.d/busbar-nvidia.conf), C(/etc/modules-load.d/busbar-nvidia.conf),
@@ -19,26 +19,26 @@ notes:
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   host:
-    description: Name of the host, as problems and notes call it.
+    description: Name of the host, for messages.
     type: str
     required: true
   hardware:
-    description: Its hardware profile.
+    description: Hardware profile of the host.
     type: dict
     required: true
   settings:
     description:
-      - What is declared, with the keys C(source), C(branch), C(version), C(kernel_modules), C(build),
-        C(kernel_flavour), C(kernel_parts), C(module_parameters), C(fabric_manager), C(nvlsm), C(imex), C(imex_nodes)
-        and C(reboot), as the options of the role nvidia_driver.
+      - The declaration, with the keys C(source), C(branch), C(version), C(kernel_modules), C(build), C(kernel_flavour),
+        C(kernel_parts), C(module_parameters), C(fabric_manager), C(nvlsm), C(imex), C(imex_nodes) and C(reboot), as the
+        options of the role nvidia_driver.
     type: dict
     required: true
   system:
-    description: C(distribution) and C(major) of the host, and C(container), whether its kernel is somebody else's.
+    description: C(distribution) and C(major) of the host, and C(container), whether the host is a container.
     type: dict
     required: true
   locked:
-    description: Versions of the whole cluster by branch, as they are written down. They count where none is declared.
+    description: Locked versions of the cluster by branch. They apply if no version is declared.
     type: dict
     default: {}
 """
@@ -55,24 +55,24 @@ EXAMPLES = r"""
 
 RETURN = r"""
 version:
-  description: Version of the driver that the host is to have. Empty when only a run without check mode will tell.
+  description: Target version of the driver. Empty if only a run without check mode can determine it.
   returned: always
   type: str
 offer:
-  description: What the host can have of its branch, for the choice of the whole cluster's version.
+  description: Versions of the branch that are available to the host, for choosing the version of the cluster.
   returned: always
   type: dict
 locked:
-  description: Version of the cluster that it was chosen by. Empty without one.
+  description: Locked version of the cluster that was applied. Empty without one.
   returned: always
   type: str
 problems:
-  description: Why the driver cannot be installed, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Reasons why the driver cannot be installed, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: always
   type: list
   elements: dict
 files:
-  description: Pins and settings, and those of units whose packages are installed, for M(busbar.cluster.templates).
+  description: Pins and settings, and drop-ins of units whose packages are installed, for M(busbar.cluster.templates).
   returned: always
   type: list
   elements: dict
@@ -82,64 +82,64 @@ packages:
   type: list
   elements: dict
 moves:
-  description: Whether packages of another version are replaced, under the programs that use them.
+  description: Whether packages of another version are replaced while programs may use them.
   returned: always
   type: bool
 imex_moves:
-  description: Whether a running IMEX gets another list of members.
+  description: Whether the list of members of a running IMEX changes.
   returned: always
   type: bool
 kernel:
-  description: Whether kernel modules, their settings and services are cared for.
+  description: Whether kernel modules, their settings and services are managed.
   returned: always
   type: bool
 build:
-  description: Whether DKMS is to be asked again for the module of the running kernel.
+  description: Whether to run DKMS again for the module of the running kernel.
   returned: always
   type: bool
 build_problems:
-  description: Why the running kernel has no module of the driver.
+  description: Reasons why the running kernel has no driver module.
   returned: always
   type: list
   elements: dict
 load:
-  description: Modules that are to be loaded now, in their order.
+  description: Modules to load now, in order.
   returned: always
   type: list
   elements: str
 services:
-  description: Services, each with C(name), C(started), and C(right), whether it is as it should be.
+  description: Services, each with C(name), C(started), and C(right), whether its state is correct.
   returned: always
   type: list
   elements: dict
 initramfs:
-  description: Command that brings changed settings into the initial file systems.
+  description: Command that regenerates the initramfs after changed settings.
   returned: always
   type: str
 reboot:
-  description: Why a reboot is due.
+  description: Reasons for a reboot.
   returned: always
   type: list
   elements: str
 blocked:
-  description: That programs of GPUs fail until then, as a problem.
+  description: A problem that reports failing GPU programs until that reboot.
   returned: always
   type: list
   elements: dict
 unready:
-  description: Why the driver that is loaded does not serve all GPUs and their fabric yet.
+  description: Reasons why the loaded driver does not serve all GPUs and their fabric yet.
   returned: always
   type: list
   elements: str
 notes:
-  description: What is left alone and why, that a reboot is needed, what Secure Boot wants.
+  description: Parts left unchanged with the reason, a required reboot, and requirements of Secure Boot.
   returned: always
   type: list
   elements: str
 found:
   description:
-    - What was read, as C(loaded) (version of the loaded driver), C(kernel_release), C(gpus) (on the PCI bus), C(slurm)
-      (daemons that run), C(units), C(make_log).
+    - Detected state, as C(loaded) (version of the loaded driver), C(kernel_release), C(gpus) (on the PCI bus), C(slurm)
+      (running daemons), C(units), C(make_log).
   returned: always
   type: dict
 """

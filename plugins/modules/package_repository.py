@@ -5,17 +5,17 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: package_repository
 author: busbar contributors
-short_description: Make a signed package repository known
+short_description: Configure a signed package repository
 description:
   - Writes the key, the source and the preferences of a package repository, for apt or dnf.
-  - The key is trusted by its fingerprint. Other keys in its file are left out; a file with only others is refused.
-  - Before a new or changed repository is put in place, its index is fetched with that key. When its signature is wrong,
-    or it does not answer, the module fails and nothing has changed.
-  - When key and source are as they should be, nothing is fetched. So a later run works without the network.
-  - Neither gpg nor Python's apt bindings are needed.
-  - With O(distribution), adds components to the distribution's own repositories instead. Asks apt which of them the
-    host uses, and writes the components that they lack with the same addresses, suites and keys, so a site's mirror is
-    used too. In check mode a host without package lists reports that it would add them.
+  - Trusts the key by its fingerprint. Ignores other keys in its file, and refuses a file with only other keys.
+  - Fetches and verifies the index with that key before it activates a new or changed repository. If the signature is
+    wrong or the server does not answer, the module fails without changes.
+  - Fetches nothing if key and source are unchanged, so later runs work without the network.
+  - Requires neither gpg nor Python's apt bindings.
+  - With O(distribution), adds components to the distribution's own repositories instead. Asks apt which repositories
+    the host uses, and adds the missing components with the same addresses, suites and keys, so a site's mirror is used,
+    too. In check mode a host without package lists reports that it would add them.
 notes:
   - Writes C(/etc/apt/keyrings/busbar-NAME.asc), C(/etc/apt/sources.list.d/busbar-NAME.sources),
     C(/etc/apt/preferences.d/busbar-repository-NAME.pref) and C(/etc/apt/preferences.d/busbar-OWNER.pref), or with dnf
@@ -24,14 +24,14 @@ attributes:
   check_mode:
     description:
       - Can run in check mode and return changed status prediction without modifying target.
-      - A key that is not there yet is fetched and checked then, too; the index is not.
+      - A missing key is fetched and verified in check mode, too; the index is not.
     support: full
   diff_mode:
     description: Will return details on what has changed (or possibly needs changing in check mode).
     support: full
 options:
   name:
-    description: Short name, of which the names of the files are made. With O(distribution) V(components).
+    description: Short name, used in file names. With O(distribution) V(components).
     type: str
     required: true
   host:
@@ -39,7 +39,7 @@ options:
     type: str
     required: true
   state:
-    description: Whether the repository should be known. C(absent) leaves the packages that came from it.
+    description: Whether the repository should be configured. C(absent) does not remove packages that came from it.
     type: str
     choices: [present, absent]
     default: present
@@ -48,7 +48,7 @@ options:
     type: str
     default: ''
   suite:
-    description: Suite; one that ends in C(/) is a flat one. Only for apt.
+    description: Suite. If it ends with C(/), the repository is flat. Only for apt.
     type: str
     default: ./
   components:
@@ -66,15 +66,15 @@ options:
     default: ''
   nvidia:
     description:
-      - For a repository of NVIDIA, V(cuda), V(libnvidia-container) or V(doca). Address and key are those of NVIDIA for
-        this system where the site declares no others, and take the place of the options of the same name.
+      - For a repository of NVIDIA, V(cuda), V(libnvidia-container) or V(doca). Address and key default to those of
+        NVIDIA for this system and override the options of the same name.
     type: dict
     suboptions:
       declared:
         description:
           - C(urls), C(key_urls) and C(fingerprints) of the site, by name of the repository.
-          - C(url), C(suite), C(components), C(key_url), C(key_file), C(fingerprint) and C(priority) of the role that
-            asks; an empty one is NVIDIA's.
+          - C(url), C(suite), C(components), C(key_url), C(key_file), C(fingerprint) and C(priority) of the calling
+            role. Empty values default to NVIDIA's.
         type: dict
         required: true
       system:
@@ -82,27 +82,28 @@ options:
         type: dict
         required: true
   key:
-    description: The key itself, armoured. Goes before O(key_url).
+    description: The key, ASCII-armored. Overrides O(key_url).
     type: str
     default: ''
   key_url:
-    description: Where the host fetches the key.
+    description: URL of the key. The host fetches it.
     type: str
     default: ''
   priority:
-    description: Priority of what this repository's host serves, as in apt_preferences(5). 500 is that of any other.
+    description: Priority of all packages from this repository's server, see apt_preferences(5). The default of apt is
+      500.
     type: int
     default: 500
   signed_packages:
-    description: Whether each package carries a signature of the key. Only for dnf.
+    description: Whether each package is signed with the key. Only for dnf.
     type: bool
     default: true
   signed_metadata:
-    description: Whether the index carries one. Only for dnf; for apt it always does.
+    description: Whether the index is signed. Only for dnf; with apt it always is.
     type: bool
     default: false
   pins:
-    description: Versions at which packages are kept. Only for apt.
+    description: Pinned versions of packages. Only for apt.
     type: list
     elements: dict
     default: []
@@ -116,11 +117,11 @@ options:
         type: str
         required: true
       priority:
-        description: Above 1000, what is installed is taken back to it, too.
+        description: Pin priority. Above 1000, installed packages are also downgraded.
         type: int
         default: 1001
   owner:
-    description: Whose pins these are, for the name of their file. Without it there are none.
+    description: Owner of the pins, used in the name of their file. Without it no pins are written.
     type: str
     default: ''
   header:
@@ -161,7 +162,7 @@ changed_paths:
   type: list
   elements: str
 problems:
-  description: Why it cannot be configured, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Reasons why it cannot be configured, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: failure
   type: list
   elements: dict

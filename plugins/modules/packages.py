@@ -5,32 +5,32 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: packages
 author: busbar contributors
-short_description: Install packages, bring them to versions, hold, remove and upgrade them
+short_description: Install, pin, hold, remove and upgrade packages
 description:
-  - Asks the package database once which packages are missing, have another version or are not held as wished. When all
-    is right, that was all, in a fraction of the time of M(ansible.builtin.apt).
-  - Else installs, upgrades, downgrades and removes in one transaction, so that packages that need each other in one
-    version never part, and checks afterwards that each has its version.
-  - On a fresh node that has no package lists yet, they are fetched first; M(ansible.builtin.apt) with
-    C(cache_valid_time) takes the date of an empty directory for that of the lists, and fails.
-  - In check mode it says what would be done, without lists and without the network.
-  - Works with apt, and with dnf, where holding is the work of its plugin versionlock and removing is a transaction of
-    its own after the first. A package without a version stays at the one that it has.
-  - Names that the same run of Ansible has found on the host already are not asked for again, where the callback
-    C(busbar.cluster.preload) is enabled.
-  - While another package manager is at work it waits, says who that is, and gives up after five minutes.
-  - With O(upgrade), upgrades installed packages instead, without the other options. Removes nothing; configuration
-    files that were changed stay. Held packages (C(apt-mark), C(dnf versionlock)) stay as they are, and so do those that
-    could be upgraded only with a held one.
+  - Asks the package database once which packages are missing, have another version or differ in their hold. If there
+    are none, it ends in a fraction of the time of M(ansible.builtin.apt).
+  - Otherwise installs, upgrades, downgrades and removes in one transaction, so that packages that require each other in
+    the same version stay consistent, and verifies the versions afterwards.
+  - Fetches the package lists first if there are none, as on a new node; M(ansible.builtin.apt) with C(cache_valid_time)
+    takes the date of an empty directory for that of the lists, and fails.
+  - In check mode, returns the planned changes without using package lists or the network.
+  - Works with apt and dnf. With dnf, holds use the plugin versionlock, and packages are removed in a second
+    transaction. A package without a version keeps its installed version.
+  - Skips names that the same run of Ansible has already found installed, if the callback C(busbar.cluster.preload) is
+    enabled.
+  - If another package manager is running, reports its process and waits up to five minutes.
+  - With O(upgrade), upgrades installed packages and ignores the other options. Removes nothing and keeps changed
+    configuration files. Held packages (C(apt-mark), C(dnf versionlock)), and packages that could be upgraded only with
+    a held one, stay unchanged.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   name:
-    description: Names of packages of which any version will do.
+    description: Names of packages, in any version.
     type: list
     elements: str
     default: []
   packages:
-    description: Packages with a version, or that are held.
+    description: Packages with a version or a hold.
     type: list
     elements: dict
     default: []
@@ -40,16 +40,17 @@ options:
         type: str
         required: true
       version:
-        description: Version or pattern. Without a hyphen it takes all releases of that version. Empty takes any.
+        description: Version or pattern. Without a hyphen it matches all releases of that version. Empty matches any
+          version.
         type: str
         default: ''
       hold:
-        description: Whether upgrades leave it as it is. Without a value, it is left as it is.
+        description: Whether to hold the package. If unset, the hold stays unchanged.
         type: bool
   family:
     description:
-      - Packages that come along with O(packages) as dependencies. Those that are held may move in the transaction; all
-        that then have the version are held.
+      - Packages that O(packages) depend on. Held ones may change in the transaction; all that have the version
+        afterwards are held.
     type: dict
     suboptions:
       names:
@@ -58,50 +59,50 @@ options:
         elements: str
         required: true
       version:
-        description: Version. Empty holds none.
+        description: Version. If empty, none is held.
         type: str
         default: ''
   absent:
-    description: Names or patterns of packages that are removed.
+    description: Names or patterns of packages to remove.
     type: list
     elements: str
     default: []
   protect:
     description:
-      - Patterns of packages that must stay as they are. A transaction that would install, change or remove one of them
-        is refused before it begins. Only with apt.
+      - Patterns of packages that must not change. A transaction that would install, change or remove one of them is
+        refused. Only with apt.
     type: list
     elements: str
     default: []
   stream:
-    description: Module stream to enable first, as V(nvidia-driver:580-open). Only with dnf.
+    description: Module stream to enable first, such as V(nvidia-driver:580-open). Only with dnf.
     type: str
     default: ''
   recommends:
-    description: Whether packages that are only recommended come too.
+    description: Whether to install recommended packages, too.
     type: bool
     default: false
   start_services:
     description:
-      - Whether Debian's packages may start their services at once, before they are configured.
-      - Other systems never do.
+      - Whether Debian packages may start their services on installation, before they are configured.
+      - Other systems never start them.
     type: bool
     default: true
   files:
     description:
-      - Files of packages on the host itself, verified by whoever brought them; when a package of O(name) is missing,
-        these are installed, and repositories give only what they depend on.
+      - Package files on the host, already verified by the caller. If a package of O(name) is missing, these are
+        installed, and repositories provide only their dependencies.
     type: list
     elements: path
     default: []
   upgrade:
     description:
-      - V(security) upgrades the packages for which the distribution's security archive (Debian, Ubuntu) or an advisory
-        of the repository (EL) has a fix; V(all) upgrades everything.
+      - V(security) upgrades packages with a fix in the distribution's security archive (Debian, Ubuntu) or an advisory
+        of the repository (EL). V(all) upgrades everything.
     type: str
     choices: [security, all]
   hold:
-    description: Families of packages that O(upgrade) leaves as they are.
+    description: Families of packages that O(upgrade) does not change.
     type: list
     elements: str
     choices: [kernel, nvidia, slurm]
@@ -135,7 +136,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 installed:
-  description: Packages that were (or in check mode would be) installed or moved, as C(name) or C(name=version).
+  description: Packages that were (or in check mode would be) installed or changed, as C(name) or C(name=version).
   returned: always
   type: list
   elements: str
@@ -145,7 +146,7 @@ removed:
   type: list
   elements: str
 held:
-  description: Packages that were (or in check mode would be) held anew; with O(upgrade), those that stay as they are.
+  description: Packages that were (or in check mode would be) newly held; with O(upgrade), those that stay unchanged.
   returned: always
   type: list
   elements: str

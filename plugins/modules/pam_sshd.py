@@ -5,18 +5,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: pam_sshd
 author: busbar contributors
-short_description: SSH sessions only with a job, and inside of it
+short_description: Restrict SSH sessions to users with a job on the node
 description:
-  - Has sshd ask pam_slurm_adopt for everybody who is not exempt, and leaves out pam_systemd, which would take the
-    session out of its job again.
-  - Has cron and at, where they are installed, start nothing for other users, for that would be outside of any job.
-  - Root is always exempt, and so is who is logged in, unless a group in O(groups) covers them.
+  - Adds pam_slurm_adopt to the PAM stack of sshd for all users who are not exempt, and removes pam_systemd, which would
+    move the session out of its job.
+  - Prevents cron and at from running commands of other users, since these would run outside any job.
+  - Root is always exempt, and so is the connected user, unless a group in O(groups) covers that user.
 notes:
   - Writes lines in C(/etc/pam.d/sshd), on EL also in C(/etc/pam.d/password-auth).
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   enabled:
-    description: Whether sessions are adopted; otherwise the file is as the distribution has it.
+    description: Whether to adopt sessions. If false, the distribution's file is restored.
     type: bool
     required: true
   users:
@@ -25,12 +25,12 @@ options:
     elements: str
     default: []
   groups:
-    description: Groups whose members may.
+    description: Groups whose members may always log in.
     type: list
     elements: str
     default: []
   note:
-    description: Path of a note with the former text, for M(busbar.cluster.login_trial). While it is there, the file
+    description: Path of a note with the former content, for M(busbar.cluster.login_trial). While it exists, the file
       counts as changed.
     type: path
     required: true
@@ -46,12 +46,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 users:
-  description: Who is exempt.
+  description: Exempt users.
   returned: always
   type: list
   elements: str
 on_trial:
-  description: Whether a new login still has to prove the file.
+  description: Whether a new login must still confirm the file.
   returned: always
   type: bool
 """

@@ -7,9 +7,9 @@ module: port_holders
 author: busbar contributors
 short_description: Fail if another program holds a port
 description:
-  - Asks C(ss) who listens on TCP ports, and fails with process, pid and unit of each program that is in the way.
-    Without this check a unit counts as started, and only its journal says that the address is in use.
-  - A minimal system has no C(ss) before the role C(hosts) installs it; there the module reports nothing.
+  - Reads the listeners on TCP ports from C(ss), and fails with process, PID and unit of each conflicting program.
+    Without this check a unit counts as started, and only its journal reports that the address is in use.
+  - Reports nothing if C(ss) is missing, as on a minimal system before the role C(hosts) installs it.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   ports:
@@ -19,15 +19,15 @@ options:
     required: true
     suboptions:
       address:
-        description: Where the daemon shall listen, an address or a name.
+        description: Listen address or host name of the daemon.
         type: str
         required: true
       port:
-        description: The port.
+        description: Port of the daemon.
         type: int
         required: true
       unit:
-        description: Unit of the daemon, without C(.service); it may hold the port.
+        description: Unit of the daemon, without C(.service). It may use the port.
         type: str
         required: true
       key:
@@ -54,7 +54,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 problems:
-  description: Ports that are held, each with C(hosts), C(key), C(problem) and C(remedy); empty if all are free.
+  description: Ports in use by other programs, each with C(hosts), C(key), C(problem) and C(remedy). Empty if all are
+    free.
   returned: always
   type: list
   elements: dict

@@ -5,13 +5,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: rdma
 author: busbar contributors
-short_description: Set a host up for RDMA
+short_description: Configure a host for RDMA
 description:
-  - Reads the RDMA devices of a host, its network and its packages, and refuses what does not go with them.
-  - Writes the limits of locked memory, the names of devices and interfaces, the modules that are loaded at boot, what
-    connections over Ethernet begin with, and the addresses of IP over InfiniBand; takes away those of former runs.
-  - Changes nothing while one of O(packages) is missing, and names them.
-  - Loading modules, restarting services and configuring interfaces now is left to the caller.
+  - Reads the RDMA devices of a host, its network and its packages, and refuses options that do not fit.
+  - Writes the limits of locked memory, the names of devices and interfaces, the modules to load at boot, the RoCE
+    defaults of connections, and the addresses of IP over InfiniBand. Removes those of former runs.
+  - Changes nothing while one of O(packages) is missing, and returns the missing ones.
+  - Does not load modules, restart services or configure interfaces at run time.
 notes:
   - Writes C(/etc/security/limits.d/85-busbar-rdma.conf), C(/etc/modules-load.d/busbar-rdma.conf),
     C(/etc/udev/rules.d/60-rdma-persistent-naming.rules), C(/etc/udev/rules.d/90-busbar-ipoib.rules),
@@ -21,11 +21,11 @@ notes:
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host:
-    description: Name of the host, as the errors call it.
+    description: Name of the host, for messages.
     type: str
     required: true
   packages:
-    description: Packages that must be installed first. Those that only another one provides count as missing.
+    description: Packages that must be installed first. A virtual package counts as missing.
     type: list
     elements: str
     default: []
@@ -39,28 +39,28 @@ options:
     type: str
     required: true
   memlock:
-    description: Limit of locked memory, in KiB or V(unlimited). Empty leaves it as it is.
+    description: Limit of locked memory, in KiB or V(unlimited). If empty, it stays unchanged.
     type: str
     required: true
   kernel_managed:
-    description: Whether names, modules and interfaces are kept; V(auto), V(always) or V(never).
+    description: Whether to manage names, modules and interfaces; V(auto), V(always) or V(never).
     type: str
     required: true
   modules:
-    description: Modules that are loaded at boot.
+    description: Modules to load at boot.
     type: list
     elements: str
     default: []
   naming:
-    description: How devices are named that are not declared; V(fallback), V(pci), V(guid) or V(kernel).
+    description: Naming of devices without an entry in O(names); V(fallback), V(pci), V(guid) or V(kernel).
     type: str
     required: true
   names:
-    description: PCI address to name of a device.
+    description: Device names by PCI address.
     type: dict
     default: {}
   interface_names:
-    description: PCI address to name of an interface.
+    description: Interface names by PCI address.
     type: dict
     default: {}
   ipoib:
@@ -69,7 +69,7 @@ options:
     elements: dict
     default: []
   networks:
-    description: Networks in which their addresses must lie.
+    description: Networks that must contain the addresses of O(ipoib).
     type: list
     elements: str
     default: []
@@ -78,15 +78,15 @@ options:
     type: bool
     default: false
   roce_mode:
-    description: Version of RoCE that connections begin with. Empty leaves it as it is.
+    description: Default RoCE version of connections. If empty, it stays unchanged.
     type: str
     default: ''
   roce_tos:
-    description: Type of service that connections over Ethernet begin with. Negative leaves it as it is.
+    description: Default type of service of RoCE connections. If negative, it stays unchanged.
     type: int
     default: -1
   gid_index:
-    description: GID that NCCL takes on RoCE; V(auto), a number, or empty for none.
+    description: GID index of NCCL on RoCE; V(auto), a number, or empty for none.
     type: str
     default: ''
 """
@@ -110,39 +110,39 @@ changed_paths:
   type: list
   elements: str
 missing_packages:
-  description: Those of O(packages) that are not installed. While there is one, nothing is changed.
+  description: Those of O(packages) that are not installed. If there is one, nothing is changed.
   returned: success
   type: list
   elements: str
 container:
-  description: Kind of container that this is. Empty on a host with a kernel of its own.
+  description: Type of the container. Empty if the host is not a container.
   returned: success
   type: str
 load:
-  description: Modules that are to be loaded now.
+  description: Modules to load now.
   returned: success
   type: list
   elements: str
 commands:
-  description: Commands that give interfaces addresses which they do not have, or which have changed.
+  description: Commands that assign missing or changed addresses to interfaces.
   returned: success
   type: list
   elements: list
 notes:
-  description: What is not done here and why, what a reboot will change, what needs a look.
+  description: Skipped steps with the reason, changes that need a reboot, and findings to check.
   returned: success
   type: list
   elements: str
 missing_nics:
-  description: Declared NICs that have no active port at their rate, as text with the remedy.
+  description: Declared NICs without an active port at their rate, as text with the remedy.
   returned: success
   type: str
 nccl_gid:
-  description: C(index), empty for none, and C(note), why there is none.
+  description: C(index) (empty for none), and C(note), the reason why there is none.
   returned: success
   type: dict
 problems:
-  description: Why nothing was done, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Reasons for changing nothing, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: failure
   type: list
   elements: dict

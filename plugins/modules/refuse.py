@@ -5,17 +5,16 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: refuse
 author: busbar contributors
-short_description: End a host's run for what its user can put right
+short_description: Fail with problems that the user can fix
 description:
-  - Fails when there are O(problems), or O(msg) is given, else does nothing. It runs on the provisioning host.
-  - C(busbar provision) and C(busbar validate) end with exit code 2, bad input, when all that failed was refused in this
-    way.
+  - Fails if there are O(problems) or O(msg) is set. Runs on the provisioning host.
+  - C(busbar provision) and C(busbar validate) exit with code 2 (bad input) if all failures come from this module.
 extends_documentation_fragment: busbar.cluster.attributes.no_diff
 options:
   problems:
     description:
       - Problems, each with C(hosts), C(key), C(problem) and C(remedy). All are listed at once.
-      - One with C(advice) does not fail the task.
+      - A problem with C(advice) does not fail the task.
     type: list
     elements: dict
     default: []
@@ -24,7 +23,7 @@ options:
     type: str
     default: "Nothing was changed:"
   msg:
-    description: Text that names host, option and remedy itself. A task with it has a condition.
+    description: Message with host, option and remedy. The task needs a condition.
     type: str
     default: ""
 """
@@ -52,7 +51,7 @@ problems:
   type: list
   elements: dict
 busbar_refused:
-  description: True, which tells this failure from one of the host or of busbar.
+  description: True. Distinguishes this failure from failures of the host or of busbar.
   returned: failure
   type: bool
 """

@@ -5,24 +5,24 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: replaced_machine
 author: busbar contributors
-short_description: See that another machine stands behind the name of a node, and note it for good
+short_description: Detect and record the replacement of a node's machine
 description:
-  - Compares host key and serial numbers of the machine that answers now with those that the site knows of the node.
-    A machine that is still the former one, or has a key that is revoked or another host's, is refused.
-  - With O(fingerprints) the provisioning host trusts the machine's host key where it is one of these, and forgets
-    the former one. Nobody is asked, and a key that nobody vouches for is refused.
-  - It runs on the provisioning host and asks the machine once.
+  - Compares host key and serial numbers of the responding machine with those recorded for the node. Refuses the former
+    machine, a revoked host key, and the host key of another host.
+  - With O(fingerprints), the provisioning host trusts the machine's host key if its fingerprint is in the list, and
+    removes the former one. There is no prompt, and other keys are refused.
+  - Runs on the provisioning host and contacts the machine once.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   state:
     description:
-      - V(compared) compares. V(noted) writes to C(nodes.jsonl) beside the reports what became of the machine.
-      - V(admitted) writes there that it passed its validation.
+      - V(compared) compares. V(noted) records the result in C(nodes.jsonl) beside the reports.
+      - V(admitted) records there that the machine passed its validation.
     type: str
     choices: [compared, noted, admitted]
     default: compared
   reports_dir:
-    description: Folder of the reports, beside which the records are.
+    description: Folder of the reports. The records are beside it.
     type: path
     required: true
   secrets_dir:
@@ -30,25 +30,25 @@ options:
     type: path
     required: true
   known_hosts:
-    description: File of host keys that the provisioning host trusts.
+    description: known_hosts file of the provisioning host.
     type: path
     required: true
   names:
-    description: Names and addresses under which the machine is known.
+    description: Names and addresses of the machine.
     type: list
     elements: str
     default: []
   port:
-    description: Port of its SSH server.
+    description: Port of the machine's SSH server.
     type: int
     default: 22
   fingerprints:
-    description: Fingerprints of host keys that the user vouches for, each C(SHA256:…).
+    description: Fingerprints of host keys that the user has verified, each C(SHA256:…).
     type: list
     elements: str
     default: []
   allow_same:
-    description: Whether a machine that was there before is provisioned again.
+    description: Whether to allow the former machine to be provisioned again.
     type: bool
     default: false
 """
@@ -64,11 +64,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 event:
-  description: V(replaced), V(reinstalled) or V(provisioned again); empty for a run that goes on.
+  description: V(replaced), V(reinstalled) or V(provisioned again). Empty if the run continues an earlier one.
   returned: when compared
   type: str
 record:
-  description: What is noted.
+  description: The recorded entry.
   returned: when compared
   type: dict
 """

@@ -5,20 +5,19 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: scratch_filesystem
 author: busbar contributors
-short_description: Make or start the scratch file system of a host
+short_description: Create or start the scratch file system of a host
 description:
-  - Reads every signature on the disks and their partitions, who uses them and what is made of them, and what is at the
-    mount point. Then makes what is missing of the array or volume and its XFS, or starts it. Mounting is not its work.
-  - A disk that holds anything is refused, unless O(wipe) names that very disk by its id on that very host. A disk in
-    use is never touched. What was made before is known by its name or UUID, and left as it is.
-  - Reads the disks again right before it changes anything. Where anything differs from what was decided on, nothing is
-    done.
-  - Runs programs with nothing to read from, so that one that asks gets no yes.
-  - Where programs are missing that O(raid) needs, it checks all the same, changes nothing and names them.
+  - Reads all signatures on the disks and their partitions, their users and holders, and the mount point. Then creates
+    the missing parts of the array or volume and its XFS, or starts it. Does not mount it.
+  - Refuses a disk that is not blank, unless O(wipe) lists its ID for that host. Never touches a disk in use. Recognizes
+    an existing array, volume or file system by its name or UUID and leaves it unchanged.
+  - Reads the disks again right before the first change, and changes nothing if they differ from the plan.
+  - Runs programs without standard input, so that a prompt is never confirmed.
+  - If programs for O(raid) are missing, runs the checks, changes nothing and returns the missing programs.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host:
-    description: Name of the host, as O(wipe) and the errors call it.
+    description: Name of the host, in O(wipe) and messages.
     type: str
     required: true
   devices:
@@ -35,27 +34,27 @@ options:
     type: str
     required: true
   path:
-    description: Where the file system is to be mounted.
+    description: Mount point of the file system.
     type: str
     required: true
   uuid:
-    description: UUID of a file system that is made now, and of its array.
+    description: UUID for a new file system and its array.
     type: str
     required: true
   wipe:
-    description: By host, the ids of the disks that may be wiped.
+    description: IDs of the disks that may be wiped, by host.
     type: dict
     default: {}
   chunk_kb:
-    description: Stripe of one disk, in KiB.
+    description: Chunk size of the array, in KiB.
     type: int
     required: true
   minimum_mb:
-    description: Size in MiB below which a disk is refused.
+    description: Minimum size of a disk, in MiB.
     type: int
     required: true
   mkfs_options:
-    description: Further arguments of mkfs.xfs.
+    description: Additional arguments of mkfs.xfs.
     type: list
     elements: str
     default: []
@@ -82,7 +81,7 @@ uuid:
   returned: success
   type: str
 array:
-  description: UUID of the array, as mdadm writes it.
+  description: UUID of the array, in the format of mdadm.
   returned: success
   type: str
 commands:
@@ -91,17 +90,17 @@ commands:
   type: list
   elements: str
 recipe:
-  description: The commands, each a list of words, that make this scratch of blank disks.
+  description: Commands that create this scratch file system on blank disks, each as a list of arguments.
   returned: success
   type: list
   elements: list
 missing_programs:
-  description: Programs that must be installed before anything can be made. While there is one, nothing is changed.
+  description: Programs that must be installed first. If there is one, nothing is changed.
   returned: success
   type: list
   elements: str
 problems:
-  description: Why nothing was done, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Reasons for changing nothing, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: failure
   type: list
   elements: dict

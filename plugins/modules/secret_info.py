@@ -7,19 +7,20 @@ module: secret_info
 author: busbar contributors
 short_description: Find the cluster's secrets on a host
 description:
-  - With O(files), returns which secrets a host holds, by the file that each is written to. It returns names only.
-  - With O(places), returns mode, owner and age of files, and which accounts can read them. Their content is not read.
+  - With O(files), returns the names of the secrets that the host holds.
+  - With O(places), returns mode, owner and age of files, and the accounts that can read them. Does not read their
+    content.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   files:
     description:
-      - For each secret C(path), the file that holds it or a value derived from it, and C(pattern), a regular
-        expression that this collection's text in the file matches; so the key of a package does not count.
+      - For each secret C(path), the file with the secret or a derived value, and C(pattern), a regular expression that
+        only content written by this collection matches; for example, a key from a package does not count.
       - The pattern is also searched in the decoded content of PEM certificates.
     type: dict
     default: {}
   places:
-    description: For each secret the paths of files that hold it or a value derived from it, with wildcards.
+    description: For each secret the paths of files with it or a derived value, with wildcards.
     type: dict
     default: {}
 """

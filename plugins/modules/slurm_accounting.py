@@ -5,15 +5,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_accounting
 author: busbar contributors
-short_description: Keep accounts, users, QOS and limits of Slurm as declared
+short_description: Manage accounts, users, QOS and limits of Slurm
 description:
-  - Reads what slurmdbd holds, plans the difference and runs only the C(sacctmgr) commands that are needed.
-  - Limits, fair share, flags and priorities of a declared entry are wholly those declared; what is left out is reset.
-  - Entries that are not declared are left alone. An entry whose C(state) is V(absent) is removed.
+  - Reads the state of slurmdbd, plans the difference and runs only the required C(sacctmgr) commands.
+  - Sets limits, fair share, flags and priorities of a declared entry exactly as declared, and resets omitted ones.
+  - Entries that are not declared stay unchanged. An entry with C(state) V(absent) is removed.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   cluster:
-    description: Name of the cluster in accounting; it is made when missing.
+    description: Name of the cluster in accounting. Created if missing.
     type: str
     required: true
   accounts:
@@ -23,8 +23,8 @@ options:
     default: []
   users:
     description:
-      - The users, with C(accounts) that they may charge, the default account first, and optionally C(admin), C(limits),
-        C(fairshare), C(qos), C(default_qos) and C(state).
+      - The users, with their C(accounts), default account first, and optionally C(admin), C(limits), C(fairshare),
+        C(qos), C(default_qos) and C(state).
     type: list
     elements: dict
     default: []
@@ -34,7 +34,7 @@ options:
     elements: dict
     default: []
   only_missing:
-    description: Whether what is there already is left as it is; then only missing entries are made, and absent users
+    description: Whether to leave existing entries unchanged. Then only missing entries are created and absent users
       removed.
     type: bool
     default: false

@@ -5,15 +5,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_change
 author: busbar contributors
-short_description: Judge a change of Slurm's configuration, before and after it is written
+short_description: Check a change of Slurm's configuration before and after it is written
 description:
-  - With O(content), before slurm.conf is written, fails when the change would end or strand jobs.
-  - Compares the jobs that run or wait with the slurm.conf and the accounting that are about to come, and fails when a
-    job would lose its node, partition, resources, account, user or QOS.
-  - Asks slurmctld once. Where it runs and does not answer, a change is refused; where it does not run, only a change
-    that removes nodes or partitions is, as jobs may hold them.
-  - With O(changes), after the files are written, returns how they become active. Since Slurm 23.11
-    C(scontrol reconfigure) takes almost every change without a restart; before, it did not.
+  - With O(content), before slurm.conf is written, fails if the change would end or strand jobs.
+  - Compares running and pending jobs with the new slurm.conf and accounting, and fails if a job would lose its node,
+    partition, resources, account, user or QOS.
+  - Asks slurmctld once. If it runs but does not answer, any change is refused. If it does not run, only the removal of
+    nodes or partitions is refused, as jobs may use them.
+  - With O(changes), after the files are written, returns how to activate them. Since Slurm 23.11 C(scontrol
+    reconfigure) applies almost every change without a restart.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   changes:
@@ -21,13 +21,13 @@ options:
     type: list
     elements: dict
   content:
-    description: The text that slurm.conf is about to have.
+    description: New content of slurm.conf.
     type: str
   pending:
     description: Path of the C(pending) file of M(busbar.cluster.templates), which lists files that are not active yet.
     type: path
   state_directory:
-    description: Directory of slurmctld's state.
+    description: State directory of slurmctld.
     type: path
     default: /var/lib/slurm/slurmctld
   accounts:
@@ -46,7 +46,7 @@ options:
     elements: dict
     default: []
   gres_in_use:
-    description: Whether another number of GPUs on a node where jobs hold some counts, too.
+    description: Whether a changed number of GPUs on a node with GPU jobs counts, too.
     type: bool
     default: true
   allow:
@@ -69,30 +69,30 @@ EXAMPLES = r"""
 
 RETURN = r"""
 jobs:
-  description: The jobs that would be lost, as squeue names them.
+  description: Jobs that would be lost, as listed by squeue.
   returned: with O(content)
   type: list
   elements: str
 gate:
-  description: The line of slurm.conf that drains the nodes which are new to the cluster; empty if no node is new.
+  description: The line of slurm.conf that drains nodes new to the cluster. Empty if no node is new.
   returned: with O(content)
   type: list
   elements: str
 removed:
-  description: C(nodes) and C(partitions) that slurmctld has and the coming slurm.conf does not.
+  description: C(nodes) and C(partitions) of slurmctld that the new slurm.conf does not have.
   returned: with O(content)
   type: dict
 action:
-  description: How the files become active, V(none), V(reconfigure) and V(restart).
+  description: Action that activates the files, V(none), V(reconfigure) or V(restart).
   returned: with O(changes)
   type: str
 old_files:
-  description: The files as they were, as entries of the option O(busbar.cluster.templates#module:more).
+  description: The former files, as entries of the option O(busbar.cluster.templates#module:more).
   returned: with O(changes)
   type: list
   elements: dict
 since:
-  description: When the module ran, as C(journalctl --since) takes it.
+  description: Time of the run, in the format of C(journalctl --since).
   returned: with O(changes)
   type: str
 """

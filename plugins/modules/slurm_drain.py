@@ -7,13 +7,14 @@ module: slurm_drain
 author: busbar contributors
 short_description: Drain nodes of Slurm and wait for their jobs, or resume them
 description:
-  - Drains nodes in Slurm, in one step, so that no further job starts there, then waits until no job holds them.
-  - Ends no job. When jobs are left after O(wait_s), it fails and names them with their owners; the nodes stay drained.
-  - In check mode it says which jobs it would wait for.
-  - A node that is drained already keeps its reason, unless O(replace_reason) is set.
-  - With O(state=resumed), waits until slurmd of the nodes answers, resumes the nodes that O(reason) drained, and waits
-    until they are in service. A node that is in service or drained for another reason stays as it is.
-  - Asks Slurm for all nodes at once. Runs where C(scontrol) may change nodes.
+  - Drains nodes in Slurm in one step, then waits until no job runs on them.
+  - Cancels no job. If jobs remain after O(wait_s), fails and lists them with their owners; the nodes stay drained.
+  - In check mode, reports the jobs that it would wait for.
+  - A drained node keeps its drain reason, unless O(replace_reason) is set.
+  - With O(state=resumed), waits until slurmd of the nodes answers, resumes the nodes whose drain reason starts with
+    O(reason), and waits until they are in service. Nodes that are in service or drained for another reason stay
+    unchanged.
+  - Queries Slurm for all nodes at once. Must run where C(scontrol) may change nodes.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   nodes:
@@ -21,7 +22,7 @@ options:
     type: raw
     required: true
   reason:
-    description: Reason of the drain, as C(sinfo -R) shows it; with O(state=resumed), how it begins.
+    description: Drain reason, as C(sinfo -R) shows it; with O(state=resumed), its prefix.
     type: str
     required: true
   state:
@@ -30,23 +31,23 @@ options:
     choices: [drained, resumed]
     default: drained
   wait_s:
-    description: How many seconds to wait for the jobs of these nodes; nodes that are resumed have 120 s to answer.
+    description: Seconds to wait for the jobs of these nodes. Resumed nodes have 120 s to answer.
     type: int
     default: 0
   replace_reason:
-    description: Whether a node that is drained already gets the reason, too.
+    description: Whether to replace the drain reason of nodes that are already drained.
     type: bool
     default: false
   protect:
-    description: Hosts that are refused, by the group that says what else they do for the cluster.
+    description: Hosts to refuse, by the group that gives them another function in the cluster.
     type: dict
     default: {}
   key:
-    description: Name of the variable with the nodes, for the messages.
+    description: Name of the variable with the nodes, for messages.
     type: str
     default: nodes
   wait_key:
-    description: Name of the variable with the seconds, for the messages.
+    description: Name of the variable with the timeout, for messages.
     type: str
     default: wait_s
 """
@@ -67,34 +68,34 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: The nodes, unfolded.
+  description: The nodes as a list.
   returned: with O(state=drained)
   type: list
   elements: str
 drained:
-  description: Those of them that were in service before.
+  description: Nodes that were in service before.
   returned: with O(state=drained)
   type: list
   elements: str
 before:
-  description: The reasons of those that were drained before.
+  description: Drain reasons of nodes that were already drained.
   returned: with O(state=drained)
   type: dict
 busy:
-  description: The jobs that hold nodes after O(wait_s), by node.
+  description: Jobs that still run after O(wait_s), by node.
   returned: when jobs are left
   type: dict
 would:
-  description: What a real run would do, with the jobs that it would wait for.
+  description: Planned changes, with the jobs to wait for.
   returned: in check mode
   type: str
 resumed:
-  description: The nodes that were put back.
+  description: The resumed nodes.
   returned: with O(state=resumed)
   type: list
   elements: str
 left:
-  description: Nodes that were not put back, with the reason.
+  description: Nodes that were not resumed, with the reason.
   returned: with O(state=resumed)
   type: dict
 """

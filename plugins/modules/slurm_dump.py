@@ -5,16 +5,16 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_dump
 author: busbar contributors
-short_description: Save Slurm's accounting database before an upgrade, or bring it back
+short_description: Dump or restore Slurm's accounting database
 description:
-  - Writes a dump of one moment that only root can read, and compares the rows of all tables with it.
-  - The former dump stays until the new one is known to be whole.
-  - With O(state=loaded) the database is what the dump says; what was there is dumped beside it first.
-  - slurmdbd must not run in either case, so that nothing is written meanwhile.
+  - Writes a consistent dump that only root can read, and compares the number of rows of all tables with it.
+  - Keeps the former dump until the new one is verified.
+  - With O(state=loaded), replaces the database with the dump, after dumping the current database beside it.
+  - slurmdbd must be stopped in both cases, so that nothing is written meanwhile.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   path:
-    description: The dump.
+    description: Path of the dump.
     type: path
     required: true
   database:
@@ -42,15 +42,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 rows:
-  description: How many rows all tables have.
+  description: Number of rows in all tables.
   returned: always
   type: int
 bytes:
-  description: How large the dump is.
+  description: Size of the dump.
   returned: always
   type: int
 aside:
-  description: Where that was dumped which was there, with O(state=loaded).
+  description: Path of the dump of the replaced database, with O(state=loaded).
   returned: always
   type: str
 """

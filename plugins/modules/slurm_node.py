@@ -7,34 +7,34 @@ module: slurm_node
 author: busbar contributors
 short_description: Ask Slurm for the state, the jobs and the history of nodes
 description:
-  - Runs on a host that reaches slurmctld. It changes nothing.
-  - That Slurm does not answer is an answer, too, since a cluster that is only being made has none.
+  - Must run on a host that reaches slurmctld. Changes nothing.
+  - An unresponsive Slurm is a result, not a failure, since a new cluster has none yet.
 extends_documentation_fragment: busbar.cluster.attributes.no_diff
 options:
   node:
-    description: Name of the node, for its state.
+    description: Name of the node whose state is returned.
     type: str
   daemons:
-    description: Which of slurmd and slurmstepd run on the node itself.
+    description: Those of slurmd and slurmstepd that run on the node.
     type: list
     elements: str
     default: []
   members:
-    description: Names of nodes, for the jobs that run on any of them.
+    description: Names of nodes whose running jobs are returned.
     type: list
     elements: str
   wanted:
-    description: Names of nodes, for those of them that cannot run jobs although nobody took them out on purpose.
+    description: Names of nodes to check. Those that cannot run jobs, except by an admin's intention, are returned.
     type: list
     elements: str
   history:
     description:
-      - Names of nodes, for their times out of service and the jobs that failed there, at most 200 of each. An empty
-        list means all nodes, and only the jobs that failed because of a node.
+      - Names of nodes whose times out of service and failed jobs are returned, at most 200 of each. An empty list means
+        all nodes, and only jobs that failed because of a node.
     type: list
     elements: str
   days:
-    description: How many days of the history to return.
+    description: Number of days of the history.
     type: int
     default: 28
 """
@@ -50,37 +50,37 @@ EXAMPLES = r"""
 
 RETURN = r"""
 known:
-  description: Whether Slurm has the node.
+  description: Whether Slurm knows the node.
   returned: with O(node)
   type: bool
 drain:
-  description: Whether it is in service, and so is to be drained.
+  description: Whether the node is in service and must be drained.
   returned: with O(node)
   type: bool
 ours:
-  description: Whether it is to be resumed when all is well; what an admin has drained stays so.
+  description: Whether to resume the node at the end. A node that an admin drained stays drained.
   returned: with O(node)
   type: bool
 answers:
-  description: Whether its slurmd answers.
+  description: Whether the node's slurmd answers.
   returned: with O(node)
   type: bool
 unknown:
-  description: Why nobody can say whether it has jobs.
+  description: Reason why it is not known whether the node has jobs.
   returned: with O(node)
   type: str
 jobs:
-  description: The jobs on O(members), each with its nodes.
+  description: Jobs on O(members), each with its nodes.
   returned: with O(members)
   type: list
   elements: str
 unready:
-  description: The nodes of O(wanted) that are not ready, each with its state and reason.
+  description: Nodes of O(wanted) that are not ready, each with state and reason.
   returned: with O(wanted)
   type: list
   elements: str
 fault:
-  description: Why Slurm did not answer.
+  description: Reason why Slurm did not answer.
   returned: with O(members) or O(wanted)
   type: str
 history:
@@ -88,11 +88,11 @@ history:
   returned: with O(history)
   type: dict
   contains:
-    asked: {description: "When, seconds since 1970.", type: int}
+    asked: {description: "Time of the query, in seconds since 1970.", type: int}
     nodes: {description: State of each node by name., type: dict}
-    events: {description: "Times out of service, the oldest first; none when they are not known.", type: list}
-    jobs: {description: "Jobs that failed, the oldest first; none when they are not known.", type: list}
-    problems: {description: What could not be asked and why., type: dict}
+    events: {description: "Times out of service, oldest first. Empty if unknown.", type: list}
+    jobs: {description: "Failed jobs, oldest first. Empty if unknown.", type: list}
+    problems: {description: Failed queries with the reason., type: dict}
 """
 
 import time

@@ -5,12 +5,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_release
 author: busbar contributors
-short_description: The Slurm that a host has and is offered
+short_description: Return the installed and the available version of Slurm
 description:
-  - Reads which packages of Slurm are installed, which versions apt offers, what else would go with an upgrade, and
-    whether each daemon runs the program that is installed.
-  - Looks at O(repository) also before it is in place. Only with O(write) its files are written.
-  - Installs nothing. A host with dnf is told to have no offer.
+  - Reads the installed packages of Slurm, the versions that apt offers, the other packages that an upgrade would
+    change, and whether each daemon runs the installed program.
+  - Also evaluates O(repository) before it is configured. Writes its files only with O(write).
+  - Installs nothing. On a host with dnf, returns no offer.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   repository:
@@ -18,20 +18,21 @@ options:
     type: dict
     default: {}
   also:
-    description: Packages that come from its suite as well, where it names none.
+    description: Further packages to take from its suite, if it does not list any.
     type: list
     elements: str
     default: []
   write:
-    description: Whether source and preferences are written, or removed for an empty O(repository).
+    description: Whether to write source and preferences, or remove them for an empty O(repository).
     type: bool
     default: false
   download:
-    description: Whether the packages are fetched, so that an upgrade later waits for no network. Not in check mode.
+    description: Whether to download the packages, so that a later upgrade does not wait for the network. Not in check
+      mode.
     type: bool
     default: false
   mpi:
-    description: Whether RV(lost) is returned without O(download). Fetches the packages with plugins of MPI into a
+    description: Whether to return RV(lost) without O(download). Downloads the packages with MPI plugins into a
       temporary directory, also in check mode.
     type: bool
     default: false
@@ -46,35 +47,35 @@ EXAMPLES = r"""
 
 RETURN = r"""
 installed:
-  description: The version of each installed package of Slurm.
+  description: Version of each installed package of Slurm.
   returned: always
   type: dict
 offered:
-  description: The version of each that apt would install.
+  description: Version of each package that apt would install.
   returned: always
   type: dict
 removes:
-  description: Packages that apt would remove for that.
+  description: Packages that apt would remove.
   returned: always
   type: list
   elements: str
 error:
-  description: Why apt would do nothing.
+  description: Reason why apt would fail.
   returned: always
   type: str
 lost:
-  description: Types of MPI that srun has now and would no longer have, such as V(pmix); with O(download) or O(mpi).
+  description: MPI types of srun that the upgrade would remove, such as V(pmix). With O(download) or O(mpi).
   returned: always
   type: list
   elements: str
 plugins:
-  description: C(library), C(file) with the line that loads it, and C(slurm) that it was built for, of each SPANK plugin
-    of others; of a package that would be upgraded along it is left out.
+  description: C(library), C(file) with the line that loads it, and C(slurm), the version that it was built for, of each
+    third-party SPANK plugin. Plugins whose package would be upgraded, too, are omitted.
   returned: always
   type: list
   elements: dict
 daemons:
-  description: C(current), C(stale) (an older program runs) or C(stopped), for each daemon that is switched on.
+  description: C(current), C(stale) (an older program runs) or C(stopped), for each enabled daemon.
   returned: always
   type: dict
 """

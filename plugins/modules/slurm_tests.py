@@ -6,27 +6,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_tests
-short_description: Submit test jobs on chosen nodes, follow and end them
+short_description: Submit, monitor and cancel test jobs on selected nodes
 description:
   - Waits until the nodes of each test are idle, and submits all tests with C(sbatch). A node that is not idle by then,
-    or on which no job can start, is left out and named, with the jobs that run there.
-  - Follows jobs until they end. A job that pends or runs too long is cancelled.
-  - It comes back after O(patience), whatever the state of things, so that the caller always knows which jobs there are,
-    and calls it again.
-  - It never fails for what happens to a job. What happened is in the result, to be judged by the caller.
-  - It must run where C(sbatch) works. The jobs are those of O(user), and of the environment of the task's user they get
-    C(PATH) alone; what it asks Slurm, it asks as the user of the task. It changes no configuration.
+    or on which no job can start, is left out and returned with its running jobs.
+  - Monitors jobs until they end. Cancels a job that pends or runs too long.
+  - Returns after O(patience) in any case, so that the caller always knows the current jobs and calls it again.
+  - Does not fail if a job fails. The result describes the jobs, and the caller judges it.
+  - Must run where C(sbatch) works. The jobs run as O(user) and inherit only C(PATH) from the task's environment.
+    The module queries Slurm as the task's user. Changes no configuration.
 version_added: "0.1.0"
 author: The busbar contributors (@busbar)
 options:
   state:
     description:
-      - V(submitted) waits for the nodes of O(tests) and submits their jobs. While nodes are waited for it submits
-        nothing, and RV(waits_for) says why.
-      - V(followed) waits for the end of O(jobs).
-      - V(cancelled) ends O(jobs).
-      - V(released) deletes the O(reservation) that was made for the tests.
-      - V(checked) only looks whether O(user) can submit to O(queues), and whether O(reservation) can be used.
+      - V(submitted) waits for the nodes of O(tests) and submits their jobs. While it waits, it submits nothing and
+        returns the reasons in RV(waits_for).
+      - V(followed) waits until O(jobs) end.
+      - V(cancelled) cancels O(jobs).
+      - V(released) deletes the O(reservation) that was created for the tests.
+      - V(checked) only checks that O(user) can submit to O(queues) and that O(reservation) can be used.
     type: str
     choices: [submitted, followed, cancelled, released, checked]
     default: submitted
@@ -41,21 +40,21 @@ options:
         type: str
         required: true
       nodes:
-        description: The nodes to be tested. A node that can take no job is left out.
+        description: Nodes to test. A node that accepts no job is left out.
         type: list
         elements: str
         required: true
       candidates:
-        description: Nodes that may help as partners. Only idle ones are taken.
+        description: Nodes that may serve as partners. Only idle ones are used.
         type: list
         elements: str
         default: []
       partners:
-        description: How many partners to take.
+        description: Number of partners.
         type: int
         default: 0
       minimum:
-        description: Fewest nodes, partners included, with which the test makes sense.
+        description: Minimum number of nodes of the test, including partners.
         type: int
         default: 1
       script:
@@ -63,16 +62,16 @@ options:
         type: str
         required: true
       arguments:
-        description: More arguments of C(sbatch).
+        description: Additional arguments of C(sbatch).
         type: list
         elements: str
         default: []
       output:
-        description: Where the job writes its output on its first node; patterns of C(sbatch) are allowed.
+        description: Output file of the job on its first node; patterns of C(sbatch) are allowed.
         type: str
         required: true
   jobs:
-    description: Jobs that were submitted, each as the entry of its test in RV(tests) was last.
+    description: Submitted jobs, each as the latest entry of its test in RV(tests).
     type: list
     elements: dict
     default: []
@@ -82,94 +81,97 @@ options:
         type: str
         required: true
       job_id:
-        description: Number of the job.
+        description: ID of the job.
         type: str
         required: true
       nodes:
-        description: Its nodes.
+        description: Nodes of the job.
         type: list
         elements: str
         default: []
       state:
-        description: Its state; empty when it is not known yet.
+        description: State of the job. Empty if not known yet.
         type: str
         default: ""
       batch_host:
-        description: Its first node; empty when it is not known yet.
+        description: First node of the job. Empty if not known yet.
         type: str
         default: ""
       seconds:
-        description: How long it has run.
+        description: Run time in seconds.
         type: float
         default: 0
       submitted_at:
-        description: When it was submitted, on the controller's own clock.
+        description: Time of submission, by the controller's clock.
         type: float
         default: 0
       started_at:
-        description: When it was first seen to run, on that clock; 0 for not yet.
+        description: Time when the job was first seen running, by that clock; 0 if it has not started.
         type: float
         default: 0
   reservation:
     description:
-      - Tests nodes that are drained or in anybody's reservation, too. No other job starts on them meanwhile.
-      - A drained node is resumed in it, and drained again with its own reason as soon as the job has started.
+      - Also tests drained nodes and nodes in any reservation. No other job starts on them meanwhile.
+      - A drained node is resumed in the reservation, and drained again with its drain reason as soon as the job has
+        started.
     type: dict
     suboptions:
       name:
         description:
-          - One that is there and is used as it is. Empty for C(busbar-validation), which is made for nodes that are out
-            of service, for the time that the jobs may take and some minutes, and which overlaps with those of others.
+          - Name of an existing reservation, used unchanged. If empty, C(busbar-validation) is created for nodes that
+            are out of service, for the duration of the jobs plus some minutes. It may overlap with other reservations.
         type: str
         default: ""
       fresh:
-        description: Whether the caller has made none yet; what is there then is a left-over, or somebody else's.
+        description: Whether the caller has created no reservation yet. An existing one is then stale or belongs to
+          another run.
         type: bool
         default: true
   queues:
-    description: Combinations of C(partition), C(account) and C(qos) that jobs are to be submitted with.
+    description: Combinations of C(partition), C(account) and C(qos) for the jobs.
     type: list
     elements: dict
     default: []
   user:
-    description: Who submits the jobs, and whose they are.
+    description: User who submits and owns the jobs.
     type: str
     required: true
   home:
-    description: Home directory that the jobs are told.
+    description: Home directory of the user, for the jobs.
     type: path
     default: /nonexistent
   wait:
-    description: How many seconds to wait for nodes that are not idle yet, and for a job to start.
+    description: Seconds to wait for nodes that are not idle yet, and for a job to start.
     type: int
     default: 60
   waited:
-    description: How many of these seconds have gone by in earlier calls.
+    description: Seconds of O(wait) that elapsed in earlier calls.
     type: float
     default: 0
   wait_for_jobs:
-    description: Wait for nodes on which jobs run, too; else only for those that are not idle for other reasons.
+    description: Whether to wait for nodes with running jobs, too. Otherwise waits only for nodes that are not idle for
+      other reasons.
     type: bool
     default: true
   share:
-    description: Test nodes on which other jobs run, beside them. Else a test has its nodes for itself.
+    description: Whether to test nodes beside other running jobs. Otherwise a test has its nodes exclusively.
     type: bool
     default: false
   time_limit:
-    description: How many seconds a job may run.
+    description: Time limit of a job in seconds.
     type: int
     default: 600
   left:
     description:
-      - How many seconds are left for everything, the wait for nodes and in the queue included; none for no limit.
-      - A job is submitted with no more than that, and is cancelled when it is over.
+      - Seconds left for everything, including the wait for nodes and the time in the queue; none for no limit.
+      - A job gets at most this time limit, and is cancelled when the time is over.
     type: float
   patience:
-    description: How many seconds a call may take, apart from what Slurm takes to answer.
+    description: Maximum duration of a call in seconds, without the response times of Slurm.
     type: float
     default: 10
   poll:
-    description: Seconds between two questions to the controller.
+    description: Polling interval in seconds.
     type: float
     default: 0.5
 attributes:
@@ -178,7 +180,7 @@ attributes:
     description: Nothing is submitted.
   diff_mode:
     support: none
-    description: It changes no file.
+    description: Changes no file.
 """
 
 EXAMPLES = r"""
@@ -204,38 +206,38 @@ RETURN = r"""
 tests:
   description:
     - One entry per test, in order, with O(tests[].name), C(nodes), C(partners), C(left_out) (node to reason),
-      C(held) (drained nodes that are tested, each with the reason of the drain), C(held_by) (who drained these, and
-      when; not drained again with that, since Slurm enters who asks and the time of then),
-      C(job_id), C(state), C(reason), C(exit_code), C(batch_host) (where the output lies), C(seconds),
-      C(problem) (why there is no result; empty when the job ended by itself), C(over) (whether there is nothing more
+      C(held) (drained nodes that are tested, each with its drain reason), C(held_by) (user and time of these drains;
+      a new drain does not keep them, since Slurm records the requesting user and the current time),
+      C(job_id), C(state), C(reason), C(exit_code), C(batch_host) (node with the output), C(seconds),
+      C(problem) (why there is no result; empty if the job ended by itself), C(over) (whether there is nothing left
       to wait for), and C(submitted_at) and C(started_at).
-    - For O(state=followed) and O(state=cancelled) one entry per job, without what was known when it was submitted.
+    - For O(state=followed) and O(state=cancelled), one entry per job, without the values known at submission.
   returned: always
   type: list
   elements: dict
 waits_for:
-  description: Nodes that are waited for, each with the reason; nothing was submitted then.
+  description: Nodes that the module waits for, each with the reason. If there are any, nothing was submitted.
   returned: always
   type: dict
 reserved:
-  description: Name of the reservation that the jobs were submitted into; empty for none.
+  description: Reservation of the submitted jobs. Empty if there is none.
   returned: always
   type: str
 unrestored:
-  description: Nodes that were resumed for a test and could not be drained again, each with what is to be done.
+  description: Nodes that were resumed for a test and could not be drained again, each with the remedy.
   returned: always
   type: dict
 problems:
-  description: Why the reservation or a queue cannot be used, or why the reservation is still there.
+  description: Reasons why the reservation or a queue cannot be used, or why the reservation still exists.
   returned: always
   type: list
   elements: str
 answered:
-  description: Whether slurmctld answered any question.
+  description: Whether slurmctld answered at least one request.
   returned: always
   type: bool
 node_reasons:
-  description: What C(sinfo -R) says at the end.
+  description: Output of C(sinfo -R) at the end.
   returned: always
   type: list
   elements: str

@@ -5,17 +5,17 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: spank_plugins
 author: busbar contributors
-short_description: Keep the SPANK plugins that a host loads
+short_description: Manage the SPANK plugins that a host loads
 description:
-  - Writes and removes one file for each plugin in C(/etc/slurm/plugstack.conf.d). The libraries come with packages.
-  - A library for another release of Slurm is refused before anything changes.
-  - After a change srun must load the plugins and show their options, slurmd reads them again, and a job step runs on
-    the node. If one of these fails, the old lines are put back, slurmd reads them, and the node is resumed if the
-    failed step drained it. slurmd also reads its plugins again if it lacks one of them.
+  - Writes and removes one file per plugin in C(/etc/slurm/plugstack.conf.d). The libraries come from packages.
+  - Refuses a library for another release of Slurm before any change.
+  - After a change, checks that srun loads the plugins and shows their options, has slurmd reload them, and runs a job
+    step on the node. If one of these fails, the former lines are restored, slurmd reloads them, and the node is resumed
+    if the failed step drained it. slurmd also reloads its plugins if it lacks one of them.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   state:
-    description: V(read) changes nothing, V(unloaded) removes the lines of plugins for another release than O(slurm).
+    description: V(read) changes nothing. V(unloaded) removes the lines of plugins for another release than O(slurm).
     type: str
     choices: [read, unloaded, kept]
     default: kept
@@ -29,7 +29,7 @@ options:
     type: str
     default: ""
   node:
-    description: Name of this host in Slurm. If it is empty, or no slurmd runs, no job step is run.
+    description: Name of this host in Slurm. If it is empty or slurmd does not run, no job step is run.
     type: str
     default: ""
 """
@@ -48,20 +48,20 @@ changed_paths:
   type: list
   elements: str
 unproven:
-  description: Why no job step could be run with the changed plugins.
+  description: Reason why no job step could be run with the changed plugins.
   returned: always
   type: str
 stale:
-  description: Packages of plugins which no line loads.
+  description: Packages of plugins that no line loads.
   returned: always
   type: list
   elements: str
 spank:
   description:
     - C(slurm), the installed version; C(headers), that of its headers; C(architecture); C(system), such as debian13;
-      C(platform), all of what a plugin is built for; C(format) of packages; C(schedmd), whether SchedMD made Slurm's.
-    - C(installed), the plugins with a line; C(foreign), those of them that this Slurm cannot load.
-    - C(plugins), those that are built, with C(library), C(package), its C(file), and whether the library is C(missing).
+      C(platform), the build target of plugins; C(format) of packages; C(schedmd), whether SchedMD built Slurm.
+    - C(installed), the plugins with a line; C(foreign), those that this Slurm cannot load.
+    - C(plugins), the built plugins, with C(library), C(package), its C(file), and whether the library is C(missing).
   returned: always
   type: dict
 """

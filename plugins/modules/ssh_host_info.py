@@ -5,11 +5,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_host_info
 author: busbar contributors
-short_description: A host's public key, its certificate, and how its administrator logs in
+short_description: Read a host's public key and certificate, and the login rights of its administrator
 description:
-  - Reads the public half of a host key and its certificate. The private half stays where it is.
-  - Looks whether the user who is connected could log in with a key, so that nobody is locked out.
-  - Reads for whom the host has sudo rules, wherever they come from.
+  - Reads the public host key and its certificate. The private key stays on the host.
+  - Checks whether the connected user could log in with a key, to prevent a lockout.
+  - Reads the users and groups with sudo rules from any source.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   key_file:
@@ -34,11 +34,11 @@ public_key:
   returned: always
   type: str
 certificate:
-  description: The certificate as one line, empty when there is none.
+  description: The certificate as one line. Empty if there is none.
   returned: always
   type: str
 user:
-  description: Who is connected.
+  description: The connected user.
   returned: always
   type: str
 groups:
@@ -57,15 +57,15 @@ sudo_groups:
   type: list
   elements: str
 sudo_problem:
-  description: Why the rules of sudo cannot be read; empty when they can, or when there are none.
+  description: Reason why the sudo rules cannot be read. Empty if they can, or if there are none.
   returned: always
   type: str
 key_login:
-  description: Whether there is an authorized key for that user.
+  description: Whether that user has an authorized key.
   returned: always
   type: bool
 version:
-  description: Version of OpenSSH, such as V(9.2); V(0.0) when it cannot be told.
+  description: Version of OpenSSH, such as V(9.2); V(0.0) if unknown.
   returned: always
   type: str
 """

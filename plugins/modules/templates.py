@@ -5,16 +5,16 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: templates
 author: busbar contributors
-short_description: Keep the files of a role that the task lists
+short_description: Write the configuration files of a role
 description:
   - Renders all templates on the provisioning host, as M(ansible.builtin.template) does, and writes, corrects or removes
-    the files with one execution on the host. All are validated before the first one is replaced, each whole.
-    A loop over M(ansible.builtin.template) costs two executions per file and host, also when nothing changes.
-  - Missing parent directories are created with mode 0755.
-  - The templates of a role lie where their files lie on the host. C(/etc/slurm/slurm.conf) is rendered from
+    the files with one execution on the host. Validates all files before it replaces the first, each atomically. A loop
+    over M(ansible.builtin.template) needs two executions per file and host, even without changes.
+  - Creates missing parent directories with mode 0755.
+  - The path of a template equals the path on the host. C(/etc/slurm/slurm.conf) is rendered from
     C(templates/etc/slurm/slurm.conf.j2), or copied from C(files/etc/slurm/slurm.conf).
-  - The diff of a program lists its members with size and checksum.
-  - A template that is missing, a file that is listed twice, and a key that is not known are refused.
+  - The diff of a zipapp lists its members with size and checksum.
+  - Refuses missing templates, duplicate files and unknown keys.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   files:
@@ -29,32 +29,31 @@ options:
         required: true
       src:
         description:
-          - Template below C(templates/), when it ends with C(.j2), else file below C(files/), which is copied as it is.
-          - With a slash at its end it is a folder below C(files/), whose files go into the directory O(files[].dest).
+          - Template below C(templates/) if it ends with C(.j2), else a file below C(files/), which is copied unchanged.
+          - With a trailing slash, a folder below C(files/), whose files are written into the directory O(files[].dest).
           - By default the path of O(files[].dest).
         type: str
       content:
-        description: The whole text, instead of a template.
+        description: Content of the file, instead of a template.
         type: str
       program:
         description:
-          - Python files below C(files/). The first is the entry point of a program; the others are modules that are
-            added to it.
-          - The program is a zipapp of these files and of what they import from C(module_utils) by the name of the
-            collection. It runs with C(/usr/bin/python3 -IB), and its default O(files[].mode) is V(0755).
+          - Python files below C(files/). The first is the entry point of a program; the others are modules.
+          - The program is a zipapp of these files and their imports from C(module_utils) by the name of the collection.
+            It runs with C(/usr/bin/python3 -IB), and its default O(files[].mode) is V(0755).
         type: list
         elements: str
       vars:
-        description: Variables that the template has besides those of the task.
+        description: Additional variables of the template.
         type: dict
         default: {}
       when:
-        description: Whether this entry counts. Where it does not, the file stays as it is.
+        description: Whether to process this entry. If false, the file stays unchanged.
         type: bool
         default: true
       state:
         description:
-          - Whether the file should be there. The template of a file that should not is not rendered.
+          - Whether the file must exist. Templates of absent files are not rendered.
           - V(absent) also removes a directory with its contents.
         type: str
         choices: [present, absent]
@@ -64,33 +63,33 @@ options:
         type: str
         default: "0644"
       owner:
-        description: Name of the owner. Empty leaves it as it is.
+        description: Name of the owner. If empty, it stays unchanged.
         type: str
         default: root
       group:
-        description: Name of the group. Empty leaves it as it is.
+        description: Name of the group. If empty, it stays unchanged.
         type: str
         default: root
       validate:
-        description: Command that checks the new text; C(%s) stands for a file that holds it.
+        description: Command that validates the new content; C(%s) stands for a temporary file with it.
         type: str
       hidden:
-        description: Whether the diff keeps silent about its text. A task that writes a secret needs C(no_log) as well.
+        description: Whether to hide the content in the diff. A task that writes a secret also needs C(no_log).
         type: bool
         default: false
   more:
     description:
-      - Files that a filter or lookup has listed, with C(path), C(content), and as in O(files) C(mode), C(owner),
-        C(group), C(validate), C(hidden) and C(state). They are written first.
-      - One with C(src), and perhaps C(vars), has its text from that template.
+      - Files from a filter or lookup, with C(path), C(content), and as in O(files) C(mode), C(owner), C(group),
+        C(validate), C(hidden) and C(state). They are written first.
+      - A file with C(src), and optionally C(vars), is rendered from that template.
     type: list
     elements: dict
     default: []
   pending:
     description:
-      - Absolute path of a note, mode 0600, written before the first file changes; it holds the former texts.
-      - While it exists, the files that it names count as changed, with the text of before the first change, so that the
-        next run completes one that died. The task that applies the files removes the note.
+      - Absolute path of a note, mode 0600, written before the first file changes. It holds the former content.
+      - While it exists, its files count as changed since their content before the first change, so that the next run
+        completes an interrupted one. The task that applies the files removes the note.
     type: path
 """
 
@@ -108,7 +107,7 @@ EXAMPLES = r"""
 RETURN = r"""
 changed_paths:
   description:
-    - The files that were (or in check mode would be) written, corrected or removed, and those that O(pending) names.
+    - Files that were (or in check mode would be) written, corrected or removed, and those that O(pending) lists.
   returned: always
   type: list
   elements: str

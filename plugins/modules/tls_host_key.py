@@ -5,25 +5,26 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tls_host_key
 author: busbar contributors
-short_description: A host's private key for TLS, made on the host, and its present certificate
+short_description: Create the TLS private key of a host, and read its certificate
 description:
-  - Makes the directory, the group and the private key (P-256) when they are missing, and corrects who may read the key.
-  - The private key stays on the host. It is made by C(ssh-keygen), which every host has that Ansible reaches.
-  - Returns the public half and the present certificate.
+  - Creates the directory, the group and the private key (P-256) if they are missing, and corrects the permissions of
+    the key.
+  - The private key never leaves the host. C(ssh-keygen) creates it, which is present on every host with an SSH server.
+  - Returns the public key and the current certificate.
 notes:
   - Writes C(/etc/busbar/tls/host.key).
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   directory:
-    description: Directory of C(host.key) and C(host.crt); it is made with mode 0755.
+    description: Directory of C(host.key) and C(host.crt), created with mode 0755.
     type: path
     default: /etc/busbar/tls
   group:
-    description: Group that may read the key; a system group of this name is made when there is none.
+    description: Group that may read the key. Created as a system group if missing.
     type: str
     required: true
   make:
-    description: Whether a missing key is made; otherwise only group and directory are.
+    description: Whether to create a missing key. If false, only group and directory are created.
     type: bool
     default: true
 """
@@ -37,11 +38,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 public_key:
-  description: The public key as one line of OpenSSH; empty when there is no key (yet).
+  description: The public key in OpenSSH format. Empty if there is no key yet.
   returned: always
   type: str
 certificate:
-  description: The present certificate; empty when there is none.
+  description: The current certificate. Empty if there is none.
   returned: always
   type: str
 """

@@ -5,13 +5,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: upstream_release
 author: busbar contributors
-short_description: Install a release of upstream from files of known content
+short_description: Install an upstream release from files with known checksums
 description:
-  - Fetches every file, compares it with its SHA-256, and only then installs all of them at once; what they need comes
-    from the system's repositories.
-  - With O(dest), fetches a tar archive instead, compares it with O(sha256), and unpacks it to a directory, which
-    appears as a whole or not at all. The single directory that such archives hold is left out of the paths.
-  - When the wanted versions are installed, or the directory exists, nothing is fetched.
+  - Downloads all files, verifies their SHA-256, and then installs them together. Dependencies come from the system's
+    repositories.
+  - With O(dest), downloads a tar archive instead, verifies O(sha256), and unpacks it atomically to a directory. The
+    single top-level directory of such archives is removed from the paths.
+  - Downloads nothing if the versions are installed or the directory exists.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   packages:
@@ -25,11 +25,11 @@ options:
         type: str
         required: true
       version:
-        description: Its version, as the package database tells it.
+        description: Version of the package, in the format of the package database.
         type: str
         required: true
       file:
-        description: Name of its file.
+        description: File name of the package.
         type: str
         required: true
       sha256:
@@ -37,14 +37,14 @@ options:
         type: str
         required: true
   source:
-    description: Address, or directory of this host, with the files; with O(dest), the address of the archive.
+    description: URL, or directory on this host, of the files. With O(dest), the URL of the archive.
     type: str
     required: true
   sha256:
     description: SHA-256 of the archive.
     type: str
   dest:
-    description: Directory to make. Name it after the checksum, so that another release is another directory.
+    description: Directory to create. Include the checksum in its name, so that each release has a separate directory.
     type: path
 """
 
@@ -64,7 +64,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 installed:
-  description: The packages that were (or in check mode would be) installed.
+  description: Packages that were (or in check mode would be) installed.
   returned: always
   type: list
   elements: str

@@ -5,20 +5,20 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: validation
 author: busbar contributors
-short_description: Validate that nodes are as fast as they should be
+short_description: Validate the performance of nodes
 description:
-  - Plans tests, runs them as batch jobs with M(busbar.cluster.slurm_tests), fetches what they print, judges it, and
-    goes on, stage by stage, until the verdict is known; then drains whom it blames, where that is asked for.
-  - An action plugin of the same name does this from where ansible-playbook runs. Delegate the task to the controller of
-    Slurm; the outputs are fetched from the nodes as their own variables in the inventory say.
-  - Each output is saved in the folder of the report as soon as its job has ended.
-  - Whatever ends it, also an interruption or a controller that does not answer, its jobs are cancelled and a report
-    remains that says what is known. The task fails only when its arguments are wrong, and never for what a test says.
+  - Plans tests, runs them as batch jobs with M(busbar.cluster.slurm_tests), fetches and judges their output, and
+    continues stage by stage until the verdict is known. Then drains the failed nodes if requested.
+  - Runs as an action plugin where ansible-playbook runs. Delegate the task to the Slurm controller. Outputs are fetched
+    from the nodes with their connection variables of the inventory.
+  - Saves each output in the folder of the report as soon as its job has ended.
+  - Cancels its jobs and writes a report with the results so far however it ends, including an interruption or an
+    unresponsive controller. The task fails only if its arguments are wrong, not because of a test result.
 version_added: "0.1.0"
 attributes:
   check_mode:
     support: full
-    description: Runs nothing in check mode; V(checked) does its work there, too.
+    description: Runs no tests in check mode; V(checked) works as usual.
 options:
   options:
     description: The options of a validation, as the role busbar.cluster.validation gathers them.
@@ -26,27 +26,27 @@ options:
     required: true
   reports_dir:
     description: >-
-      Where on the machine that ansible-playbook runs on reports are kept. Each has a folder named by its time, and the
-      link C(latest) leads to the last.
+      Directory of the reports on the machine that runs ansible-playbook. Each report has a folder named by its time,
+      and the link C(latest) points to the last.
     type: path
     required: true
   state:
     description:
       - V(done) runs the validation.
-      - V(checked) only checks the arguments, and whether reports can be kept; it fails when they are wrong.
+      - V(checked) only checks the arguments and whether reports can be written, and fails if not.
     type: str
     choices: [checked, done]
     default: done
   share:
-    description: Test nodes on which other jobs run, beside them.
+    description: Whether to test nodes beside other running jobs.
     type: bool
     default: false
   home:
-    description: Home directory of the user of the jobs.
+    description: Home directory of the user who runs the jobs.
     type: path
     default: /nonexistent
   output_limit:
-    description: The most that is kept of the output of one test, such as V(512M). What is longer is judged by nobody.
+    description: Maximum size of the saved output of one test, such as V(512M). Longer output is not judged.
     type: str
     default: 1G
 """
@@ -62,12 +62,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 advice:
-  description: Tests that will end without a verdict since no floor is known, with the remedy.
+  description: Tests without a known minimum, which will end without a verdict, with the remedy.
   type: list
   elements: str
   returned: when state is V(checked) and the arguments are right
 queues:
-  description: Each combination of C(partition), C(account) and C(qos) that jobs are submitted with.
+  description: Combinations of C(partition), C(account) and C(qos) of the jobs.
   type: list
   elements: dict
   returned: when state is V(checked) and the arguments are right
@@ -76,20 +76,20 @@ verdict:
   type: str
   returned: when the validation ran
 reason:
-  description: Why.
+  description: Reason of the verdict.
   type: str
   returned: when the validation ran
 busy_allowed:
-  description: Whether nothing but the jobs of others kept it from V(PASS), and that is allowed.
+  description: Whether only other users' jobs prevented V(PASS), and this is allowed.
   type: bool
   returned: when the validation ran
 not_tested:
   description: >-
-    Whether nothing but nodes that others have, or that are out of service, kept it from V(PASS); no other test failed.
+    Whether only nodes in use by others or out of service prevented V(PASS); no other test failed.
   type: bool
   returned: when the validation ran
 passed:
-  description: The nodes that were drained before and have passed, whether they are resumed or not.
+  description: Nodes that were drained before and passed, whether or not they are resumed.
   type: list
   elements: str
   returned: when the validation ran
@@ -99,27 +99,27 @@ lines:
   elements: str
   returned: when the validation ran
 folder:
-  description: Folder of the report; empty when it could not be written.
+  description: Folder of the report. Empty if it could not be written.
   type: str
   returned: when the validation ran
 problem:
-  description: Why the report could not be written; empty when it could.
+  description: Reason why the report could not be written. Empty if it was.
   type: str
   returned: when the validation ran
 metrics:
-  description: Path of C(busbar.prom); empty when it could not be written.
+  description: Path of C(busbar.prom). Empty if it could not be written.
   type: str
   returned: when the validation ran
 pages_problem:
-  description: Why the pages could not be drawn; empty when they could.
+  description: Reason why the pages could not be rendered. Empty if they were.
   type: str
   returned: when the validation ran
 incomplete:
-  description: Whether a page could not be written because the disk did not take it.
+  description: Whether a page could not be written because of the disk.
   type: bool
   returned: when the validation ran
 link_problem:
-  description: Why C(latest) does not lead to the report; empty when it does.
+  description: Reason why C(latest) does not point to the report. Empty if it does.
   type: str
   returned: when the report was written
 """

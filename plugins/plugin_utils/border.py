@@ -1,4 +1,4 @@
-"""The border between pure functions and Ansible: what they raise on bad input becomes the error Ansible expects."""
+"""Convert exceptions that pure functions raise on invalid input into Ansible errors."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def border(
     secret: bool = False,
     error: type[AnsibleError] = AnsibleFilterError,
 ) -> Callable[P, T]:
-    """Return the function with `error` raised for bad input: 'gpu1: nvidia_driver_branch is missing'.
+    """Wrap a function so that invalid input raises `error`: 'gpu1: nvidia_driver_branch is missing'.
 
     Args:
-        function: what works out a value; its arguments `host` and `key`, where it has them, are named in the error.
-        hint: what the values have to be, for functions whose own errors do not say it.
-        secret: whether the values may be secrets, so that of the exception only its kind is told.
-        error: the class of Ansible's error: that of lookups for a lookup.
+        function: the function to wrap; the error names its arguments `host` and `key`, if it has them.
+        hint: the expected values, for functions whose own errors do not describe them.
+        secret: whether values may be secrets; the error then contains only the exception's class.
+        error: the class of the Ansible error.
     """
 
     @functools.wraps(function)
@@ -44,7 +44,7 @@ def border(
         except BAD_INPUT as exc:
             said = type(exc).__name__ if secret else reason(exc)
             message = ": ".join(filter(None, (*_place(function, args, kwargs), hint, said)))
-            # Ansible adds the messages of causes; that of `exc` is told already, so only its traceback goes along.
+            # Ansible appends the messages of causes; `exc` is already in the message, so keep only its traceback.
             told = secret or isinstance(exc, AnsibleError)
             raise error(message).with_traceback(exc.__traceback__) from (None if told else exc.__cause__)
 
@@ -52,7 +52,7 @@ def border(
 
 
 def reason(exc: BaseException) -> str:
-    """Return what an exception says to the user: its text where we or Ansible wrote it, else with its kind."""
+    """Return the user-facing text of an exception, with its class if neither busbar nor Ansible raised it."""
     if isinstance(exc, KeyError):
         return f"{exc} is missing"
     if isinstance(exc, (AnsibleError, OSError, ValueError)):
@@ -61,15 +61,15 @@ def reason(exc: BaseException) -> str:
 
 
 def lookup_border(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the method `run` of a lookup with Ansible's error for bad input."""
+    """Wrap the method `run` of a lookup so that invalid input raises AnsibleLookupError."""
     return border(function, error=AnsibleLookupError)
 
 
 def _place(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> list[str]:
-    """Return the host and the variable that a call was about, as far as it was about one."""
+    """Return the arguments `host` and `key` of a call, if it has them."""
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
-    except TypeError:  # too few arguments: the error tells that
+    except TypeError:  # missing arguments: the original error reports them
         return []
     bound.apply_defaults()
     given = (bound.arguments.get(name) for name in ("host", "key"))

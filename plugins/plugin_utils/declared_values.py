@@ -1,4 +1,4 @@
-"""Values of options as Ansible works them out; what cannot be worked out is a problem that names option and entry."""
+"""Template the options of a site; failures become problems that name the option and entry."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 __all__ = ["DeclaredValues"]
 
-# What `lookup('file', …)` says of a file that it does not find.
+# Error of `lookup('file', …)` for a missing file.
 _ABSENT = re.compile(r"Unable to access the file '(.+?)'")
 _READS_FILE = re.compile(r"""["'](?:ansible\.builtin\.)?file["']\s*,""")
 _NAMING = ("name", "path")
 
 
 class DeclaredValues:
-    """The options that a site sets, worked out when they are asked for.
+    """The options that a site sets, templated on demand.
 
-    What is left of a value that cannot be worked out lacks the parts that cannot.
+    Parts of a value that cannot be templated are left out.
 
     Attributes:
-        absent: files that do not exist, which a value reads.
-        unclear: all else that could not be worked out.
+        absent: problems of values that read missing files.
+        unclear: problems of values that cannot be templated for other reasons.
     """
 
     def __init__(
         self, templar: Templar, loader: DataLoader, variables: Mapping[str, Any], settings: Sequence[Setting]
     ) -> None:
-        """Take Ansible's means, the variables with their templates, and where the site sets them."""
+        """Take Ansible's templar and loader, the raw variables, and the site's settings."""
         self.absent: list[Problem] = []
         self.unclear: list[Problem] = []
         self._templar, self._loader, self._variables = templar, loader, variables
@@ -49,14 +49,14 @@ class DeclaredValues:
             self._look_for_files(setting)
 
     def get(self, name: str, default: Any) -> Any:  # noqa: ANN401 - as a site writes it
-        """Return the value of an option, `default` where the site sets none."""
+        """Return the value of an option, or `default` if the site does not set it."""
         if name not in self._values:
             raw = self._variables.get(name)
             self._values[name] = default if raw is None else self._worked_out(name, raw, self._places.get(name, ""))
         return self._values[name]
 
     def _look_for_files(self, setting: Setting) -> None:
-        """Note the missing files that a value reads; anything else that is wrong with it depends on the host."""
+        """Record missing files that a value reads; other failures may depend on the host and are ignored."""
         for place, text in _leaves(setting.name, setting.value):
             if _READS_FILE.search(text):
                 try:
@@ -94,22 +94,22 @@ class DeclaredValues:
             kept.append(found)
 
     def _tried(self, name: str) -> list[str]:
-        """Return where Ansible looks for a file."""
+        """Return the paths where Ansible looks for a file."""
         if name.startswith(("/", "~")):
             return [name]
-        # Folders of roles come first, and a role does not have files of a site.
+        # Ansible searches role directories first, but roles contain no files of a site.
         return [f"{self._loader.get_basedir()}/{part}{name}" for part in ("files/", "")]
 
 
 def _entries(key: str, entries: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each entry of a list with its place: by name where it has one."""
+    """Yield each entry of a list with its key, such as users[alice], or its index if it has no name."""
     for number, entry in enumerate(entries):
         named = entry if isinstance(entry, dict) else {}
         yield f"{key}[{next((named[name] for name in _NAMING if named.get(name)), number)}]", entry
 
 
 def _leaves(key: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
-    """Yield each text within a value with its place."""
+    """Yield each string within a value with its key."""
     if isinstance(value, dict):
         for name, each in value.items():
             yield from _leaves(f"{key}.{name}", each)

@@ -1,4 +1,4 @@
-"""The host keys that a machine shows before anything is sent to it, and the file of those that are trusted."""
+"""Scan the host keys of a machine before the first connection, and write known_hosts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIELDS = 3
 
 
 def fingerprint(key: str) -> str:
-    """Return the fingerprint of a public key, as `ssh-keygen -lf` writes it; empty when it is none."""
+    """Return the fingerprint of a public key, as printed by `ssh-keygen -lf`; '' for an invalid key."""
     try:
         blob = base64.b64decode(key.split()[1], validate=True)
     except (IndexError, binascii.Error):
@@ -30,7 +30,7 @@ def fingerprint(key: str) -> str:
 
 
 def scan_keys(address: str, port: int) -> list[str]:
-    """Return the keys that a host shows, each as type and key; none when it does not answer."""
+    """Return the host keys that ssh-keyscan finds, each as type and key; empty if the host does not answer."""
     command = ["ssh-keyscan", "-T", str(TIMEOUT_S), "-p", str(port), "-t", "ed25519,ecdsa,rsa", "--", address]
     try:
         said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=3 * TIMEOUT_S).stdout  # noqa: S603 - fixed words
@@ -41,10 +41,10 @@ def scan_keys(address: str, port: int) -> list[str]:
 
 
 def trust_keys(path: Path, names: Sequence[str], port: int, keys: Collection[str]) -> None:
-    """Have a file of known hosts hold these keys of a host and no others; lines with a mark stay.
+    """Replace the keys of a host in a known_hosts file; marked lines (@) and comments stay.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: if the file cannot be written.
     """
     known_as = [name if port == 22 else f"[{name}]:{port}" for name in names]  # noqa: PLR2004 - the port of SSH
     old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []

@@ -1,4 +1,4 @@
-"""Merges the former option `slurm_users` into `users_accounts`, for a message whose YAML can be pasted."""
+"""Merge the removed option `slurm_users` into `users_accounts`, for a message with YAML to paste."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["former_users_problems", "merged_users"]
 
 FORMER, USERS = "slurm_users", "users_accounts"
-# The preflight refuses it as a value of password_hash, so a pasted entry cannot remove a password.
+# The preflight rejects this value of password_hash, so a pasted entry cannot remove a password.
 KEEP = "keep the present value"
 _HINT = f"the log has them without indentation; replace '{KEEP}' by what you have"
 
@@ -29,8 +29,8 @@ def former_users_problems(settings: Sequence[Setting], values: Mapping[str, Any]
     """Return the problem that `slurm_users` is set, with the merged entries.
 
     Args:
-        settings: what the site sets.
-        values: the two options as Ansible works them out, for lists that are templates or set in several places.
+        settings: the variables that the site sets.
+        values: the two options after templating, for lists that are templates or set in several places.
     """
     where = [each for each in settings if each.name == FORMER]
     if not where:
@@ -43,13 +43,13 @@ def former_users_problems(settings: Sequence[Setting], values: Mapping[str, Any]
 
 
 def merged_users(accounts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return entries of users_accounts with the keys of `slurm_users`; a user only in the latter gets an entry."""
+    """Merge `slurm_users` into the entries of users_accounts; users without an entry get one."""
     merged: dict[str, dict[str, Any]] = {str(entry["name"]): dict(entry) for entry in accounts}
     for user in users:
         entry = merged.setdefault(str(user["name"]), {"name": user["name"]})
         if is_present(user):
             if not is_present(entry):
-                # The login is removed and the account of Slurm is not: a user who moved to a directory.
+                # The login is removed but the Slurm account is kept: the user moved to a directory service.
                 entry = merged[str(user["name"])] = {"name": user["name"]}
             accounts = user.get("accounts") or []
             names = [user.get("default_account"), *([accounts] if isinstance(accounts, str) else accounts)]
@@ -64,14 +64,14 @@ def merged_users(accounts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[
 
 
 def _entries(settings: Sequence[Setting], values: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """Return the entries of a list as they are written, or as Ansible works them out."""
+    """Return the entries of a list as written if they are set once as a list, else after templating."""
     written = [each.value for each in settings if each.name == name]
     value = written[0] if len(written) == 1 and isinstance(written[0], list) else values[name]
     return [each for each in value if isinstance(each, dict) and each.get("name")] if isinstance(value, list) else []
 
 
 def _flow(entry: Mapping[str, Any]) -> str:
-    """Return an entry as YAML within a line; the hash of a password that is plain text is left out."""
+    """Return an entry as one line of YAML; a plain-text password hash is masked."""
     secret = entry.get("password_hash")
     hidden = {"password_hash": KEEP} if isinstance(secret, str) and "{{" not in secret else {}
     style: dict[str, Any] = {"default_flow_style": True, "sort_keys": False, "width": 10**6, "allow_unicode": True}

@@ -1,7 +1,7 @@
-"""Lets an action end in good order when its run is broken off.
+"""Let an action clean up when its run is interrupted.
 
-Ansible's worker dies at once of the signals that ansible-playbook passes on, with nothing cleaned up. What uses this
-takes them itself, and has the time that ansible-playbook gives it: that waits at its own end for its workers.
+By default, a worker of Ansible dies at once from the signals that ansible-playbook forwards. This class handles the
+signals instead; ansible-playbook waits for its workers before it exits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Interruption:
     """Turns the first signal into an exception; later ones change nothing."""
 
     def __init__(self, signals: Sequence[signal.Signals] = _SIGNALS) -> None:
-        """Remember the parent process; as a context manager it may be entered within itself."""
+        """Remember the parent process; the context manager is reentrant."""
         self._parent = os.getppid()
         self._signals = signals
         self._before: list[dict[int, Any]] = []
@@ -35,12 +35,12 @@ class Interruption:
         self.why = ""
 
     def __enter__(self) -> Self:
-        """Take the signals."""
+        """Install the signal handlers."""
         self._before.append({number: signal.signal(number, self._take) for number in self._signals})
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the signals back."""
+        """Restore the previous signal handlers."""
         for number, handler in self._before.pop().items():
             signal.signal(number, handler)
 
@@ -54,10 +54,10 @@ class Interruption:
             raise Interrupted(self.why)
 
     def look(self) -> None:
-        """Notice that ansible-playbook has gone, which says so to nobody.
+        """Check whether ansible-playbook has exited, which sends no signal.
 
         Raises:
-            Interrupted: it has.
+            Interrupted: if ansible-playbook has exited.
         """
         if os.getppid() != self._parent:
             self.why = self.why or "interrupted: ansible-playbook has ended"

@@ -1,4 +1,4 @@
-"""The files of an inventory: which are not valid or say something twice, and where each variable is set."""
+"""Check an inventory's files for syntax errors and duplicates, and find where each variable is set."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["variable_files", "variable_places", "yaml_problems"]
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YAML = frozenset({".yml", ".yaml"})
-# Ansible takes these for YAML, too, below group_vars and host_vars.
+# Extensions that Ansible also reads as YAML below group_vars and host_vars.
 _VARIABLES = _YAML | {"", ".json"}
 _INI = frozenset({"", ".ini"})
 _VARIABLE_FOLDERS = frozenset({"group_vars", "host_vars"})
 _GROUP_KEYS = ("hosts", "children", "vars")
 _VAULT = "$ANSIBLE_VAULT"
-# The first line of YAML or JSON; in Ansible's INI format the name of a host cannot end with a colon.
+# First line of YAML or JSON; in Ansible's INI format, a host name cannot end with a colon.
 _BEGINS_YAML = re.compile(r"---|\{|\S+:(\s|$)")
 
 
 def yaml_problems(sources: Sequence[str], playbook: Path | None = None) -> list[str]:
-    """Return one line for each fault: path, line, column and what is wrong there.
+    """Return one line for each problem: path, line, column and description.
 
     Args:
         sources: the inventory, as given with `-i`.
-        playbook: variables beside it are read as well.
+        playbook: its group_vars and host_vars are checked as well.
     """
     listed = [path for source in sources if "," not in source for path in _ini_files(Path(source).absolute())]
     problems = [problem for path in variable_files(sources, playbook) for problem in _problems(path)]
@@ -41,7 +41,7 @@ def yaml_problems(sources: Sequence[str], playbook: Path | None = None) -> list[
 
 
 def variable_files(sources: Sequence[str], playbook: Path | None) -> list[Path]:
-    """Return the YAML files of an inventory and of the variables beside it and beside the playbook."""
+    """Return the YAML files of an inventory, including group_vars and host_vars, also those of the playbook."""
     files = dict.fromkeys(_files(sources))
     if playbook is not None:
         files.update(dict.fromkeys(_variables_beside(playbook.absolute().parent)))
@@ -49,7 +49,7 @@ def variable_files(sources: Sequence[str], playbook: Path | None) -> list[Path]:
 
 
 def variable_places(sources: Sequence[str]) -> dict[tuple[str, str], str]:
-    """Return file and line where variables are set, by 'group NAME' or 'host NAME', and the name of the variable.
+    """Return FILE:LINE of each variable, by scope ('group NAME' or 'host NAME') and variable name.
 
     Args:
         sources: the inventory, as given with `-i`.
@@ -58,7 +58,7 @@ def variable_places(sources: Sequence[str]) -> dict[tuple[str, str], str]:
     for path in _files(sources):
         try:
             root = yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=_LOADER)
-        except (yaml.YAMLError, UnicodeDecodeError, OSError):  # yaml_problems reports these
+        except (yaml.YAMLError, UnicodeDecodeError, OSError):  # reported by yaml_problems
             continue
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         for scope, key in _variables_in(path, root):
@@ -67,7 +67,7 @@ def variable_places(sources: Sequence[str]) -> dict[tuple[str, str], str]:
 
 
 def _variables_in(path: Path, root: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
-    """Yield the variables of a file, each with the group or host that it is set for."""
+    """Yield the variables of a file, each with its scope: the group or host that it is set for."""
     for folder in path.parents:
         if folder.name in {"group_vars", "host_vars"}:
             name = Path(path.relative_to(folder).parts[0])
@@ -94,14 +94,14 @@ def _items(node: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:
 
 
 def _files(sources: Sequence[str]) -> Iterator[Path]:
-    """Yield the YAML files of an inventory's sources; those that Ansible reads later override the ones before."""
+    """Yield the YAML files of an inventory's sources, in Ansible's order: later files override earlier ones."""
     for source in sources:
         if "," not in source:
             yield from _files_of(Path(source).absolute())
 
 
 def _files_of(source: Path) -> Iterator[Path]:
-    """Return the YAML files of an inventory's directory or file, with the variables beside them."""
+    """Yield the YAML files of an inventory directory or file, including group_vars and host_vars."""
     folder = source if source.is_dir() else source.parent
     for path in sorted(folder.iterdir()) if source.is_dir() else [source]:
         if not path.name.startswith(".") and path.is_file() and _is_yaml(path):
@@ -110,7 +110,7 @@ def _files_of(source: Path) -> Iterator[Path]:
 
 
 def _is_yaml(path: Path) -> bool:
-    """Whether Ansible reads a file of an inventory as YAML; without an extension, its first line tells."""
+    """Return whether Ansible reads a file as YAML; for a file without extension, its first line decides."""
     if path.suffix or os.access(path, os.X_OK):
         return path.suffix in _VARIABLES - {""}
     try:
@@ -121,7 +121,7 @@ def _is_yaml(path: Path) -> bool:
 
 
 def _variables_beside(folder: Path) -> Iterator[Path]:
-    """Return the files of group_vars and host_vars in a folder."""
+    """Yield the files of group_vars and host_vars in a folder."""
     for name in sorted(_VARIABLE_FOLDERS):
         for place, folders, names in os.walk(folder / name, followlinks=True):
             folders[:] = sorted(each for each in folders if not each.startswith("."))
@@ -132,7 +132,7 @@ def _variables_beside(folder: Path) -> Iterator[Path]:
 
 
 def _problems(path: Path) -> list[str]:
-    """Return the faults of a file; never what it says, which may be a secret."""
+    """Return the problems of a file, without its values, which may be secrets."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         if text.startswith(_VAULT):
@@ -153,10 +153,10 @@ def _problems(path: Path) -> list[str]:
 
 
 def _doubles(path: Path, node: yaml.Node | None, seen: set[int]) -> Iterator[str]:
-    """Yield the keys that a mapping has twice: Ansible takes the last one, so a mistyped host replaces another."""
+    """Yield the duplicate keys of mappings: Ansible uses the last one, so a mistyped host replaces another."""
     if node is None or id(node) in seen:
         return
-    seen.add(id(node))  # an alias is the node that it names
+    seen.add(id(node))  # aliases refer to the same node
     if isinstance(node, yaml.SequenceNode):
         for each in node.value:
             yield from _doubles(path, each, seen)
@@ -171,7 +171,7 @@ def _doubles(path: Path, node: yaml.Node | None, seen: set[int]) -> Iterator[str
 
 
 def _group_faults(path: Path, root: yaml.Node | None) -> Iterator[str]:
-    """Yield the faults of an inventory's groups: keys that Ansible ignores, and lists where it takes mappings."""
+    """Yield problems of an inventory's groups: keys that Ansible ignores, and lists instead of mappings."""
     if not isinstance(root, yaml.MappingNode) or _VARIABLE_FOLDERS & set(path.parts):
         return
     if any(key.value == "plugin" for key, _ in root.value):
@@ -195,7 +195,7 @@ def _group_faults(path: Path, root: yaml.Node | None) -> Iterator[str]:
 
 
 def _groups(root: yaml.Node) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-    """Yield names and contents of all groups of an inventory, an alias once."""
+    """Yield names and contents of all groups of an inventory, each alias once."""
     groups, seen = [*_items(root)], set[int]()
     while groups:
         name, group = groups.pop(0)
@@ -206,7 +206,7 @@ def _groups(root: yaml.Node) -> Iterator[tuple[yaml.Node, yaml.Node]]:
 
 
 def _is_mapping(node: yaml.Node) -> bool:
-    """Whether a node is a mapping, which may be empty or null."""
+    """Return whether a node is a mapping, which may be empty or null."""
     return isinstance(node, yaml.MappingNode) or _is_nothing(node)
 
 
@@ -219,7 +219,7 @@ def _double(where: str, name: str, line: int) -> str:
 
 
 def _ini_files(source: Path) -> list[Path]:
-    """Return the files of an inventory in Ansible's INI format; programs that print an inventory are not among them."""
+    """Return the files of an inventory in Ansible's INI format, without executable ones."""
     files = [path for path in source.iterdir() if path.suffix in _INI] if source.is_dir() else [source]
     return sorted(
         path
@@ -233,7 +233,7 @@ def _ini_files(source: Path) -> list[Path]:
 
 
 def _ini_doubles(path: Path) -> Iterator[str]:
-    """Yield the hosts that a group lists twice, and the variables that it sets twice."""
+    """Yield the hosts that an INI group lists twice, and the variables that it sets twice."""
     section, first = "", dict[tuple[str, str], int]()
     for number, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
         words = line.split("#", 1)[0].split(";", 1)[0].split()
@@ -249,5 +249,5 @@ def _ini_doubles(path: Path) -> Iterator[str]:
 
 
 def _is_nothing(root: yaml.Node) -> bool:
-    """Whether a file says null, as one with nothing but a `---` does."""
+    """Return whether a file is null, such as one that contains only `---`."""
     return isinstance(root, yaml.ScalarNode) and root.value in {"", "~", "null"}

@@ -1,4 +1,4 @@
-"""Connections from within one action to other hosts than its own, as their variables in the inventory say."""
+"""Open connections from an action to other hosts, according to their inventory variables."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["NodeConnection", "NodeConnections"]
 
 
 class NodeConnection:
-    """A connection to a host, as root where its variables or the task say so."""
+    """A connection to a host, with privilege escalation if its variables or the task require it."""
 
     def __init__(self, connection: Any, context: Any) -> None:  # noqa: ANN401 - Ansible has no types
-        """Take Ansible's connection, and the play context of its host."""
+        """Take the connection plugin and the play context of the host."""
         self._connection = connection
         self._context = context
 
-    # Worked out once: a local connection knows the login user only after its first command. A later command without
-    # become would wait for the mark of the first one.
+    # Cached: a local connection knows its login user only after the first command. A later command without become would
+    # then wait for the success marker of the first one.
     @functools.cached_property
     def _becomes(self) -> bool:
-        """Whether somebody else than the one who logs in runs commands; as for any task, root need not become root."""
+        """Return whether commands run as a user other than the login user; root never becomes root, as in any task."""
         if not self._connection.become:
             return False
         user = self._context.remote_user
@@ -40,23 +40,23 @@ class NodeConnection:
         return constants.BECOME_ALLOW_SAME_USER or user != other or not (user or other)
 
     def run(self, script: str) -> tuple[int, bytes, bytes]:
-        """Run a script of sh; returns exit code, output and errors as they came.
+        """Run a shell script; return its exit code, stdout and stderr.
 
         Raises:
-            AnsibleError: the host cannot be reached.
+            AnsibleError: if the host is unreachable.
         """
         connection, command, executable = self._connection, "/bin/sh", self._context.executable or "/bin/sh"
         if self._becomes:
             command = connection.become.build_become_command(command, get_shell_plugin(executable=executable))
         if connection.allow_executable:
             command = f"{executable} -c {shlex.quote(command)}"
-        # With something to read there is no terminal, which would change bytes and mix errors into the output.
+        # Passing stdin prevents a terminal, which would alter bytes and mix stderr into stdout.
         code, out, err = connection.exec_command(command, in_data=script.encode(), sudoable=True)
         return int(code or 0), bytes(out), bytes(err)
 
 
 class NodeConnections:
-    """Makes connections to hosts of the inventory from what an action knows."""
+    """Creates connections to inventory hosts from the context of an action."""
 
     def __init__(self, task: Any, play_context: Any, hostvars: Mapping[str, Any]) -> None:  # noqa: ANN401 - see above
         """Take the action's task and play context, and the variables of all hosts."""
@@ -65,10 +65,10 @@ class NodeConnections:
         self._hostvars = hostvars
 
     def to(self, host: str) -> NodeConnection:
-        """Return a connection to a host, which is not opened yet.
+        """Return an unopened connection to a host.
 
         Raises:
-            AnsibleError: its variables name no connection, or cannot be worked out.
+            AnsibleError: if its variables name no valid connection or cannot be templated.
         """
         variables = self._hostvars[host]
         context = self._play_context.copy()
@@ -77,7 +77,7 @@ class NodeConnections:
         connection = connection_loader.get(name, context, ansible_playbook_pid=str(os.getppid()))
         keys = {**self._task.dump_attrs(), "timeout": context.timeout}
         keys.pop("retries", None)
-        # What was typed on the command line is for all hosts; what the action's own host has in its variables is not.
+        # Passwords from the command line apply to all hosts, but not those from the variables of the action's host.
         mine = self._hostvars.get(self._task.delegate_to or "", {})
         for key in ("password", "become_pass"):
             typed = getattr(context, key, None)

@@ -1,6 +1,6 @@
-"""Fetches files from nodes, each by a process of its own: in pieces, never more than asked for, and not for ever.
+"""Fetch files from nodes in pieces, each file in a separate process, with limits on size and time.
 
-A node may be in somebody else's hands: it decides neither how much memory, disk nor time goes into it here.
+A node may be compromised: it must not decide how much memory, disk space or time a transfer takes.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ PIECE = 4 << 20
 _HEAD = b"busbar-output "
 _LONGEST_HEAD = 1 << 16
 _PIECE_S = 120
-# What a piece takes here beside what is there already; more is sent by nobody who is honest.
+# Memory for one piece beyond the current usage; an honest node never sends more.
 _MEMORY = 512 << 20
 _LONGEST_PROBLEM = 300
 _PAUSE_S = 0.05
 
 
 class Node(Protocol):
-    """A way to a node."""
+    """A connection to a node."""
 
     def run(self, script: str) -> tuple[int, bytes, bytes]:
-        """Run a script of sh as root; returns exit code, output and errors."""
+        """Run a shell script as root; return exit code, stdout and stderr."""
 
 
 class Wanted(NamedTuple):
-    """A file that is wanted: on a host, at a path there, and to what it becomes here."""
+    """A file to fetch: its host, its path there, and the local target."""
 
     host: str
     path: str
@@ -49,12 +49,12 @@ class Wanted(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """How much a file may take.
+    """Limits of a transfer.
 
     Attributes:
-        size: bytes.
-        seconds: of all files together.
-        at_once: how many are fetched at the same time.
+        size: bytes of one file.
+        seconds: for all files together.
+        at_once: number of parallel transfers.
     """
 
     size: int
@@ -65,17 +65,17 @@ class Bounds(NamedTuple):
 def fetch(
     wanted: list[Wanted], node: Callable[[str], Node], user: str, bounds: Bounds, too_long: str
 ) -> dict[Path, str]:
-    """Save files and remove them where they were; returns why one could not be, by its target, empty when it was.
+    """Save files and remove them on their nodes; return the error of each by target, '' on success.
 
-    A file that is there already is not fetched again: it is removed on its node as soon as it is whole here. What came
-    of one that is incomplete stays beside it, as NAME.part.
+    Existing targets are skipped: a file is removed on its node as soon as it is complete here. An incomplete file stays
+    beside its target as NAME.part.
 
     Args:
         wanted: the files.
-        node: gives the way to a host.
-        user: whose files they are. They are read as that user: root would follow what links the user likes.
-        bounds: what they may take.
-        too_long: said of a file that is longer than it may be.
+        node: returns the connection to a host.
+        user: owner of the files, who also reads them: root would follow links that the user planted.
+        bounds: limits of the transfer.
+        too_long: error for a file beyond the size limit.
     """
     context = multiprocessing.get_context("fork")
     problems = {item.target: "" if item.target.exists() else "it took too long" for item in wanted}
@@ -119,7 +119,7 @@ def _said(pipe: Pipe) -> str:
 
 
 def _kill(process: ForkProcess) -> None:
-    """End a process with all that it started."""
+    """Kill a process and its process group."""
     if process.pid is not None:
         for number in (process.pid, -process.pid):
             with contextlib.suppress(ProcessLookupError):
@@ -130,7 +130,7 @@ def _kill(process: ForkProcess) -> None:
 def _child(  # noqa: PLR0913, PLR0917 - as a process takes them
     pipe: Pipe, item: Wanted, node: Callable[[str], Node], user: str, most: int, too_long: str
 ) -> None:
-    """Fetch one file, and tell what went wrong."""
+    """Fetch one file in a child process, and send the error through the pipe."""
     os.setpgid(0, 0)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -139,7 +139,7 @@ def _child(  # noqa: PLR0913, PLR0917 - as a process takes them
             problem = _fetched(item, node(item.host), user, most, too_long)
     except MemoryError:
         problem = "it sent more than it was asked for"
-    except BaseException as exc:  # noqa: BLE001 - whatever it is, it is told
+    except BaseException as exc:  # noqa: BLE001 - the parent reports any error
         problem = " ".join(str(exc).split())[:_LONGEST_PROBLEM] or type(exc).__name__
     pipe.send(problem)
     pipe.close()
@@ -147,7 +147,7 @@ def _child(  # noqa: PLR0913, PLR0917 - as a process takes them
 
 @contextlib.contextmanager
 def _little_memory() -> Iterator[None]:
-    """Give this process little more memory than it has."""
+    """Limit the address space of this process to its present size plus _MEMORY."""
     pages = int(open("/proc/self/statm", encoding="ascii").read().split()[0])  # noqa: PTH123, SIM115 - before the limit
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + _MEMORY, before[1]))
@@ -158,7 +158,7 @@ def _little_memory() -> Iterator[None]:
 
 
 def _fetched(item: Wanted, node: Node, user: str, most: int, too_long: str) -> str:
-    """Return why a file could not be fetched, empty when it was."""
+    """Return the error of fetching a file, or '' on success."""
     at, problem, part = 0, "", _part(item.target)
     with part.open("wb") as file:
         part.chmod(0o644)
@@ -179,10 +179,10 @@ def _fetched(item: Wanted, node: Node, user: str, most: int, too_long: str) -> s
 
 
 def fetch_piece(node: Node, user: str, path: str, at: int, count: int) -> tuple[int, bytes]:
-    """Return how long a file on a node is, and so many bytes of it from a place on.
+    """Return the size of a file on a node, and up to `count` of its bytes from offset `at`.
 
     Raises:
-        ValueError: the node does not give it.
+        ValueError: if the node does not return them.
     """
     inner = (
         '[ -f "$0" ] && s=$(stat -Lc %s -- "$0") && printf "busbar-output %s\\n" "$s" && '
@@ -191,7 +191,7 @@ def fetch_piece(node: Node, user: str, path: str, at: int, count: int) -> tuple[
     name = shlex.quote(user)
     become = f'setpriv --reuid={name} --regid="$(id -g -- {name})" --init-groups'
     code, out, err = node.run(f"exec timeout {_PIECE_S} {become} sh -c {shlex.quote(inner)} {shlex.quote(path)}\n")
-    # In front of it may stand what a login shell says, or the one that became root.
+    # A login shell or the become method may print something before the header.
     start = out.find(_HEAD, 0, _LONGEST_HEAD)
     end = out.find(b"\n", start)
     if code or start < 0 or end < 0:

@@ -1,4 +1,4 @@
-"""What a site notes of its nodes for good: a file of lines beside the reports, on the provisioning host."""
+"""Permanent node records of a site: a JSON Lines file beside the reports on the provisioning host."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LARGEST = 1 << 24
 
 
 def read_node_records(place: Path) -> str:
-    """Return the text of the records beside the reports; empty when there are none.
+    """Return the text of the records, or '' if the file does not exist.
 
     Raises:
-        OSError: they are there and cannot be read.
+        OSError: if the file cannot be read.
     """
     try:
         with (place / NAME).open("rb") as file:
@@ -30,10 +30,10 @@ def read_node_records(place: Path) -> str:
 
 
 def add_node_record(place: Path, record: Mapping[str, Any]) -> None:
-    """Add a record in one step.
+    """Append a record with a single write.
 
     Raises:
-        OSError: the disk does not take it.
+        OSError: if the record cannot be written.
     """
     place.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(place / NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -1,4 +1,4 @@
-"""Tags that a playbook does not have: Ansible runs or skips nothing for them, and reports success."""
+"""Find unknown tags of --tags and --skip-tags, which Ansible silently ignores."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _TASKS = ("import_tasks", "include_tasks")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml where there is one
-    """Takes Ansible's own tags of YAML for text."""
+    """Loads values with Ansible's YAML tags as None."""
 
 
 _Loader.add_multi_constructor("!", lambda _loader, _suffix, _node: None)
 
 
 def tag_problems(playbooks: Sequence[Path], wanted: Iterable[str], skipped: Iterable[str]) -> list[str]:
-    """Return one line for each tag that no part of the playbooks has; playbooks of the site are left alone.
+    """Return one line for each tag that the playbooks do not have; playbooks of the site are not checked.
 
     Args:
         playbooks: the files of one run.
@@ -59,7 +59,7 @@ def _tags(*playbooks: Path) -> set[str]:
 
 
 class _Tags:
-    """The tags of a playbook with all playbooks, roles and files of tasks that it may include."""
+    """The tags of a playbook, including all playbooks, roles and task files that it may include."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()
@@ -84,7 +84,7 @@ class _Tags:
         folder = _COLLECTION / "roles" / name.removeprefix(_PREFIX)
         path = folder / f"tasks/{tasks.removesuffix('.yml')}.yml"
         self._tasks(self._read(path), path.parent)
-        # Roles that it depends on.
+        # Dependencies of the role.
         for meta in self._read(folder / "meta/main.yml"):
             for each in meta.get("dependencies") or []:
                 self._role(str(each.get("role")) if isinstance(each, dict) else str(each))
@@ -99,7 +99,7 @@ class _Tags:
             if role:
                 self._role(role, _named(task, _ROLES, "tasks_from") or "main")
             if included:
-                # One of several, by a variable: any of the folder.
+                # The file name is a template: take all files of the folder.
                 for path in sorted(folder.glob("*.yml")) if "{{" in included else [folder / included]:
                     self._tasks(self._read(path), folder)
             for part in ("block", "rescue", "always"):
@@ -110,7 +110,7 @@ class _Tags:
         self.found.update(word for each in words if (word := str(each).strip()) and "{{" not in word)
 
     def _read(self, path: Path) -> Iterator[dict[str, Any]]:
-        """Yield the entries of a file, none the second time: a role that includes itself would have no end."""
+        """Yield the entries of a file, once only: a role that includes itself would recurse forever."""
         if path in self._seen or not path.is_file():
             return
         self._seen.add(path)
@@ -119,7 +119,7 @@ class _Tags:
 
 
 def _named(task: dict[str, Any], actions: tuple[str, ...], key: str = "") -> str:
-    """Return what a task or play takes by one of some actions, '' when it does not: the name, or its argument `key`."""
+    """Return the name (or argument `key`) that a task or play passes to one of some actions, or ''."""
     for action in actions:
         value = task.get(f"ansible.builtin.{action}") or task.get(action)
         if value:

@@ -1,4 +1,4 @@
-"""Programs that roles install on nodes: a zipapp of an entry point in `files/` and the module_utils it imports."""
+"""Build programs for nodes: a zipapp of an entry point in `files/` and the module_utils that it imports."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SHEBANG = b"#!/usr/bin/python3 -IB\n"
 
 
 def program(paths: Sequence[Path]) -> bytes:
-    """Return the zipapp; the same sources always give the same bytes.
+    """Return the zipapp; its bytes are reproducible.
 
-    It is not compressed: the output of zlib differs between its releases.
+    It is not compressed, because the output of zlib differs between releases.
 
     Args:
         paths: the entry point, and modules that are added under their names.
 
     Raises:
-        FileNotFoundError: one of them, or a file that they import, does not exist.
+        FileNotFoundError: if one of them, or a file that they import, does not exist.
     """
     files = {"__main__.py" if path == paths[0] else path.name: path for path in paths}
     top = Path(PACKAGE.replace(".", "/"))
@@ -43,7 +43,7 @@ def program(paths: Sequence[Path]) -> bytes:
 
 
 def imported_files(paths: Iterable[Path], plugins: Path = PLUGINS) -> set[Path]:
-    """Return the files of the collection's plugins that Python files import, directly or through others."""
+    """Return the files of the collection's plugins that Python files import, directly or transitively."""
     found: set[Path] = set()
     waiting = list(paths)
     while waiting:
@@ -54,7 +54,7 @@ def imported_files(paths: Iterable[Path], plugins: Path = PLUGINS) -> set[Path]:
 
 
 def _imported(path: Path, plugins: Path) -> Iterator[Path]:
-    """Yield the files that a file imports by relative names, or by the name of the collection."""
+    """Yield the files that a file imports by relative or collection names."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if not isinstance(node, ast.ImportFrom):
             continue

@@ -1,4 +1,4 @@
-"""Reads reports of validations from their folder, and writes what people and other programs read beside them."""
+"""Read validation reports from their folders, and write the HTML, JUnit and Prometheus files beside them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _PAGE = Path(__file__).with_name("report_page")
 
 
 def read_report(folder: Path) -> ReadReport:
-    """Return the report in a folder, normalised.
+    """Return the normalised report of a folder.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is no report.
+        OSError: if it cannot be read.
+        ValueError: if it is not a report.
     """
     return _normalised(folder, (folder / _NAME).read_bytes())
 
@@ -51,11 +51,11 @@ def _normalised(folder: Path, raw: bytes) -> ReadReport:
 
 
 def raw_report(folder: Path) -> object:
-    """Return what the report.json in a folder holds; numbers that are not finite are None.
+    """Return the content of report.json in a folder; non-finite numbers become None.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is no JSON.
+        OSError: if it cannot be read.
+        ValueError: if it is not JSON.
     """
     return _decoded((folder / _NAME).read_bytes())
 
@@ -69,10 +69,10 @@ def _decoded(raw: bytes) -> object:
 
 
 def folders(place: Path) -> list[Path]:
-    """Return the folders of all reports, the oldest first; the link to the latest is none of them.
+    """Return the folders of all reports, oldest first, without the link to the latest.
 
     Raises:
-        OSError: the place cannot be read.
+        OSError: if the directory cannot be read.
     """
     return sorted(
         path for path in place.iterdir() if path.is_dir() and not path.is_symlink() and (path / _NAME).is_file()
@@ -80,7 +80,7 @@ def folders(place: Path) -> list[Path]:
 
 
 def history(folder: Path) -> list[ReadReport]:
-    """Return the last reports beside the one in a folder; those that cannot be read are passed over."""
+    """Return up to _MOST reports before the one in a folder; unreadable ones are skipped."""
     found = []
     for path in [path for path in folders(folder.parent) if path.name < folder.name][-_MOST:]:
         with contextlib.suppress(OSError, ValueError):
@@ -89,19 +89,19 @@ def history(folder: Path) -> list[ReadReport]:
 
 
 def write_pages(folder: Path, nodes: Collection[str] | None = None, raw: bytes | None = None) -> list[Path]:
-    """Write report.html, junit.xml and busbar.prom beside report.json, each whole or not at all.
+    """Write report.html, junit.xml and busbar.prom beside report.json, each atomically.
 
     Args:
-        folder: where report.json is.
-        nodes: those that the cluster has, for the metrics; None takes all that the last reports know.
-        raw: what is in report.json, from who has just written it; None reads it.
+        folder: the folder of report.json.
+        nodes: nodes of the cluster, for the metrics; None includes all nodes of the recent reports.
+        raw: the content of report.json; None reads the file.
 
     Returns:
         The paths written.
 
     Raises:
-        OSError: a file cannot be read or written.
-        ValueError: report.json is no report.
+        OSError: if a file cannot be read or written.
+        ValueError: if report.json is not a report.
     """
     folder = folder.resolve()
     raw = (folder / _NAME).read_bytes() if raw is None else raw
@@ -129,7 +129,7 @@ def _page_files(raw: bytes) -> PageFiles:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that all may read, so that a reader sees the old or the new one."""
+    """Write a world-readable file atomically."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     fresh = Path(name)
     try:

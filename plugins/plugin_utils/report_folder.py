@@ -1,4 +1,4 @@
-"""Keeps the report of a validation in a folder; that its pages cannot be drawn never hides the verdict."""
+"""Save the report of a validation in a folder; errors of its pages never hide the verdict."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LATEST = "latest"
 
 
 def unwritable(folder: Path) -> str:
-    """Return why a folder cannot be made or written, or nothing."""
+    """Return why a folder cannot be created or written, or ''."""
     place = folder.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent
     if not place.is_dir():
         return f"{folder}: {place} is no folder"
-    # Permissions say little about root, about a share that maps him to nobody, and about what is no disk.
+    # Permission bits are not reliable for root, root-squashed shares and pseudo file systems, so try to write.
     try:
         Path(tempfile.mkdtemp(dir=place, prefix=".busbar.")).rmdir()
     except OSError as exc:
@@ -32,22 +32,22 @@ def unwritable(folder: Path) -> str:
 
 
 def save_report(folder: Path, report: Mapping[str, Any], nodes: Collection[str]) -> dict[str, Any]:
-    """Write a report and its pages into a folder that is made when it is not there.
+    """Write a report and its pages into a folder, which is created if needed.
 
     Args:
-        folder: its name tells the time of the report.
-        report: as validation.verdicts.report gives it.
-        nodes: those that the cluster has, for the metrics.
+        folder: named after the report's time.
+        report: as returned by validation.verdicts.report.
+        nodes: nodes of the cluster, for the metrics.
 
     Returns:
-        ``metrics``, the path of those for Prometheus or nothing, ``pages_problem``, what went wrong with the pages or
-        nothing, and ``incomplete``, whether it was the disk that did not take them.
+        ``metrics``, the path of the Prometheus file or ''; ``pages_problem``, the error of the pages or ''; and
+        ``incomplete``, whether a disk error caused it.
 
     Raises:
-        OSError: the report itself cannot be written.
+        OSError: if the report itself cannot be written.
     """
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    # What a node printed may be no text at all.
+    # Node output may not be valid UTF-8.
     raw = f"{json.dumps(report, indent=2)}\n".encode(errors="surrogateescape")
     (folder / "report.json").write_bytes(raw)
     (folder / "report.json").chmod(0o644)
@@ -55,13 +55,13 @@ def save_report(folder: Path, report: Mapping[str, Any], nodes: Collection[str])
     try:
         from .report_files import METRICS, write_pages  # noqa: PLC0415 - a library may be missing
 
-        # The metrics are written before the page that may not be drawn.
+        # Metrics are written before the page, which may fail.
         done["metrics"] = str(folder / METRICS)
         write_pages(folder, nodes, raw)
     except Exception as exc:  # noqa: BLE001 - see above
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else f"{type(exc).__name__}: {exc}"
         done["pages_problem"] = f"the pages of the report could not be written to {folder}: {reason}"
-        # A missing library is the choice of whoever runs this; a full disk leaves a report that nobody can read.
+        # A missing library may be intentional; a full disk leaves an unreadable report.
         done["incomplete"] = isinstance(exc, OSError)
     if done["metrics"] and not Path(done["metrics"]).is_file():
         done["metrics"] = ""
@@ -69,7 +69,7 @@ def save_report(folder: Path, report: Mapping[str, Any], nodes: Collection[str])
 
 
 def point_to(folder: Path) -> str:
-    """Let the link ``latest`` beside a folder lead to it; returns why it does not, empty when it does."""
+    """Point the link ``latest`` beside a folder to it; return the error, or '' on success."""
     link, fresh = folder.parent / LATEST, folder.parent / f".{LATEST}.{folder.name}"
     try:
         with contextlib.suppress(FileNotFoundError):

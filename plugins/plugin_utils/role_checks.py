@@ -1,13 +1,13 @@
-"""Finds the checks that roles have of their options, roles/NAME/checks.py, and asks them what sites write.
+"""Run the option checks of roles, roles/NAME/checks.py, on the values that sites set.
 
-`check(options, cluster)` returns the problems of options, given by name without the prefix of the role. The role calls
-it with all of them and the facts of its host; the preflight with those that a site writes, defaults without templates,
-and an empty `cluster`. An option or fact that is missing raises KeyError: the preflight skips the check, and the role
-asks again.
+`check(options, cluster)` returns the problems of options, given by name without the role prefix. The role calls it with
+all options and the facts of its host; the preflight calls it with the options that a site sets, defaults without
+templates, and an empty `cluster`. A missing option or fact raises KeyError: the preflight then skips the check, and the
+role repeats it.
 
 `INVENTORY` maps names or patterns of options to checks that the preflight calls once, before any host is contacted.
-Their `options` are `SITE_OPTIONS` of all roles by full name, and `cluster` knows all hosts. A check is skipped while an
-option that its key matches has a value of a wrong type.
+Their `options` are the `SITE_OPTIONS` of all roles by full name, and `cluster` contains all hosts. A check is skipped
+if an option that its key matches has a value of a wrong type.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def roles_with_checks() -> list[str]:
 
 
 def value_problems(settings: Iterable[Setting]) -> list[Problem]:
-    """Return the values that no host can have, each with the place where it is set; templates are skipped."""
+    """Return the invalid values, each with the place where it is set; templates are skipped."""
     options = declared_options()
     written = [each for each in settings if each.name in options]
     plain = [each for each in written if "{{" not in str(each.value)]
@@ -70,11 +70,11 @@ def value_problems(settings: Iterable[Setting]) -> list[Problem]:
         role, own = options[setting.name].role, {setting.name: setting.value}
         alone = roles.get(role, {})
         beside = alone | set_by_role[role]
-        # Another option of the role may have a value that the check cannot read.
+        # The check may not be able to read another option of the role.
         found = _role_problems(role, beside | own, alone | own) if role in roles else []
         for problem in _port(setting) + found:
             name = re.split(r"[.:\[]", problem["key"])[0]
-            # A missing option is reported with the one that needs it.
+            # A missing option is reported once, with the option that needs it.
             others = beside | {setting.name: defaults.get(setting.name)}
             if name in computed or (name not in {setting.name, *latest} and problem in _role_problems(role, others)):
                 continue
@@ -86,7 +86,7 @@ def value_problems(settings: Iterable[Setting]) -> list[Problem]:
 
 
 def _port(setting: Setting) -> list[Problem]:
-    """Return the problem of a port that does not exist; a wrong type is reported elsewhere."""
+    """Return a problem for a port out of range; wrong types are reported elsewhere."""
     if not setting.name.endswith("_port") or not str(setting.value).lstrip("-").isdecimal():
         return []
     remedy = f"give more than 0, at most {_MOST_PORT}"
@@ -95,7 +95,7 @@ def _port(setting: Setting) -> list[Problem]:
 
 
 def _role_problems(role: str, *attempts: Known) -> list[Problem]:
-    """Return what the check of a role finds in the first of these options that it can read."""
+    """Return the problems that a role's check finds for the first set of options that it can read."""
     for written in attempts:
         options = {name.removeprefix(f"{role}_"): value for name, value in written.items()}
         with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""One run at a time changes the hosts of an inventory: a file beside it is locked, and describes the run that holds it.
+"""Lock an inventory, so that only one run at a time changes its hosts; the lock file describes its holder.
 
-A rolling update also leaves such a description on the controller: another provisioning host may have its own copy of
-the inventory.
+A rolling update also stores such a description on the controller, because another provisioning host may have a separate
+copy of the inventory.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ __all__ = [
 ]
 
 READ_ONLY = frozenset({"describe.yml", "preflight.yml"})
-# By playbook the tag of a part that needs no lock when it runs alone. The elevation writes a file that no other run
-# touches, and a failure at night does not wait for a run that takes an hour; the other part only reads.
+# Playbook to the tag of a part that needs no lock when it runs alone. The elevation writes a file that no other run
+# touches, and must not wait for a long run in an emergency; the backup verification only reads.
 ELEVATION = "elevate"
 LOCKLESS_PARTS = {"user.yml": ELEVATION, "backup.yml": "backup_verify"}
 OWN_PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
-# Somebody who only looks whether the lock is free holds it for a moment.
+# A process that only probes the lock holds it for a moment.
 _ATTEMPTS, _PAUSE_S = 5, 0.1
 _LARGEST = 1 << 16
 _MINUTE = 60
-# Field 22 of proc(5): when the process began, in ticks since the boot.
+# Index of the start time (clock ticks since boot, field 22 of /proc/PID/stat) among the fields after the command.
 _BEGAN = 19
 
 
 class LockedError(RuntimeError):
-    """Somebody else works on the inventory; the message says who, and what to do."""
+    """Another run holds the lock; the message names it and the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """Who holds a lock.
+    """The holder of a lock.
 
     Attributes:
         host: name of the provisioning host.
-        user: who started the run.
+        user: the user who started the run.
         pid: the process of ansible-playbook on that host.
         since: seconds since 1970.
-        command: what was started, without its options, which may hold secrets.
-        began: when the process began, with the boot of the host; a later process may have the same number.
+        command: the command without its options, which may contain secrets.
+        began: boot ID and start time of the process, because PIDs are reused.
     """
 
     host: str
@@ -94,7 +94,7 @@ class Holder:
 
     @classmethod
     def read(cls, text: str) -> Holder | None:
-        """Who a lock's file says it is, None when it says nothing that makes sense."""
+        """Parse the content of a lock file; None if it is invalid."""
         try:
             data = json.loads(text)
             words = {key: " ".join(printable_lines(data[key])) for key in ("host", "user", "command")}
@@ -103,7 +103,7 @@ class Holder:
             return None
 
     def __str__(self) -> str:
-        """Return who it is in words."""
+        """Return a description for messages."""
         minutes = max(0.0, time.time() - self.since) / _MINUTE
         ago = f"{minutes:.0f} min" if minutes < _MINUTE * 2 else f"{minutes / _MINUTE:.0f} h"
         begun = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(self.since))
@@ -111,9 +111,9 @@ class Holder:
 
 
 def other_run(found: Mapping[str, Any] | None) -> str:
-    """Return the run that a description names, in words; empty if it is this run, or has ended.
+    """Return the user, host and PID of a recorded run, or '' if it is this run or has ended.
 
-    Whether a run of another host has ended cannot be seen from here.
+    Whether a run on another host has ended is not visible from here.
     """
     if not found:
         return ""
@@ -127,7 +127,7 @@ def other_run(found: Mapping[str, Any] | None) -> str:
 
 
 def _began(pid: int) -> str:
-    """Return when a process began, with the boot of the host; empty if it has ended."""
+    """Return the boot ID and start time of a process, or '' if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
@@ -137,9 +137,9 @@ def _began(pid: int) -> str:
 
 
 def lock_paths(sources: Sequence[str]) -> list[Path]:
-    """Return the files to lock for an inventory: for each source one in the site's folder, where its secrets are.
+    """Return the lock files of an inventory: one per source, in the site folder.
 
-    A list of hosts on the command line is no inventory that two could share.
+    An inline host list cannot be shared and has no lock.
     """
     found: dict[Path, None] = {}
     for source in sources:
@@ -147,13 +147,13 @@ def lock_paths(sources: Sequence[str]) -> list[Path]:
         if "," in source or not path.exists():
             continue
         folder, site = inventory_folder(path), site_folder(path)
-        # Where the folder may be an inventory as a whole Ansible must not read the lock; it reads no hidden file.
+        # If the folder itself is the inventory, a hidden file keeps Ansible from reading the lock.
         found[site / (".inventory.lock" if folder == site else "inventory.lock")] = None
     return sorted(found)
 
 
 def needs_no_lock(playbook: Path, tags: Iterable[str] = ()) -> bool:
-    """Return whether a playbook is one of ours that changes nothing, or only what no other run touches.
+    """Return whether a playbook of the collection changes nothing, or only what no other run touches.
 
     Args:
         playbook: its path.
@@ -166,10 +166,10 @@ def needs_no_lock(playbook: Path, tags: Iterable[str] = ()) -> bool:
 
 
 def refuse_if_locked(sources: Sequence[str]) -> None:
-    """Look whether a run works on the inventory now.
+    """Check that no run holds the lock of the inventory.
 
     Raises:
-        LockedError: one does.
+        LockedError: if another run holds it.
     """
     for path in lock_paths(sources):
         if path.is_file():
@@ -180,21 +180,21 @@ def refuse_if_locked(sources: Sequence[str]) -> None:
 class RunLock:
     """The lock of one inventory.
 
-    The kernel releases it when the process ends, in whatever way; so what a killed run of this host left in the file
-    holds nobody up. Of another host that shares the folder this cannot be known, and the file's word is taken.
+    The kernel releases it when the process ends, so a stale lock file of this host has no effect. For another host that
+    shares the folder, the description in the file is trusted.
     """
 
     def __init__(self, path: Path) -> None:
-        """Take the path of the file."""
+        """Take the path of the lock file."""
         self._path = path
         self._descriptor: int | None = None
 
     def probe(self) -> None:
-        """See that nobody holds the lock.
+        """Check that the lock is free.
 
         Raises:
-            LockedError: somebody does.
-            OSError: the file cannot be opened.
+            LockedError: if another run holds it.
+            OSError: if the file cannot be opened.
         """
         descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -203,17 +203,17 @@ class RunLock:
             os.close(descriptor)
 
     def take(self, command: str) -> Holder | None:
-        """Take the lock until `release` or the end of this process.
+        """Acquire the lock until `release` or the end of this process.
 
         Args:
-            command: what runs, for others to read.
+            command: description of this run for other runs.
 
         Returns:
-            who held it and ended without giving it back, if anybody did.
+            The previous holder, if it ended without releasing the lock.
 
         Raises:
-            LockedError: somebody holds it.
-            OSError: the file cannot be made.
+            LockedError: if another run holds it.
+            OSError: if the file cannot be created.
         """
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
@@ -224,28 +224,28 @@ class RunLock:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
-        # A forked process would hold the lock, too, and for its present task outlive a run that is killed.
+        # Otherwise forked workers would inherit the lock and could outlive a killed run.
         os.register_at_fork(after_in_child=self._close)
         return left
 
     def release(self) -> None:
-        """Give the lock back; in a process that was forked from the one that took it there is nothing to give."""
+        """Release the lock; without effect in a forked process."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, 0)
         self._close()
 
     def _close(self) -> None:
-        """Let go of the file, and with it of the lock unless another process has it."""
+        """Close the file, which releases the lock unless another process has it open."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
     def _claim(self, descriptor: int) -> Holder | None:
-        """Lock an open file; returns whoever left a word in it without a lock.
+        """Lock an open file, and return the holder recorded by an earlier run.
 
         Raises:
-            LockedError: somebody holds it, or may do so on another host.
+            LockedError: if another run holds it, or may do so on another host.
         """
         locked = _lock(descriptor)
         left = Holder.read(os.pread(descriptor, _LARGEST, 0).decode(errors="replace"))
@@ -265,7 +265,7 @@ class RunLock:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file; returns whether that was possible."""
+    """Lock an open file, and return whether that succeeded."""
     for _ in range(_ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Are the secrets on the provisioning host fit for use?"""
+"""Check the secret files on the provisioning host."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def secret_problems(directory: str, secrets: Mapping[str, int]) -> list[Problem]:
-    """Return what is wrong with the directory of the secrets and with those secrets that exist already.
+    """Return the problems of the secrets directory and of the existing secrets.
 
     Args:
-        directory: its path; '' when there is none to look at.
-        secrets: name of each secret with its random bytes.
+        directory: its path; '' skips the check.
+        secrets: number of random bytes by name.
     """
     place = Path(directory)
     if not directory or not place.exists():
@@ -37,7 +37,7 @@ def secret_problems(directory: str, secrets: Mapping[str, int]) -> list[Problem]
         try:
             read_secret(place / name, encoded_length(size))
         except FileNotFoundError:
-            continue  # made at its first use
+            continue  # generated on first use
         except SecretError as exc:
             problem, _, remedy = str(exc).removeprefix(f"secret {place / name} ").partition(": ")
             problems.append(make_problem([], str(place / name), problem, remedy))

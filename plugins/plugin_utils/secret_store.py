@@ -1,4 +1,4 @@
-"""Secrets that are made once and kept as files on the provisioning host."""
+"""Generate secrets once and store them as files on the provisioning host."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ _LARGEST = 1 << 20
 
 
 class SecretError(ValueError):
-    """A secret that cannot be used; the message names the file and the remedy."""
+    """An unusable secret; the message names the file and the remedy."""
 
 
 def make_secret(size: int, encoding: str = "urlsafe") -> str:
-    """Return a fresh secret of `size` random bytes as text."""
+    """Return a new secret of `size` random bytes as text."""
     return secrets.token_hex(size) if encoding == "hex" else secrets.token_urlsafe(size)
 
 
 def encoded_length(size: int, encoding: str = "urlsafe") -> int:
-    """Return how many characters `size` random bytes take as text."""
+    """Return the number of characters that encode `size` random bytes."""
     return 2 * size if encoding == "hex" else (4 * size + 2) // 3
 
 
 def get_secret(directory: Path, name: str, size: int, encoding: str = "urlsafe", *, create: bool = True) -> str:
-    """Return the secret `name` kept in `directory`; make it first when there is none.
+    """Return the secret `name` in `directory`, and generate it if it does not exist.
 
-    Any number of processes may ask at once: all get the same secret.
+    Concurrent processes all get the same secret.
 
     Args:
-        directory: where the secrets are; made with mode 0700 when missing.
+        directory: the secrets directory; created with mode 0700 if missing.
         name: a plain file name.
-        size: random bytes in the secret.
+        size: number of random bytes.
         encoding: one of ENCODINGS.
-        create: when false a missing secret is made up for this call alone and not written.
+        create: if false, a missing secret is generated for this call only and not written.
 
     Raises:
-        SecretError: when the secret cannot be read, written or trusted.
+        SecretError: if the secret cannot be read, written or trusted.
     """
     if not _NAME.fullmatch(name):
         message = f"secret name {name!r} is not a plain file name: use letters, digits, '.', '_' and '-'"
@@ -70,14 +70,14 @@ def get_secret(directory: Path, name: str, size: int, encoding: str = "urlsafe",
 
 
 def read_secret(path: Path, minimum: int) -> str:
-    """Return the secret in `path`, without the white space around it.
+    """Return the secret in `path`, without surrounding white space.
 
     Raises:
-        FileNotFoundError: when there is no such file.
-        SecretError: when it is not a private regular file of at least `minimum` characters.
+        FileNotFoundError: if the file does not exist.
+        SecretError: if it is not a private regular file of at least `minimum` characters.
     """
     try:
-        # A pipe would block without O_NONBLOCK, before its kind could be looked at.
+        # O_NONBLOCK: opening a FIFO would block before its type can be checked.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _refuse_unsafe(os.fstat(descriptor), path)
@@ -103,10 +103,10 @@ def read_secret(path: Path, minimum: int) -> str:
 
 
 def store_secret(path: Path, text: str) -> None:
-    """Write `text` to `path`, mode 0600, whole or not at all; a secret that is already there stays.
+    """Write `text` to `path` atomically with mode 0600; an existing secret is kept.
 
     Raises:
-        SecretError: when the directory cannot be made or written.
+        SecretError: if the directory cannot be created or written.
     """
     temporary = None
     try:
@@ -117,7 +117,7 @@ def store_secret(path: Path, text: str) -> None:
             stream.write(text + "\n")
             stream.flush()
             os.fsync(stream.fileno())
-        # A link, unlike a rename, never replaces what another process was quicker to put there.
+        # Unlike rename, link never replaces a file that another process created first.
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
             _keep_entry(path.parent)
@@ -130,7 +130,7 @@ def store_secret(path: Path, text: str) -> None:
 
 
 def _keep_entry(directory: Path) -> None:
-    """Have the names in a directory outlast a loss of power: hosts may soon hold what only this file has here."""
+    """Sync a directory: a secret must survive a power loss, because hosts may already use it."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -139,7 +139,7 @@ def _keep_entry(directory: Path) -> None:
 
 
 def _refuse_unsafe(status: os.stat_result, path: Path) -> None:
-    """Raise SecretError unless the status is that of a regular file which only its owner can use."""
+    """Raise SecretError unless the status is that of a regular file, accessible only to its owner."""
     if not stat.S_ISREG(status.st_mode):
         message = f"secret {path} is not a regular file: move it away, and a new secret is made"
         raise SecretError(message)

@@ -1,4 +1,4 @@
-"""What the lookups share that read the secrets of the cluster."""
+"""Base class of the lookups that read the cluster's secrets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible has no types
     """A lookup with the option `directory`, by default the variable `cluster_secrets_dir`."""
 
     def open_secrets(self, variables: dict[str, Any] | None, options: dict[str, object]) -> tuple[Path, bool]:
-        """Take the options in; return the secrets' directory and whether anything may be made in it.
+        """Set the options, and return the secrets directory and whether files may be created in it.
 
         Raises:
-            AnsibleLookupError: when there is no absolute path, or Ansible would read the secrets as inventory.
+            AnsibleLookupError: if the path is not absolute, or Ansible would read the secrets as inventory.
         """
         known = variables or {}
         self.set_options(var_options=known, direct=options)
-        # Not by an option of the plugin: a variable would reach it before its template is filled in.
+        # Read the variable directly: as a plugin option, it would arrive before it is templated.
         declared = self._templar.template(known.get("cluster_secrets_dir", ""))
         directory = Path(self.get_option("directory") or declared)
         if not directory.is_absolute():
@@ -43,13 +43,13 @@ class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible has no types
 
 
 def _is_read(directory: Path, source: Path) -> bool:
-    """Whether a directory lies in a folder that is an inventory, where Ansible takes its files for inventories, too."""
+    """Return whether a directory lies in an inventory folder, whose files Ansible reads as inventory."""
     if directory == source or not directory.is_relative_to(source) or not source.is_dir():
         return False
     return not IGNORED.search(directory.relative_to(source).parts[0].encode())
 
 
 def is_taken(name: str, option: str | None, variables: Mapping[str, Any]) -> bool:
-    """Return whether a variable takes the secret: it is left to the role, or its template names the secret."""
-    # As it is written: to work the template out would make the secret.
+    """Return whether an option uses the secret: it is unset, or its template names the secret."""
+    # Compare the raw text: templating it would generate the secret.
     return not option or option not in variables or name in str(variables[option])

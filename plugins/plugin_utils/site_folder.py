@@ -1,4 +1,4 @@
-"""Which folder of the provisioning host is a site's own: there are its secrets, reports, logs and lock."""
+"""Find the site folder on the provisioning host, which contains secrets, reports, logs and the lock."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _NAME = "inventory"
 
 
 def inventory_folder(source: str | Path) -> Path:
-    """Return the folder that holds an inventory: a folder itself, or that of a file, without links."""
+    """Return the folder of an inventory file, or the inventory folder itself, with links resolved."""
     path = Path(source)
     return path.resolve() if path.is_dir() else path.absolute().parent.resolve()
 
 
 def site_folder(source: str | Path) -> Path:
-    """Return the site's own folder, which the variable `cluster_dir` names by default, too.
+    """Return the site folder, the default of the variable `cluster_dir`.
 
-    It is the one that holds the inventory; of an inventory in a folder called `inventory` the folder that this is in.
+    It is the folder of the inventory; if that is named `inventory`, its parent.
     """
     folder = inventory_folder(source)
     return folder.parent if folder.name == _NAME else folder
 
 
 def is_read_whole(source: str | Path) -> bool:
-    """Whether Ansible would take what is kept in the site's folder for inventory: of a folder it reads all files."""
+    """Return whether Ansible would read the site folder's files as inventory, as it does for an inventory folder."""
     return Path(source).is_dir() and site_folder(source) == inventory_folder(source)

@@ -1,4 +1,4 @@
-"""What a site sets, place by place, and which options the roles of this collection have."""
+"""Collect the variables that a site sets, with their places, and the options of all roles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SITE_VARIABLES", "declared_options", "family_names", "site_settings", "stray_files"]
 
-# Variables of a site or of a host that are not options of one role, with their types; "raw" has a check of its own.
+# Variables that are not options of one role, with their types; "raw" ones have separate checks.
 SITE_VARIABLES: dict[str, dict[str, str]] = {
     "hardware": {"type": "str"},
     "hardware_profiles_extra": {"type": "dict"},
@@ -42,14 +42,14 @@ SITE_VARIABLES: dict[str, dict[str, str]] = {
 }
 
 _COLLECTION = Path(__file__).resolve().parents[2]
-# Variables that belong to several roles or to none begin with these.
+# Prefixes of variables that belong to several roles or to none.
 _FAMILIES = ("hardware", "monitoring", "storage")
 
 
 @cache
 def declared_options() -> Mapping[str, Option]:
     """Return the options of all roles by name."""
-    # libyaml where there is one: it reads the files in a tenth of the time.
+    # libyaml, if available, takes a tenth of the time.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     options = {}
     for path in sorted(_COLLECTION.glob("roles/*/meta/argument_specs.yml")):
@@ -61,19 +61,19 @@ def declared_options() -> Mapping[str, Option]:
 
 
 def family_names() -> list[str]:
-    """Return what the names of options begin with: the names of the roles, and of what belongs to several."""
-    # A site's own variables often begin with site_; the role of that name has no option that does.
+    """Return the prefixes of options: role names, and the shared prefixes."""
+    # The prefix site_ is common for a site's own variables, and the role `site` has no such option.
     roles = {path.parents[1].name for path in _COLLECTION.glob("roles/*/meta/argument_specs.yml")} - {"site"}
     return sorted(roles | {*_FAMILIES})
 
 
 def site_settings(inventory: InventoryManager, loader: DataLoader, sources: Sequence[str]) -> list[Setting]:
-    """Return each variable that groups, hosts and the command line set, as it is written.
+    """Return each variable that groups, hosts and the command line set, untemplated.
 
     Args:
-        inventory: of the site.
-        loader: reads files.
-        sources: of the inventory.
+        inventory: the site's inventory.
+        loader: Ansible's data loader.
+        sources: the inventory sources.
     """
     places = variable_places(sources)
 
@@ -93,11 +93,11 @@ def site_settings(inventory: InventoryManager, loader: DataLoader, sources: Sequ
 
 
 def stray_files(inventory: InventoryManager, sources: Sequence[str]) -> list[Problem]:
-    """Return the files of group_vars and host_vars that nothing reads: their group or host is not in the inventory.
+    """Return the files of group_vars and host_vars for groups or hosts that are not in the inventory.
 
     Args:
-        inventory: of the site.
-        sources: of the inventory.
+        inventory: the site's inventory.
+        sources: the inventory sources.
     """
     problems = []
     paths = [Path(source) for source in sources if "," not in source]

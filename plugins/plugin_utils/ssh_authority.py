@@ -1,4 +1,4 @@
-"""The cluster's certificate authority for SSH, kept as files on the provisioning host."""
+"""The cluster's SSH certificate authority, stored as files on the provisioning host."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ CURRENT, NEXT, PREVIOUS = "ssh_ca", "ssh_ca_next", "ssh_ca_previous"
 
 
 def signing_key(directory: Path, *, create: bool = True) -> str:
-    """Return the private key that signs; make it first when there is none.
+    """Return the signing key, and create it if it does not exist.
 
-    Any number of processes may ask at once: all get the same key.
+    Concurrent processes all get the same key.
 
     Args:
-        directory: where the secrets are.
-        create: when false a missing key is made up for this call alone and not written.
+        directory: the secrets directory.
+        create: if false, a missing key is generated for this call only and not written.
 
     Raises:
-        SecretError: when the file cannot be read, written or trusted.
+        SecretError: if the file cannot be read, written or trusted.
     """
     path = directory / CURRENT
     try:
@@ -39,10 +39,10 @@ def signing_key(directory: Path, *, create: bool = True) -> str:
 
 
 def trusted_lines(directory: Path, *, create: bool = True) -> list[str]:
-    """Return the public keys that nodes trust: the one that signs, and during a rotation its successor or predecessor.
+    """Return the public keys that nodes trust: the signing one, and during a rotation the next or previous one.
 
     Raises:
-        SecretError: when a file cannot be read, written or trusted.
+        SecretError: if a file cannot be read, written or trusted.
     """
     lines = [public_line(signing_key(directory, create=create))]
     for name in (NEXT, PREVIOUS):

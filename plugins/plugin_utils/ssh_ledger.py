@@ -15,10 +15,10 @@ _FIELDS = {"host", "key", "authority", "days", "retired"}
 
 
 def read_ledger(directory: Path) -> list[dict[str, Any]]:
-    """Return the entries; none when there is no ledger yet.
+    """Return the entries; empty if the ledger does not exist yet.
 
     Raises:
-        ValueError: when the file is damaged; the message names it and the remedy.
+        ValueError: if the file is damaged; the message names it and the remedy.
     """
     path = directory / NAME
     try:
@@ -35,10 +35,10 @@ def read_ledger(directory: Path) -> list[dict[str, Any]]:
 
 
 def write_ledger(directory: Path, entries: list[dict[str, Any]]) -> None:
-    """Replace the ledger whole, mode 0600.
+    """Replace the ledger atomically, with mode 0600.
 
     Raises:
-        ValueError: when it cannot be written.
+        ValueError: if it cannot be written.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

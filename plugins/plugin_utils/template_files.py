@@ -1,4 +1,4 @@
-"""What a task of the action `templates` lists: each file checked, with the place of its text in the role."""
+"""Check the files that a task of the action `templates` lists, and find their sources in the role."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "checked", "sources"]
 
-# What is handed on to the module as it is.
+# Keys that are passed to the module unchanged.
 HANDED_ON = ("mode", "owner", "group", "validate", "hidden", "state")
 KEYS = ("dest", "src", "content", "program", "vars", "when", *HANDED_ON)
 STATES = ("present", "absent")
 
 
 def checked(listed: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """Return the files that a task keeps: those of its list whose condition holds.
+    """Return the listed files whose condition is true.
 
     Args:
-        listed: the files as the task lists them, with the keys of `KEYS`.
-        more: files that have their text already, with `path`.
+        listed: the files of the task, with the keys of `KEYS`.
+        more: files that are already rendered, with `path`.
 
     Raises:
-        ValueError: an entry is not valid; the message names its file and its key.
+        ValueError: if an entry is invalid; the message names its file and key.
     """
     for entry in listed:
         _check(entry)
@@ -41,7 +41,7 @@ def checked(listed: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any
 
 
 def _check(entry: Mapping[str, Any]) -> None:
-    """Look whether an entry says one thing, and in keys that are known."""
+    """Raise ValueError if an entry has unknown, conflicting or invalid keys."""
     dest = entry.get("dest")
     if not isinstance(dest, str) or not dest.startswith("/") or PurePosixPath(dest).name in {"", ".."}:
         message = f"dest: {dest!r} is not an absolute path: set it for each of the files"
@@ -65,7 +65,7 @@ def _check(entry: Mapping[str, Any]) -> None:
 
 
 def sources(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return where the text of an entry may lie, as folder of the role and path below it; the first found counts."""
+    """Return the possible sources of an entry as role folder and relative path; the first existing one is used."""
     src = entry.get("src")
     if src is None:
         below = entry["dest"].lstrip("/")

@@ -1,4 +1,4 @@
-"""The cluster's certificate authority for TLS, kept as a file on the provisioning host."""
+"""The cluster's TLS certificate authority, stored as a file on the provisioning host."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 __all__ = ["CURRENT", "NEXT", "PREVIOUS", "signing_authority", "trusted_certificates"]
 
-# Key and certificate in one file: there is never one without the other, also when many processes make it at once.
+# Key and certificate share a file, so that they always match, even if several processes create them.
 CURRENT, NEXT, PREVIOUS = "tls_ca", "tls_ca_next", "tls_ca_previous"
 
 
 def signing_authority(directory: Path, cluster: str, now: int, *, create: bool = True, name: str = CURRENT) -> str:
-    """Return the private key and the certificate that sign, as PEM; make them first when there are none.
+    """Return the signing key and its certificate as PEM, and create them if they do not exist.
 
-    Any number of processes may ask at once: all get the same ones.
+    Concurrent processes all get the same ones.
 
     Args:
-        directory: where the secrets are.
-        cluster: what the authority's name speaks of.
+        directory: the secrets directory.
+        cluster: name of the cluster, for the certificate's common name.
         now: seconds since 1970.
-        create: when false a missing authority is made up for this call alone and not written.
-        name: of its file; NEXT for the one that is to sign after this one.
+        create: if false, a missing authority is generated for this call only and not written.
+        name: file name; NEXT for the successor.
 
     Raises:
-        SecretError: when the file cannot be read, written or trusted.
+        SecretError: if the file cannot be read, written or trusted.
     """
     path = directory / name
     try:
@@ -44,10 +44,10 @@ def signing_authority(directory: Path, cluster: str, now: int, *, create: bool =
 
 
 def trusted_certificates(directory: Path, authority: str) -> str:
-    """Return the certificates that hosts trust, as PEM: the authority's, in a rotation that of the next or last too.
+    """Return the certificates that hosts trust, as PEM: the signing one, and in a rotation the next or previous one.
 
     Raises:
-        SecretError: when the file of one of these cannot be read or trusted.
+        SecretError: if a file cannot be read or trusted.
     """
     found = [authority_certificate(authority)]
     for name in (NEXT, PREVIOUS):

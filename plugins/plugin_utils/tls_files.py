@@ -1,4 +1,4 @@
-"""A host's certificate, key and authority from files on the provisioning host."""
+"""Read a host's certificate, key and authority from files on the provisioning host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_files(host: str, files: Mapping[str, Any]) -> tuple[dict[str, str], list[Problem]]:
-    """Return the texts of the files, and which of them cannot be read or, for the key, can be read by others."""
+    """Return the texts of the files, and the problems of unreadable files and of a key that others can access."""
     texts, problems = {}, []
     for kind, meaning in KINDS.items():
         path, key = Path(str(files[kind])), f"tls_custom_certificate.{kind}"
@@ -40,7 +40,7 @@ def read_files(host: str, files: Mapping[str, Any]) -> tuple[dict[str, str], lis
 
 
 def judge(host: str, files: Mapping[str, Any], reached_by: Sequence[str], now: int) -> dict[str, Any]:
-    """Return the content of one host's files, or `problems`."""
+    """Return the content of one host's files, or only `problems`."""
     problems = declaration_problems(host, files)
     if problems:
         return {"problems": problems}

@@ -1,4 +1,4 @@
-"""Runs a validation through a transport to its end, and writes its report whatever happens."""
+"""Run a validation through a transport, and always write its report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterTransport", "free_folder", "run_validation"]
 
-# A job that was cancelled ends by then, and an interrupted run is not killed before.
+# Time for cancelled jobs to end, before an interrupted run is killed.
 _RELEASE_S = 20
 
 
@@ -37,7 +37,7 @@ class ClusterTransport(Transport, Protocol):
     interruption: Interruption
 
     def update_node(self, node: str, *words: str) -> str:
-        """Run ``scontrol update`` for a node; returns why it could not be changed, empty when it was."""
+        """Run ``scontrol update`` for a node; return the error, or '' on success."""
 
 
 def run_validation(
@@ -48,11 +48,11 @@ def run_validation(
     Args:
         options: as for inputs.typed.
         transport: runs the jobs.
-        folder: of the report; those of earlier reports are beside it.
-        left_out: what cannot be tested, each with the reason.
+        folder: the report folder; earlier reports are beside it.
+        left_out: what cannot be tested, with the reason.
 
     Returns:
-        What the action of the module validation returns.
+        The result of the action plugin validation.
     """
     options = options | {"standing": _standing(options, folder)}
     if int(options["partners"]) and not any(options["standing"].values()):
@@ -67,7 +67,7 @@ def run_validation(
             loop.run()
         except BaseException as exc:  # noqa: BLE001 - a report always remains
             broken = exc
-        # What is asked to end now has done so by then.
+        # Later interruptions are deferred until the report is written.
         with contextlib.suppress(Interrupted), transport.uninterrupted():
             done = _reported(loop, transport, folder, broken)
     if broken is not None and not isinstance(broken, Exception) and not transport.interruption.why:
@@ -76,7 +76,7 @@ def run_validation(
 
 
 def _reported(loop: Loop, transport: ClusterTransport, folder: Path, broken: BaseException | None) -> dict[str, Any]:
-    """Write the report of what is known, and return what a caller wants to know of it."""
+    """Write the report, drain and resume nodes, and return the result for the caller."""
     why = transport.interruption.why or (f"{type(broken).__name__}: {broken}" if broken is not None else "")
     data = _against_history(_report(loop, why), loop, folder)
     blamed = data.get("culprits", [])
@@ -114,7 +114,7 @@ def _reported(loop: Loop, transport: ClusterTransport, folder: Path, broken: Bas
 
 
 def _standing(options: dict[str, Any], folder: Path) -> dict[str, bool]:
-    """Return which nodes the earlier reports beside a folder show to be good, and which not."""
+    """Return, by node, whether the earlier reports show it to be good."""
     with contextlib.suppress(OSError, ImportError):
         from .report_files import history  # noqa: PLC0415 - a library may be missing
 
@@ -123,13 +123,13 @@ def _standing(options: dict[str, Any], folder: Path) -> dict[str, bool]:
 
 
 def free_folder(place: Path, name: str) -> Path:
-    """Return a folder of that name, with a number if it exists already."""
+    """Return the path of a folder that does not exist yet: NAME, or NAME with a number."""
     names = (name, *(f"{name}-{number}" for number in range(2, 100)))
     return place / next((name for name in names if not (place / name).exists()), name)
 
 
 def _report(loop: Loop, why: str) -> Report:
-    """Return the report, or at least one, whatever is wrong with what is known."""
+    """Return the report, or a minimal one if the state is invalid."""
     state, stopped = loop.state, why or loop.stopped
     if loop.unended:
         left = f"could not be cancelled: scancel {' '.join(loop.unended)}"
@@ -143,7 +143,7 @@ def _report(loop: Loop, why: str) -> Report:
 
 
 def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
-    """Return a report with what earlier ones beside it say of its figures; one that cannot be compared as it is."""
+    """Return the report with its figures compared to earlier ones, or unchanged if that is not possible."""
     how = loop.options["drift"]
     if how == "ignore":
         return data
@@ -163,9 +163,9 @@ def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
 
 
 def _released(loop: Loop, transport: ClusterTransport, data: Report, nodes: list[str]) -> None:
-    """Delete the reservation of the tests and resume the drained nodes that passed; enter what came of it.
+    """Delete the reservation of the tests, resume the drained nodes that passed, and record the outcome.
 
-    A drained node is drained again by now: where this is broken off, or not possible, nobody gets it.
+    The tests have already drained these nodes again, so they stay out of service if this step fails.
     """
     left = loop.release(_RELEASE_S)
     data["leftovers"] = [f"{node} {words}" for node, words in loop.unrestored.items()] + [left] * bool(left)

@@ -1,4 +1,4 @@
-"""Files of an inventory that this run cannot decrypt: Ansible names neither file nor remedy."""
+"""Find inventory files that this run cannot decrypt, because Ansible's error names neither file nor remedy."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _REMEDY = "give --ask-vault-pass (-J) or --vault-password-file FILE, or set vaul
 
 
 def vault_problems(sources: Sequence[str], playbooks: Sequence[Path], loader: DataLoader) -> list[str]:
-    """Return one line for each encrypted file, or file with an encrypted value, that cannot be decrypted.
+    """Return one line for each file with encrypted content that cannot be decrypted.
 
     Args:
         sources: the inventory, as given with `-i`.
-        playbooks: variables beside them are read as well.
-        loader: Ansible's, which has the passwords of this run.
+        playbooks: their group_vars and host_vars are checked as well.
+        loader: Ansible's data loader, with the vault passwords of this run.
     """
     problems = []
     for path in dict.fromkeys(path for playbook in playbooks for path in variable_files(sources, playbook)):
@@ -50,7 +50,7 @@ def vault_problems(sources: Sequence[str], playbooks: Sequence[Path], loader: Da
 
 
 def _failures(data: object, key: str = "") -> Iterator[tuple[str, AnsibleError]]:
-    """Yield the keys of values that cannot be decrypted: each value may have a password of its own."""
+    """Yield the keys of values that cannot be decrypted: each may need a different password."""
     if isinstance(data, EncryptedString):
         try:
             str(data)

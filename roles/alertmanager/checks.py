@@ -14,8 +14,8 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the invalid options.
 
     Args:
-        options: the checked options of the role without its prefix, `architecture` of the host and `packaged`, whether
-            its distribution has a package.
+        options: the checked options of the role without its prefix, `architecture` of the host, and `packaged`:
+            whether its distribution has a package.
         cluster: the `host`.
     """
     host = cluster["host"]
@@ -34,7 +34,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
 
 def check_inventory(_: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the alerts that the hosts of the group monitoring send."""
+    """Return the problems of the alert settings of the hosts in the group monitoring."""
     return site_routing_problems(cluster["monitoring"], cluster["hostvars"])
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with the options of a backup, found before anything is changed."""
+"""Checks the options of the role backup before the role changes anything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REPOSITORY = re.compile(r"/|(sftp|rest|s3|b2|azure|gs|swift|rclone):.")
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return what keeps the backups of a host from working.
+    """Return the options that prevent backups of a host.
 
     Args:
         options: the options of the role without its prefix.

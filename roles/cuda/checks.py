@@ -23,9 +23,9 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the reasons why CUDA cannot be installed as declared.
 
     Args:
-        options: the checked options of the role without its prefix, `versions` never empty with the source `nvidia`;
-            `driver` of the host and `generation` of its GPUs, '' where unknown; `distribution`, its name; and
-            `packaged`, whether it has CUDA. Without `driver` only the releases are checked.
+        options: the checked options of the role without its prefix (`versions` is not empty with the source
+            `nvidia`); `driver` of the host and `generation` of its GPUs, '' if unknown; `distribution`, its name;
+            and `packaged`: whether it has CUDA. Without `driver` the function checks only the releases.
         cluster: the `host`.
     """
     host = cluster.get("host", "")
@@ -97,7 +97,7 @@ def _declared_problems(
 def _support_problems(
     options: Known, releases: Mapping[str, str], default: str, generation: str | None, host: str
 ) -> list[Problem]:
-    """Return toolkits that the driver does not run, and a default without code for the GPUs."""
+    """Return toolkits that the driver does not support, and a default toolkit that does not support the GPUs."""
     found = []
     for release in releases:
         least = least_driver(release, minor_compatibility=options["minor_compatibility"])

@@ -13,7 +13,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
     Args:
         options: `version` of the role; `driver` of the host; `majors`, the major versions of CUDA whose packages it
-            gets, with '' for a driver that none is for; and `waits`, whether the driver is only planned so far.
+            gets, '' for an unsupported driver; and `waits`: whether the driver is not installed yet.
         cluster: the `host`.
     """
     host, problems = cluster.get("host", ""), []
@@ -34,7 +34,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
 
 def _driver_problem(driver: str) -> tuple[str, str]:
-    """Return problem and remedy where no package fits the driver."""
+    """Return problem and remedy for a driver that no package supports."""
     if version_key(driver):
         return f"DCGM 4 has no package for driver {driver}; 450 is the oldest", "install a newer driver"
     said = f"{driver!r} is not a valid version" if driver else "no driver is installed there, and none is declared"

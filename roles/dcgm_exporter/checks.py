@@ -24,7 +24,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
     Args:
         options: the checked options of the role without its prefix, `architecture` of the host, `dcgm_source`, and
-            `known`, the fields that the role reads by default.
+            `known`, the fields that the role exports by default.
         cluster: the `host`.
     """
     host = cluster["host"]

@@ -6,17 +6,17 @@ from ...plugins.module_utils.containers.enroot_config import declaration_problem
 from ...plugins.plugin_utils.preflight.software import CHECKSUM_REMEDY, is_on
 from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
-# Versions of Enroot of which the role has the checksums.
+# Versions of Enroot whose checksums the role has.
 KNOWN = ("4.1.2",)
 
 
 def check(options: Known, _: Known) -> list[Problem]:
-    """Return the settings that Enroot does not read."""
+    """Return the settings that Enroot does not support."""
     return declaration_problems([], {}, options["settings"])
 
 
 def check_inventory(_: Known, cluster: Known) -> list[Problem]:
-    """Return the hosts whose packages of Enroot cannot be verified."""
+    """Return the hosts whose Enroot packages cannot be verified."""
     hosts = {host: cluster["hostvars"][host] for host in cluster["groups"].get("all", [])}
     wrong = [host for host, each in hosts.items() if is_on(each, "enroot") and not _verified(each)]
     problem = "is empty, and the role does not know how to build this version"
@@ -25,7 +25,7 @@ def check_inventory(_: Known, cluster: Known) -> list[Problem]:
 
 
 def _verified(variables: Known) -> bool:
-    """Return whether the packages of Enroot have checksums, or are built from sources that the role knows."""
+    """Return whether the Enroot packages have checksums or are built from sources with known checksums."""
     known = str(variables.get("enroot_version", KNOWN[0])) in KNOWN
     return bool(variables.get("enroot_checksums")) or (known and "enroot_packages" not in variables)
 

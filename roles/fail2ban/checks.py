@@ -1,4 +1,4 @@
-"""What is wrong with the options of fail2ban, found before anything is changed."""
+"""Checks the options of the role fail2ban before the role changes anything."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LEAST = {"max_retry": 1, "find_time_s": 1, "ban_time_s": 1}
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return what keeps fail2ban from working, or might shut out whoever provisions the host.
+    """Return invalid options, and options that could ban the provisioning host.
 
     Args:
         options: `cluster`, `trusted`, `max_retry`, `find_time_s`, `ban_time_s`: the options without their prefix.
-        cluster: the `host`, and `seen`, lines of it: `from ADDRESS`, where this run's SSH connection comes from.
+        cluster: the `host`, and `seen`, its output: `from ADDRESS`, the source of this run's SSH connection.
     """
     wrong = [*_bounds(options), *_networks(options), *_shut_out(options, cluster["seen"])]
     return [make_problem([cluster["host"]], f"fail2ban_{key}", problem, remedy) for key, problem, remedy in wrong]

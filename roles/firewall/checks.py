@@ -1,4 +1,4 @@
-"""What is wrong with the options of the firewall, found before anything is changed."""
+"""Checks the options of the role firewall before the role changes anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     _Wrong = tuple[str, str, str]
 
-# What a declaration may name beside the groups of the inventory.
+# Sources that a declaration may name in addition to the groups of the inventory.
 SOURCES = ("cluster", "admins", "users", "anywhere")
 _NETWORKS = {
     "cluster": "give the host its hosts_address or ansible_host, or declare cluster_networks",
@@ -26,13 +26,13 @@ _DISABLE = {"firewalld": "systemctl disable --now firewalld", "ufw": "ufw disabl
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return what keeps the firewall of a host from working, or would shut out whoever provisions it.
+    """Return invalid options, and options that would lock out the provisioning host.
 
     Args:
         options: `cluster`, `admin_networks`, `user_networks`, `job_ports`, `open`: the options without their prefix.
-        cluster: the `host`; `groups`, those of the inventory; and `seen`, lines of the host: `from ADDRESS`, where this
-            run's SSH connection comes from, without an address if it does not use SSH; `active NAME` for another
-            active firewall.
+        cluster: the `host`; `groups` of the inventory; and `seen`, output of the host: `from ADDRESS`, the source of
+            this run's SSH connection (without an address if it does not use SSH); `active NAME` for another active
+            firewall.
     """
     host, seen = cluster["host"], cluster["seen"]
     wrong = [*_network_problems(options), *_port_problems(options, cluster["groups"]), *_seen_problems(options, seen)]

@@ -7,7 +7,7 @@ from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 
 def check_inventory(_: Known, cluster: Known) -> list[Problem]:
-    """Return the invalid settings of GPUs, of hardware and hosts together."""
+    """Return the invalid GPU settings of hardware profiles and hosts."""
     problems = []
     remedy = "correct gpu.settings of the hardware, or gpu_settings_values of the host"
     for name in cluster["compute"]:

@@ -17,12 +17,12 @@ EVERYWHERE = ("", "0.0.0.0", "::", "[::]", "*")  # noqa: S104 - refused
 _PLACEHOLDER = re.compile(r"(?i)^(admin|grafana|password|passwort|secret|prom-operator)\d*$|change.?me|<[^>]*>|^x+$")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9._@-]+")
-# Valid values in place of templates, which the preflight does not know.
+# Valid placeholders for templates, which the preflight cannot evaluate.
 _IF_UNKNOWN = {"address": "127.0.0.1", "admin_password": "-" * 32, "prometheus_url": "http://x"}
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return the invalid options of the role, without its prefix; none where no Grafana is installed."""
+    """Return the invalid options of the role, given without its prefix; none if Grafana is not installed."""
     options = {**_IF_UNKNOWN, **options}
     return list(_problems(options, cluster.get("host", ""))) if options["source"] != "none" else []
 

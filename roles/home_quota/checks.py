@@ -16,11 +16,11 @@ _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,63}")
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the options of the role home_quota.
+    """Return the invalid options.
 
     Args:
         options: `default`, `users`, `soft_percent` and `path`.
-        cluster: the `host`, and `exports`, those of each host of the group nfs_server.
+        cluster: the `host`, and `exports`, the exports of each host in the group nfs_server.
     """
     exports: Mapping[str, Sequence[Known]] = cluster["exports"]
     sizes = {"home_quota_default": options["default"]} if options["default"] else {}
@@ -49,5 +49,5 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
 
 def _holds(export: str, path: str) -> bool:
-    """Say whether a directory is an export, or below it."""
+    """Return whether a directory is an export or below it."""
     return f"{path.rstrip('/')}/".startswith(f"{export.rstrip('/')}/")

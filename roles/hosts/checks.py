@@ -19,7 +19,7 @@ def check(options: Known, _: Known) -> list[Problem]:
         remedy = "give a domain, such as cluster.example.org"
         found.append(make_problem([], "hosts_domain", f"{domain!r} cannot be used", remedy))
     zones = zoneinfo.available_timezones()
-    # A provisioning host may have no list of zones.
+    # The provisioning host may lack the time zone database.
     if zones and str(zone or "") not in {"", *zones}:
         near = near_name(str(zone), zones)
         remedy = f"did you mean {near}? " if near else ""

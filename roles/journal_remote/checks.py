@@ -1,4 +1,4 @@
-"""Checks of the options of the role journal_remote."""
+"""Checks the options of the role journal_remote."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _HIGHEST_PORT = 65535
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of the options of the role journal_remote.
+    """Return the invalid options.
 
     Args:
         options: `receiver`, `address`, `port`, `max_use`, `keep_free`, `max_file_size`, `max_age_days`, `rotate_days`.
-            The preflight does not know where the journals go.
+                The preflight does not know the folder of the journals.
         cluster: the `host`.
     """
     host = cluster.get("host", "")

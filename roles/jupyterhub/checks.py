@@ -1,4 +1,4 @@
-"""What is wrong with the options of the portal, found before anything is changed."""
+"""Checks the options of the role jupyterhub before the role changes anything."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _ADDRESS = re.compile(r"[0-9.]+|\[?[0-9a-fA-F:]+\]?")
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return what keeps the portal from working, or would open it wider than it may be.
+    """Return invalid options, and options that would expose the portal.
 
     Args:
-        options: `container_binds`, `container_lacking` (nodes without what runs images), `container_runtime`,
+        options: `container_binds`, `container_lacking` (nodes without a container runtime), `container_runtime`,
             `environments`, `first_number`, `grafana_url`, `history_days`, `hours`, `idle_minutes`, `listen_address`,
             `max_hours`, `notebook_path`, `notebook_ports`, `queue_minutes`, `report_url`: the options without their
-            prefix; `oidc`, those of the identity provider, with the length of the secret instead of it; `ports`, those
-            of the host by option; `tls`, whether hosts have certificates; `portals`, the hosts of the group portal;
-            `submitting`, hosts with the commands of Slurm.
+            prefix; `oidc`, the options of the identity provider, with the length of the secret instead of the secret;
+            `ports`, the ports of the host by option; `tls`, whether hosts have certificates; `portals`, the hosts of
+            the group portal; `submitting`, the hosts with the Slurm commands.
         cluster: the `host`.
     """
     host = cluster["host"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 _MIN_FIRST_NUMBER = 1000
-# Where systemd, containers and the number nobody begin.
+# The UID ranges of systemd, containers and nobody start here.
 _MAX_NUMBER = 60000
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the options of the role ldap_server.
+    """Return the invalid options.
 
     Args:
         options: `database_mb`, `first_number` and `password_min_length`.

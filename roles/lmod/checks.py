@@ -39,7 +39,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
 
 def _repeated(modules: Sequence[Known], host: str) -> list[Problem]:
-    """Return the modules that are declared twice, and the names with two default versions."""
+    """Return modules that are declared twice, and names with two default versions."""
     named = [f"{module.get('name')}/{module.get('version')}" for module in modules]
     defaults = [str(module.get("name")) for module in modules if module.get("default")]
     return [

@@ -10,7 +10,7 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def check(options: Known, _: Known) -> list[Problem]:
-    """Return the checksums that are none."""
+    """Return the invalid checksums."""
     return [
         make_problem(
             [], f"miniforge_checksums.{machine}", "is not a SHA-256", "the release names it beside the installer"

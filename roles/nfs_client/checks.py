@@ -13,7 +13,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
 
 def check_homes(options: Known, cluster: Known) -> list[Problem]:
-    """Return the hosts whose homes are on no storage that the inventory declares, where users work on several."""
+    """Return the hosts whose homes are not on declared shared storage, if users work on several hosts."""
     hosts = list(dict.fromkeys([*cluster["logins"], *cluster["compute"]]))
     has_users = bool(options["users_accounts"]) or options["identity_source"] != "declared"
     servers, clients, hostvars = cluster["nfs_servers"], cluster["nfs_clients"], cluster["hostvars"]

@@ -23,7 +23,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
     Args:
         options: `source`, `archives`, `arguments`, `collectors`, `collectors_off` and `extra_metrics` of the role,
-            `architecture` of the host, and `packaged`, whether its distribution has a package.
+            `architecture` of the host, and `packaged`: whether its distribution has a package.
         cluster: the `host`.
     """
     host = cluster["host"]

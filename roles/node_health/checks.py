@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Checks of a node's health that `node_health_severities` may name.
+# Health checks that `node_health_severities` may name.
 CHECK_NAMES = (
     *("gpu_count", "gpu", "gpu_clocks", "gpu_links", "pcie_replays", "nvlink_crc", "dcgm", "fabric_manager", "xid"),
     *("nics", "link_flaps", "infiniband_errors", "disk", "mounts", "memory", "swap", "memory_errors", "clock"),
     *("services", "kernel", "stray_processes"),
 )
 _SEVERITIES = ("ISOLATE", "RESET", "MONITOR", "OFF", False)
-# Numbers above 0, each with the largest that is allowed.
+# Maximum of each numeric option; the values must be above 0.
 _LIMITS = {
     **dict.fromkeys(("clock_offset_s", "infiniband_errors", "link_flaps", "nvlink_crc_per_second"), None),
     **dict.fromkeys(("pcie_replays_per_minute", "repair_limit", "timeout_s"), None),
@@ -28,7 +28,7 @@ _LIMITS = {
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return unknown checks and severities, and limits that are out of bounds."""
+    """Return unknown checks and severities, and limits that are out of range."""
     faults = [*_severities(options.get("severities") or {}), *_limits(options)]
     return [make_problem([cluster.get("host", "")], f"node_health_{key}", *rest) for key, *rest in faults]
 

@@ -8,22 +8,22 @@ from ...plugins.plugin_utils.role_checks import Known, Problem
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the driver that is declared for a host.
+    """Return the problems of the driver that is declared for a host.
 
     Args:
-        options: as `driver_problems` takes them.
-        cluster: the `host`; `hardware`, its entry of the catalogue; and `system`, its distribution.
+        options: the options of `driver_problems`.
+        cluster: the `host`; `hardware`, its entry in the catalogue; and `system`, its distribution.
     """
     return driver_problems(cluster["hardware"], cluster["host"], options, cluster["system"])
 
 
 def check_drivers(_: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the drivers of all compute nodes."""
+    """Return the problems of the drivers of all compute nodes."""
     return site_driver_problems(cluster["compute"], cluster["hostvars"], cluster["catalogue"])
 
 
 def check_domains(_: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the NVLink racks."""
+    """Return the problems of the NVLink racks."""
     hosts = {name: cluster["hostvars"][name] for name in cluster["compute"]}
     domains = {name: each.get("nvlink_domain") for name, each in hosts.items()}
     hardware = {name: str(each.get("hardware") or "") for name, each in hosts.items()}

@@ -1,4 +1,4 @@
-"""Checks of the role preflight: do the nodes fit the inventory, and are the secrets of the cluster here."""
+"""Checks whether the nodes match the inventory, and whether the provisioning host has the secrets of the cluster."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def check_nodes(hosts: Sequence[str], cluster: Known) -> list[Problem]:
-    """Return how nodes differ from what the inventory says of them.
+    """Return the differences between nodes and the inventory.
 
     Args:
-        hosts: their names.
-        cluster: `hostvars` of all hosts; `answer`, the variable with a host's answer of the module node_info, without
-            which a host is skipped; `site`, with `catalogue`, the declared `users` and `groups`, `compute`, the nodes
-            of Slurm, and `inventory_groups`, the hosts of every group; and `limits`, as `node_problems` and
-            `claim_problems` take them.
+        hosts: names of the nodes.
+        cluster: `hostvars` of all hosts; `answer`, the variable with a host's result of the module node_info (hosts
+            without it are skipped); `site`, with `catalogue`, the declared `users` and `groups`, `compute`, the Slurm
+            nodes, and `inventory_groups`, the hosts of every group; and `limits` for `node_problems` and
+            `claim_problems`.
     """
     hostvars, site, limits = cluster["hostvars"], cluster["site"], cluster["limits"]
     wrong = []
@@ -64,13 +64,13 @@ def check_nodes(hosts: Sequence[str], cluster: Known) -> list[Problem]:
 
 
 def advise_on_nodes(hosts: Sequence[str], cluster: Known) -> list[Problem]:
-    """Return old versions and kernels that wait for a reboot; a host without an answer is skipped."""
+    """Return outdated versions, and kernels that need a reboot; a host without an answer is skipped."""
     answers = {host: cluster["hostvars"][host].get(cluster["answer"]) or {} for host in hosts}
     return [advice(each) for host, found in answers.items() for each in node_advice(host, found.get("node") or {})]
 
 
 def advise_on_floors(_: Known, cluster: Known) -> list[Problem]:
-    """Return floors of hardware profiles that half the speed would pass."""
+    """Return floors of hardware profiles that are so low that half the expected speed would pass."""
     return [advice(each) for each in floor_advice({name: each for name, each in cluster["catalogue"].items() if each})]
 
 
@@ -81,9 +81,9 @@ def check_secrets(hosts: Sequence[str], cluster: Known) -> list[Problem]:
     """Return the secrets that hosts hold and the provisioning host lacks.
 
     Args:
-        hosts: their names.
-        cluster: `hostvars` of all hosts; `answer`, the variable with a host's answer of the module secret_info;
-            `controller`, with `name` and `answer` of one that is not in the run; and `site`.
+        hosts: names of the hosts.
+        cluster: `hostvars` of all hosts; `answer`, the variable with a host's result of the module secret_info;
+            `controller`, with `name` and `answer` of a controller that is not part of the run; and `site`.
     """
     controller = cluster["controller"]
     answers = {host: cluster["hostvars"][host].get(cluster["answer"]) or {} for host in hosts}

@@ -1,4 +1,4 @@
-"""Checks what a site declares of its monitoring, before any host is contacted."""
+"""Checks the monitoring options of a site before any host is contacted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _CHECKED = (
 
 
 def check_inventory(_: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong; the roles look closer, at what only a host can tell.
+    """Return the problems that are visible in the inventory; the roles run the checks that need a host.
 
     Args:
-        cluster: `monitoring`, the hosts that run Prometheus, without which nothing is checked; `hostvars`; `catalogue`,
+        cluster: `monitoring`, the hosts that run Prometheus (without any, nothing is checked); `hostvars`; `catalogue`,
             the known hardware by name; and `monitoring_jobs` of Prometheus.
     """
     hosts, variables = cluster["monitoring"], cluster["hostvars"]
@@ -36,7 +36,7 @@ def check_inventory(_: Known, cluster: Known) -> list[Problem]:
         problems += prometheus_problems(settings, host)
     targets = scrape_targets(cluster["monitoring_jobs"], variables, cluster["catalogue"]) if hosts else {}
     for problem in target_problems(targets):
-        # Hosts that share the address of the inventory are told of as such.
+        # Another check reports hosts that share an address in the inventory.
         if len({str(variables[name].get("ansible_host") or name) for name in problem["hosts"]}) > 1:
             problems.append(problem)
     return problems

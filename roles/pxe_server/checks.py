@@ -1,4 +1,4 @@
-"""What is wrong with the options of the server that machines boot from, found before anything is changed."""
+"""Checks the options of the role pxe_server before the role changes anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MADE_BY = "run busbar image bundle and busbar image build"
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return what keeps machines from booting, or would have two of them take each other's place.
+    """Return options that prevent machines from booting, and machines with the same address.
 
     Args:
         options: `address`, `content`, `dns`, `interface`, `interfaces` of the host, `kernel_options`, `machines`

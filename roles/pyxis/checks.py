@@ -1,7 +1,7 @@
-"""The arguments with which Slurm loads Pyxis.
+"""Checks the arguments with which Slurm loads Pyxis.
 
-Pyxis reads them in slurmstepd and slurmd only, and one that it does not know or cannot read fails every job of the
-node: Pyxis 0.24, config.c (pyxis_config_parse, parse_bool).
+Only slurmstepd and slurmd parse them, and an unknown or invalid argument fails every job on the node: Pyxis 0.24,
+config.c (pyxis_config_parse, parse_bool).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from ...plugins.plugin_utils.preflight.software import is_on
 from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
-# Versions of which the role has the checksum.
+# Versions whose checksum the role has.
 KNOWN = ("0.24.0",)
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 SWITCHES = ("execute_entrypoint", "sbatch_support", "use_enroot_load", "use_squashfuse")
 PATHS = ("importer", "runtime_path")
-# Those that are options of the role.
+# Arguments with an option of the role.
 OWN = ("container_scope", "execute_entrypoint", "runtime_path", "sbatch_support")
 _TRUE = ("1", "true", "yes", "y", "on")
 _FALSE = ("0", "false", "no", "n", "off")
@@ -26,7 +26,7 @@ _PATH = re.compile(r"/[^\s#]*")
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with a site's own arguments.
+    """Return the invalid arguments of a site.
 
     Args:
         options: `options`, arguments by name.
@@ -53,7 +53,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
 
 def check_inventory(_: Known, cluster: Known) -> list[Problem]:
-    """Return the hosts whose archive of Pyxis cannot be verified."""
+    """Return the hosts whose Pyxis archive cannot be verified."""
     hosts = {host: cluster["hostvars"][host] for host in cluster["groups"].get("all", [])}
     wrong = [host for host, each in hosts.items() if is_on(each, "pyxis") and not _verified(each)]
     remedy = "set it to what `sha256sum` prints for the archive at pyxis_source, once you trust that file"
@@ -65,7 +65,7 @@ INVENTORY = {"pyxis_sha256": check_inventory}
 
 
 def _verified(variables: Known) -> bool:
-    """Return whether the archive of Pyxis has a checksum, its own or that of a version whose sum the role knows."""
+    """Return whether the Pyxis archive has a checksum: a declared one, or that of a version that the role knows."""
     given = variables.get("pyxis_sha256")
     if given is None:
         return str(variables.get("pyxis_version", KNOWN[0])) in KNOWN
@@ -73,7 +73,7 @@ def _verified(variables: Known) -> bool:
 
 
 def _switch(value: object) -> bool | None:
-    """Return a truth value as YAML or the command line gives it; None for what is none."""
+    """Return a boolean from YAML or the command line, or None if the value is not a boolean."""
     text = str(value).strip().lower()
     return True if text in _TRUE else False if text in _FALSE else None
 

@@ -23,12 +23,12 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
 
 def check_hosts(hosts: Sequence[str], cluster: Known) -> list[Problem]:
-    """Return addresses of IP over InfiniBand that more than one of the hosts has."""
+    """Return IPoIB addresses that several of these hosts use."""
     return shared_address_problems(hosts, cluster["hostvars"])
 
 
 def check_inventory(_: Known, cluster: Known) -> list[Problem]:
-    """Return addresses of IP over InfiniBand that more than one host has, or by which one is managed."""
+    """Return IPoIB addresses that several hosts use, or that a host uses for its management connection."""
     hosts = {host: cluster["hostvars"][host] for host in cluster["groups"].get("all", [])}
     interfaces = {host: each.get("rdma_ipoib_interfaces") or [] for host, each in hosts.items()}
     return address_problems(interfaces, {host: str(each.get("ansible_host") or host) for host, each in hosts.items()})

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KEY, FINGERPRINT = "replace_node", "replace_node_fingerprint"
-# What else a host does for the cluster would go with its machine.
+# Groups whose hosts have duties that would be lost with the machine.
 PROTECTED = ("slurm_controller", "slurm_database", "slurm_login", "nfs_server", "ldap_server", "monitoring", "portal")
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
 
 def check(options: Known, _: Known) -> list[Problem]:
-    """Return an invalid name of the cluster."""
+    """Return a problem if the cluster name is invalid."""
     return cluster_name_problems("cluster_name", options["cluster_name"])
 
 
 def check_replacement(asked: str | Sequence[str], cluster: Known) -> list[Problem]:
-    """Return what is wrong with a request to replace nodes; no host is needed to tell.
+    """Return the problems of a request to replace nodes, without contacting hosts.
 
     Args:
-        asked: names, as a list or folded.
-        cluster: `groups` of the inventory, and `fingerprints` of host keys that the user vouches for.
+        asked: node names, as a list or as a Slurm host list.
+        cluster: `groups` of the inventory, and `fingerprints` of the host keys that the user confirms.
     """
     groups = cluster["groups"]
     try:
@@ -59,5 +59,5 @@ def check_replacement(asked: str | Sequence[str], cluster: Known) -> list[Proble
 
 
 def check_uninstall(asked: str | Sequence[str], cluster: Known) -> list[Problem]:
-    """Return what is wrong with a request to uninstall hosts; `cluster` has the arguments of `uninstall_problems`."""
+    """Return the problems of a request to uninstall hosts; `cluster` has the arguments of `uninstall_problems`."""
     return uninstall_problems(asked, **cluster)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# Options that mean the same on every host, with their value if the site sets none.
+# Options with the same value on all hosts, with their default.
 SITE_OPTIONS: dict[str, Any] = {
     "slurm_partitions": [],
     "slurm_config": {},
@@ -34,29 +34,29 @@ _ROLES = ("controllers", "databases", "logins")
 
 
 def check(options: Known, _: Known) -> list[Problem]:
-    """Return an invalid name of the cluster, and scripts that Slurm cannot call."""
+    """Return an invalid cluster name, and scripts that Slurm cannot run."""
     return cluster_name_problems("slurm_cluster_name", options.get("cluster_name")) + script_problems(
         options.get("job_scripts") or {}
     )
 
 
 def check_new_nodes(nodes: Sequence[str], cluster: Known) -> list[Problem]:
-    """Return new nodes that Slurm has under another name; `cluster` has the arguments of `new_node_problems`."""
+    """Return new nodes that Slurm knows under another name; `cluster` has the arguments of `new_node_problems`."""
     return new_node_problems(nodes, **cluster)
 
 
 def check_roles(_: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the hosts that Slurm's daemons run on."""
+    """Return the problems of the hosts that run Slurm's daemons."""
     if not cluster["accounting"]:
         return []
     return role_problems(cluster["controllers"], cluster["databases"], cluster["logins"], cluster["compute"])
 
 
 def check_declaration(options: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the declaration of the cluster."""
+    """Return the problems of the cluster declaration."""
     hostvars = cluster["hostvars"]
     return slurm_problems(
-        # Hardware is checked elsewhere, together with the groups that it comes from.
+        # The hardware has a separate check.
         nodes=[{**inventory_node(name, hostvars[name]), "hardware": ""} for name in cluster["compute"]],
         catalogue={"": {}},
         groups=cluster["groups"],
@@ -76,14 +76,14 @@ def check_declaration(options: Known, cluster: Known) -> list[Problem]:
 
 
 def check_database(options: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the database that the site runs."""
+    """Return the problems of an external database."""
     has_password = any(each.name == "slurm_database_password" for each in cluster["settings"])
     external = options["slurm_database_external"]
     return external_database_problems(external, cluster["databases"], has_password=has_password)
 
 
 def check_gpus(_: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with MIG layouts, and with how Slurm learns of GPUs."""
+    """Return the problems of MIG layouts and of Slurm's GPU configuration."""
     nodes = [inventory_node(name, cluster["hostvars"][name]) for name in cluster["compute"]]
     return gpu_problems(nodes, cluster["catalogue"])
 

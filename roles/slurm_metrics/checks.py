@@ -7,7 +7,7 @@ import re
 from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 _LEAST_INTERVAL = 5
-# systemd takes a size that it does not know for no limit at all.
+# systemd ignores an invalid size and sets no limit.
 _MEMORY = re.compile(r"[1-9][0-9]*[KMGT]|[1-9][0-9]?%|infinity")
 
 
@@ -16,8 +16,8 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
     Args:
         options: `source`, `interval`, `timeout`, `jobs_limit` and `memory_limit` of the role; `version`, as slurmctld
-            prints it, and whether it is `able` to give metrics; whether slurm.conf has them `offered`, and `open` to
-            a server without a token.
+            prints it; `able`: whether this version has metrics; `offered`: whether slurm.conf enables them; `open`:
+            whether a server without a token can read them.
         cluster: the `host`.
     """
     host = cluster["host"]

@@ -32,7 +32,7 @@ def check(options: Known, _: Known) -> list[Problem]:
 
 
 def _faults(plugin: Known, *, twice: bool) -> list[tuple[str, str]]:
-    """Return problem and remedy for each thing that is wrong with one plugin."""
+    """Return the problems of a plugin, each with its remedy."""
     faults = []
     unknown = sorted(set(plugin) - _KNOWN)
     if unknown:
@@ -54,7 +54,7 @@ def _faults(plugin: Known, *, twice: bool) -> list[tuple[str, str]]:
 
 
 def _source_faults(plugin: Known) -> list[tuple[str, str]]:
-    """Return what is wrong with where a plugin comes from."""
+    """Return the problems of the source of a plugin."""
     source, library = str(plugin.get("source") or ""), str(plugin.get("library") or "")
     if bool(source) == bool(library):
         return [("needs one of source and library", "give the archive to build, or the library that a package brings")]

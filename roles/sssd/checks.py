@@ -1,4 +1,4 @@
-"""Checks the options of the role sssd: are there users beside the declared ones, and where do they come from."""
+"""Checks the options of the role sssd: the source of users in addition to the declared ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     _Wrong = tuple[str, str, str]
 
 SOURCES = ("declared", "ldap_server", "external")
-# No quotes and no escapes: the name stands in files of slapd and sssd.
+# Quotes and escapes are invalid, because the name is written to files of slapd and sssd.
 _SUFFIX = re.compile(r"(dc|o|ou)=[A-Za-z0-9 ._-]+(,(dc|o|ou|c)=[A-Za-z0-9 ._-]+)*")
 _GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]*")
 _HIGHEST_PORT = 65535
@@ -22,13 +22,13 @@ _LOWEST_ID = 1000
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the source of users.
+    """Return the problems of the source of users.
 
     Args:
         options: `identity_source`, `identity_server`, `servers` (hosts of the group ldap_server), `identity_port`,
             `identity_suffix`, `identity_groups`, `identity_locked_group`, `sssd_uris`, `sssd_base`, `sssd_bind_dn`,
-            `sssd_start_tls`, `sssd_min_id`, `sssd_cache_seconds`, and `has_password`, whether there is a password for
-            `sssd_bind_dn`.
+            `sssd_start_tls`, `sssd_min_id`, `sssd_cache_seconds`, and `has_password`: whether `sssd_bind_dn` has a
+            password.
         cluster: the `host`, and `known`, the hosts of the inventory.
     """
     host, known = cluster["host"], cluster["known"]

@@ -8,7 +8,7 @@ from ...plugins.module_utils.access.account_problems import account_problems
 from ...plugins.plugin_utils.former_users import former_users_problems
 from ...plugins.plugin_utils.role_checks import Known, Problem
 
-# Options that mean the same on every host, with their value if the site sets none.
+# Options with the same value on all hosts, with their default.
 SITE_OPTIONS: dict[str, Any] = {
     "users_accounts": [],
     "users_groups": [],
@@ -18,17 +18,17 @@ SITE_OPTIONS: dict[str, Any] = {
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the declared users and groups.
+    """Return the problems of the declared users and groups.
 
     Args:
         options: `accounts` and `groups`.
-        cluster: `known`, users without uid that the hosts know; None if a directory may have any.
+        cluster: `known`, users without a declared UID that exist on the hosts; None if a directory may have any user.
     """
     return account_problems(options["accounts"], options["groups"], known=cluster["known"])
 
 
 def check_inventory(options: Known, cluster: Known) -> list[Problem]:
-    """Return what is wrong with the users and groups of the site."""
+    """Return the problems of the users and groups of the site."""
     others = {str(each.value) for each in cluster["settings"] if each.name == "ansible_user"}
     known = others if options["identity_source"] == "declared" else None
     return account_problems(options["users_accounts"], options["users_groups"], known=known)

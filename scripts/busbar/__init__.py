@@ -1,1 +1,1 @@
-"""The command line of busbar: drives playbooks, runs the sandbox, reads results."""
+"""The command line of busbar: runs playbooks, manages the sandbox, reads results."""

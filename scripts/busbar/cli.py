@@ -13,7 +13,7 @@ from busbar.errors import AnsibleMissingError, UsageError
 
 __all__ = ["main"]
 
-# Each command, and the module that registers it.
+# The module that registers each command.
 COMMANDS = {
     "init": "init",
     "sandbox": "sandbox",
@@ -47,7 +47,7 @@ INTERRUPTED = 130
 
 
 def parser(command: str = "") -> argparse.ArgumentParser:
-    """The parser of all commands, or of this one alone, if there is such a one."""
+    """Return the parser of one command, or of all commands if the command is unknown."""
     top = argparse.ArgumentParser(
         prog="busbar",
         description="Turns bare Linux machines into a GPU cluster and proves with numbers that it is fast.",
@@ -61,15 +61,15 @@ def parser(command: str = "") -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; returns the exit code."""
-    # A shell asks by this variable for the words that may follow; nothing else needs the library then.
+    """Run a command and return the exit code."""
+    # A shell sets this variable to request completions; only then is the library needed.
     if "_ARGCOMPLETE" in os.environ:
         completion.answer(parser())
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] in removed.COMMANDS:
         print(f"busbar: {removed.COMMANDS[words[0]]}", file=sys.stderr)
         return USAGE
-    # Most of what the other commands import would take longer than many a command itself.
+    # Importing the modules of all commands would take longer than most commands.
     args = parser(words[0] if words else "").parse_args(words)
     try:
         return int(args.run(args))

@@ -1,4 +1,4 @@
-"""Errors that the command line turns into one line and an exit code."""
+"""Errors that the command line prints as one line with an exit code."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ __all__ = ["AnsibleMissingError", "UsageError", "require_ansible"]
 
 
 class UsageError(Exception):
-    """Bad input, or something that the host lacks; the command ends with exit code 2 and this message."""
+    """Invalid input or a missing prerequisite; the command prints this message and exits with 2."""
 
 
 class AnsibleMissingError(UsageError):
     """The command needs Ansible, which is not installed."""
 
     def __init__(self) -> None:
-        """Name the remedy; the command line puts the command before it."""
+        """Set the remedy as message; the command line prepends the command."""
         super().__init__("needs Ansible: pip install 'busbar[ansible]' (Python 3.11 or later)")
 
 
 def require_ansible() -> None:
-    """Stop a command that needs Ansible before it does anything.
+    """Refuse a command that needs Ansible before it does anything.
 
     Raises:
         AnsibleMissingError: Ansible or ansible-runner is not installed.

@@ -1,4 +1,4 @@
-"""Numbers that the user gives on the command line."""
+"""Parsers of numbers on the command line."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["percent", "whole"]
 
 
 def whole(option: str, text: str, least: int, most: int) -> int:
-    """A whole number between two others.
+    """Return an integer in a range.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not an integer, or out of range.
     """
     number = int(text) if text.isascii() and text.isdigit() and len(text) < len("1000000000") else -1
     if not least <= number <= most:
@@ -21,10 +21,10 @@ def whole(option: str, text: str, least: int, most: int) -> int:
 
 
 def percent(option: str, text: str, least: float, most: float) -> float:
-    """A share, of 1, that was given in percent.
+    """Return a percentage as a fraction of 1.
 
     Raises:
-        UsageError: it is none, or not between the two.
+        UsageError: the text is not a number, or out of range.
     """
     try:
         value = float(text.removesuffix("%"))

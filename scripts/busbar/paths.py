@@ -1,4 +1,4 @@
-"""Where the playbooks, roles and plugins are: in a checkout or in an installed collection."""
+"""Locations of the playbooks, roles and plugins, in a checkout or an installed collection."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SITE_FILES = Path(__file__).resolve().with_name("site_files")
 
 
 def checkout() -> Path | None:
-    """The top of the checkout that this command runs from, or None when it is installed."""
+    """Return the root of the checkout that this command runs from, or None if it is installed."""
     top = Path(__file__).resolve().parents[2]
     return top if (top / "pyproject.toml").is_file() and (top / "playbooks").is_dir() else None
 
 
 def collection() -> Path:
-    """The folder with playbooks/, roles/ and plugins/: the checkout, or the installed collection."""
+    """Return the folder with playbooks/, roles/ and plugins/: the checkout, or the installed collection."""
     top = checkout()
     if top is not None:
         return top
@@ -29,19 +29,19 @@ def collection() -> Path:
 
 
 def default_inventory() -> Path:
-    """The inventory where none is named: `inventory` in the present folder, else that of the checkout."""
+    """Return the default inventory: `inventory` in the current folder, otherwise that of the checkout."""
     here, top = Path.cwd() / "inventory", checkout()
     return top / "inventory" if top is not None and not here.exists() else here
 
 
 def collections_root() -> Path:
-    """The folder whose ansible_collections/ has the collection that this command belongs to."""
+    """Return the folder whose ansible_collections/ contains this command's collection."""
     top = checkout()
     return top / ".collections" if top is not None else Path(__file__).resolve().parents[1]
 
 
 def ansible_config(sites: Iterable[Path]) -> Path:
-    """The ansible.cfg of a site's folder, else of the checkout, else the one that every new site gets."""
+    """Return the ansible.cfg of a site, otherwise of the checkout, otherwise the template for new sites."""
     top = checkout()
     folders = [*sites, *([top] if top is not None else [])]
     return next((path for folder in folders if (path := folder / "ansible.cfg").is_file()), SITE_FILES / "ansible.cfg")

@@ -1,4 +1,4 @@
-"""Text files that users hand to a command, in the encodings of editors and shells."""
+"""Reads text files of users in common encodings of editors and shells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_BYTES = 1 << 28
 
 
 def read_text(name: str | Path, most: int = _MOST_BYTES) -> str:
-    """Return the text of a file, or of standard input for `-`; bytes that are not text are replaced.
+    """Return the text of a file, or of standard input for `-`; invalid bytes are replaced.
 
     Raises:
         UsageError: the file cannot be read, is binary or has more bytes than `most`.

@@ -1,1 +1,1 @@
-"""What only developers of busbar use: documentation, checks of texts, skeletons, dashboards, benchmarks."""
+"""Developer tools: documentation, text checks, skeletons, benchmarks."""

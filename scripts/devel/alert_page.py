@@ -1,4 +1,4 @@
-"""Generates the page of all alerts from the rules of Prometheus."""
+"""Generates the page of all alerts from Prometheus' rule files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TOPICS = {
 
 
 def shown(text: str) -> str:
-    """Replace the templates of a Prometheus text by words in capitals."""
+    """Replace the templates in a Prometheus text with upper-case words."""
     text = re.sub(r"\{\{ *\$labels\.(\w+) *\}\}", lambda label: label[1].upper(), text)
     return re.sub(r"\{\{ *\$value[^}]*\}\}", "VALUE", text)
 
@@ -51,7 +51,7 @@ def section(rule: dict[str, Any]) -> str:
     """Return the section of one alert.
 
     Raises:
-        KeyError: it lacks a text that every alert has.
+        KeyError: the alert lacks a required text.
     """
     notes = rule["annotations"]
     facts = [f"Severity: {rule['labels']['severity']}", f"after: {rule.get('for', 'at once')}"]
@@ -63,15 +63,15 @@ def section(rule: dict[str, Any]) -> str:
 
 
 def protected(text: str) -> str:
-    """A text in which Markdown finds no markup of its own."""
+    """Return a text with Markdown markup escaped."""
     return re.sub(r"([\\`*_<>\[\]|])", r"\\\1", shown(text))
 
 
 def alert_page(folder: Path) -> str:
-    """The page.
+    """Return the page.
 
     Args:
-        folder: of the rule files.
+        folder: folder of the rule files.
 
     Raises:
         KeyError: a file has no heading in TOPICS.

@@ -1,7 +1,7 @@
 """Finds code that patches or inspects private parts of ansible-core, which change between releases without notice.
 
-Not allowed are: importing names of Ansible that begin with an underscore; using attributes with such names that the
-file does not define; assigning to attributes of what was imported from Ansible; and reading the source of Ansible.
+The check rejects imports of Ansible names that begin with an underscore; attributes with such names that the file does
+not define; assignments to attributes of imported Ansible objects; and code that reads Ansible's source.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["main", "violations"]
 
 TOP = Path(__file__).resolve().parents[2]
-# Objects of Ansible reach these folders without an import.
+# Code in these folders receives Ansible objects without importing them.
 CONTROLLER = tuple(f"plugins/{kind}/" for kind in ("action", "callback", "filter", "lookup", "plugin_utils"))
-# Ansible's developer guide gives these attributes to plugins.
+# Ansible's developer guide documents these attributes for plugins.
 DOCUMENTED = frozenset({"_connection", "_display", "_execute_module", "_loader", "_play_context", "_task", "_templar"})
 _NAMED_TUPLE = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
 _BY_NAME = frozenset({"delattr", "getattr", "hasattr", "setattr"})
 _SOURCE = frozenset({"getsource", "getsourcefile", "getsourcelines"})
-# The program that Ansible wraps around a module.
+# The wrapper program of Ansible modules.
 _WRAPPER = "ansiball" + "z"
 
 
@@ -33,8 +33,8 @@ def violations(text: str, *, controller: bool = False) -> list[tuple[int, str]]:
     """Return line and code of each use of a private part of ansible-core.
 
     Args:
-        text: of a Python file.
-        controller: whether objects of Ansible reach it without an import.
+        text: content of a Python file.
+        controller: whether the code receives Ansible objects without importing them.
     """
     tree = ast.parse(text)
     sources = {name: module for name, module, _line in _imports(tree)}
@@ -63,7 +63,7 @@ def violations(text: str, *, controller: bool = False) -> list[tuple[int, str]]:
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, str, int]]:
-    """Yield each imported name, what it stands for ('.' for a relative import), and the line."""
+    """Yield each imported name, its full name ('.' for a relative import), and the line."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((each.asname or each.name.partition(".")[0], each.name, node.lineno) for each in node.names)
@@ -73,7 +73,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, str, int]]:
 
 
 def _defined(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that a file gives to functions, classes, fields and attributes."""
+    """Yield the names of functions, classes, fields and attributes that a file defines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
@@ -88,8 +88,8 @@ def _extends_ansible(node: ast.ClassDef, sources: dict[str, str]) -> bool:
 
 
 def _by_name(call: ast.Call, sources: dict[str, str], own: set[str]) -> bool:
-    """Whether a call uses a private attribute by its name, or sets one of what was imported from Ansible."""
-    # Also monkeypatch.setattr, by which tests may replace public names.
+    """Return whether a call such as getattr or setattr uses a private attribute, or sets one of an Ansible object."""
+    # Includes monkeypatch.setattr, with which tests may replace public names.
     name = call.func.attr if isinstance(call.func, ast.Attribute) else _root(call.func)
     if name in _SOURCE:
         return True
@@ -103,7 +103,7 @@ def _by_name(call: ast.Call, sources: dict[str, str], own: set[str]) -> bool:
 
 
 def _root(node: ast.expr) -> str:
-    """Return the name that a chain of attributes, items and calls begins with."""
+    """Return the first name of a chain of attributes, items and calls."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -122,7 +122,7 @@ def _private(name: str) -> bool:
 
 
 def main() -> int:
-    """Check the Python files of the product and of the tests; returns the exit code."""
+    """Check the Python files of the product and the tests, and return the exit code."""
     listed = subprocess.run(["git", "ls-files", "-z", "*.py"], check=True, capture_output=True, text=True, cwd=TOP)
     code = 0
     for name in filter(None, listed.stdout.split("\0")):

@@ -1,4 +1,4 @@
-"""The program behind scripts/benchmark: measures and prints the medians beside the goals."""
+"""Implements scripts/benchmark: measures and prints medians and goals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_RUNS = 99
 
 
 def _measured(argv: list[str]) -> tuple[dict[str, Any], argparse.Namespace]:
-    """The result of a benchmark: the median of each figure, with the values of all runs."""
+    """Return the result of a benchmark: the median of each figure, with the values of all runs."""
     name, *given = argv
     if name not in NAMES:
         message = f"there is no benchmark {name!r}; there are {', '.join(NAMES)}"
@@ -82,7 +82,7 @@ def _run(argv: list[str]) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a benchmark, or list them; returns the exit code: 1 when what was measured went wrong, 2 for bad usage."""
+    """Run or list benchmarks and return the exit code: 1 if the measured command failed, 2 for invalid usage."""
     try:
         return _run(sys.argv[1:] if argv is None else argv)
     except UsageError as exc:

@@ -1,4 +1,4 @@
-"""The page of the hardware profiles, with each limit, floor and source of theirs."""
+"""Generates the page of the hardware profiles with their limits, floors and sources."""
 
 from __future__ import annotations
 

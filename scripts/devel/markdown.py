@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 __all__ = ["FENCE", "Link", "parts", "relinked"]
 
 FENCE = re.compile(r"^( *)(```+|~~~+)(.*)$")
-# A link or an image, or code in a line, in which no link is meant.
+# A link or an image, or inline code, which does not contain links.
 LINK = re.compile(
     r"(?P<code>``[^`]+``|`[^`]*`)|(?P<image>!?)\[(?P<text>(?:[^\[\]`]|`[^`]*`)*)\]\((?P<target>[^)\s]+)\)"
 )
 
 
 class Link(NamedTuple):
-    """A link as it is written."""
+    """A link as written."""
 
     text: str
     target: str
@@ -45,7 +45,7 @@ def parts(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def relinked(text: str, change: Callable[[Link], str]) -> str:
-    """The text with each link replaced by what `change` returns for it; links in code are none."""
+    """Return the text with each link replaced by the result of `change`; code stays unchanged."""
 
     def replaced(found: re.Match[str]) -> str:
         if found["code"]:

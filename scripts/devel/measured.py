@@ -10,7 +10,7 @@ __all__ = ["Figure", "Goal", "growth", "peak_kib"]
 
 
 class Figure(NamedTuple):
-    """One thing measured; at is the size, where a benchmark measures several."""
+    """A measured value; `at` is the size if a benchmark measures several."""
 
     name: str
     value: float
@@ -19,7 +19,7 @@ class Figure(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """The least (>=) or the most (<=) that a figure is to be, at one size where it has several."""
+    """The minimum (>=) or maximum (<=) of a figure, at one size if it has several."""
 
     figure: str
     relation: str
@@ -27,18 +27,18 @@ class Goal(NamedTuple):
     at: int | None = None
 
     def met(self, value: float) -> bool:
-        """Whether a value is good enough."""
+        """Return whether a value meets the goal."""
         return value >= self.limit if self.relation == ">=" else value <= self.limit
 
 
 def growth(points: dict[int, float]) -> float:
-    """The exponent with which a figure grows from the smallest to the largest size: 1 is in proportion."""
+    """Return the growth exponent of a figure from the smallest to the largest size; 1 is proportional."""
     low, high = min(points), max(points)
     return round(math.log(points[high] / points[low]) / math.log(high / low), 3)
 
 
 def peak_kib() -> int:
-    """The most memory that this process ever held; ru_maxrss would count what its parent held before it began."""
+    """Return the peak memory of this process in KiB; ru_maxrss would include the memory of its parent before exec."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1])

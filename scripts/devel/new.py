@@ -1,4 +1,4 @@
-"""Writes a hardware profile, a role or a stage of the validation that is green at once, to be filled in."""
+"""Writes the skeleton of a hardware profile, a role or a validation stage, which passes all tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VALIDATION = TOP / "roles/validation/meta/argument_specs.yml"
 CHOICES = re.compile(r"(      validation_stages:\n(?:        .*\n)*?        choices: \[[^\]]*)\]")
 TUPLE = re.compile(r"^(STAGES: [^=]+= \(.*?),?\s*\)$", re.MULTILINE | re.DOTALL)
 TESTS = re.compile(r"(additional_files_or_dirs:\n(?:    - .*\n)+)")
-# The playbooks that have a scenario of molecule of the same name, on a sandbox.
+# Playbooks with a Molecule scenario of the same name on a sandbox.
 PLAYBOOKS = sorted(
     path.parent.name
     for path in TOP.glob("molecule/*/molecule.yml")
@@ -27,14 +27,14 @@ PLAYBOOKS = sorted(
 
 
 class Refused(Exception):  # noqa: N818 - what it says is no error of ours
-    """What was asked for cannot be written; nothing was."""
+    """The request is invalid; nothing was written."""
 
 
 def refuse_bad(name: str) -> None:
-    """Look whether a name can be that of a file, a variable and a Python module.
+    """Check that a name is valid for a file, a variable and a Python module.
 
     Raises:
-        Refused: it cannot.
+        Refused: the name is invalid.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or keyword.iskeyword(name):
         message = f"{name!r} is not a valid name: small letters, digits and '_', a letter first, at most 40"
@@ -42,10 +42,10 @@ def refuse_bad(name: str) -> None:
 
 
 def refuse_clash(prefix: str) -> None:
-    """Look whether options already begin like this.
+    """Check that no existing option has this prefix.
 
     Raises:
-        Refused: some do.
+        Refused: an option has this prefix.
     """
     text = "\n".join(path.read_text(encoding="utf-8") for path in TOP.glob(SPECS))
     taken = re.findall(rf"^ +({re.escape(prefix)}\w+):$", text, re.MULTILINE)
@@ -55,7 +55,7 @@ def refuse_clash(prefix: str) -> None:
 
 
 def camel(name: str) -> str:
-    """The name of a class."""
+    """Return the class name for a name."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 
@@ -63,7 +63,7 @@ def written(files: dict[str, str], name: str, **more: str) -> list[Path]:
     """Write the files of a skeleton.
 
     Raises:
-        Refused: one of them, or the folder of one, is there already.
+        Refused: one of the files or its folder already exists.
     """
     words = {"NAME": name, "Name": camel(name), **more}
     pattern = re.compile("|".join(words))
@@ -83,10 +83,10 @@ def written(files: dict[str, str], name: str, **more: str) -> list[Path]:
 
 
 def edited(path: Path, pattern: re.Pattern[str], replacement: str) -> str:
-    """The text of a file with the one place changed that matches.
+    """Return the text of a file with its only match replaced.
 
     Raises:
-        Refused: there is not one.
+        Refused: the pattern does not match exactly once.
     """
     text, count = pattern.subn(replacement, path.read_text(encoding="utf-8"))
     if count != 1:
@@ -101,12 +101,12 @@ def renew_readme(role: str) -> None:
 
 
 def new_profile(name: str) -> list[Path]:
-    """Write a profile of the smallest machine."""
+    """Write a minimal profile."""
     return written(PROFILE, name)
 
 
 def new_role(name: str, playbook: str) -> list[Path]:
-    """Write a role, its test, its play and its line in the scenario of molecule."""
+    """Write a role, its test, its play and its line in the Molecule scenario."""
     refuse_clash(f"{name}_")
     play, scenario = TOP / f"playbooks/{playbook}.yml", TOP / f"molecule/{playbook}/molecule.yml"
     listed = edited(scenario, TESTS, rf"\g<1>    - ../../tests/sandbox/test_{name}.py\n")
@@ -118,7 +118,7 @@ def new_role(name: str, playbook: str) -> list[Path]:
 
 
 def new_stage(name: str) -> list[Path]:
-    """Write a stage, its job and its test, and register it last."""
+    """Write a stage, its job and its test, and register it as the last stage."""
     refuse_clash(f"validation_{name}_")
     if re.search(rf"choices: \[(?:[a-z0-9_]+, )*{name}\b", VALIDATION.read_text(encoding="utf-8")):
         message = f"the stage {name} is there already"
@@ -138,7 +138,7 @@ def new_stage(name: str) -> list[Path]:
 
 
 def main() -> int:
-    """Write what the command line says; return the exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(prog="scripts/new", description=__doc__)
     kinds = parser.add_subparsers(dest="kind", required=True)
     for kind in ("profile", "role", "stage"):

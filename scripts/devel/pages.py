@@ -1,4 +1,4 @@
-"""Which file becomes which page of the documentation's site, and where its links lead there."""
+"""Maps files to pages of the documentation site and rewrites their links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Page", "on_site", "site_pages"]
 
-# The menu: each heading with its pages, by what their text is made from.
+# The menu: the sources of the pages by heading.
 MENU = {
     "Start": ["docs/first-site.md", "docs/commands.md"],
     "Set up": [
@@ -58,7 +58,7 @@ NAMES = {
     "roles": "roles/index",
     "plugins": "plugins/index",
 }
-# antsibull-docs writes a page for each plugin beside this one.
+# antsibull-docs writes a page for each plugin in the same folder.
 PLUGINS = """\
 # Plugins
 
@@ -76,7 +76,7 @@ Modules, filters, lookups and callbacks of the collection. The roles use them; a
 
 
 class Page(NamedTuple):
-    """A page: its name on the site, the path in the checkout that links to it name, and its Markdown."""
+    """A page: its name on the site, its path in the checkout as link target, and its Markdown."""
 
     name: str
     origin: str
@@ -84,12 +84,12 @@ class Page(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder from which its links lead; those of a generated page, from docs/."""
+        """The base folder of its links; docs/ for a generated page."""
         return str(PurePosixPath(self.origin).parent) if self.origin.endswith(".md") else "docs"
 
 
 def page_name(origin: str) -> str:
-    """The name of the page that a path in the checkout becomes."""
+    """Return the page name of a path in the checkout."""
     if origin in NAMES:
         return NAMES[origin]
     if origin.startswith("roles/"):
@@ -98,7 +98,7 @@ def page_name(origin: str) -> str:
 
 
 def roles_page(top: Path) -> str:
-    """The list of the roles, with what each is in one line."""
+    """Return the list of roles with a one-line description of each."""
     lines = ["# Roles", "", "Every option of a role, with type, default and meaning, is on its page.", ""]
     lines += ["| role | does |", "| --- | --- |"]
     for path in sorted(top.glob("roles/*/meta/main.yml")):
@@ -109,7 +109,7 @@ def roles_page(top: Path) -> str:
 
 
 def generated(origin: str, top: Path) -> str:
-    """The text of a page that is generated from a folder."""
+    """Return the text of a page that is generated from a folder."""
     if origin == "roles":
         return roles_page(top)
     if origin == "roles/prometheus/files/rules":
@@ -120,10 +120,10 @@ def generated(origin: str, top: Path) -> str:
 
 
 def site_pages(top: Path) -> dict[str, Page]:
-    """All pages of the site, by the paths in the checkout that links to them name.
+    """Return all pages of the site by their path in the checkout.
 
     Raises:
-        ValueError: a file of docs/ is in no menu.
+        ValueError: a file in docs/ is not in the menu.
     """
     listed = [origin for origins in MENU.values() for origin in origins]
     unlisted = {f"docs/{path.name}" for path in top.glob("docs/*.md")} - {*listed}
@@ -139,7 +139,7 @@ def site_pages(top: Path) -> dict[str, Page]:
 
 
 def destination(page: Page, link: Link) -> tuple[str, str]:
-    """The path in the checkout and the anchor that a link leads to; its own page for an anchor alone."""
+    """Return the path in the checkout and the anchor of a link; a bare anchor belongs to the same page."""
     path, _, anchor = link.target.partition("#")
     if not path:
         return page.origin, anchor
@@ -147,15 +147,15 @@ def destination(page: Page, link: Link) -> tuple[str, str]:
 
 
 def on_site(page: Page, pages: dict[str, Page], top: Path, images: set[str]) -> str:
-    """The text of a page with its links as they are on the site; Sphinx checks the anchors.
+    """Return the text of a page with links of the site; Sphinx checks the anchors.
 
-    A link to a file that is not a page becomes its text and path, since the site has no such file.
+    A link to a file that is not a page becomes its text and path.
 
     Args:
         page: the page to rewrite.
-        pages: all pages, by origin.
+        pages: all pages by origin.
         top: the checkout.
-        images: gets the paths of the images that the page shows.
+        images: receives the paths of the page's images.
 
     Raises:
         ValueError: names the links to missing files.
@@ -182,5 +182,5 @@ def on_site(page: Page, pages: dict[str, Page], top: Path, images: set[str]) -> 
 
 
 def relative(page: Page, path: str) -> str:
-    """A path on the site as a link from a page."""
+    """Return a path on the site as a link from a page."""
     return os.path.relpath(path, PurePosixPath(page.name).parent)

@@ -1,6 +1,7 @@
-"""A sandbox that a benchmark makes, grows and removes: containers on this machine, which is all that is measured.
+"""Creates, grows and removes sandboxes for benchmarks.
 
-The nodes share this machine's cores with the provisioning host, so what a further node adds holds its own work too.
+The nodes share the cores of this machine with the provisioning host, so the cost of an additional node includes its own
+work.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ __all__ = [
     "timed",
 ]
 
-# A validation that tests each thing once and shortly: what is measured is busbar, not the links.
+# A validation with one short test each, because the benchmark measures busbar and not the links.
 QUICK = (
     *("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2"),
     *("-e", "validation_floor_gbs=0.0001"),
 )
-# The longest that one command took was 15 minutes, on a machine that others used too.
+# The slowest command took 15 minutes, on a shared machine.
 _COMMAND_S = 3600
 _RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)", re.MULTILINE)
 
 
 class Spent(NamedTuple):
-    """Seconds that a command took, CPU seconds of it on the provisioning host, and what it printed."""
+    """Duration of a command in seconds, its CPU seconds on the provisioning host, and its output."""
 
     wall: float
     cpu: float
@@ -59,31 +60,31 @@ class Spent(NamedTuple):
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:
-    """Add the choice of a name."""
+    """Add the option for the name."""
     parser.add_argument("--name", default="benchmark", metavar="NAME", help="of the sandbox, which must not exist")
 
 
 def add_compute(parser: argparse.ArgumentParser, default: int) -> None:
-    """Add the choice of a number of compute nodes."""
+    """Add the option for the number of compute nodes."""
     parser.add_argument(
         "--compute", default=str(default), metavar="N", help=f"compute nodes beside ctl and login; default {default}"
     )
 
 
 def compute(args: argparse.Namespace) -> int:
-    """The number of compute nodes that was chosen.
+    """Return the chosen number of compute nodes.
 
     Raises:
-        UsageError: it is none that a sandbox can have.
+        UsageError: a sandbox cannot have this number.
     """
     return whole("--compute", str(args.compute), 2, MAX_COMPUTE)
 
 
 def sizes(text: str, least: int, example: str) -> list[int]:
-    """Numbers of compute nodes, each larger than the one before.
+    """Return increasing numbers of compute nodes.
 
     Raises:
-        UsageError: they are something else.
+        UsageError: the numbers are invalid or not increasing.
     """
     found = [whole("--sizes", word, 2, MAX_COMPUTE - 1) for word in text.split(",")]
     if len(found) < least or found != sorted(set(found)):
@@ -95,10 +96,10 @@ def sizes(text: str, least: int, example: str) -> list[int]:
 
 @contextmanager
 def sandbox(name: str) -> Iterator[Path]:
-    """The inventory of a sandbox that is still to be made; whatever was made is removed afterwards.
+    """Yield the inventory path of a sandbox that the caller creates, and remove the sandbox afterwards.
 
     Raises:
-        UsageError: there is one of that name, which is somebody's.
+        UsageError: a sandbox with that name exists, which may be in use.
     """
     path = sandbox_path(name)
     if path.exists():
@@ -113,10 +114,10 @@ def sandbox(name: str) -> Iterator[Path]:
 
 
 def timed(*words: str) -> Spent:
-    """Run a command of busbar and measure it.
+    """Run a busbar command and measure it.
 
     Raises:
-        ValueError: it failed.
+        ValueError: the command failed.
     """
     began, used = time.monotonic(), cpu()
     said = busbar(*words)
@@ -124,14 +125,14 @@ def timed(*words: str) -> Spent:
 
 
 def busbar(*words: str) -> str:
-    """Run a command of busbar; what it prints is returned, and its first words are told on standard error.
+    """Run a busbar command, print its name on standard error, and return its output.
 
     Raises:
-        ValueError: it failed, or did not end within an hour.
+        ValueError: the command failed or timed out after an hour.
     """
     shown = f"busbar {' '.join(words[:4])}"
     print(f"benchmark: {shown} …", file=sys.stderr, flush=True)
-    # A file, not a pipe: what a command leaves running in the background must not keep its reader waiting.
+    # A file instead of a pipe, because background processes of the command would keep a pipe open.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as out:
         try:
             done = subprocess.run(
@@ -153,10 +154,10 @@ def busbar(*words: str) -> str:
 
 
 def printed(cluster: Sandbox, node: str, command: str) -> bytes:
-    """What a shell command prints on a node.
+    """Run a shell command on a node and return its output.
 
     Raises:
-        ValueError: it failed.
+        ValueError: the command failed.
     """
     done = subprocess.run(
         ["podman", "exec", cluster.container(node), "sh", "-c", command],
@@ -171,10 +172,10 @@ def printed(cluster: Sandbox, node: str, command: str) -> bytes:
 
 
 def recap(said: str) -> dict[str, tuple[int, int]]:
-    """Of each host the tasks that were run, and those of them that changed something.
+    """Return the number of executed and of changed tasks of each host.
 
     Raises:
-        ValueError: there is no recap.
+        ValueError: the output has no recap.
     """
     found = {host: (int(ran), int(changed)) for host, ran, changed in _RECAP.findall(said)}
     if not found:
@@ -189,6 +190,6 @@ def _end_of(out: IO[str]) -> str:
 
 
 def cpu() -> float:
-    """CPU seconds of what was started here and has ended."""
+    """Return the CPU seconds of all terminated child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

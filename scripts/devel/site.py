@@ -1,4 +1,4 @@
-"""Builds the documentation's site; `scripts/docs` calls it."""
+"""Builds the documentation site; `scripts/docs` calls it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORK = TOP / ".cache" / "docs"
 
 
 def menu(pages: dict[str, Page]) -> str:
-    """The tables of contents that make the menu of the site."""
+    """Return the tables of contents of the site's menu."""
     return "\n".join(
         toctree([pages[origin].name for origin in origins], f":caption: {caption}\n")
         for caption, origins in MENU.items()
@@ -25,15 +25,15 @@ def menu(pages: dict[str, Page]) -> str:
 
 
 def toctree(names: list[str], more: str = "") -> str:
-    """A hidden table of contents."""
+    """Return a hidden table of contents."""
     return "\n".join(["```{toctree}", ":hidden:", f"{more}", *(f"/{name}" for name in names), "```", ""])
 
 
 def write_sources(folder: Path) -> None:
-    """Write what Sphinx reads; a file that would be the same keeps its time, so that only the changed is built.
+    """Write Sphinx's sources; unchanged files keep their timestamp, so that Sphinx rebuilds only changed pages.
 
     Raises:
-        ValueError: a file of docs/ is in no menu, or a link leads to a missing file.
+        ValueError: a file in docs/ is not in the menu, or the target of a link is missing.
     """
     pages = site_pages(TOP)
     images: set[str] = set()
@@ -59,7 +59,7 @@ def write_sources(folder: Path) -> None:
 
 
 def plugin_pages() -> dict[str, bytes]:
-    """The page of each plugin, written by antsibull-docs; the READMEs document the roles."""
+    """Return the plugin pages that antsibull-docs generates; the READMEs document the roles."""
     with tempfile.TemporaryDirectory() as name:
         collection, pages = Path(name, "ansible_collections/busbar/cluster"), Path(name, "pages")
         for folder in ("plugins", "meta"):
@@ -93,7 +93,7 @@ def build(target: Path) -> int:
 
 
 def main() -> int:
-    """Do what the command line says; return the exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(prog="scripts/docs build", description="Build the documentation.")
     parser.add_argument("folder", nargs="?", type=Path, default=TOP / "build" / "docs", help="default: build/docs")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The files that `scripts/new` writes, by their paths; NAME and Name stand for the name that is given."""
+"""The files that `scripts/new` writes, by path; NAME and Name are replaced with the given name."""
 
 from __future__ import annotations
 

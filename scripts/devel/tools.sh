@@ -3,7 +3,7 @@
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/.venv/bin
 if [ -d "$tools" ]; then PATH="$tools:$PATH"; fi
 
-# need OPTION NAME…: stops if a program or Python module is missing, and names the call of scripts/setup that installs it.
+# need OPTION NAME…: exits if a program or Python module is missing, and prints the scripts/setup call that installs it.
 need() {
     local name missing=()
     for name in "${@:2}"; do

@@ -1,4 +1,4 @@
-"""Users and groups: is the declaration sound, and does it fit a host."""
+"""Validate declared users and groups, also against the accounts of a host."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["account_conflicts", "account_problems", "removal_conflicts"]
 
 USERS, GROUPS = "users_accounts", "users_groups"
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-# A directory may have names that useradd refuses.
+# A directory may have user names that useradd rejects.
 _DIRECTORY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
-# Keys of an entry that describe an account of the hosts.
+# Keys that configure a local account.
 _LOCAL = ("group", "groups", "comment", "shell", "home", "create_home", "password_hash", "locked")
-# useradd would refuse these values in the middle of a run, or write a plain password where the hash belongs.
+# useradd would reject these values in the middle of a run, or store a plain password as hash.
 _FIELDS = {
     "home": (re.compile(r"/[^:\s]+"), "give an absolute path without spaces"),
     "shell": (re.compile(r"/[^:\s]+"), "give the absolute path of a program, such as /bin/bash"),
@@ -34,12 +34,12 @@ _NOBODY = 65534
 
 
 def account_problems(users: Items, groups: Items, known: Collection[str] | None = ()) -> list[Problem]:
-    """Return the problems of the declaration itself, without a look at any host.
+    """Return the problems of the declaration that do not depend on a host.
 
     Args:
         users: items of users_accounts.
         groups: items of users_groups.
-        known: names of the users without uid whom the hosts know; None where a directory may have any.
+        known: names of the users without uid that the hosts know; None to accept any name, for a directory.
     """
     every_group = declared_groups(users, groups)
     present = {group["name"] for group in every_group if is_present(group)}
@@ -67,16 +67,16 @@ def account_problems(users: Items, groups: Items, known: Collection[str] | None 
 def account_conflicts(
     host: str, users: Items, groups: Items, passwd: Mapping[str, int], group_ids: Mapping[str, int]
 ) -> list[Problem]:
-    """Return why the declaration does not fit a host.
+    """Return the conflicts between the declaration and a host.
 
-    The declaration is one in which account_problems finds nothing.
+    The declaration must pass account_problems.
 
     Args:
-        host: its name.
+        host: name of the host.
         users: items with `name`, `uid`, and optionally `group`, `groups`, `state`.
         groups: items with `name`, `gid`, and optionally `state`.
-        passwd: uid of every user name on the host.
-        group_ids: gid of every group name on the host.
+        passwd: UID of every user name on the host.
+        group_ids: GID of every group name on the host.
     """
     every_group = declared_groups(users, groups)
     known = {group["name"] for group in every_group if is_present(group)} | set(group_ids)
@@ -98,12 +98,12 @@ def account_conflicts(
 
 
 def removal_conflicts(host: str, users: Items, active: Mapping[str, Sequence[str]]) -> list[Problem]:
-    """Return why users who are to be removed cannot be yet.
+    """Return why users cannot be removed yet.
 
     Args:
-        host: its name.
+        host: name of the host.
         users: items of users_accounts.
-        active: processes and jobs of each user, one sentence each, as the module account_info returns them.
+        active: processes and jobs of each user, one sentence each, from the module account_info.
     """
     return [
         make_problem(
@@ -133,14 +133,14 @@ def _bad_entries(items: Iterable[Mapping[str, Any]], option: str, kind: str, key
 
 
 def _bad_directory_user(user: Mapping[str, Any], known: Collection[str] | None) -> Iterable[Problem]:
-    """Return the problems of an entry without uid."""
+    """Yield the problems of an entry without uid."""
     name = str(user["name"])
     key = f"{USERS}[{name}]"
     if not _DIRECTORY_NAME.fullmatch(name) or (name == "root" and not is_present(user)):
         yield make_problem([], USERS, f"user {name!r}: this name cannot be used", "correct the name")
     if not is_present(user):
         return
-    # An entry that only removes the user from accounting needs no user on the hosts.
+    # An entry that only removes the user from accounting does not need the user on the hosts.
     leaves = not is_present(user.get("slurm") or {})
     if known is not None and name not in {*known, "root"} and not leaves:
         remedy = "give a fixed number above 0, or set identity_source where a directory has the user"
@@ -188,7 +188,7 @@ def _doubles(items: Iterable[Mapping[str, Any]], option: str, kind: str, key: st
 
 
 def _taken(host: str, items: Items, here: Mapping[str, int], words: tuple[str, str, str]) -> Iterable[Problem]:
-    """Return the conflicts of one kind; what is declared absent makes way."""
+    """Yield the conflicts of users or groups; entries declared absent free their name and number."""
     option, kind, key = words
     leaving = {item["name"] for item in items if not is_present(item)}
     holders: dict[int, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Users and groups: what must change on a host."""
+"""Compute the changes of users and groups on a host."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = [
 ]
 
 Item = dict[str, Any]
-# Seconds since 1970, as the module user takes them: day 0 would count as no day at all.
+# Seconds since 1970 for the module user; shadow(5) treats day 0 as no expiry.
 _ENDED, _NEVER = 86400, -1
 
 
 def password_digest(password_hash: str) -> str:
-    """Return what is compared in place of a password's hash, so that no hash leaves its host."""
+    """Return a digest of a password hash for comparison, so that the hash does not leave its host."""
     return hashlib.sha256(password_hash.encode()).hexdigest()
 
 
 def declared_groups(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]]) -> list[Item]:
-    """Return the declared groups and, for each user without `group`, one of the user's own name and number."""
+    """Return the declared groups, and a group with the user's name and number for each user without `group`."""
     own = [
         {"name": user["name"], "gid": user.get("uid"), "state": user.get("state", "present")}
         for user in users
@@ -46,15 +46,15 @@ def account_plan(
     defaults: Mapping[str, Any],
     passwords: Mapping[str, str],
 ) -> dict[str, list[Item]]:
-    """Return the changes that a host needs, each list empty when there is nothing to do.
+    """Return the changes that a host needs; each list is empty if nothing changes.
 
     Args:
         users: items of users_accounts.
         groups: items of users_groups.
         found: `users` (name to uid, gid, comment, home, shell, home_exists, groups, password, locked) and `groups`
-            (name to gid), as the module account_info returns them.
-        defaults: `shell`, `home_base` and `create_home` for users that do not say.
-        passwords: by name what password_digest() gives for the hash of a declared password.
+            (name to gid), from the module account_info.
+        defaults: default `shell`, `home_base` and `create_home` of users.
+        passwords: password_digest() of each declared password hash, by user name.
     """
     every_group = declared_groups(users, groups)
     gids = {group["name"]: int(group["gid"]) for group in every_group if is_present(group)}
@@ -83,12 +83,12 @@ def account_plan(
 
 
 def key_files(users: Sequence[Mapping[str, Any]], existing: Sequence[str], directory: str) -> list[Item]:
-    """Return the files of authorized keys, as the module files takes them.
+    """Return the authorized keys files for the module files.
 
     Args:
         users: items of users_accounts.
-        existing: names of the files that are there; those of users who have no keys any more are to go.
-        directory: where the files are.
+        existing: names of existing files; files of users without keys are removed.
+        directory: directory of the files.
     """
     files: list[Item] = []
     for user in users:
@@ -102,17 +102,17 @@ def key_files(users: Sequence[Mapping[str, Any]], existing: Sequence[str], direc
 
 
 def is_present(item: Mapping[str, Any]) -> bool:
-    """Return whether a declared user or group is to be there."""
+    """Return whether a declared user or group has state present."""
     return bool(item.get("state", "present") == "present")
 
 
 def is_local(user: Mapping[str, Any]) -> bool:
-    """Return whether hosts shall have an account for a declared user; a user without uid is one of a directory."""
+    """Return whether hosts need a local account for a declared user; users without uid are in a directory."""
     return is_present(user) and user.get("uid") is not None
 
 
 def slurm_users(users: Sequence[Mapping[str, Any]]) -> list[Item]:
-    """Return the users of Slurm as the module slurm_accounting takes them: the default account first.
+    """Return the Slurm users for the module slurm_accounting, with the default account first.
 
     Args:
         users: items of users_accounts.
@@ -130,7 +130,7 @@ def slurm_users(users: Sequence[Mapping[str, Any]]) -> list[Item]:
 
 
 def _wanted(user: Mapping[str, Any], now: Mapping[str, Any], declared: set[str], defaults: Mapping[str, Any]) -> Item:
-    """Return the arguments of a user's change; groups that are not declared stay as they are."""
+    """Return the arguments that change a user; memberships in undeclared groups are kept."""
     primary = user.get("group") or user["name"]
     kept = {name for name in now.get("groups", []) if name not in declared}
     comment = user.get("comment")
@@ -149,7 +149,7 @@ def _wanted(user: Mapping[str, Any], now: Mapping[str, Any], declared: set[str],
 
 
 def _expiry(wanted: bool | None, *, locked: bool) -> Item:  # noqa: FBT001 - an option of a user, as it is declared
-    """Return when an account ends, where that is to be another time; keys and passwords open none that has ended."""
+    """Return the account's new expiry, if it changes; keys and passwords cannot log in to an expired account."""
     if wanted is None or bool(wanted) == locked:
         return {}
     return {"expires": _ENDED if wanted else _NEVER}

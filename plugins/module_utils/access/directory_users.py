@@ -1,4 +1,4 @@
-"""What a change of users makes of the cluster's own directory; nobody is asked here."""
+"""Plan changes of users in the cluster's LDAP directory, without contacting it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _CLASSES = ("inetOrgPerson", "posixAccount", "ldapPublicKey")
 
 
 def next_number(taken: Iterable[int], first: int) -> int:
-    """Return the number that follows the highest one that is taken, or the first."""
+    """Return the next free UID after the highest used one, but at least `first`."""
     return max([number for number in taken if number >= first], default=first - 1) + 1
 
 
 class Settings(NamedTuple):
-    """What a site has decided about users of its directory."""
+    """Options of a site for the users of its directory."""
 
     suffix: str
     login_groups: Sequence[str]
@@ -40,21 +40,21 @@ class Settings(NamedTuple):
 
 
 class ImpossibleError(ValueError):
-    """A change that cannot be; the message says why."""
+    """A change is impossible; the message says why."""
 
 
 class Directory:
-    """The people and groups of a directory, as they become with each change.
+    """Users and groups of a directory, updated with each planned change.
 
     Attributes:
-        ldif: what brings the directory there, in order.
-        said: the same in words.
-        removed: names of the users who are removed.
-        wrong: what cannot be, one sentence each; then nothing may be changed.
+        ldif: LDIF records of the changes, in order.
+        said: descriptions of the changes.
+        removed: names of removed users.
+        wrong: errors, one sentence each; if there are any, nothing may be changed.
     """
 
     def __init__(self, people: Iterable[Entry], groups: Iterable[Entry], settings: Settings) -> None:
-        """Take the entries as they are found."""
+        """Copy the current entries of the directory."""
         self._people = {one["uid"][0]: {key: list(value) for key, value in one.items()} for one in people}
         self._groups = {one["cn"][0]: {key: list(value) for key, value in one.items()} for one in groups}
         self._settings = settings
@@ -67,8 +67,8 @@ class Directory:
         """Plan changes.
 
         Args:
-            changes: each with `do`, `name` and what belongs to it.
-            others: users and groups that the host or the declaration has.
+            changes: each with `do`, `name` and the keys of that action.
+            others: users and groups of the host or the declaration.
         """
         for change in changes:
             try:
@@ -111,7 +111,7 @@ class Directory:
         if number is None:
             gids = [_number(one, "gidnumber") for one in self._groups.values()]
             taken = [*holders, *gids, *(one.number for one in others)]
-            # Beyond are nobody, and what systemd and containers take.
+            # Higher UIDs are used by nobody, systemd and containers.
             number = next_number([one for one in taken if one <= _HIGHEST], self._settings.first_number)
         if not _LOWEST <= number <= _HIGHEST:
             message = f"{name}: number {number} is not between {_LOWEST} and {_HIGHEST}"
@@ -136,10 +136,10 @@ class Directory:
         self._people[name] = {**own, "dn": [self._dn(name)], "uid": [name]}
 
     def _same(self, change: Change) -> None:
-        """Check that what is asked for a user whom the directory has is what it has.
+        """Check that the requested attributes of an existing user match the directory.
 
         Raises:
-            ImpossibleError: it is something else.
+            ImpossibleError: they differ.
         """
         name, held = change["name"], self._people[change["name"]]
         gid = self._groups[change["group"]]["gidnumber"][0] if change.get("group") else None
@@ -153,7 +153,7 @@ class Directory:
     def _remove(self, name: str, others: Sequence[Holder]) -> None:
         if name not in self._people:
             self._not_declared(name, others)
-            # Somebody may have been removed half: the rest of the run ends that.
+            # An earlier removal may have been interrupted; the rest of the run completes it.
             self.said.append(f"{name} is not in the directory: nothing to remove there")
             return
         for group, entry in self._groups.items():
@@ -217,10 +217,10 @@ class Directory:
         self.said += [f"{name}: add key {_short(key)}" for key in added]
 
     def _there(self, name: str, others: Sequence[Holder]) -> None:
-        """Check that the directory has a user.
+        """Check that a user is in the directory.
 
         Raises:
-            ImpossibleError: it has not.
+            ImpossibleError: the user is missing.
         """
         if name in self._people:
             return
@@ -237,10 +237,10 @@ class Directory:
             raise ImpossibleError(message)
 
     def _known(self, groups: Sequence[str], name: str) -> None:
-        """Check that the directory has groups.
+        """Check that groups are in the directory.
 
         Raises:
-            ImpossibleError: it has not.
+            ImpossibleError: a group is missing.
         """
         unknown = [group for group in groups if group not in self._groups]
         if unknown:
@@ -253,7 +253,7 @@ class Directory:
         return str(entry["dn"][0]) if entry else f"uid={name},ou=people,{self._settings.suffix}"
 
     def people(self) -> list[dict[str, Any]]:
-        """Return the users as they are then, as `busbar user list` shows them."""
+        """Return the users after the planned changes, in the format of `busbar user list`."""
         by_number = {entry["gidnumber"][0]: name for name, entry in self._groups.items() if entry.get("gidnumber")}
         return [
             {
@@ -280,6 +280,6 @@ def _number(entry: Entry, key: str = "uidnumber") -> int:
 
 
 def _short(key: str) -> str:
-    """Return a key by its type and comment."""
+    """Return the type and comment of a key."""
     words = key.split(maxsplit=2)
     return " ".join([words[0], *words[2:]])

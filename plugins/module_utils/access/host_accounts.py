@@ -1,4 +1,4 @@
-"""Users and groups that a host knows, wherever they are kept."""
+"""Look up users and groups of a host from all its sources (NSS)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["known_groups", "known_users"]
 
 
 def known_users(names: list[str], uids: list[int]) -> dict[str, pwd.struct_passwd]:
-    """Return the users of these names and numbers.
+    """Return the users with these names or UIDs.
 
-    They are also asked for one by one, so that a directory service that lists nobody is seen too.
+    Each is also looked up separately, because some directory services do not enumerate users.
     """
     known = {entry.pw_name: entry for entry in pwd.getpwall() if entry.pw_name in names or entry.pw_uid in uids}
     for name in names:
@@ -26,7 +26,7 @@ def known_users(names: list[str], uids: list[int]) -> dict[str, pwd.struct_passw
 
 
 def known_groups(names: list[str], gids: list[int]) -> dict[str, grp.struct_group]:
-    """Return the groups that the host lists, and those of these names and numbers."""
+    """Return the groups that the host enumerates, and those with these names or GIDs."""
     known = {entry.gr_name: entry for entry in grp.getgrall()}
     for name in names:
         with suppress(KeyError):

@@ -1,4 +1,4 @@
-"""Where users come from beside the declared ones: is that sound, and does a name or number belong to two."""
+"""Find conflicts between users of a directory and local or declared users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Holder", "clashes", "declared_holders", "local_holders"]
 
 
 class Holder(NamedTuple):
-    """A user or group: `place` says where it is known from."""
+    """A user or group, and its source in `place`."""
 
     kind: str
     name: str
@@ -26,13 +26,13 @@ class Holder(NamedTuple):
 
 
 def local_holders(path: Path, kind: str) -> list[Holder]:
-    """Return the users of /etc/passwd or the groups of /etc/group."""
+    """Return the users in /etc/passwd or the groups in /etc/group."""
     rows = [line.split(":") for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
     return [Holder(kind, row[0], int(row[2]), str(path)) for row in rows if row[2:] and row[2].isdecimal()]
 
 
 def declared_holders(users: list[dict[str, Any]], groups: list[dict[str, Any]]) -> list[Holder]:
-    """Return the declared users and groups that shall be there."""
+    """Return the declared users and groups with state present."""
     return [
         *(Holder("user", user["name"], int(user["uid"]), "users_accounts") for user in filter(is_local, users)),
         *(
@@ -43,13 +43,13 @@ def declared_holders(users: list[dict[str, Any]], groups: list[dict[str, Any]]) 
 
 
 def clashes(host: str, local: Iterable[Holder], directory: Sequence[Holder], min_id: int) -> list[Problem]:
-    """Return names and numbers that a user or group of the directory shares with one of the host or the declaration.
+    """Return names and numbers of directory users and groups that the host or the declaration also uses.
 
     Args:
-        host: its name.
-        local: those of the host, and those that are declared.
-        directory: those of the directory.
-        min_id: below this number the directory's are not looked at.
+        host: name of the host.
+        local: users and groups of the host and the declaration.
+        directory: users and groups of the directory.
+        min_id: lower numbers of the directory are ignored.
     """
     seen = [holder for holder in directory if holder.number >= min_id]
     by_name = {(holder.kind, holder.name): holder for holder in seen}

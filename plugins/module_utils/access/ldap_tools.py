@@ -1,4 +1,4 @@
-"""Asks and changes a directory with the tools of ldap-utils; no password is on a command line."""
+"""Query and change an LDAP directory with ldap-utils, without passwords on command lines."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ _TIMEOUT_S = 60
 
 
 class LdapError(Exception):
-    """What a tool said; `code` is the result of LDAP, or 255 where the server was not reached."""
+    """Error of a tool; `code` is the LDAP result code, or 255 if the server was not reached."""
 
     def __init__(self, code: int, message: str) -> None:
-        """Keep the code beside the text."""
+        """Store code and text."""
         super().__init__(message)
         self.code = code
 
 
 class Connection:
-    """How a directory is reached, and as whom."""
+    """Connection parameters and credentials of a directory."""
 
     def __init__(
         self, uri: str, *, ca_file: str = "", start_tls: bool = False, dn: str = "", password: str = ""
     ) -> None:
-        """Without a DN root of this host speaks through the socket where `uri` is one, else nobody in particular."""
+        """Store the parameters; without a DN, connect as root through an ldapi socket, otherwise anonymously."""
         self.uri, self.ca_file, self.start_tls, self.dn, self.password = uri, ca_file, start_tls, dn, password
 
     def run(self, tool: str, *arguments: str, text: str = "") -> str:
-        """Run a tool of ldap-utils; return what it printed.
+        """Run a tool of ldap-utils; return its output.
 
         Raises:
-            LdapError: it failed, or did not end.
+            LdapError: the tool failed or timed out.
         """
         login = ["-Q", "-Y", "EXTERNAL"] if self.uri.startswith("ldapi:") and not self.dn else ["-x"]
         pipe: tuple[int, int] | None = None
         if self.dn:
-            # The tools read a password from a file to its end, so it is no file that anybody else sees.
+            # The tools read the whole password file, so pass a pipe that no other user can read.
             pipe = os.pipe()
             os.write(pipe[1], self.password.encode())
             os.close(pipe[1])
@@ -88,10 +88,10 @@ class Connection:
         return done.stdout
 
     def search(self, base: str, scope: str, condition: str, *attributes: str) -> list[Entry]:
-        """Return entries; none where `base` does not exist.
+        """Return matching entries; empty if `base` does not exist.
 
         Raises:
-            LdapError: the directory does not answer, or refuses.
+            LdapError: the directory does not answer, or rejects the search.
         """
         options = ["-LLL", "-o", "ldif-wrap=no", "-b", base, "-s", scope, condition, *attributes]
         try:
@@ -103,12 +103,12 @@ class Connection:
 
 
 def escaped(text: str) -> str:
-    """Return a text as a value in a filter, RFC 4515."""
+    """Return a text escaped as a filter value, RFC 4515."""
     return "".join(f"\\{ord(sign):02x}" if sign in "*()\\\0" else sign for sign in text)
 
 
 def parse_ldif(text: str) -> list[Entry]:
-    """Return the entries of an LDIF without wrapped lines; attributes are in small letters, `dn` is one of them."""
+    """Return the entries of an LDIF without wrapped lines; attribute names are in lower case and include `dn`."""
     entries: list[Entry] = []
     entry: Entry = {}
     for line in [*text.splitlines(), ""]:
@@ -131,7 +131,7 @@ def _line(name: str, value: str) -> str:
 
 
 def add_ldif(dn: str, attributes: Mapping[str, Sequence[str]]) -> str:
-    """Return what ldapmodify reads to make an entry; the first part of its name is added to the attributes."""
+    """Return the LDIF that adds an entry; the first RDN is added to its attributes."""
     name, _, value = dn.partition(",")[0].partition("=")
     attributes = {name: [value], **attributes}
     lines = [_line(name, value) for name, values in attributes.items() for value in values]
@@ -139,7 +139,7 @@ def add_ldif(dn: str, attributes: Mapping[str, Sequence[str]]) -> str:
 
 
 def change_ldif(dn: str, parts: Sequence[tuple[str, str, Sequence[str]]]) -> str:
-    """Return what ldapmodify reads to add and delete single values: each part is how, attribute and values."""
+    """Return the LDIF that adds and deletes single values; each part is operation, attribute and values."""
     lines = []
     for how, name, values in parts:
         lines += [f"{how}: {name}", *(_line(name, value) for value in values), "-"]
@@ -147,5 +147,5 @@ def change_ldif(dn: str, parts: Sequence[tuple[str, str, Sequence[str]]]) -> str
 
 
 def delete_ldif(dn: str) -> str:
-    """Return what ldapmodify reads to take an entry away."""
+    """Return the LDIF that deletes an entry."""
     return "\n".join([_line("dn", dn), "changetype: delete", "", ""])

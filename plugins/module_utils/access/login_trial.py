@@ -1,4 +1,4 @@
-"""Changes of how to log in, undone by the host itself unless a new login is seen in time."""
+"""Roll back changes of the SSH configuration automatically, unless a new login succeeds in time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ UNIT = "busbar-login-trial"
 
 
 def restore_script(former: Mapping[str, str | None], service: str, remove: list[str]) -> str:
-    """Return a shell script that puts former texts back, restarts the service and removes what is in `remove`.
+    """Return a shell script that restores previous texts, restarts the service and removes the paths in `remove`.
 
-    A file keeps its mode and owner, for it is written in place; one that was not there is removed.
+    Files are written in place and so keep mode and owner; files that did not exist before are removed.
 
     Args:
-        former: text of each file by its path; None where there was none.
-        service: systemd's name of the SSH server; '' when it reads the files at each login.
-        remove: paths of what the change left behind.
+        former: previous text of each file by path; None if it did not exist.
+        service: systemd unit of the SSH server; '' if it reads the files at each login.
+        remove: paths to remove.
     """
     lines = ["#!/bin/sh", f"logger -t {UNIT} 'no new login was seen: the former settings come back'"]
     for path, text in former.items():
@@ -40,10 +40,10 @@ def restore_script(former: Mapping[str, str | None], service: str, remove: list[
 
 
 def read_note(text: str) -> dict[str, str | None]:
-    """Return the former texts that the module `templates` noted.
+    """Return the previous texts that the module `templates` saved.
 
     Raises:
-        ValueError: when the note is none.
+        ValueError: the text is not such a record.
     """
     noted = json.loads(text)
     if not isinstance(noted, dict):

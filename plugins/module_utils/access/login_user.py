@@ -1,4 +1,4 @@
-"""Who is logged in on a host, also after a change of user."""
+"""Find the user who logged in to a host, even after su or sudo."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PROC = Path("/proc")
 
 
 def login_user(proc: Path = PROC, pid: int | None = None) -> pwd.struct_passwd:
-    """Return who logged in: the outermost process on the way to the first one that is not root's, else root.
+    """Return the user of the outermost ancestor process that does not run as root, or root if there is none.
 
-    sudo tells in its environment who called it; su and others do not, and no variable needs to be believed.
+    sudo sets environment variables with the calling user; su and others do not, and variables are not trustworthy.
     """
     found = 0
     current = os.getpid() if pid is None else pid
@@ -30,7 +30,7 @@ def login_user(proc: Path = PROC, pid: int | None = None) -> pwd.struct_passwd:
 
 
 def groups_of(user: pwd.struct_passwd) -> list[str]:
-    """Return the names of a user's groups, the primary one first; numbers without a name are left out."""
+    """Return the names of a user's groups, the primary group first, without GIDs that have no name."""
     names = []
     for gid in os.getgrouplist(user.pw_name, user.pw_gid):
         try:
@@ -41,7 +41,7 @@ def groups_of(user: pwd.struct_passwd) -> list[str]:
 
 
 def _parent_and_uid(status: Path) -> tuple[int, int]:
-    """Return the parent of a process and the real user who runs it; (0, 0) when it is gone."""
+    """Return parent PID and real UID of a process, or (0, 0) if it has ended."""
     try:
         lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
         return int(lines["PPid"]), int(lines["Uid"].split()[0])

@@ -1,4 +1,4 @@
-"""PAM on a compute node: sessions of sshd only with a job, and inside of it; nothing of users by cron and at."""
+"""Edit the PAM configuration of compute nodes: sshd sessions join a job, and users cannot use cron and at."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SESSION_BEGIN = "# BEGIN busbar: session without pam_systemd"
 _SESSION_END = "# END busbar: session without pam_systemd"
 _REPLACED = "# replaced by busbar: "
 _ACCOUNT = re.compile(r"-?account\s|@include\s+common-account\b")
-# A line of these takes in others, of which one that is sufficient ends all account checks: pam_localuser of sssd's.
+# These lines include others, of which one `sufficient` line (sssd's pam_localuser) ends all account checks.
 _INCLUDED = re.compile(r"@include\s+common-account\b|-?account\s+include\s")
 _DEBIAN_SESSION = re.compile(r"@include\s+common-session(-noninteractive)?\s*$")
 _REDHAT_SESSION = re.compile(r"session\s+include\s+password-auth\s*$")
@@ -24,19 +24,19 @@ _SYSTEMD = re.compile(r"-?session\s.*\bpam_systemd\.so\b")
 
 
 def pam_sshd_text(text: str, users: Sequence[str], groups: Sequence[str], shared_session: str, *, enabled: bool) -> str:
-    """Return the configuration with the part that adopts sessions, or without it.
+    """Return the configuration with or without the lines that adopt sessions into jobs.
 
-    Only who is exempt gets by when Slurm does not answer; all others are refused then.
+    Only exempt users can log in if Slurm does not answer; all others are rejected.
 
     Args:
-        text: the present /etc/pam.d/sshd.
-        users: who may always log in.
-        groups: whose members may.
-        shared_session: text of /etc/pam.d/password-auth, from which sessions are taken where sshd includes it.
+        text: current text of /etc/pam.d/sshd.
+        users: exempt users.
+        groups: groups with exempt members.
+        shared_session: text of /etc/pam.d/password-auth, whose session lines are copied if sshd includes it.
         enabled: whether sessions are adopted.
 
     Raises:
-        ValueError: when the place for the part cannot be found.
+        ValueError: the position of the lines cannot be found.
     """
     lines = _without_ours(text.splitlines())
     if enabled:
@@ -45,9 +45,9 @@ def pam_sshd_text(text: str, users: Sequence[str], groups: Sequence[str], shared
 
 
 def pam_others_text(text: str, users: Sequence[str], groups: Sequence[str], *, enabled: bool) -> str:
-    """Return the configuration of a service that starts users' programs outside of any job, such as cron.
+    """Return the configuration of a service that starts user programs outside jobs, such as cron.
 
-    With it only users of the system and who is exempt may use the service.
+    With `enabled`, only system users and exempt users may use the service.
     """
     lines = _without_part(text.splitlines(), _BEGIN, _END)
     if enabled:
@@ -60,20 +60,20 @@ def pam_others_text(text: str, users: Sequence[str], groups: Sequence[str], *, e
 
 
 def sessions_without_systemd(shared: str) -> list[str]:
-    """Return the session lines of a shared PAM file but that of pam_systemd, which takes sessions out of their job."""
+    """Return the session lines of a shared PAM file except pam_systemd, which moves sessions out of their job."""
     lines = [line.strip() for line in shared.splitlines()]
     return [line for line in lines if re.match(r"-?session\s", line) and not _SYSTEMD.match(line)]
 
 
 def _without_ours(lines: list[str]) -> list[str]:
-    """Return the lines as the distribution has them."""
+    """Return the lines without busbar's changes."""
     kept = _without_part(_without_part(lines, _BEGIN, _END), _SESSION_BEGIN, _SESSION_END)
     plain = [line.removeprefix(_REPLACED) for line in kept]
     return ["@include common-session" if _DEBIAN_SESSION.match(line) else line for line in plain]
 
 
 def _without_part(lines: list[str], begin: str, end: str) -> list[str]:
-    """Return the lines but those between two marks."""
+    """Return the lines except those between two markers."""
     kept: list[str] = []
     inside = False
     for line in lines:
@@ -107,14 +107,14 @@ def _adopting(lines: list[str], users: Sequence[str], groups: Sequence[str], ses
 
 
 def _place(lines: Sequence[str]) -> int | None:
-    """Return before which line our account part belongs: the first include, else behind the last account line."""
+    """Return the index for the account part: before the first include, otherwise after the last account line."""
     included = (number for number, line in enumerate(lines) if _INCLUDED.match(line))
     behind = max((number + 1 for number, line in enumerate(lines) if _ACCOUNT.match(line)), default=None)
     return next(included, behind)
 
 
 def _account_part(users: Sequence[str], groups: Sequence[str]) -> list[str]:
-    """Return the lines that decide; without the options pam_slurm_adopt lets in whom it cannot adopt."""
+    """Return the account lines; without these options pam_slurm_adopt admits users that it cannot adopt."""
     adopt = "account required pam_slurm_adopt.so action_adopt_failure=deny action_generic_failure=deny"
     return [*_jumps(_exempt_tests(users, groups)), adopt, "account required pam_permit.so"]
 
@@ -124,7 +124,7 @@ def _exempt_tests(users: Sequence[str], groups: Sequence[str]) -> list[str]:
 
 
 def _jumps(tests: Sequence[str]) -> list[str]:
-    """Return lines of which each, when its test holds, leaves out the one line after all of them."""
+    """Return PAM lines that each, if their test succeeds, skip the line after the group."""
     return [
         f"account [success={len(tests) - number} default=ignore] pam_succeed_if.so quiet {test}"
         for number, test in enumerate(tests)

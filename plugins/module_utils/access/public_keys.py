@@ -1,4 +1,4 @@
-"""Public keys of SSH: is a line one that sshd accepts?"""
+"""Validate SSH public keys."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ KEY_TYPES = (
     *("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
     *("sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"),
 )
-# Each field of a key's data begins with its length; the first is the type, and at least one number follows.
+# Each field of the key data has a length prefix; the first field is the type, followed by at least one number.
 _LENGTH, _LEAST_FIELDS = 4, 2
-# Options before a key, as authorized_keys takes them; commas and blanks may stand between quotes.
+# Options before a key in authorized_keys; quoted values may contain commas and spaces.
 _OPTIONS = re.compile(r'(?:[^\s"]|"(?:\\"|[^"])*")+\s+')
 
 
 def key_fault(line: str) -> str:
-    """Return why a line of authorized_keys is not a key, '' when it is one; the text of the line is not repeated."""
+    """Return why a line of authorized_keys is invalid, or ''; the error does not include the line."""
     options = _OPTIONS.match(line)
     has_options = options is not None and not line.startswith(KEY_TYPES)
     try:
@@ -29,7 +29,7 @@ def key_fault(line: str) -> str:
 
 
 def _fields(blob: bytes) -> list[bytes]:
-    """Return the fields of a key's data; none of data that are cut off."""
+    """Return the fields of key data, or none if the data is truncated."""
     fields = []
     while blob:
         end = _LENGTH + int.from_bytes(blob[:_LENGTH], "big")
@@ -44,7 +44,7 @@ def checked_key(line: str) -> str:
     """Return a public key on one line.
 
     Raises:
-        ValueError: it is not a public key; its text is not repeated.
+        ValueError: it is not a public key; the message does not include its text.
     """
     if "PRIVATE KEY" in line:
         message = "this is a private key, which only its owner may have; give the public one (.pub)"

@@ -1,4 +1,4 @@
-"""Who can read a file that holds a secret. Pure."""
+"""Find the accounts that can read a secret file. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 __all__ = ["EVERYBODY", "Place", "readers", "too_open"]
 
 EVERYBODY = "everybody"
-# Numbers of people's accounts; those between are of packages (Debian's slurm is 64030), of systemd, and of nobody.
+# UIDs of regular users; those in between are for packages (Debian's slurm is 64030), systemd and nobody.
 _PEOPLE = (range(1000, 60000), range(65536, 2**32 - 1))
 
 
 class Place(NamedTuple):
-    """Mode, owner and group of a file or folder."""
+    """Mode, owner and group of a file or directory."""
 
     mode: int
     uid: int
@@ -33,9 +33,9 @@ def readers(
 
     Args:
         file: the file.
-        folders: all that lead to it: who may not enter one of them reads nothing.
-        accounts: number and group of each account.
-        members: of each group, those that are in it besides.
+        folders: its parent directories; accounts need access to all of them.
+        accounts: UID and primary GID of each account.
+        members: supplementary members of each group.
     """
     names = {number: name for name, (number, _) in accounts.items()}
     owner = names.get(file.uid, str(file.uid))
@@ -52,12 +52,12 @@ def _enters(folder: Place, group: int) -> bool:
 
 
 def too_open(file: Place, who: Sequence[str], accounts: Mapping[str, tuple[int, int]]) -> str:
-    """Return why too many can use a secret, or ''.
+    """Return why too many accounts can read a secret, or ''.
 
     Args:
-        file: its file.
-        who: what `readers` said.
-        accounts: number and group of each account.
+        file: the secret's file.
+        who: result of `readers`.
+        accounts: UID and primary GID of each account.
     """
     if EVERYBODY in who:
         return "everybody on the host can read it"

@@ -1,4 +1,4 @@
-"""Who may do more than others by sudo, in what `cvtsudoers -e -f json` says of a host."""
+"""Find users with sudo rights in the output of `cvtsudoers -e -f json`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["sudo_holders"]
 
 
 def sudo_holders(text: str) -> dict[str, list[str]]:
-    """Return users and groups for whom there is any rule, by name or as `#number`.
+    """Return users and groups with any sudo rule, by name or as `#number`.
 
-    A rule for everybody gives nobody more than others.
+    Rules for ALL are ignored, because they give no user more rights than others.
 
     Raises:
-        ValueError: when the text is no such answer.
+        ValueError: the text is not such output.
     """
     found = json.loads(text)
     if not isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""Finds the processes of users, as userdel does before it refuses to remove one."""
+"""Find processes of users, which would make userdel fail."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["in_job", "runs_slurmctld", "user_processes"]
 PROC = Path("/proc")
 _IDS = re.compile(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)", re.MULTILINE)
 _STATE = re.compile(r"^State:\s+(\S)", re.MULTILINE)
-# With cgroup v1 the path in each controller contains job_N. With cgroup v2 jobs lie below slurmstepd.scope, or below
-# NODE_slurmstepd.scope where slurmd was built for several instances on one host; the folder there is job_N, and since
-# Slurm 26.05 the SLUID of the job unless cgroup.conf has CgroupJobIdPaths=yes (cgroup_v2.c, cgroup_p_step_create).
+# With cgroup v1 the path in each controller contains job_N. With cgroup v2 jobs are below slurmstepd.scope, or below
+# NODE_slurmstepd.scope if slurmd was built for several instances per host; the directory is job_N, or since Slurm 26.05
+# the SLUID of the job, unless cgroup.conf has CgroupJobIdPaths=yes (cgroup_v2.c, cgroup_p_step_create).
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 _SCOPE = re.compile(r"/(?:[^/\n]+_)?slurmstepd\.scope/[^/\n]")
-# Users name the cgroups below their own service manager as they like.
+# Users choose the names of cgroups below their service manager.
 _OF_USERS = re.compile(r"^.*/user@\d+\.service/.*$", re.MULTILINE)
 _JOB_ID = re.compile(rb"(?:^|\0)SLURM_JOB_ID=(\d{1,10})(?:\0|$)")
 _MOST = 4
 
 
 def user_processes(uids: Mapping[str, int], proc: Path = PROC) -> dict[str, list[str]]:
-    """Return what users run, one sentence per process, the first few of each user; users without one are left out."""
+    """Return the first few processes of each user, one sentence each; users without processes are omitted."""
     names = {str(uid): name for name, uid in uids.items()}
     found: dict[str, list[str]] = {}
     for folder in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
-        # A process may end while it is looked at.
+        # A process may end meanwhile.
         with suppress(OSError):
             status = (folder / "status").read_text(errors="replace")
             ids, state = _IDS.search(status), _STATE.search(status)
@@ -44,7 +44,7 @@ def user_processes(uids: Mapping[str, int], proc: Path = PROC) -> dict[str, list
 
 
 def in_job(groups: str) -> bool:
-    """Return whether a process belongs to a job, by its ``/proc/PID/cgroup``."""
+    """Return whether a process belongs to a job, from its ``/proc/PID/cgroup``."""
     groups = _OF_USERS.sub("", groups)
     return bool(_JOB.search(groups) or _SCOPE.search(groups))
 
@@ -65,7 +65,7 @@ def _sentence(folder: Path) -> str:
 
 
 def _job_words(folder: Path) -> str:
-    """Return the job of a process in words; where the path has no job ID, the environment of the process has it."""
+    """Describe the job of a process; if the cgroup path has no job id, read it from the process environment."""
     groups, environment = "", b""
     with suppress(OSError):
         groups = _OF_USERS.sub("", (folder / "cgroup").read_text(errors="replace"))

@@ -1,4 +1,4 @@
-"""Puts what a snapshot is to hold into a folder: whole, checked, and with a manifest that tells damage afterwards."""
+"""Collect the contents of a snapshot in a directory, with a manifest that detects damage."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ __all__ = [
 FORMAT = 1
 MANIFEST, STATE, DUMP, GRAFANA = "manifest.json", "slurm_state", "accounting.sql", "grafana.db"
 DIRECTORY = "directory.ldif"
-# slurmctld writes its state every five seconds when something has changed; a copy takes far less.
+# slurmctld writes changed state every five seconds; a copy takes much less time.
 _TRIES = 5
 _PAUSE_S = 1.0
 _ROW = re.compile(rb"INSERT INTO `([^`]+)` ")
-# mariadb-dump ends with it, and only when it was not cut off.
+# Last line of a complete dump of mariadb-dump.
 _END = b"-- Dump completed"
 
 
 def collect(settings: Settings, folder: Path) -> dict[str, Any]:
-    """Fill an empty folder with what this host has; return the manifest, which is written there as well.
+    """Fill an empty directory with the parts of this host; write the manifest there and return it.
 
-    The state of Slurm comes first: whatever job it knows, the accounting that follows knows, too.
+    Slurm's state is copied first, so that the later accounting dump includes all its jobs.
 
     Raises:
-        BackupError: a part is missing, or cannot be read whole.
+        BackupError: a part is missing, or cannot be read completely.
     """
     has_slurm = bool(settings.slurm_state or settings.database)
     release = installed_release() if has_slurm else ""
@@ -83,11 +83,11 @@ def collect(settings: Settings, folder: Path) -> dict[str, Any]:
 
 
 def copy_state(source: Path, target: Path, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Copy the directory of slurmctld's state, which may change meanwhile.
+    """Copy slurmctld's state directory, which may change meanwhile.
 
-    Each file is written beside its place and put there whole, for which its name is gone for a moment
-    (slurm/src/common/state_save.c). So the copy is repeated until no file has changed meanwhile, and after some tries
-    taken as it is: the files are whole then, if not of one moment.
+    slurmctld writes each file under another name and renames it, so a name may be missing for a moment
+    (slurm/src/common/state_save.c). The copy is repeated until no file changed meanwhile. After several tries it is
+    accepted: its files are complete, but may be from different moments.
 
     Raises:
         BackupError: there is no state.
@@ -112,7 +112,7 @@ def copy_state(source: Path, target: Path, sleep: Callable[[float], None] = time
 
 
 def _stamps(source: Path) -> dict[str, tuple[int, int]]:
-    """Name, time and size of what lies directly in a folder."""
+    """Return name, time and size of the entries of a directory."""
     found = {}
     with contextlib.suppress(OSError):
         for entry in os.scandir(source):
@@ -123,14 +123,14 @@ def _stamps(source: Path) -> dict[str, tuple[int, int]]:
 
 
 def _copy(source: Path, target: Path) -> bool:
-    """Copy a tree; return whether nothing vanished meanwhile."""
+    """Copy a tree; return whether no file vanished meanwhile."""
     whole = True
     for root, folders, names in os.walk(source):
         here = target / Path(root).relative_to(source)
         for name in folders:
             (here / name).mkdir(mode=0o700)
         for name in names:
-            # What slurmctld is just writing is no part of its state yet.
+            # slurmctld is still writing these.
             if name.endswith(".new"):
                 continue
             try:
@@ -141,17 +141,17 @@ def _copy(source: Path, target: Path) -> bool:
 
 
 def dump_database(settings: Settings, target: Path) -> dict[str, int]:
-    """Write the accounting database; return the number of rows of each table.
+    """Dump the accounting database; return the number of rows of each table.
 
     Raises:
-        BackupError: mariadb-dump failed or was cut off.
+        BackupError: mariadb-dump failed, or the dump is truncated.
     """
     dump_into(settings, target)
     return count_rows(target)
 
 
 def save_directory(settings: Settings, target: Path) -> int:
-    """Write the directory of users; return how many entries it has.
+    """Dump the LDAP directory; return the number of entries.
 
     Raises:
         BackupError: slapcat failed, or the directory is empty.
@@ -166,10 +166,10 @@ def save_directory(settings: Settings, target: Path) -> int:
 
 
 def count_rows(dump: Path) -> dict[str, int]:
-    """Return the number of rows of each table of a dump with one row a line.
+    """Return the number of rows of each table in a dump with one row per line.
 
     Raises:
-        BackupError: its end is missing.
+        BackupError: the dump is truncated.
     """
     rows: dict[str, int] = {}
     last = b""
@@ -189,7 +189,7 @@ def count_rows(dump: Path) -> dict[str, int]:
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy a database of SQLite as one moment of it, whoever writes to it.
+    """Copy a consistent state of an SQLite database that may be in use.
 
     Raises:
         BackupError: it is missing or damaged.
@@ -219,10 +219,10 @@ def digest(path: Path) -> str:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest of a folder and compare all that it names.
+    """Return the manifest of a directory after verifying all files in it.
 
     Raises:
-        BackupError: something is missing, damaged, or of a form that this busbar does not know.
+        BackupError: a file is missing or damaged, or the format is unknown.
     """
     try:
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -246,12 +246,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_full_disk(settings: Settings, folder: Path) -> None:
-    """Look whether the copies have room."""
+    """Check that the disk has room for the copies."""
     needed = sum(_size(Path(path)) for path in (settings.slurm_state, settings.grafana) if path)
     if settings.directory:
         needed += _allocated(Path(settings.directory_data))
     if settings.database:
-        # A row of text takes about twice what it takes in a table.
+        # A row in a dump takes about twice its size in the table.
         needed += 2 * database_bytes(settings)
     free = shutil.disk_usage(folder).free
     if needed > free:
@@ -260,7 +260,7 @@ def _refuse_full_disk(settings: Settings, folder: Path) -> None:
 
 
 def _allocated(folder: Path) -> int:
-    """Return what files take on disk: that of a directory has holes, and is as large as it may ever become."""
+    """Return the allocated size of files in bytes; LDAP data files are sparse, with their maximum as size."""
     total = 0
     for item in folder.glob("*"):
         with contextlib.suppress(OSError):

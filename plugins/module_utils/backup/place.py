@@ -1,4 +1,4 @@
-"""Puts the parts of a snapshot where their daemons look for them; what was there is moved aside, never deleted."""
+"""Put the parts of a snapshot in place for their daemons; previous data is moved aside, never deleted."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PARTS = {"slurm_state": "slurmctld", "accounting": "slurmdbd", "grafana": "grafa
 
 
 def is_there(settings: Settings, part: str) -> str:
-    """Say what a host has already of what a part of a snapshot would replace; empty where it has nothing.
+    """Return existing data that a part of a snapshot would replace, or ''.
 
     Raises:
-        BackupError: it cannot be found out.
+        BackupError: this cannot be determined.
     """
     if part == "slurm_state":
         state = Path(settings.slurm_state)
@@ -40,7 +40,7 @@ def is_there(settings: Settings, part: str) -> str:
 
 
 def refuse_present(settings: Settings, part: str) -> None:
-    """Look whether a host has nothing yet of what a part would replace.
+    """Check that a host has no data that a part would replace.
 
     Raises:
         BackupError: it has.
@@ -52,16 +52,16 @@ def refuse_present(settings: Settings, part: str) -> None:
 
 
 def place(settings: Settings, folder: Path, part: str, manifest: dict[str, Any]) -> str:
-    """Put one part into its place, while its daemon does not run; return where that is which was there.
+    """Put one part in place while its daemon is stopped; return the path of the previous data.
 
     Args:
-        settings: what belongs to this host.
-        folder: what was restored, and compared with its manifest.
+        settings: settings of this host.
+        folder: restored and verified files.
         part: one of PARTS.
-        manifest: what the snapshot says of itself.
+        manifest: manifest of the snapshot.
 
     Raises:
-        BackupError: the daemon runs, or the outcome is not what was saved.
+        BackupError: the daemon is running, or the result differs from the snapshot.
     """
     unit = PARTS[part]
     if answer_of(["systemctl", "is-active", unit]) in {"active", "activating", "reloading"}:
@@ -79,7 +79,7 @@ def place(settings: Settings, folder: Path, part: str, manifest: dict[str, Any])
 
 
 def place_files(source: Path, target: Path, owner: str, stamp: str) -> str:
-    """Put a file or a tree in place in one step; return where the former one is.
+    """Put a file or a tree in place atomically; return the path of the previous one.
 
     Raises:
         BackupError: it cannot be written.
@@ -111,15 +111,15 @@ def place_files(source: Path, target: Path, owner: str, stamp: str) -> str:
 
 
 def place_accounting(settings: Settings, dump: Path, tables: dict[str, int], stamp: str, *, there: bool) -> str:
-    """Load the dump and compare the rows of each table; return where the former database was dumped to.
+    """Load the dump and compare the rows of each table; return the path of a dump of the previous database.
 
     Raises:
-        BackupError: it cannot be loaded, or the rows are not those of the snapshot.
+        BackupError: it cannot be loaded, or the rows differ from the snapshot.
     """
     aside = ""
     if there:
         former = Path(settings.folder) / f"{settings.database}.before-{stamp}.sql"
-        # Not dropped before its copy is known to be whole.
+        # Drop the database only after its dump was checked.
         dump_database(settings, former)
         query(settings, f"DROP DATABASE `{settings.database}`")
         aside = str(former)
@@ -129,10 +129,10 @@ def place_accounting(settings: Settings, dump: Path, tables: dict[str, int], sta
 
 
 def place_directory(settings: Settings, dump: Path, entries: int, stamp: str) -> str:
-    """Load the users into an empty directory and count them; return where the former one is.
+    """Load the dump into an empty LDAP directory and count the entries; return the path of the previous data.
 
     Raises:
-        BackupError: it cannot be loaded, or is not what was saved; the former one is in its place again then.
+        BackupError: it cannot be loaded, or the count differs; the previous data is then back in place.
     """
     data = Path(settings.directory_data)
     aside = data.with_name(f"{data.name}.before-{stamp}")
@@ -173,15 +173,15 @@ def compare_rows(found: dict[str, int], expected: dict[str, int]) -> None:
 
 
 def release_problem(saved: str, installed: str, offered: str) -> str:
-    """Say why a state of one release of Slurm cannot be read here; empty where it can.
+    """Return why the state of a Slurm release cannot be read here, or ''.
 
-    Slurm reads the state of its own and of a few former releases, never of a newer one
+    Slurm reads the state of its own and of a few older releases, never of a newer one
     (https://slurm.schedmd.com/upgrades.html).
 
     Args:
-        saved: the release that wrote the state, such as ``24.11.5``; empty where there is none.
-        installed: the release that is installed; empty for none.
-        offered: the release that would be installed.
+        saved: release that wrote the state, such as ``24.11.5``; empty without state.
+        installed: installed release, or ''.
+        offered: release that would be installed.
     """
     here = installed or offered
     if not saved:

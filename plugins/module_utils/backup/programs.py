@@ -1,4 +1,4 @@
-"""Runs the programs that a backup needs, none of them through a shell."""
+"""Run the programs that a backup needs, without a shell."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NAME = re.compile(r"[\w$-]+")
 
 
 class Outcome(NamedTuple):
-    """What became of a program: its exit status, what it printed, and what it complained about."""
+    """Exit status, output and errors of a program."""
 
     status: int
     printed: str
@@ -50,17 +50,17 @@ def ended(
     write: IO[bytes] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Run a program to its end.
+    """Run a program and wait for it.
 
     Args:
-        command: the program and its arguments.
-        given: text that it reads.
-        read: a file that it reads instead.
-        write: a file into which it prints.
-        environment: its whole environment, instead of ours.
+        command: program and arguments.
+        given: text for its standard input.
+        read: file for its standard input.
+        write: file for its output.
+        environment: replaces the inherited environment.
 
     Raises:
-        BackupError: there is no such program.
+        BackupError: the program cannot be started.
     """
     source: dict[str, object] = {"input": (given or "").encode()} if read is None else {"stdin": read}
     try:
@@ -75,7 +75,7 @@ def ended(
 
 
 def answer(command: Sequence[str], given: str | None = None) -> str:
-    """Return what a program printed.
+    """Return the output of a program.
 
     Raises:
         BackupError: it failed.
@@ -84,7 +84,7 @@ def answer(command: Sequence[str], given: str | None = None) -> str:
 
 
 def answer_of(command: Sequence[str]) -> str:
-    """Return what a program printed, whatever it returned; empty where there is none."""
+    """Return the output of a program regardless of its exit status; '' if it cannot be started."""
     try:
         return ended(command).printed.strip()
     except BackupError:
@@ -92,8 +92,8 @@ def answer_of(command: Sequence[str]) -> str:
 
 
 def installed_release() -> str:
-    """Return the release of Slurm here; empty for none."""
-    # A host of slurmdbd alone has no configuration of the cluster, without which scontrol says nothing.
+    """Return the installed Slurm release, or ''."""
+    # A host with only slurmdbd has no slurm.conf, without which scontrol prints nothing.
     for command in (["scontrol", "--version"], ["slurmdbd", "-V"]):
         found = re.search(r"\d+\.\d+(\.\d+)?", answer_of(command))
         if found:
@@ -102,7 +102,7 @@ def installed_release() -> str:
 
 
 def offered_release() -> str:
-    """Return the release of Slurm that the package manager would install; empty where it offers none."""
+    """Return the Slurm release that the package manager offers, or ''."""
     offered = parse_candidates(answer_of(["apt-cache", "policy", "slurmctld"])).get("slurmctld", ("", ""))[1]
     said = offered or answer_of(
         ["dnf", "-q", "repoquery", "--latest-limit=1", "--queryformat=%{version}\n", "slurm-slurmctld"]
@@ -112,16 +112,16 @@ def offered_release() -> str:
 
 
 def query(settings: Settings, sql: str) -> list[str]:
-    """Return the lines that MariaDB answers, with tabs between columns.
+    """Return the result lines of a MariaDB query, with tabs between columns.
 
     Raises:
-        BackupError: it does not answer, or refuses.
+        BackupError: MariaDB does not answer or reports an error.
     """
     return answer([*_client(settings), "--batch", "--skip-column-names"], f"{sql};\n").splitlines()
 
 
 def table_names(settings: Settings) -> list[str]:
-    """Return the tables of the accounting database; none where there is no database.
+    """Return the tables of the accounting database; empty if the database does not exist.
 
     Raises:
         BackupError: MariaDB does not answer.
@@ -131,7 +131,7 @@ def table_names(settings: Settings) -> list[str]:
 
 
 def database_bytes(settings: Settings) -> int:
-    """Return how many bytes the tables of the accounting database take.
+    """Return the size of the tables of the accounting database in bytes.
 
     Raises:
         BackupError: MariaDB does not answer.
@@ -157,7 +157,7 @@ def table_rows(settings: Settings) -> dict[str, int]:
 
 
 def dump_into(settings: Settings, target: Path) -> None:
-    """Write the accounting database, as it is at one moment, into a new file that only its owner can read.
+    """Write a consistent dump of the accounting database to a new file with mode 0600.
 
     Raises:
         BackupError: mariadb-dump failed, or the file cannot be written.
@@ -165,13 +165,13 @@ def dump_into(settings: Settings, target: Path) -> None:
     command = [
         "mariadb-dump",
         f"--socket={settings.database_socket}",
-        # One moment of all tables, which are InnoDB, without a lock that slurmdbd would wait for.
+        # A consistent snapshot of the InnoDB tables, without a lock that would block slurmdbd.
         "--single-transaction",
         "--quick",
         "--routines",
         "--triggers",
         "--hex-blob",
-        # One row a line: it can be counted, and what did not change since the last snapshot is the same data.
+        # With one row per line, rows can be counted and unchanged data is deduplicated across snapshots.
         "--skip-extended-insert",
         "--no-autocommit",
         "--databases",
@@ -181,10 +181,10 @@ def dump_into(settings: Settings, target: Path) -> None:
 
 
 def load_from(settings: Settings, dump: Path) -> None:
-    """Have MariaDB read a dump.
+    """Restore a dump into MariaDB.
 
     Raises:
-        BackupError: it refused something.
+        BackupError: MariaDB reports an error.
     """
     command = _client(settings)
     with dump.open("rb") as file:
@@ -192,7 +192,7 @@ def load_from(settings: Settings, dump: Path) -> None:
 
 
 def dump_directory(settings: Settings, target: Path) -> None:
-    """Write the directory of users, hashes included, into a new file that only its owner can read; slapd may run.
+    """Dump the LDAP directory, including password hashes, to a new file with mode 0600; slapd may be running.
 
     Raises:
         BackupError: slapcat failed, or the file cannot be written.
@@ -201,7 +201,7 @@ def dump_directory(settings: Settings, target: Path) -> None:
 
 
 def directory_entries(settings: Settings) -> int:
-    """Return how many entries the directory has.
+    """Return the number of entries in the LDAP directory.
 
     Raises:
         BackupError: it cannot be read.
@@ -210,27 +210,27 @@ def directory_entries(settings: Settings) -> int:
 
 
 def count_entries(lines: Iterable[bytes]) -> int:
-    """Return the number of entries of an LDIF."""
+    """Return the number of entries in LDIF lines."""
     return sum(line.startswith(b"dn:") for line in lines)
 
 
 def load_directory(settings: Settings, dump: Path) -> None:
-    """Read a dump into the directory's place, which is empty, while slapd does not run.
+    """Load a dump into the empty LDAP directory while slapd is stopped.
 
     Raises:
-        BackupError: slapadd refused something.
+        BackupError: slapadd reports an error.
     """
-    # What root wrote there slapd could not open.
+    # Run as the directory user, because slapd could not open files that root writes.
     command = ["runuser", "-u", settings.directory_user, "--", *_of_directory("slapadd", settings), "-q"]
     with dump.open("rb") as file:
         _must(command, ended(command, read=file))
 
 
 def _write_private(command: Sequence[str], target: Path) -> None:
-    """Have a program write into a new file that only its owner can read.
+    """Write the output of a program to a new file with mode 0600.
 
     Raises:
-        BackupError: it failed, or the file cannot be written.
+        BackupError: the program failed, or the file cannot be written.
     """
     try:
         with target.open("xb") as file:

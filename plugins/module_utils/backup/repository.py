@@ -1,4 +1,4 @@
-"""The restic repository that holds the snapshots; restic 0.14 (Debian 12) has all options used here."""
+"""The restic repository with the snapshots; restic 0.14 (Debian 12) has all options used here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Repository", "Snapshot"]
 
 _TAG = "busbar"
-# https://restic.readthedocs.io/en/stable/075_scripting.html#exit-codes: since 0.17; before, 1 and the words below.
+# Exit codes since 0.17, https://restic.readthedocs.io/en/stable/075_scripting.html; before, 1 and the texts below.
 _MISSING, _WRONG_PASSWORD = 10, 12
 _SAYS_MISSING = (
     "Is there a repository at the following location?",
@@ -29,34 +29,34 @@ _SHORTEST_ID = 4
 
 
 class Snapshot(NamedTuple):
-    """A snapshot: its id, when it was made as restic writes it, and of which host."""
+    """A snapshot: id, time in restic's format, and host."""
 
     id: str
     time: str
     host: str
 
     def __str__(self) -> str:
-        """As a list shows it."""
+        """Return the line of a list."""
         return f"{self.id[:8]}  {self.time[:19].replace('T', ' ')}  {self.host}"
 
 
 class Repository:
-    """Where the snapshots of all hosts of the cluster are."""
+    """The repository with the snapshots of all hosts."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take the settings; restic is not run yet."""
+        """Keep the settings without running restic."""
         self.settings = settings
 
     def run(self, *arguments: str) -> Outcome:
         """Run restic on the repository.
 
         Raises:
-            BackupError: the program is missing.
+            BackupError: restic is missing.
         """
         return ended([self.settings.restic, *arguments])
 
     def must(self, *arguments: str) -> str:
-        """Run restic and return what it printed.
+        """Run restic and return its output.
 
         Raises:
             BackupError: it failed.
@@ -67,7 +67,7 @@ class Repository:
         return done.printed
 
     def told(self, what: str, done: Outcome) -> str:
-        """Say what went wrong, and what to do where that is known."""
+        """Return the error message, with a remedy if it is known."""
         said = done.complaint or done.printed
         where = self.settings.repository
         if _is_missing(done):
@@ -84,13 +84,13 @@ class Repository:
         return f"restic {what} on {where} ended with {done.status}: {said[-600:]}"
 
     def make(self, *, known: bool) -> bool:
-        """Make the repository where there is none; return whether it was made.
+        """Create the repository if it does not exist; return whether it was created.
 
         Args:
-            known: whether this host has used it before. Then it is not made anew.
+            known: whether this host has used it before; if so, it is not created again.
 
         Raises:
-            BackupError: it cannot be reached, used or made, or is gone.
+            BackupError: it cannot be reached, used or created, or has disappeared.
         """
         there = self.run("cat", "config")
         if there.status == 0:
@@ -98,16 +98,16 @@ class Repository:
         if known or not _is_missing(there):
             raise BackupError(self.told("cat config", there))
         made = self.run("init")
-        # Two hosts may come at once, and the other was first.
+        # Another host may have created it at the same time.
         if made.status and self.run("cat", "config").status:
             raise BackupError(self.told("init", made))
         return made.status == 0
 
     def snapshots(self, host: str = "") -> list[Snapshot]:
-        """Return the snapshots, the newest last.
+        """Return the snapshots, newest last.
 
         Args:
-            host: of this host only.
+            host: only snapshots of this host; empty for all.
 
         Raises:
             BackupError: restic failed.
@@ -119,10 +119,10 @@ class Repository:
         )
 
     def choose(self, wanted: str) -> Snapshot:
-        """Return the snapshot of this host that is wanted, by the beginning of its id or ``latest``.
+        """Return the snapshot of this host with an id prefix, or the ``latest``.
 
         Raises:
-            NoSnapshotError: there is none; the message lists those that are there.
+            NoSnapshotError: it does not exist; the message lists the existing ones.
         """
         host = self.settings.host
         known = self.snapshots()
@@ -136,10 +136,10 @@ class Repository:
         raise NoSnapshotError(message)
 
     def restore(self, snapshot: Snapshot, target: Path) -> None:
-        """Write the files of a snapshot below a folder.
+        """Restore the files of a snapshot below a directory.
 
         Raises:
-            BackupError: they cannot all be read: the snapshot is damaged, or out of reach.
+            BackupError: some cannot be read, because the snapshot is damaged or unreachable.
         """
         done = self.run("restore", snapshot.id, "--target", str(target))
         if done.status:
@@ -150,13 +150,13 @@ class Repository:
             raise BackupError(message)
 
     def check(self, *, data: bool) -> None:
-        """Have restic look for damage.
+        """Check the repository for damage.
 
         Args:
-            data: also read all data, which takes as long as fetching it.
+            data: also read all data, which takes as long as downloading it.
 
         Raises:
-            BackupError: something is damaged.
+            BackupError: it is damaged.
         """
         self.must("check", *(["--read-data"] if data else []))
 

@@ -1,4 +1,4 @@
-"""Settings that the role writes for the program on a host, and its errors."""
+"""Settings that the role writes for the backup program, and its exceptions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["BackupError", "NoSnapshotError", "Settings", "parts_of", "read_json"
 
 
 class BackupError(Exception):
-    """A backup or a restore cannot be done; the message says why and what to do."""
+    """A backup or restore is not possible; the message has the reason and the remedy."""
 
 
 class NoSnapshotError(BackupError):
-    """This host has no such snapshot."""
+    """This host does not have the snapshot."""
 
 
 class Settings(NamedTuple):
-    """The parts that this host has, and where its repository is.
+    """Parts of this host, and its repository.
 
-    `slurm_state`, `database`, `grafana` and `directory` (slapd.conf) are empty where the host has no such part.
+    `slurm_state`, `database`, `grafana` and `directory` (slapd.conf) are empty if the host does not have the part.
     `paths` must exist, `configurations` may be missing. `max_age_s` is in seconds.
     """
 
@@ -47,7 +47,7 @@ class Settings(NamedTuple):
 
 
 def parts_of(settings: Settings) -> list[str]:
-    """Return the parts that a host has."""
+    """Return the names of the parts of a host."""
     has = {
         "slurm_state": settings.slurm_state,
         "accounting": settings.database,
@@ -58,10 +58,10 @@ def parts_of(settings: Settings) -> list[str]:
 
 
 def read_settings(path: Path) -> Settings:
-    """Read what the role wrote.
+    """Read the settings that the role wrote.
 
     Raises:
-        BackupError: the file is missing or was changed by hand into something else.
+        BackupError: the file is missing or was edited into an invalid form.
     """
     try:
         return Settings(**read_json(path))
@@ -71,10 +71,10 @@ def read_settings(path: Path) -> Settings:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a file that the role wrote.
+    """Read a JSON file that the role wrote.
 
     Raises:
-        BackupError: it is missing or was changed by hand into something else.
+        BackupError: the file is missing or was edited into an invalid form.
     """
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Proves a snapshot by a restore that disturbs nobody: into a folder, a MariaDB and a directory of its own."""
+"""Verify a snapshot by a test restore into a temporary directory, MariaDB and LDAP directory."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ __all__ = ["fetch", "state_problem", "verify"]
 
 _STARTS_WITHIN_S = 120.0
 _STOPS_WITHIN_S = 60.0
-# What slurmctld cannot do without, and what each of these files begins with (slurm/src/slurmctld/job_mgr.c,
-# dump_all_job_state): the length of a word, the word, and the number of the protocol.
+# State files of slurmctld. Each begins with (slurm/src/slurmctld/job_mgr.c, dump_all_job_state) the length of a string,
+# the string, and the protocol version.
 _STATE_FILES = ("job_state", "node_state", "part_state", "resv_state", "trigger_state")
 _STATE_HEAD = re.compile(rb"\x00\x00\x00\x11PROTOCOL_VERSION\x00..", re.DOTALL)
 _HELD_AS = {"slurm_state": STATE, "accounting": DUMP, "grafana": GRAFANA, "directory": DIRECTORY}
 
 
 def fetch(repository: Repository, snapshot: Snapshot, target: Path) -> tuple[Path, dict[str, Any]]:
-    """Restore a snapshot below a folder; return where its parts are, and its manifest.
+    """Restore a snapshot below a directory; return the path of its parts, and its manifest.
 
     Raises:
-        BackupError: it is damaged, or not of this cluster and host.
+        BackupError: it is damaged, or from another cluster or host.
     """
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(mode=0o700, parents=True)
@@ -77,15 +77,15 @@ def fetch(repository: Repository, snapshot: Snapshot, target: Path) -> tuple[Pat
 
 
 def state_problem(folder: Path) -> str:
-    """Say why slurmctld could not read a state; empty where it can. It would not start, or begin with an empty queue.
+    """Return why slurmctld cannot read a state, or ''; it would not start, or start with an empty queue.
 
     Args:
-        folder: a copy of StateSaveLocation.
+        folder: copy of StateSaveLocation.
     """
     for name in _STATE_FILES:
         path = folder / name
         if not path.is_file():
-            # Others are written when there is something to write.
+            # The other files exist only if they have content.
             if name == "job_state":
                 return f"{STATE}/{name} is missing: the queue was not saved"
         elif not _STATE_HEAD.match(path.read_bytes()):
@@ -94,20 +94,20 @@ def state_problem(folder: Path) -> str:
 
 
 def stage_of(settings: Settings) -> Path:
-    """Where the parts of a snapshot are put together."""
+    """Return the directory in which the parts of a snapshot are collected."""
     return Path(settings.folder) / "stage"
 
 
 def verify(repository: Repository, snapshot: Snapshot, *, data: bool) -> dict[str, Any]:
-    """Restore a snapshot into scratch places, compare, and clear them away.
+    """Restore a snapshot to temporary places, verify it, and remove it.
 
     Args:
-        repository: where it is.
-        snapshot: which one.
-        data: whether restic reads all data of the repository as well, not those of this snapshot alone.
+        repository: repository of the snapshot.
+        snapshot: snapshot to verify.
+        data: whether restic also reads all data of the repository, not only of this snapshot.
 
     Returns:
-        The parts that the snapshot holds, and ``files``, ``tables``, ``rows`` and ``entries``: how many were compared.
+        The parts in the snapshot, and ``files``, ``tables``, ``rows`` and ``entries``: the verified numbers.
 
     Raises:
         BackupError: something is damaged, missing or differs.
@@ -150,7 +150,7 @@ def verify(repository: Repository, snapshot: Snapshot, *, data: bool) -> dict[st
 
 
 def missing_of(settings: Settings, folder: Path, stage: Path) -> list[str]:
-    """Return what this host has and a restored snapshot does not: parts, and paths that are saved as they are."""
+    """Return the parts and paths of this host that are missing in a restored snapshot."""
     parts = [part for part in parts_of(settings) if not (stage / _HELD_AS[part]).exists()]
     paths = [*settings.paths, *(path for path in settings.configurations if Path(path).exists())]
     return parts + [path for path in paths if not (folder / path.lstrip("/")).exists()]
@@ -158,7 +158,7 @@ def missing_of(settings: Settings, folder: Path, stage: Path) -> list[str]:
 
 @contextlib.contextmanager
 def scratch_folder(user: str) -> Iterator[Path]:
-    """Make a folder of a daemon's account where it may go and where there is room, and clear it away."""
+    """Create a temporary directory owned by a daemon's user below /var/lib, which has room, and remove it."""
     place = Path(tempfile.mkdtemp(prefix="busbar-verify-", dir="/var/lib"))
     try:
         shutil.chown(place, user, user)
@@ -169,10 +169,10 @@ def scratch_folder(user: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def scratch_directory(settings: Settings) -> Iterator[Settings]:
-    """Make an empty directory of users with the schemas and rules of this host's; slapd is not asked.
+    """Create an empty LDAP directory with the schemas and rules of this host, without contacting slapd.
 
     Raises:
-        BackupError: the configuration of slapd cannot be read, or has no place of its data.
+        BackupError: the configuration of slapd cannot be read, or does not set its data directory.
     """
     with scratch_folder(settings.directory_user) as place:
         data, configuration = place / "data", place / "slapd.conf"
@@ -186,7 +186,7 @@ def scratch_directory(settings: Settings) -> Iterator[Settings]:
         except (OSError, LookupError) as error:
             message = f"{settings.directory}: {error}"
             raise BackupError(message) from error
-        # Otherwise it would be loaded into the directory that is in use.
+        # Otherwise the dump would be loaded into the production directory.
         if changed != 1:
             message = f"{settings.directory} names {changed} places of data, not one: nothing was loaded"
             raise BackupError(message)
@@ -195,10 +195,10 @@ def scratch_directory(settings: Settings) -> Iterator[Settings]:
 
 @contextlib.contextmanager
 def scratch_server(settings: Settings) -> Iterator[Settings]:
-    """Run a MariaDB with a folder and a socket of its own and no port; the one that is in use is not asked.
+    """Run a temporary MariaDB with a separate directory and socket and without a port.
 
     Raises:
-        BackupError: it does not come up.
+        BackupError: it does not start.
     """
     user = pwd.getpwnam("mysql").pw_name
     with scratch_folder(user) as place, contextlib.ExitStack() as ends:

@@ -1,1 +1,1 @@
-"""Packages, files, units, processes and problems: parts that all modules use."""
+"""Packages, files, units, processes and problems: code shared by all modules."""

@@ -1,4 +1,4 @@
-"""Components that the distribution's own repositories have and this host does not use: who misses what, as sources."""
+"""Find components of the distribution's apt repositories that a host lacks, and format a source that adds them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TARGET_FORMAT", "Target", "component_sources", "parse_targets"]
 
-# What `apt-get indextargets --format` is asked; each entry ends by itself, since an embedded key has many lines.
+# Format for `apt-get indextargets --format`; entries end with a separator, because an embedded key has many lines.
 FIELDS = ("SOURCESENTRY", "REPO_URI", "RELEASE", "COMPONENT", "ORIGIN", "SIGNED_BY")
 SEPARATOR, END = "\x1f", "\x1e"
 TARGET_FORMAT = SEPARATOR.join(f"$({field})" for field in FIELDS) + END
@@ -17,7 +17,7 @@ DISTRIBUTIONS = ("Debian", "Ubuntu")
 
 
 class Target(TypedDict):
-    """One index that apt fetches: the file that names it, its repository, suite and component, who made it, its key."""
+    """An index of apt: source file, repository URL, suite, component, origin and key."""
 
     file: str
     uri: str
@@ -28,7 +28,7 @@ class Target(TypedDict):
 
 
 def parse_targets(text: str) -> list[Target]:
-    """Return what `apt-get indextargets` said when asked in TARGET_FORMAT; what apt does not know is ''."""
+    """Return the output of `apt-get indextargets` in TARGET_FORMAT; unknown fields are ''."""
     targets: list[Target] = []
     for entry in text.split(END):
         values = entry.strip().split(SEPARATOR)
@@ -49,9 +49,9 @@ def parse_targets(text: str) -> list[Target]:
 
 
 def component_sources(targets: Iterable[Target], wanted: Iterable[str], own: str, header: str) -> str:
-    """Return the text of a .sources file that adds the wanted components to each of the distribution's repositories.
+    """Return the text of a .sources file that adds the wanted components to each repository of the distribution.
 
-    What the file `own` names already is left out of account; '' when the other files have all of it.
+    The file `own` itself is ignored. Return '' if the other files already have all components.
     """
     present: dict[tuple[str, str, str], set[str]] = {}
     for target in targets:

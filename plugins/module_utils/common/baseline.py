@@ -53,11 +53,11 @@ HISTORY = Path("/var/log/apt/history-busbar.log")
 COMMENT = "--comment=busbar"
 # Directories whose entries are listed; elsewhere are files of the system, of packages and of users.
 TOPS = ("/etc", "/usr/local", "/opt", "/srv", "/root", "/var/lib", "/var/log", "/var/spool", "/var/cache")
-# Others add lines to these: the last text of busbar tells theirs apart.
+# Others add lines to these files; comparing with busbar's last text separates their lines.
 SHARED = ("/etc/hosts", "/etc/fstab")
 # Accounts are removed with userdel and groupdel, never restored from a copy.
 _SECRETS = ("shadow", "shadow-", "gshadow", "gshadow-")
-# Traces of a busbar that took no baseline.
+# Signs of a busbar release that took no baseline.
 _OLDER = ("/etc/sudoers.d/busbar", "/usr/local/lib/busbar", "/etc/security/limits.d/80-busbar.conf")
 _DPKG = "${Package}\\t${Version}\\t${db:Status-Status}\\n"
 _RPM = "%{NAME}\t%{VERSION}-%{RELEASE}\n"
@@ -65,7 +65,7 @@ _UNIT_FIELDS = 2
 
 
 def take_baseline(module: AnsibleModule) -> None:
-    """Take the baseline unless it exists. Without it nothing may change, so a failure ends the module."""
+    """Take the baseline unless it exists; a failure ends the module, because nothing may change without it."""
     if module.check_mode or (BASELINE / "host.json").exists():
         return
     fresh = BASELINE.with_name("baseline.new")
@@ -92,7 +92,7 @@ def take_baseline(module: AnsibleModule) -> None:
 
 
 def before_write(module: AnsibleModule, files: Mapping[str, str | bytes | None]) -> None:
-    """Call this before files are written, or removed where the content is None."""
+    """Record files before they are written, or removed if the content is None."""
     data = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
     _append(module, {name: "absent" if text is None else _digest(text) for name, text in data.items()})
     if module.check_mode:
@@ -105,7 +105,7 @@ def before_write(module: AnsibleModule, files: Mapping[str, str | bytes | None])
 
 
 def before_making(module: AnsibleModule, kind: str, *paths: Path) -> None:
-    """Call this before a `directory`, a `link` or a `tree` is made, which is busbar's with all that is in it."""
+    """Record a `directory`, `link` or `tree` before busbar creates it; its contents belong to busbar."""
     _append(module, {str(path): kind for path in paths})
 
 
@@ -115,7 +115,7 @@ def before_packages(module: AnsibleModule, command: Sequence[str]) -> list[str]:
     words = list(command)
     if module.check_mode:
         return words
-    if "install" in words:  # an uninstallation that was killed is not continued
+    if "install" in words:  # a killed uninstallation is not resumed
         (BASELINE / "going").unlink(missing_ok=True)
     if words[:2] == ["apt-mark", "hold"]:
         _append(module, dict.fromkeys(words[2:], "hold"))
@@ -125,7 +125,7 @@ def before_packages(module: AnsibleModule, command: Sequence[str]) -> list[str]:
 
 
 def read_written() -> dict[str, list[str]]:
-    """Return for each path what busbar wrote or made there: hashes and kinds, the last one last."""
+    """Return the hashes and kinds that busbar wrote at each path, oldest first."""
     found: dict[str, list[str]] = {}
     path = BASELINE / "written"
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
@@ -135,7 +135,7 @@ def read_written() -> dict[str, list[str]]:
 
 
 def _append(module: AnsibleModule, entries: Mapping[str, str]) -> None:
-    """Add lines to `written`; copy files outside /etc that are replaced for the first time."""
+    """Add lines to `written`, and copy files outside /etc before they are replaced for the first time."""
     take_baseline(module)
     if module.check_mode or not entries:
         return
@@ -169,7 +169,7 @@ def _host(module: AnsibleModule) -> dict[str, Any]:
         "units": units(module),
         "active": active_units(module),
         "paths": listed_paths(module),
-        # A history that an earlier life of this host left behind is skipped.
+        # Skip history from before the baseline.
         "history": HISTORY.stat().st_size if HISTORY.exists() else 0,
         "transactions": dnf_transactions(module),
     }
@@ -191,7 +191,7 @@ def names_in(path: Path) -> dict[str, int]:
 def listed_paths(module: AnsibleModule) -> list[str]:
     """Return the paths below TOPS on the same file system, three levels deep."""
     words = ["find", *TOPS, "-xdev", "-mindepth", "1", "-maxdepth", "3"]
-    # It fails where a directory does not exist or is removed meanwhile, and lists the others.
+    # `find` fails if a directory is missing or removed meanwhile, but lists the others.
     return str(module.run_command(words)[1]).splitlines()
 
 
@@ -207,9 +207,9 @@ def installed_packages(module: AnsibleModule) -> dict[str, tuple[str, bool]]:
 
 
 def signs_of_busbar() -> list[str]:
-    """Return what shows that busbar changed this host before a baseline was taken.
+    """Return the signs that busbar changed this host before a baseline was taken.
 
-    Ignored are the files that an uninstallation kept and the dumps of upgrade_slurm.
+    Files that an uninstallation kept, and the dumps of upgrade_slurm, are ignored.
     """
     found = [path for path in _OLDER if Path(path).exists()]
     beside = BASELINE.parent.iterdir() if BASELINE.parent.is_dir() else []
@@ -221,7 +221,7 @@ def signs_of_busbar() -> list[str]:
 
 
 def units(module: AnsibleModule) -> dict[str, str]:
-    """Return the units that have a file, and whether they are enabled."""
+    """Return the unit files and whether they are enabled."""
     listed = _output(module, "systemctl", "list-unit-files", "--no-legend", "--no-pager", "--plain")
     rows = (line.split() for line in listed.splitlines())
     return {row[0]: row[1] for row in rows if len(row) >= _UNIT_FIELDS}
@@ -238,7 +238,7 @@ def active_units(module: AnsibleModule) -> list[str]:
 
 
 def _output(module: AnsibleModule, *words: str) -> str:
-    """Return what a program prints.
+    """Return the output of a program.
 
     Raises:
         OSError: it fails.

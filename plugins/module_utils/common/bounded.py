@@ -1,4 +1,4 @@
-"""Calls that may never come back, such as a look at a file of a server that is gone."""
+"""Run calls that may hang, such as stat on an unreachable file server, with a timeout."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["bounded"]
 
 
 def bounded(what: Callable[[], Any], timeout_s: float) -> Any:  # noqa: ANN401 - returns what the call returns
-    """Return what a call returns, in its own thread, which is left behind when it takes too long.
+    """Return the result of a call in a separate thread, which is abandoned on timeout.
 
     Raises:
-        TimeoutError: when it took too long.
-        OSError: what the call raised.
+        TimeoutError: the call took too long.
+        OSError: raised by the call.
     """
     result: concurrent.futures.Future[Any] = concurrent.futures.Future()
 

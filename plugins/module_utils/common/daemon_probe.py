@@ -1,4 +1,4 @@
-"""Whether a daemon answers, and with which configuration; standard library only."""
+"""Query daemons over HTTP: whether they answer, and which configuration they loaded. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMEOUT_S = 5
 
 
 class Access(NamedTuple):
-    """Where a daemon answers, and how it is asked."""
+    """URL and credentials of a daemon."""
 
     url: str
     ca_file: str = ""
@@ -25,7 +25,7 @@ class Access(NamedTuple):
 
 
 def fetch(access: Access, path: str) -> tuple[int, str]:
-    """Return HTTP status and text; 0 and the reason when nobody answers."""
+    """Return the HTTP status and text; 0 and the reason if the daemon does not answer."""
     if not access.url.startswith(("http://", "https://")):
         message = f"{access.url} is neither http:// nor https://"
         raise ValueError(message)
@@ -33,7 +33,7 @@ def fetch(access: Access, path: str) -> tuple[int, str]:
     if access.username:
         pair = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
         request.add_header("Authorization", f"Basic {pair}")
-    # No proxy: a daemon of the cluster is asked on its own address.
+    # Daemons of the cluster are reached without a proxy.
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     try:
         if access.url.startswith("https://"):
@@ -50,7 +50,7 @@ def fetch(access: Access, path: str) -> tuple[int, str]:
 
 
 def metric_value(text: str, name: str) -> float | None:
-    """Return the value of a metric without labels, of a text in Prometheus' exposition format."""
+    """Return the value of a metric without labels from text in Prometheus' exposition format, or None."""
     for line in text.splitlines():
         if line.startswith(f"{name} "):
             return float(line.split()[1])
@@ -58,11 +58,11 @@ def metric_value(text: str, name: str) -> float | None:
 
 
 def loaded_since(text: str, prefix: str, began: float) -> bool | None:
-    """Whether a daemon loaded its configuration after `began`; None when it has not tried yet.
+    """Return whether a daemon loaded its configuration after `began`; None if it has not tried yet.
 
     Args:
-        text: its metrics.
-        prefix: what their names begin with, such as prometheus.
+        text: metrics of the daemon.
+        prefix: prefix of the metric names, such as prometheus.
         began: seconds since 1970.
     """
     successful = metric_value(text, f"{prefix}_config_last_reload_successful")

@@ -1,4 +1,4 @@
-"""Files of a host, validated together, each replaced whole, for `templates` and modules that decide."""
+"""Validate and replace files of a host as a group, for `templates` and other modules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FILE_OPTIONS: dict[str, Any] = {
     "hidden": {"type": "bool", "default": False},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
-# Content that is not text is held as a string that encodes back to the same bytes.
+# Binary content is stored in a string that encodes back to the same bytes.
 _EXACT = "surrogateescape"
 _DIRECTORY = "(directory)\n"
 _DEFAULTS = {key: option.get("default") for key, option in FILE_OPTIONS.items()}
@@ -50,7 +50,7 @@ def current_text(path: Path, errors: str = "replace") -> str | None:
 
 
 def write_temporary(module: AnsibleModule, text: str) -> str:
-    """Return the path of a private file that holds the text; Ansible removes it in the end."""
+    """Write the text to a private temporary file, which Ansible removes at the end, and return its path."""
     descriptor, name = tempfile.mkstemp(prefix="busbar-")
     module.add_cleanup_file(name)
     with os.fdopen(descriptor, "wb") as stream:
@@ -59,10 +59,10 @@ def write_temporary(module: AnsibleModule, text: str) -> str:
 
 
 def validate(module: AnsibleModule, item: dict[str, Any], temporary: str) -> None:
-    """Fail the module unless the file's own program accepts the new text."""
+    """Fail the module unless the validation command accepts the new text."""
     words = [word.replace("%s", temporary) for word in shlex.split(item["validate"])]
     if module.check_mode and module.get_bin_path(words[0]) is None:
-        return  # the program comes with a package that a real run would have installed by now
+        return  # a real run would have installed the program by now
     status, out, err = module.run_command(words)
     if status != 0:
         reason = (err or out).strip()
@@ -70,7 +70,7 @@ def validate(module: AnsibleModule, item: dict[str, Any], temporary: str) -> Non
 
 
 def set_attributes(module: AnsibleModule, item: dict[str, Any]) -> bool:
-    """Correct mode, owner and group of a file; return whether one of them differed."""
+    """Correct mode, owner and group of a file; return whether any differed."""
     changed = module.set_mode_if_different(item["path"], item["mode"], changed=False)
     changed = module.set_owner_if_different(item["path"], item["owner"] or None, changed)
     return bool(module.set_group_if_different(item["path"], item["group"] or None, changed))
@@ -78,7 +78,7 @@ def set_attributes(module: AnsibleModule, item: dict[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def umask(mask: int) -> Iterator[None]:
-    """Set the umask for a while."""
+    """Set the umask within a `with` block."""
     before = os.umask(mask)
     try:
         yield
@@ -89,7 +89,7 @@ def umask(mask: int) -> Iterator[None]:
 def keep(
     module: AnsibleModule, item: dict[str, Any], before: str | None, temporary: str | None, *, unsafe_writes: bool
 ) -> bool:
-    """Bring one file to its state; return whether that changes something."""
+    """Write, correct or remove one file; return whether it changed."""
     path = Path(item["path"])
     if item["state"] == "absent":
         if before is not None and not module.check_mode:
@@ -105,7 +105,7 @@ def keep(
             path.parent.mkdir(parents=True, exist_ok=True)
         os.chmod(temporary, int(item["mode"], 8))  # noqa: PTH101 - a string from Ansible's own helpers
         if before is not None:
-            set_attributes(module, item)  # or the new text would for a moment have the old mode and owner
+            set_attributes(module, item)  # otherwise the new text briefly has the old mode and owner
         with umask(0o077):  # Ansible gives a new file the mode of the umask
             module.atomic_move(temporary, item["path"], unsafe_writes=unsafe_writes)
         set_attributes(module, item)
@@ -113,7 +113,7 @@ def keep(
 
 
 def plan(module: AnsibleModule, files: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], str | None, str | None]]:
-    """Return for each file its options, its present text and the file with the new text, all of them validated."""
+    """Return options, current text and validated temporary file of each file."""
     steps = []
     for item in files:
         if not os.path.isabs(item["path"]) or (item["state"] == "present" and item["content"] is None):  # noqa: PTH117
@@ -131,7 +131,7 @@ def plan(module: AnsibleModule, files: Sequence[dict[str, Any]]) -> list[tuple[d
 
 
 def read_pending(module: AnsibleModule, files: Sequence[Mapping[str, Any]], note: str | None) -> dict[str, str | None]:
-    """Return the former text of each file that was written but never came into force; None where there was no file."""
+    """Return the previous text of each file that was written but not applied; None if the file did not exist."""
     text = current_text(Path(note)) if note else None
     try:
         noted = json.loads(text) if text else {}
@@ -141,7 +141,7 @@ def read_pending(module: AnsibleModule, files: Sequence[Mapping[str, Any]], note
 
 
 def note_pending(module: AnsibleModule, note: str | None, former: dict[str, str | None]) -> None:
-    """Keep the former texts until somebody applies the new ones."""
+    """Save the previous texts until a handler applies the new ones."""
     if not note or not former or module.check_mode:
         return
     path = Path(note)
@@ -159,13 +159,13 @@ def keep_files(
     *,
     unsafe_writes: bool = False,
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """Bring all files to their states; return the paths that changed or never came into force, and their texts.
+    """Write or remove files; return the paths that changed or were never applied, and their diffs.
 
     Args:
-        module: the module that runs.
-        files: with the keys of `FILE_OPTIONS`, of which only `path` must be there.
-        pending: path of a note that lists the files which have not come into force.
-        unsafe_writes: whether to write in place where a file cannot be replaced.
+        module: the running module.
+        files: entries with the keys of `FILE_OPTIONS`; only `path` is required.
+        pending: path of a JSON file that records files written but not applied.
+        unsafe_writes: whether to write in place if a file cannot be replaced.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -196,14 +196,14 @@ def keep_files(
 
 
 def unpacked(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry with the content that was sent packed."""
+    """Return an entry with its compressed content unpacked."""
     if item["packed"] is None:
         return item
     return {**item, "content": zlib.decompress(base64.b64decode(item["packed"])).decode(errors=_EXACT)}
 
 
 def shown(text: str) -> str:
-    """Return a content as the diff shows it: the members of a zip archive, such as a program, or the text."""
+    """Return content for the diff: the members of a zip archive (such as a program), or the text."""
     data = text.encode(errors=_EXACT)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -214,7 +214,7 @@ def shown(text: str) -> str:
 
 
 def make_directory(module: AnsibleModule, path: Path) -> None:
-    """Make a directory and its missing parents, all with mode 0755 whatever the umask."""
+    """Create a directory and its missing parents with mode 0755, regardless of the umask."""
     if missing := [each for each in (path, *path.parents) if not each.exists()]:
         before_making(module, "directory", *missing)
         with umask(0o022):

@@ -1,4 +1,4 @@
-"""The packages of a host by its package manager: reads what is there and makes the changes."""
+"""Install, remove and hold packages with apt or dnf."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Packages", "host_packages"]
 
 LOCKS = Path("/etc/dnf/plugins/versionlock.list")
-# Of all packages; what a script of theirs has failed on is unpacked and no more installed.
+# dpkg-query prints this for all packages; a package whose maintainer script failed has one of the UNFINISHED states.
 STATES = "${Package}\\t${Version}\\t${db:Status-Status}\\n"
 UNFINISHED = {"half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"}
 LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
@@ -47,36 +47,36 @@ VERSIONS = "see that the repository has these versions (apt list -a, dnf list --
 
 
 class Packages:
-    """The packages of a host: what is asked for, and what is there."""
+    """Wanted and installed packages of a host."""
 
     def __init__(self, module: Any) -> None:  # noqa: ANN401 - Ansible has no types
-        """Read what is there."""
+        """Read the parameters of the module and the installed packages."""
         self.module, self.params = module, module.params
-        # What only needs to be there is asked for by its name; a version of it is nobody's business.
+        # `name` entries accept any version.
         plain: list[Wanted] = [{"name": name, "version": "", "hold": None} for name in self.params["name"]]
         self.wanted: list[Wanted] = plain + self.params["packages"]
         self.present = self.read()
-        # What the package manager said when it fetched its lists: the reason why it knows no package.
+        # Output of the last update of the package lists; it explains why a package is unknown.
         self.fetched = ""
 
     def read(self) -> dict[str, Present]:
-        """Return the installed ones of the packages that are asked for."""
+        """Return the wanted packages that are installed."""
         raise NotImplementedError
 
     def stream_is_right(self) -> bool:
-        """Return whether the module stream is the one asked for, on systems that have streams."""
+        """Return whether the wanted module stream is enabled; True on systems without streams."""
         return True
 
     def change(self, changes: Changes) -> None:
-        """Make the changes and read again."""
+        """Make the changes and read the installed packages again."""
         raise NotImplementedError
 
     def changes(self) -> Changes:
-        """Return what is not as it should be."""
+        """Return the difference between wanted and installed packages."""
         return changes_for(self.wanted, self.params["absent"], self.present, self.params["family"])
 
     def patterns(self) -> list[str]:
-        """Return the patterns of packages that are asked for beside the names."""
+        """Return the patterns of the packages in `absent` and `family`."""
         return [*self.params["absent"], *(self.params["family"] or {"names": []})["names"]]
 
     def family_held(self) -> list[str]:
@@ -85,7 +85,10 @@ class Packages:
         return sorted(name for name in held if is_of_family(name, self.params["family"]))
 
     def right_versions(self) -> list[str]:
-        """Return packages whose version is declared and right: named, no other package's dependencies move them."""
+        """Return NAME=VERSION of each package that has its declared version.
+
+        Naming them in a transaction keeps dependencies of other packages from moving them.
+        """
         found = ((each, self.present.get(each["name"])) for each in self.wanted if each["version"])
         return [
             f"{each['name']}={here['version']}"
@@ -94,41 +97,41 @@ class Packages:
         ]
 
     def run(self, *command: str) -> tuple[int, str]:
-        """Return the exit status of a package manager and what it said."""
+        """Return the exit status and the output of a package manager."""
         return run_manager(self.module, command)
 
     def must(self, *command: str) -> None:
-        """Run a command; fail the module when it fails."""
+        """Run a command; fail the module if it fails."""
         status, said = self.run(*command)
         if status != 0:
             self.fail(list(command), said)
 
     def unfinished(self) -> str:
-        """Return what a failed transaction has left half done, in words, '' for nothing."""
+        """Describe the half-done changes of a failed transaction, or return ''."""
         return ""
 
     def fail(self, words: list[str], said: str) -> NoReturn:
-        """Fail the module with what the package manager said, and with what it has left half done."""
+        """Fail the module with the errors in the output and the half-done changes."""
         half = self.unfinished()
         remedy = f"\n    remedy: {VERSIONS}" if any("=" in word for word in words) and not half else ""
         problem = error_text(said)
         lists = fetch_problems("" if half else f"{self.fetched}\n{said}", problem)
         self.module.fail_json(msg=f"cannot install {', '.join(words)}: {problem}{half}{lists or remedy}", output=said)
-        raise SystemExit  # fail_json has ended the module
+        raise SystemExit  # not reached: fail_json exits
 
 
 class Apt(Packages):
-    """The packages of Debian and Ubuntu."""
+    """Packages of Debian and Ubuntu."""
 
     def read(self) -> dict[str, Present]:
-        """Return the installed ones of the packages that are asked for."""
+        """Return the wanted packages that are installed."""
         names = [each["name"] for each in self.wanted] + self.patterns()
         if not names:
             return {}
         return parse_dpkg(self.module.run_command(["dpkg-query", "-W", "-f", DPKG_FORMAT, *names])[1])
 
     def change(self, changes: Changes) -> None:
-        """Make the changes, all in one transaction; then hold and free: what was held and moved is held no more."""
+        """Make the changes in one transaction, then set and remove holds; moving a held package removes its hold."""
         plain = [word for word in changes["install"] if "=" not in word]
         exact, fetched = self.exact_words(
             [word for word in changes["install"] if "=" in word], lacking_lists=bool(plain)
@@ -145,7 +148,7 @@ class Apt(Packages):
         self.present = self.read()
 
     def exact_words(self, install: list[str], *, lacking_lists: bool) -> tuple[list[str], bool]:
-        """Return the packages with versions that apt knows, and whether the lists were fetched for them."""
+        """Return NAME=VERSION for packages that apt knows, and whether the package lists were updated."""
         fetched = lacking_lists and not lists_are_fresh()
         if fetched:
             self.fetch_lists()
@@ -161,18 +164,18 @@ class Apt(Packages):
         return words, fetched
 
     def fetch_lists(self) -> None:
-        """Fetch the package lists; what fails is told when an install does."""
+        """Update the package lists; a failure is reported only if an installation fails."""
         self.fetched = self.run(*APT, "update")[1]
 
     def resolve(self, install: list[str]) -> tuple[list[str], list[str]]:
-        """Return what to install with the newest version that fits, and a line for each that has none."""
+        """Return each package with its newest matching version, and a line for each package without one."""
         if not install:
             return [], []
         command = ["apt-cache", "madison", *(word.partition("=")[0] for word in install)]
         return resolved(install, parse_madison(self.module.run_command(command, environ_update=ENVIRONMENT)[1]))
 
     def transaction(self, words: list[str], *, fetched: bool, moves: bool) -> None:
-        """Install, move and remove; a held package of the family, which apt moves for nobody's sake, is let go."""
+        """Run one apt transaction; release holds of the family first, because apt does not move held packages."""
         options = ["--allow-downgrades", "--allow-change-held-packages"] if moves else []
         command = install_command(self.module, recommends=self.params["recommends"], apt=options)
         self.refuse_protected([*command, *words])
@@ -186,7 +189,7 @@ class Apt(Packages):
                     self.must("dpkg", "--configure", "-a", "--force-confold")
                     status, said = self.run(*command, *words)
                 if status != 0 and not fetched:
-                    self.fetch_lists()  # a file of the old lists may be gone
+                    self.fetch_lists()  # a package in the old lists may no longer exist
                     status, said = self.run(*command, *words)
         finally:
             self.present = self.read()
@@ -196,7 +199,7 @@ class Apt(Packages):
             self.fail(words, said)
 
     def unfinished(self) -> str:
-        """Return the packages that dpkg has unpacked and not configured; their old versions are gone."""
+        """Return packages that dpkg unpacked but did not configure; their old versions are gone."""
         status, out, _ = self.module.run_command(["dpkg-query", "-W", "-f", STATES])
         words = (line.split("\t") for line in out.splitlines())
         half = [f"{word[0]} {word[1]} ({word[2]})" for word in words if len(word) > 2 and word[2] in UNFINISHED]  # noqa: PLR2004
@@ -208,7 +211,7 @@ class Apt(Packages):
         )
 
     def refuse_protected(self, command: list[str]) -> None:
-        """Fail the module when the transaction would touch what must stay."""
+        """Fail the module if the transaction would change a protected package."""
         if not self.params["protect"]:
             return
         touched = touched_packages(self.run(*command, "--simulate")[1], self.params["protect"])
@@ -220,13 +223,13 @@ class Apt(Packages):
 
 
 class Dnf(Packages):
-    """The packages of Red Hat's systems."""
+    """Packages of Red Hat Enterprise Linux and its rebuilds."""
 
-    # What was removed so that others find room.
+    # Packages removed because their files conflicted with new ones.
     gone: Sequence[str] = ()
 
     def read(self) -> dict[str, Present]:
-        """Return the installed ones of what is asked for; a name without version may be one that another provides."""
+        """Return the wanted packages that are installed; a name without version may be provided by another package."""
         listed = ""
         if names := [each["name"] for each in self.wanted]:
             listed = self.module.run_command(["rpm", "-q", "--qf", RPM_FORMAT, *names])[1]
@@ -241,7 +244,7 @@ class Dnf(Packages):
         return found
 
     def stream_is_right(self) -> bool:
-        """Return whether the module stream is the one asked for."""
+        """Return whether the wanted module stream is enabled."""
         name, _, wanted = self.params["stream"].partition(":")
         if not name:
             return True
@@ -249,7 +252,7 @@ class Dnf(Packages):
         return any(line.split()[:2] == [name, wanted] for line in out.splitlines())
 
     def change(self, changes: Changes) -> None:
-        """Make the changes; what is locked is freed first, or dnf would not see other versions."""
+        """Make the changes; remove version locks first, because dnf hides locked-out versions."""
         if not self.stream_is_right():
             self.must("dnf", "-y", "module", "reset", self.params["stream"].partition(":")[0])
             self.must("dnf", "-y", "module", "enable", self.params["stream"])
@@ -264,25 +267,25 @@ class Dnf(Packages):
             options = ["--allowerasing"] if exact or changes["remove"] else []
             command = install_command(self.module, recommends=self.params["recommends"], dnf=options)
             self.install(freed.difference(changes["unhold"]), changes, [*command, *words])
-        # What the first transaction replaced is gone already.
+        # The first transaction may have removed some of these already.
         self.present = self.read()
         if gone := self.changes()["remove"]:
             self.step(freed.difference(changes["unhold"]), "dnf", "-y", "remove", *gone)
             self.present = self.read()
-        # A lock of a package that is gone would keep its name from coming back in another version.
+        # A stale lock of a removed package would prevent the installation of another version.
         self.free({name for name in freed if name not in self.present}, family=False)
         if lock := self.changes()["hold"]:
             self.must("dnf", "-q", "versionlock", "add", *lock)
         self.present = self.read()
 
     def locks(self) -> list[str]:
-        """Return the lines of the locks that there are."""
+        """Return the lines of the version lock file."""
         return lock_lines(LOCKS.read_text(encoding="utf-8")) if LOCKS.exists() else []
 
     def free(self, names: set[str], *, family: bool) -> set[str]:
-        """Take away the locks of packages by name, and where they move together those of the family; return the names.
+        """Remove the version locks of these packages, and of the family if `family` is set; return the unlocked names.
 
-        By the line, whatever version it is about: dnf takes a lock of another version for one that is there already.
+        Delete locks by their line, for any version: dnf takes a lock on another version for an existing one.
         """
 
         def concerns(name: str) -> bool:
@@ -294,7 +297,7 @@ class Dnf(Packages):
         return {lock_name(line) for line in lines}
 
     def install(self, freed: set[str], changes: Changes, command: list[str]) -> None:
-        """Install; where a file of what is to go stands in the way, and nothing says so, that goes first."""
+        """Install packages; if a file conflicts with a package to remove, remove that package first."""
         command = [word.replace("=", "-", 1) if not word.startswith("-") else word for word in command]
         status, said = self.run(*command)
         in_the_way = [name for name in changes["remove"] if f"with file from package {name}-" in said]
@@ -305,11 +308,11 @@ class Dnf(Packages):
             self.step(freed, *command)
 
     def unfinished(self) -> str:
-        """Return what went before an installation that failed."""
+        """Describe the packages that were removed before the installation failed."""
         return f"\n    removed before it, and now missing: {', '.join(self.gone)}" if self.gone else ""
 
     def step(self, freed: set[str], *command: str) -> None:
-        """Run a command; when it fails, lock again what was locked before, and fail the module."""
+        """Run a command; on failure restore the version locks and fail the module."""
         status, said = self.run(*command)
         if status == 0:
             return
@@ -320,5 +323,5 @@ class Dnf(Packages):
 
 
 def host_packages(module: Any) -> Packages:  # noqa: ANN401 - Ansible has no types
-    """Return the packages that the module `packages` was asked for."""
+    """Return the package manager of the host for the parameters of the module `packages`."""
     return Apt(module) if module.get_bin_path("apt-get") else Dnf(module)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a signed package repository known on a host, or leaves everything as it was."""
+"""Configure a signed package repository on a host, or change nothing on failure."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ KEY_TIMEOUT_S = 30
 
 
 class RefusedError(Exception):
-    """What is wrong, and the way out."""
+    """A repository is rejected, with the remedy."""
 
     def __init__(self, option: str, problem: str, remedy: str) -> None:
-        """Keep the option that is at fault with problem and remedy."""
+        """Store the option, the problem and the remedy."""
         super().__init__(problem)
         self.option, self.problem, self.remedy = option, problem, remedy
 
 
 def read(path: str) -> str | None:
-    """Return the text of a file of the host, or None when there is none."""
+    """Return the text of a file, or None if it does not exist."""
     try:
         return (ROOT / path.lstrip("/")).read_bytes().decode(errors="replace")
     except FileNotFoundError:
@@ -61,10 +61,10 @@ def read(path: str) -> str | None:
 
 
 def fetch(url: str) -> bytes:
-    """Return what lies at an address.
+    """Return the content of a URL.
 
     Raises:
-        RefusedError: when it is not available.
+        RefusedError: the download failed.
     """
     try:
         with open_url(url, timeout=KEY_TIMEOUT_S) as answer:
@@ -77,10 +77,10 @@ def fetch(url: str) -> bytes:
 
 
 def wanted_key(params: dict[str, Any], present: str | None) -> str:
-    """Return the key alone, armoured: the one on the host when it is the right one, else the one given or fetched.
+    """Return the declared key alone, armoured: from the host if it is valid there, otherwise as given or downloaded.
 
     Raises:
-        RefusedError: when it is not the key that was declared.
+        RefusedError: the fingerprint differs from the declared one.
     """
     try:
         wanted = normal_fingerprint(params["fingerprint"])
@@ -106,7 +106,7 @@ def wanted_key(params: dict[str, Any], present: str | None) -> str:
 
 
 def sound(text: str, wanted: str) -> bool:
-    """Return whether a key file holds the wanted key and no other."""
+    """Return whether a key file contains only the wanted key."""
     try:
         return fingerprints(text.encode()) == [wanted]
     except ValueError:
@@ -114,7 +114,7 @@ def sound(text: str, wanted: str) -> bool:
 
 
 def others_of(source: Source, own: str) -> list[str]:
-    """Return the apt sources of others that name the same repository."""
+    """Return the other apt source files that name the same repository."""
     folder = ROOT / "etc/apt/sources.list.d"
     files = [ROOT / "etc/apt/sources.list", *folder.glob("*.list"), *folder.glob("*.sources")]
     names = {f"/{path.relative_to(ROOT)}": path for path in files if path.exists()}
@@ -124,14 +124,14 @@ def others_of(source: Source, own: str) -> list[str]:
 
 
 def fetch_index(module: AnsibleModule, source: Source, files: dict[str, str], paths: dict[str, str]) -> None:
-    """Fetch the index with the files that are not in place yet.
+    """Test the repository by downloading its index with temporary copies of the new files.
 
     Raises:
-        RefusedError: when that fails.
+        RefusedError: the download failed.
     """
     with tempfile.TemporaryDirectory(prefix="busbar-") as name:
         folder = Path(name)
-        folder.chmod(0o755)  # apt reads the key as a user of its own
+        folder.chmod(0o755)  # apt reads the key as user _apt
         (folder / "repos").mkdir(mode=0o755)
         key = folder / Path(paths["key"]).name
         key.write_text(files[paths["key"]], encoding="utf-8")
@@ -153,7 +153,7 @@ def fetch_index(module: AnsibleModule, source: Source, files: dict[str, str], pa
 
 
 def run_update(module: AnsibleModule, sources: Path, name: str) -> tuple[int, str]:
-    """Fetch the index of what the folder names; return the status and what was said, in English."""
+    """Update the index of the sources in a folder; return exit status and output, in English."""
     if module.get_bin_path("apt-get"):
         options = {
             "Dir::Etc::SourceList": "/dev/null",
@@ -168,10 +168,10 @@ def run_update(module: AnsibleModule, sources: Path, name: str) -> tuple[int, st
 
 
 def check_source(params: dict[str, Any], source: Source) -> None:
-    """See that the source can be written down.
+    """Check the source declaration.
 
     Raises:
-        RefusedError: when it cannot.
+        RefusedError: it is invalid.
     """
     for problem in source_problems(source):
         raise RefusedError(*problem)
@@ -180,10 +180,10 @@ def check_source(params: dict[str, Any], source: Source) -> None:
 
 
 def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the files of the repository, each with its text ('': absent), and where key and source lie.
+    """Return the files of the repository with their texts ('' removes a file), and the paths of key and source.
 
     Raises:
-        RefusedError: when the repository cannot be known as it is declared.
+        RefusedError: the declaration is invalid.
     """
     on_apt = bool(module.get_bin_path("apt-get"))
     paths = apt_paths(params["name"]) if on_apt else dnf_paths(params["name"])
@@ -214,14 +214,14 @@ def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple
 
 
 def keep_repository(module: AnsibleModule, params: dict[str, Any]) -> dict[str, Any]:
-    """Write or remove the files of a repository, unless it is check mode; return what a module ends with.
+    """Write or remove the files of a repository, except in check mode; return the result of the module.
 
     Args:
-        module: the module that runs.
-        params: the options of the module package_repository.
+        module: the running module.
+        params: options of the module package_repository.
 
     Raises:
-        RefusedError: when the repository cannot be known as it is declared; nothing was changed.
+        RefusedError: the repository is rejected; nothing was changed.
     """
     source: Source = {key: params[key] for key in ("name", "url", "suite", "components", "priority")}  # type: ignore[assignment]
     files, paths = plan(module, params, source)

@@ -1,4 +1,4 @@
-"""Which packages a host has, read without the lock of its package manager."""
+"""Read installed packages without the package manager's lock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["installed_versions"]
 
 
 def installed_versions(module: AnsibleModule, names: Sequence[str]) -> dict[str, str]:
-    """Return the versions of those packages that are installed."""
+    """Return the versions of the installed packages among `names`."""
     if not names:
         return {}
     if module.get_bin_path("dpkg-query"):

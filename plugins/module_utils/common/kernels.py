@@ -1,4 +1,4 @@
-"""The kernels that a host could boot, and whether one is newer than the running one."""
+"""Find bootable kernels, and whether one is newer than the running kernel."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _RELEASE = re.compile(r"^(\d+(?:\.\d+)*)(?:-([\d.]+))?(.*)$")
 
 
 def installed_kernels(root: Path = Path("/")) -> list[str]:
-    """Return the releases of the kernels that could be booted."""
+    """Return the releases of the bootable kernels."""
     images = [path.name.partition("-")[2] for path in (root / "boot").glob("vmlinu[xz]-*")]
     found = {*images, *(path.parent.name for path in (root / "usr/lib/modules").glob("*/vmlinuz"))}
     return sorted(release for release in found if "rescue" not in release)
 
 
 def newer_kernel(running: str, installed: Sequence[str]) -> str:
-    """Return the newest installed kernel of the running one's flavour, '' if it is running or unknown.
+    """Return the newest installed kernel of the running flavour; '' if it is running or unknown.
 
     Args:
-        running: its release, as `uname -r` says it: '6.8.0-60-generic', '6.12.48+deb13-amd64', '5.14.0-570.el9.x86_64'.
-        installed: releases that could be booted. Without the running one among them, as in a container, the
-            kernel belongs to another host.
+        running: output of `uname -r`: '6.8.0-60-generic', '6.12.48+deb13-amd64', '5.14.0-570.el9.x86_64'.
+        installed: bootable releases. If the running one is missing, as in a container, the kernel is that of another
+            host.
     """
     now = _key(running)
     if running not in installed or now is None:
@@ -38,7 +38,7 @@ def newer_kernel(running: str, installed: Sequence[str]) -> str:
 
 
 def _key(release: str) -> tuple[tuple[int, ...], str] | None:
-    """Return a kernel's numbers and its flavour; no number counts in that: '.el9_6.x86_64' is '.el9.x86_64'."""
+    """Return version numbers and flavour of a kernel; the flavour has no digits, so '.el9_6' equals '.el9'."""
     match = _RELEASE.match(release)
     if not match:
         return None

@@ -1,6 +1,6 @@
-"""What a node says about itself, read from the texts of /proc, /sys and /etc.
+"""Parse information about a node from texts of /proc, /sys and /etc.
 
-Everything here is pure and runs on a node's own python3 (3.9, standard library only).
+Pure functions that run on the node's system Python (3.9, standard library only).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ASSIGNMENT = re.compile(r"^([A-Z][A-Z0-9_]*)=(.*)$")
 
 
 def parse_os_release(text: str) -> dict[str, str]:
-    """Return `id`, `version`, `major` and `name` from the text of /etc/os-release; what is not given is ''."""
+    """Return `id`, `version`, `major` and `name` from the text of /etc/os-release; missing values are ''."""
     values = {}
     for line in text.splitlines():
         match = _ASSIGNMENT.match(line.strip())
@@ -32,7 +32,7 @@ def parse_memory_mb(text: str) -> int:
     """Return the memory in MiB, rounded down, from the text of /proc/meminfo.
 
     Raises:
-        ValueError: when the text has no MemTotal.
+        ValueError: the text has no MemTotal.
     """
     match = re.search(r"^MemTotal:\s*(\d+)\s*kB", text, re.MULTILINE)
     if not match:
@@ -42,10 +42,10 @@ def parse_memory_mb(text: str) -> int:
 
 
 def parse_cpu_list(text: str) -> list[int]:
-    """Return the numbers in a list as the kernel writes it: '0-2,8' gives [0, 1, 2, 8].
+    """Return the numbers in a kernel list: '0-2,8' gives [0, 1, 2, 8].
 
     Raises:
-        ValueError: when a part is neither a number nor a range.
+        ValueError: a part is neither a number nor a range.
     """
     numbers: list[int] = []
     for part in filter(None, text.strip().split(",")):
@@ -57,8 +57,7 @@ def parse_cpu_list(text: str) -> list[int]:
 def parse_cpuinfo(text: str) -> list[tuple[str, str]]:
     """Return (socket, core) of each processor in the text of /proc/cpuinfo.
 
-    A processor that does not name its core, as on Arm, is a core of its own; one that does not name its socket is in
-    the first.
+    A processor without a core id, as on Arm, counts as one core; one without a socket id is in socket 0.
     """
     found = []
     for block in re.split(r"\n\s*\n", text):
@@ -74,11 +73,11 @@ def topology(processors: list[tuple[str, str]]) -> dict[str, int]:
     """Return `sockets`, `cores_per_socket`, `threads_per_core` and `cpus` as Slurm counts them.
 
     Args:
-        processors: socket and core of each processor that is on line; a core's name is unique in the machine. What a
-            process is allowed to use (affinity, cgroups) plays no part.
+        processors: socket and core of each online processor; core names are unique in the machine. CPU affinity and
+            cgroups are ignored.
 
     Raises:
-        ValueError: when there is no processor.
+        ValueError: there is no processor.
     """
     if not processors:
         message = "no processor found in /sys and /proc/cpuinfo"

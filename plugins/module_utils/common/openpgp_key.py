@@ -1,4 +1,4 @@
-"""Public keys of OpenPGP: which ones a file holds, and one of them alone; without gpg, which nodes need not have.
+"""Read OpenPGP public keys and extract one from a file, without gpg, which nodes may not have.
 
 The format is that of RFC 4880 (version 4 keys) and RFC 9580 (version 6 keys).
 """
@@ -29,7 +29,7 @@ def normal_fingerprint(text: str) -> str:
     """Return a fingerprint without spaces, in capitals.
 
     Raises:
-        ValueError: when it is not 40 (or, of a version 6 key, 64) hexadecimal digits.
+        ValueError: it does not have 40 (version 6 keys: 64) hexadecimal digits.
     """
     found = re.sub(r"\s", "", text).upper()
     if not re.fullmatch(r"[0-9A-F]{40}|[0-9A-F]{64}", found):
@@ -39,7 +39,7 @@ def normal_fingerprint(text: str) -> str:
 
 
 def crc24(data: bytes) -> int:
-    """Return the check sum of armoured data."""
+    """Return the CRC-24 checksum of armoured data."""
     value = CRC24_START
     for octet in data:
         value ^= octet << 16
@@ -51,7 +51,7 @@ def crc24(data: bytes) -> int:
 
 
 def armour(data: bytes) -> str:
-    """Return binary key material as the text that apt and rpm read from a file."""
+    """Return binary key material as armoured text, as apt and rpm read it."""
     text = base64.b64encode(data).decode()
     lines = [text[start : start + LINE_LENGTH] for start in range(0, len(text), LINE_LENGTH)]
     lines.append("=" + base64.b64encode(crc24(data).to_bytes(3, "big")).decode())
@@ -60,10 +60,10 @@ def armour(data: bytes) -> str:
 
 
 def dearmour(data: bytes) -> bytes:
-    """Return the binary form of key material that is armoured or binary already.
+    """Return the binary form of armoured or binary key material.
 
     Raises:
-        ValueError: when it is neither.
+        ValueError: it is neither.
     """
     if data[:1] and data[0] & 0x80:
         return data
@@ -83,7 +83,7 @@ def dearmour(data: bytes) -> bytes:
 
 
 def body_length(data: bytes, place: int, *, new_format: bool, kind: int) -> tuple[int, int]:
-    """Return how long the body of a packet is and where it begins; `place` is just after its first octet."""
+    """Return length and start of the body of a packet; `place` is the offset after its first octet."""
     if not new_format:
         width = (1, 2, 4, 0)[kind]
         if width == 0:
@@ -101,10 +101,10 @@ def body_length(data: bytes, place: int, *, new_format: bool, kind: int) -> tupl
 
 
 def packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield for each packet its tag, its body and the whole packet.
+    """Yield the tag, the body and the whole of each packet.
 
     Raises:
-        ValueError: when the data is no series of whole packets.
+        ValueError: the data is not a sequence of complete packets.
     """
     place = 0
     while place < len(data):
@@ -125,7 +125,7 @@ def packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def fingerprint(body: bytes) -> str:
-    """Return the fingerprint of a key by the body of its packet; of an unknown version, '' ."""
+    """Return the fingerprint of a key from the body of its packet; '' for an unknown version."""
     version = body[0] if body else 0
     if version == 4:  # noqa: PLR2004
         return hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body, usedforsecurity=False).hexdigest().upper()
@@ -135,7 +135,7 @@ def fingerprint(body: bytes) -> str:
 
 
 def keys(data: bytes) -> list[tuple[str, bytes]]:
-    """Return the fingerprint and the packets of each primary key, with its subkeys, names and signatures."""
+    """Return the fingerprint and packets of each primary key, including subkeys, user ids and signatures."""
     found: list[tuple[str, bytes]] = []
     for tag, body, whole in packets(dearmour(data)):
         if tag == PUBLIC_KEY:
@@ -151,17 +151,17 @@ def fingerprints(data: bytes) -> list[str]:
     """Return the fingerprints of the primary keys in a file.
 
     Raises:
-        ValueError: when the file holds no key.
+        ValueError: the file contains no key.
     """
     return [name for name, _ in keys(data)]
 
 
 def extract_key(data: bytes, wanted: str) -> str | None:
-    """Return the key with that fingerprint alone, armoured; None when the file holds only others.
+    """Return only the key with that fingerprint, armoured; None if the file contains only other keys.
 
-    A file may hold more than one key: what was not asked for is never trusted.
+    Further keys in the file are never trusted.
 
     Raises:
-        ValueError: when the file holds no key.
+        ValueError: the file contains no key.
     """
     return next((armour(whole) for name, whole in keys(data) if name == wanted), None)

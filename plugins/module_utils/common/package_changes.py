@@ -1,4 +1,4 @@
-"""What must change so that packages have their versions, and are held: from what is wanted and what is there."""
+"""Compute the package changes from wanted and installed versions and holds."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
     "version_fits",
 ]
 
-# ${db:Status-Want} is `hold` for what apt-mark holds.
+# ${db:Status-Want} is `hold` for packages held by apt-mark.
 DPKG_FORMAT = "${Package}\\t${Version}\\t${db:Status-Want}\\t${db:Status-Status}\\n"
 RPM_FORMAT = "%{NAME}\\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\\n"
 
 
 class Wanted(TypedDict):
-    """A package, its version or a pattern for it ('': any), and whether it is held (None: left as it is)."""
+    """A package, its version or version pattern ('': any), and whether to hold it (None: leave as is)."""
 
     name: str
     version: str
@@ -43,7 +43,7 @@ class Wanted(TypedDict):
 
 
 class Family(TypedDict):
-    """Patterns of packages that come along with those which are wanted, and the version that they then have."""
+    """Name patterns of packages that accompany the wanted ones, and their version."""
 
     names: list[str]
     version: str
@@ -57,7 +57,7 @@ class Present(TypedDict):
 
 
 class Changes(TypedDict):
-    """Packages to bring to a version, to remove, to hold and to free; all names, the first with ``=version``."""
+    """Packages to install (``name=version``), to remove, to hold and to unhold."""
 
     install: list[str]
     remove: list[str]
@@ -66,7 +66,7 @@ class Changes(TypedDict):
 
 
 def parse_dpkg(text: str) -> dict[str, Present]:
-    """Return the installed packages that `dpkg-query -W` listed in DPKG_FORMAT."""
+    """Return the installed packages in the output of `dpkg-query -W` in DPKG_FORMAT."""
     found: dict[str, Present] = {}
     for line in text.splitlines():
         name, version, want, status = line.split("\t")
@@ -76,21 +76,21 @@ def parse_dpkg(text: str) -> dict[str, Present]:
 
 
 def parse_rpm(text: str, locked: Iterable[str]) -> dict[str, Present]:
-    """Return the installed packages that `rpm -q` listed in RPM_FORMAT; `locked` are the lines of dnf's versionlock.
+    """Return the installed packages in the output of `rpm -q` in RPM_FORMAT; `locked` are versionlock's lines.
 
-    A package is held only by a lock of its very version: one of another version keeps dnf from it.
+    A package is held only by a lock on its installed version; a lock on another version makes dnf skip it.
     """
     locks = lock_lines("\n".join(locked))
     found: dict[str, Present] = {}
     for line in text.splitlines():
         name, tab, version = line.partition("\t")
-        if tab:  # else rpm's word that something is not installed
+        if tab:  # otherwise rpm reports a package that is not installed
             found[name] = {"version": version, "held": any(holds(lock, name, version) for lock in locks)}
     return found
 
 
 def parse_madison(text: str) -> dict[str, list[str]]:
-    """Return the versions that `apt-cache madison` listed for each package, in its order, the newest first."""
+    """Return the versions of each package in the output of `apt-cache madison`, newest first."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         name, _, rest = line.partition("|")
@@ -102,16 +102,16 @@ def parse_madison(text: str) -> dict[str, list[str]]:
 
 
 def touched_packages(text: str, patterns: Iterable[str]) -> list[str]:
-    """Return the packages that fit a pattern and that `apt-get --simulate` would install, change or remove."""
+    """Return the packages that match a pattern and that `apt-get --simulate` would install, change or remove."""
     words = [line.split() for line in text.splitlines() if line.startswith(("Inst ", "Remv ", "Purg "))]
     wanted = list(patterns)
     return sorted({word[1] for word in words if any(fnmatchcase(word[1], pattern) for pattern in wanted)})
 
 
 def version_fits(version: str, wanted: str) -> bool:
-    """Return whether a version is the wanted one or fits its pattern; rpm's epoch may be left out.
+    """Return whether a version equals the wanted one or matches its pattern; rpm's epoch is optional.
 
-    A version without a release fits all of its releases: 570.133.20 takes 570.133.20-1.
+    A version without a release matches all its releases: 570.133.20 matches 570.133.20-1.
     """
     shapes = {version, version.partition(":")[2] or version}
     patterns = {wanted} if "-" in wanted else {wanted, f"{wanted}-*"}
@@ -119,14 +119,14 @@ def version_fits(version: str, wanted: str) -> bool:
 
 
 def is_of_family(name: str, family: Family | None) -> bool:
-    """Return whether a package fits a pattern of the family."""
+    """Return whether a package matches a pattern of the family."""
     return family is not None and any(fnmatchcase(name, pattern) for pattern in family["names"])
 
 
 def changes_for(
     wanted: Iterable[Wanted], absent: Iterable[str], present: Mapping[str, Present], family: Family | None = None
 ) -> Changes:
-    """Return what must change. `absent` are names or patterns; what is wanted is never removed."""
+    """Return the changes; `absent` has names or patterns, and wanted packages are never removed."""
     changes: Changes = {"install": [], "remove": [], "hold": [], "unhold": []}
     names = set()
     for package in wanted:
@@ -155,7 +155,7 @@ def changes_for(
 
 
 def resolved(install: Iterable[str], known: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
-    """Return the words of ``name=version`` with the newest known version that fits, and a line for each without one."""
+    """Return ``name=version`` with the newest matching version for each word, and a line for each without one."""
     words, lacking = [], []
     for word in install:
         name, _, wanted = word.partition("=")
@@ -169,7 +169,7 @@ def resolved(install: Iterable[str], known: Mapping[str, Sequence[str]]) -> tupl
 
 
 def after_changes(present: Mapping[str, Present], changes: Changes) -> dict[str, Present]:
-    """Return the packages as they would be after the changes."""
+    """Return the packages as they are after the changes."""
     after = {name: item for name, item in present.items() if name not in changes["remove"]}
     for word in changes["install"]:
         name, _, version = word.partition("=")
@@ -180,7 +180,7 @@ def after_changes(present: Mapping[str, Present], changes: Changes) -> dict[str,
 
 
 def difference(before: Mapping[str, Present], after: Mapping[str, Present]) -> dict[str, str]:
-    """Return what Ansible shows as the difference: a line for each package that is another one."""
+    """Return Ansible's diff, with a line for each changed package."""
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
 
     def lines(found: Mapping[str, Present]) -> str:

@@ -1,4 +1,4 @@
-"""How package managers are called by every module: without questions, one at a time, services held if wished."""
+"""Run package managers without prompts and one at a time, optionally without starting services."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ LISTS = Path("/var/lib/apt/lists")
 POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_LOCK = Path("/run/busbar-policy-rc.d.lock")
 FRESH_S = 3600
-# Who comes first in the moment between a look at the lock and apt's own is waited for without a word.
+# Another process may take apt's lock after the check; apt then waits for it silently.
 APT = ["apt-get", "-y", "-o", f"DPkg::Lock::Timeout={LOCK_PATIENCE_S}", "-o", "Dpkg::Options::=--force-confold"]
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 UNMET = "The following packages have unmet dependencies:"
-# Of a host that lost its power in the middle: apt does nothing until what is unpacked is configured.
+# After a power failure apt refuses to work until `dpkg --configure` has run.
 INTERRUPTED = "dpkg was interrupted"
 SUMMARY = "Errors were encountered while processing:"
 MOST_LINES = 30
 MOST_SCRIPT_LINES = 5
 MOST_FETCHES = 3
-# What dpkg says when it begins with a package, so that what follows is said by a script of it.
+# dpkg prints one of these when it starts on a package; the lines after it come from the maintainer script.
 STEPS = ("Setting up ", "Unpacking ", "Preparing to unpack ", "Processing triggers ", "Removing ")
 FETCH = re.compile(r"[EW]: (?:Failed to fetch|Unable to fetch)")
-# In force only while a process has the lock: what a killed install leaves behind holds nothing back.
+# The policy applies only while a process holds the lock; a stale file has no effect.
 POLICY_MARK = "# Written by busbar while it installs packages"
 POLICY_TEXT = """\
 #!/bin/sh
@@ -64,7 +64,7 @@ def install_command(
     apt: Sequence[str] = (),
     dnf: Sequence[str] = (),
 ) -> list[str]:
-    """Return how the host's package manager installs, with options that only one of the two has."""
+    """Return the install command of the host's package manager; `apt` and `dnf` are options of one of them."""
     if module.get_bin_path("apt-get"):
         return [*APT, *([] if recommends else ["--no-install-recommends"]), *apt, "install"]
     return ["dnf", "-y", *([] if recommends else ["--setopt=install_weak_deps=False"]), *dnf, "install"]
@@ -77,13 +77,13 @@ def run_manager(
     *,
     recorded: bool = True,
 ) -> tuple[int, str]:
-    """Return the exit status of a package manager and what it said; end the module while another one is at work.
+    """Return the exit status and the output of a package manager; fail the module if another one keeps the lock.
 
     Args:
-        module: the module that runs.
-        command: the words of the command.
-        environment: of the command, if it is another one than usual.
-        recorded: whether `uninstall` undoes the change.
+        module: the running module.
+        command: command and arguments.
+        environment: overrides the default environment.
+        recorded: whether `uninstall` reverts the change.
     """
     wait_for_lock(module, lock_holder())
     words = ["dnf", "--setopt=exit_on_lock=True", *command[1:]] if command[0] == "dnf" else list(command)
@@ -97,21 +97,21 @@ def run_manager(
 
 
 def lists_are_fresh(lists: Path = LISTS) -> bool:
-    """Return whether there are package lists of apt, fetched within the last hour."""
+    """Return whether apt's package lists exist and were updated within the last hour."""
     found = [*lists.glob("*_Packages*"), *lists.glob("*_InRelease"), *lists.glob("*_Release")]
     return any(path.name.find("_Packages") > 0 for path in found) and (
-        # The date of a list is the server's; the directory's is ours.
+        # A list has the server's date; the directory has the time of the update.
         time.time() - lists.stat().st_mtime < FRESH_S
     )
 
 
 def open_policy_lock(lock: Path) -> IO[str]:
-    """Return the lock of the policy, open; nobody else may open it, or he could keep services from starting."""
+    """Open the lock with mode 0600: a user who held it could keep services from starting."""
     return os.fdopen(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+")
 
 
 def is_own_policy(policy: Path) -> bool:
-    """Return whether a policy for services is the one that is written here."""
+    """Return whether busbar wrote a policy-rc.d file."""
     try:
         return POLICY_MARK in policy.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -119,23 +119,23 @@ def is_own_policy(policy: Path) -> bool:
 
 
 def clear_policy(policy: Path = POLICY, lock: Path = POLICY_LOCK) -> bool:
-    """Take away the policy that a killed install has left; return whether there was one."""
+    """Remove the policy that a killed installation left behind; return whether it was removed."""
     if not is_own_policy(policy):
         return False
     with open_policy_lock(lock) as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            return False  # an install is going on
+            return False  # an installation is running
         policy.unlink(missing_ok=True)
     return True
 
 
 @contextlib.contextmanager
 def services_held(*, held: bool, policy: Path = POLICY, lock: Path = POLICY_LOCK) -> Iterator[None]:
-    """Keep Debian's packages from starting services, unless somebody else's policy is there already.
+    """Keep Debian packages from starting services, unless the host has a policy-rc.d that busbar did not write.
 
-    Several installs may do so at once: each has a share of the lock, and the last one takes the policy away.
+    Several installations may run at once: they share the lock, and the last one removes the policy.
     """
     if not held or (policy.exists() and not is_own_policy(policy)):
         yield
@@ -149,17 +149,16 @@ def services_held(*, held: bool, policy: Path = POLICY, lock: Path = POLICY_LOCK
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # another install goes on under it
+            with contextlib.suppress(OSError):  # another installation still uses it
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 policy.unlink(missing_ok=True)
 
 
 def error_text(said: str) -> str:
-    """Return the errors in what a package manager said and its reasons for them, or its last lines.
+    """Return the errors and their reasons from the output of a package manager, or its last lines.
 
-    apt gives its reasons before its errors, as a list of unmet dependencies, and since 3.0 also after them, indented;
-    dnf indents them after the word Error. Of a script of a package that fails dpkg says which, and before that the
-    script what it had to say.
+    apt prints reasons before its errors, as a list of unmet dependencies, and since 3.0 also after them, indented. dnf
+    indents them after the word Error. If a maintainer script fails, dpkg names the package after the script's output.
     """
     reasons: list[str] = []
     errors: list[str] = []
@@ -186,11 +185,11 @@ def error_text(said: str) -> str:
 
 
 def fetch_problems(said: str, shown: str = "") -> str:
-    """Return which files apt could not fetch and why, to be appended to an error; '' when it got all.
+    """Return the files that apt could not fetch, to be appended to an error; '' if there are none.
 
     Args:
-        said: by apt.
-        shown: what the error says already.
+        said: output of apt.
+        shown: text of the error; lines in it are not repeated.
     """
     lines = (" ".join(line.split()) for line in said.splitlines() if FETCH.match(line))
     found = list(dict.fromkeys(lines))

@@ -1,7 +1,7 @@
-"""Who holds the lock of a host's package manager, and how a module says that it waits for him.
+"""Detect which process holds the package manager's lock, and let a module report that it waits.
 
-A module cannot write on the screen while it runs. It waits a moment, then ends with what it waits for; the action
-behind it, on the provisioning host, says so and runs it again.
+A module cannot print while it runs. It waits briefly, then ends with the lock holder as result; the action plugin on
+the provisioning host prints that and runs the module again.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ __all__ = [
     "wait_for_lock",
 ]
 
-# How long a run waits for somebody else's package manager in all, as README.md says.
+# Total time that a run waits for another package manager, see README.md.
 LIMIT_S = 300
-# How long a module waits before it says so.
+# Time that a module waits before it reports the holder.
 LOCK_PATIENCE_S = 15
 POLL_S = 1.0
-# Locks by fcntl(2): dpkg's two, apt's of its lists and archives, rpm's.
+# fcntl(2) locks of dpkg, of apt's lists and archives, and of rpm.
 LOCKS = (
     *("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock"),
     *("/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock"),
 )
-# Locks of dnf: files with the number of the process that made them; dnf, too, takes those of dead ones for nothing.
+# dnf's lock files contain the PID of their owner; like dnf, ignore those of dead processes.
 PID_FILES = ("/var/cache/dnf/metadata_lock.pid", "/var/cache/dnf/download_lock.pid", "/var/lib/dnf/rpmdb_lock.pid")
-# struct flock of 64-bit Linux: kind, whence, start, length, process.
+# struct flock of 64-bit Linux: type, whence, start, length, PID.
 _FLOCK = "hhqqi4x"
 _LONGEST = 100
 _LOCKED = re.compile(r"Could not get lock|Unable to lock directory|lock was locked by another process")
-# What dnf ends with when somebody else is at it: dnf(8), "Exit status".
+# Exit status of dnf if another process holds its lock: dnf(8), "Exit status".
 DNF_LOCKED = 200
 
 
 class Holder(TypedDict):
-    """A lock and the process that has it; 0 and '' where the host does not show it."""
+    """A lock and the process that holds it; 0 and '' if the process is not visible."""
 
     lock: str
     pid: int
@@ -59,7 +59,7 @@ class Holder(TypedDict):
 
 
 def lock_pid(path: Path) -> int | None:
-    """Return which process holds a lock by fcntl(2), 0 when the host does not show it; None when nobody does."""
+    """Return the PID that holds an fcntl(2) lock, 0 if it is not visible, or None if the lock is free."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -75,7 +75,7 @@ def lock_pid(path: Path) -> int | None:
 
 
 def noted_pid(path: Path, proc: Path = Path("/proc")) -> int | None:
-    """Return the living process, other than this one, that a lock file of dnf names; None for none."""
+    """Return the PID in a lock file of dnf if it is another live process, or None."""
     try:
         pid = int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -84,7 +84,7 @@ def noted_pid(path: Path, proc: Path = Path("/proc")) -> int | None:
 
 
 def _said(path: Path) -> str:
-    """Return the text of a file of /proc on one line, without what a terminal would take for a command."""
+    """Return the text of a file in /proc on one line, without control characters."""
     try:
         text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
@@ -93,7 +93,7 @@ def _said(path: Path) -> str:
 
 
 def first_holder(root: Path = Path("/")) -> Holder | None:
-    """Return the first lock of a package manager that somebody has; None when all are free."""
+    """Return the first package manager lock that is held, or None."""
     for find, paths in ((lock_pid, LOCKS), (noted_pid, PID_FILES)):
         for path in paths:
             pid = find(root / path.lstrip("/"))
@@ -109,7 +109,7 @@ def lock_holder(
     find: Callable[[], Holder | None] = first_holder,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Holder | None:
-    """Return who still holds a lock after the patience is over; None as soon as all are free."""
+    """Return the holder of a lock after waiting `patience_s` seconds, or None as soon as all locks are free."""
     waited = 0.0
     while True:
         holder = find()
@@ -120,14 +120,14 @@ def lock_holder(
 
 
 def is_lock_failure(command: Sequence[str], status: int, said: str) -> bool:
-    """Return whether a package manager failed because another one was at work."""
+    """Return whether a package manager failed because another one was running."""
     if status == 0:
         return False
     return (command[0] == "dnf" and status == DNF_LOCKED) or _LOCKED.search(said) is not None
 
 
 def holder_text(holder: Holder) -> str:
-    """Return who holds which lock, as a part of a sentence."""
+    """Describe the holder of a lock, as part of a sentence."""
     if not holder["process"]:
         return f"{holder['lock']} is held by a process that the host does not show"
     command = f": {holder['command']}" if holder["command"] else ""
@@ -135,7 +135,7 @@ def holder_text(holder: Holder) -> str:
 
 
 def over_limit_text(holder: Holder, limit_s: float = LIMIT_S) -> str:
-    """Return what to say when the wait was in vain."""
+    """Return the error message after a timeout."""
     remedy = "let it end, or end it (unattended-upgrades: systemctl stop unattended-upgrades), and run this again"
     return (
         f"the package manager was busy for {round(limit_s)} s, and nothing was installed: {holder_text(holder)}\n"
@@ -144,6 +144,6 @@ def over_limit_text(holder: Holder, limit_s: float = LIMIT_S) -> str:
 
 
 def wait_for_lock(module: Any, holder: Holder | None) -> None:  # noqa: ANN401 - Ansible has no types
-    """End the module with what it waits for, when there is somebody."""
+    """Fail the module with the holder of the lock, if there is one."""
     if holder is not None:
         module.fail_json(msg=f"the package manager is busy: {holder_text(holder)}", waits_for=holder)

@@ -1,4 +1,4 @@
-"""The files by which apt and dnf know a package repository, as text; and those of others that speak of the same one."""
+"""Format apt and dnf repository files, and find other files that name the same repository."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = [
     "speaks_of",
 ]
 
-# What apt gives every repository that nothing is said of: apt_preferences(5).
+# apt's default priority: apt_preferences(5).
 NORMAL_PRIORITY = 500
-# dnf.conf(5): the lower the number, the more a repository counts; 99 is what each has.
+# dnf.conf(5): lower numbers take precedence; the default is 99.
 DNF_NORMAL_PRIORITY, DNF_PREFERRED_PRIORITY = 99, 90
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
 class Source(TypedDict):
-    """A repository: its short name, its address, its suite and components (apt only), and how much it counts."""
+    """A repository: short name, URL, suite and components (apt only), and priority."""
 
     name: str
     url: str
@@ -42,7 +42,7 @@ class Source(TypedDict):
 
 
 class Pin(TypedDict):
-    """Packages (names or patterns, separated by spaces), the version that they are kept at, and its priority."""
+    """Packages (names or patterns, separated by spaces), their pinned version, and the priority."""
 
     packages: str
     version: str
@@ -50,7 +50,7 @@ class Pin(TypedDict):
 
 
 def apt_paths(name: str) -> dict[str, str]:
-    """Return where key, source and preferences of a repository lie on Debian."""
+    """Return the paths of key, source and preferences of a repository on Debian."""
     return {
         "key": f"/etc/apt/keyrings/busbar-{name}.asc",
         "source": f"/etc/apt/sources.list.d/busbar-{name}.sources",
@@ -59,7 +59,7 @@ def apt_paths(name: str) -> dict[str, str]:
 
 
 def dnf_paths(name: str) -> dict[str, str]:
-    """Return where key and source of a repository lie on Red Hat's systems."""
+    """Return the paths of key and source of a repository on Red Hat systems."""
     return {
         "key": f"/etc/pki/rpm-gpg/RPM-GPG-KEY-busbar-{name}",
         "source": f"/etc/yum.repos.d/busbar-{name}.repo",
@@ -67,7 +67,7 @@ def dnf_paths(name: str) -> dict[str, str]:
 
 
 def source_problems(source: Source) -> list[tuple[str, str, str]]:
-    """Return what is wrong with a source, each as (option, problem, remedy)."""
+    """Return the errors in a source, each as (option, problem, remedy)."""
     found = []
     if not NAME.fullmatch(source["name"]):
         found.append(("name", f"{source['name']!r} cannot be part of a file's name", "use letters, digits, - and _"))
@@ -86,7 +86,7 @@ def source_problems(source: Source) -> list[tuple[str, str, str]]:
 
 
 def apt_source(source: Source, key: str, header: str) -> str:
-    """Return the text of a .sources file whose repository is trusted by the key file alone."""
+    """Return the text of a .sources file that trusts only the given key file."""
     lines = [header, "Types: deb", f"URIs: {source['url']}", f"Suites: {source['suite']}"]
     if source["components"]:
         lines.append(f"Components: {' '.join(source['components'])}")
@@ -94,10 +94,7 @@ def apt_source(source: Source, key: str, header: str) -> str:
 
 
 def apt_preferences(pins: Iterable[Pin], header: str, source: Source | None = None) -> str:
-    """Return the text of a file of preferences: the priority of a repository, by its host, then the pins.
-
-    '' when there is nothing to say.
-    """
+    """Return an apt preferences file with the priority of a repository (by its host) and the pins, or ''."""
     stanzas = []
     if source and source["priority"] != NORMAL_PRIORITY:
         host = urlsplit(source["url"]).hostname or ""
@@ -109,7 +106,7 @@ def apt_preferences(pins: Iterable[Pin], header: str, source: Source | None = No
 
 
 def dnf_repository(source: Source, key: str, header: str, checks: Mapping[str, bool]) -> str:
-    """Return the text of a .repo file; `checks` says whether `packages` and `metadata` are signed."""
+    """Return the text of a .repo file; `checks` has whether `packages` and `metadata` are signed."""
     priority = DNF_NORMAL_PRIORITY if source["priority"] <= NORMAL_PRIORITY else DNF_PREFERRED_PRIORITY
     parser = configparser.ConfigParser(interpolation=None)
     parser[f"busbar-{source['name']}"] = {
@@ -127,7 +124,7 @@ def dnf_repository(source: Source, key: str, header: str, checks: Mapping[str, b
 
 
 def speaks_of(text: str, url: str) -> bool:
-    """Return whether the text of an apt source names the repository at `url`, in either of apt's two forms."""
+    """Return whether the text of an apt source, in either format, names the repository at `url`."""
     wanted = url.rstrip("/")
     words = (word for line in text.splitlines() if not line.lstrip().startswith("#") for word in line.split())
     return any(word.rstrip("/") == wanted for word in words)

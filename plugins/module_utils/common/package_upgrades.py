@@ -1,4 +1,4 @@
-"""Which upgrades a package manager offers, which of them are asked for, and which are held. Pure."""
+"""Parse the upgrades that a package manager offers, and split them into selected and held ones. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FAMILIES", "Upgrade", "chosen", "held_patterns", "parse_apt", "parse_dnf"]
 
-# What is updated by its own means, or must fit what other hosts have; the names of Debian, Ubuntu and of EL.
+# Packages with their own upgrade procedure, or whose version must match other hosts; names on Debian, Ubuntu and EL.
 FAMILIES = {
     "kernel": ("linux-image*", "linux-headers*", "linux-modules*", "linux-generic*", "linux-virtual*", "kernel*"),
     "nvidia": ("nvidia-*", "libnvidia-*", "libcuda1*", "cuda-drivers*", "kmod-nvidia*", "xserver-xorg-video-nvidia*"),
@@ -24,7 +24,7 @@ _DNF_FIELDS = 3
 
 
 class Upgrade(NamedTuple):
-    """A package that can be upgraded: to which version, from which one, and whether that closes holes."""
+    """An available upgrade: new version, old version, and whether it is a security update."""
 
     name: str
     version: str
@@ -32,14 +32,14 @@ class Upgrade(NamedTuple):
     security: bool = False
 
     def __str__(self) -> str:
-        """Return what happens in words."""
+        """Return the upgrade as text."""
         return f"{self.name} {self.before} -> {self.version}" if self.before else f"{self.name} {self.version}"
 
 
 def parse_apt(said: str) -> tuple[list[Upgrade], list[str]]:
-    """Return what `apt-get --simulate` would install, and the names that it would remove.
+    """Return the installs of `apt-get --simulate`, and the names of the packages to remove.
 
-    A version that comes from several places is named with all of them, such as
+    A version with several origins lists all of them, such as
     `(3.0.15-1~deb12u1 Debian:12.9/oldstable, Debian-Security:12/oldstable-security [amd64])`.
     """
     found, removed = [], []
@@ -54,10 +54,10 @@ def parse_apt(said: str) -> tuple[list[Upgrade], list[str]]:
 
 
 def parse_dnf(said: str) -> list[Upgrade]:
-    """Return what `dnf -q check-update` offers; what it says of obsoleted packages comes after, and is no offer.
+    """Return the upgrades in the output of `dnf -q check-update`, without the obsoleted packages after them.
 
-    Where there is no terminal dnf takes it to be 80 columns wide, and a field that is wider than its column ends the
-    line, so that the rest of the package is on the next ones (`fmtColumns` in its cli/output.py).
+    Without a terminal dnf assumes 80 columns; a field wider than its column ends the line, and the rest of the package
+    is on the following lines (`fmtColumns` in its cli/output.py).
     """
     found: list[Upgrade] = []
     words: list[str] = []
@@ -69,14 +69,14 @@ def parse_dnf(said: str) -> list[Upgrade]:
 
 
 def held_patterns(families: Iterable[str]) -> list[str]:
-    """Return the patterns of the packages that are held."""
+    """Return the name patterns of held packages."""
     return [pattern for family in families for pattern in FAMILIES[family]]
 
 
 def chosen(
     offered: Sequence[Upgrade], patterns: Collection[str], *, security: bool
 ) -> tuple[list[Upgrade], list[Upgrade]]:
-    """Return which upgrades are made, and which of those that were asked for are held."""
+    """Return the selected upgrades that are allowed, and those that are held."""
     asked = [each for each in offered if each.security or not security]
     held = [each for each in asked if any(fnmatchcase(each.name.partition(":")[0], pattern) for pattern in patterns)]
     return [each for each in asked if each not in held], held

@@ -1,4 +1,4 @@
-"""What a problem of a site is: one form for all checks, on the provisioning host and on the nodes."""
+"""The common form of problems in all checks, on the provisioning host and on nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Advice", "Problem", "advice", "is_advice", "make_problem", "one_line
 
 
 class Problem(TypedDict):
-    """One thing that is wrong, with the way out."""
+    """A problem and its remedy."""
 
     hosts: list[str]
     key: str
@@ -26,27 +26,27 @@ class Advice(Problem, total=False):
 
 
 def make_problem(hosts: Iterable[str], key: str, problem: str, remedy: str) -> Problem:
-    """Return a problem of `hosts` (none: of the whole site), found at the variable, file or thing `key`."""
+    """Return a problem of `hosts` (empty: the whole site) with a variable, file or component `key`."""
     return {"hosts": list(hosts), "key": key, "problem": problem, "remedy": remedy}
 
 
 def advice(problem: Problem) -> Problem:
-    """Return a problem as one that is shown and does not stop the run."""
+    """Return a problem as advice, which does not stop the run."""
     marked: Advice = {**problem, "advice": True}
     return marked
 
 
 def is_advice(problem: Mapping[str, object]) -> bool:
-    """Whether a problem is shown without stopping the run."""
+    """Return whether a problem is advice."""
     return bool(problem.get("advice"))
 
 
 def one_line(problem: Problem) -> str:
-    """Return where a problem is and what it is, for a text that names hosts and remedy itself."""
+    """Return key and description of a problem, for texts that add hosts and remedy themselves."""
     return f"{problem['key']}: {problem['problem']}"
 
 
 def problem_lines(problem: Problem, hosts: str) -> list[str]:
-    """Return a problem as text: its hosts, in the form given, its key and what it is on one line, the remedy below."""
+    """Return a problem as text: hosts, key and description on one line, the remedy on the next."""
     place = ": ".join(filter(None, (hosts, problem["key"])))
     return [f"{place}: {problem['problem']}", f"    remedy: {problem['remedy']}"]

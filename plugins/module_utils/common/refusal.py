@@ -1,4 +1,4 @@
-"""How a failed result tells that it is the input that was wrong: the inventory, its variables, or what a host is."""
+"""Mark a failed result as caused by wrong input: inventory, variables or the state of a host."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ REFUSED = "busbar_refused"
 
 
 def refusal(headline: str, problems: Sequence[Problem]) -> dict[str, Any]:
-    """Return what a module on a node fails with, where it refuses what its user can put right.
+    """Return the failed result of a module on a node whose problems the user can correct.
 
     Args:
-        headline: what was not done.
-        problems: all that is wrong, each of this one host.
+        headline: the action that was not taken.
+        problems: all problems of this host.
     """
     lines = [line for item in problems for line in problem_lines(item, ",".join(item["hosts"]))]
     return {"msg": "\n".join([headline, *lines]), "problems": list(problems), REFUSED: True}

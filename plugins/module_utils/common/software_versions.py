@@ -1,4 +1,4 @@
-"""Versions of the GPU stack, Slurm and munge, from a host's packages and kernel. Runs on a node's own python3."""
+"""Read versions of the GPU stack, Slurm and munge from packages and kernel, with the node's system Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGES = {
     "container_toolkit": ["nvidia-container-toolkit"],
     "dcgm": ["datacenter-gpu-manager-4-core", "datacenter-gpu-manager"],
     "dcgm_exporter": ["datacenter-gpu-manager-exporter", "dcgm-exporter"],
-    # Of Debian, of SchedMD's own packages, of EPEL and of OpenHPC.
+    # Packages of Debian, SchedMD, EPEL and OpenHPC.
     "slurm": ["slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-smd", "slurm", "slurm-ohpc"],
     "munge": ["munge"],
 }
@@ -21,7 +21,7 @@ WORDS = 3
 
 
 def versions(root: Path = Path("/")) -> dict[str, str]:
-    """Return the versions of the GPU stack, Slurm and munge, as far as they are installed as packages."""
+    """Return the installed versions of the GPU stack, Slurm and munge."""
     names = [name for each in PACKAGES.values() for name in each]
     debian = (root / "var/lib/dpkg/status").exists()
     query = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"]

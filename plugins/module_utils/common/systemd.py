@@ -1,4 +1,4 @@
-"""Command lines as systemd's units write them, and what systemd says of units."""
+"""Format command lines for systemd units, and parse the states of units."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["exec_start", "unit_states"]
 
 
 def exec_start(words: Sequence[str]) -> str:
-    """Return a command for ExecStart=, a word on each line, so that each word arrives as it is.
+    """Return a command for ExecStart= with one word per line, escaped so that each word is passed unchanged.
 
-    What must be escaped: systemd.service(5), "Command lines"; systemd.unit(5), "Specifiers".
+    Escaping: systemd.service(5), "Command lines"; systemd.unit(5), "Specifiers".
 
     Raises:
-        ValueError: a word with a line break.
+        ValueError: a word contains a line break.
     """
     for word in words:
         if "\n" in str(word):
@@ -26,7 +26,7 @@ def exec_start(words: Sequence[str]) -> str:
 
 
 def unit_states(text: str) -> dict[str, dict[str, str]]:
-    """Return `enabled` and `active` of units, from ``systemctl show -p Id,UnitFileState,ActiveState``."""
+    """Return `enabled` and `active` of units from ``systemctl show -p Id,UnitFileState,ActiveState``."""
     found = {}
     for block in text.split("\n\n"):
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)

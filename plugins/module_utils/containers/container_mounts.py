@@ -1,8 +1,8 @@
-"""What every container has mounted of its host: in the words of Pyxis' --container-mounts, as lines of Enroot's fstab.
+"""Convert mounts in the format of Pyxis' --container-mounts to lines of Enroot's fstab, for all containers.
 
-Pyxis (args.c, parse_mount_option) takes SRC[:DST[:FLAGS]] with flags joined by `+`, and mounts with
-`x-create=auto,rbind` in front of them. Enroot passes a flag that it does not know to the kernel, which ignores it for
-bind mounts (enroot-mount.c, parse_mount_opts): a misspelt `ro` would be writable. So unknown ones are refused here.
+Pyxis (args.c, parse_mount_option) accepts SRC[:DST[:FLAGS]] with flags joined by `+`, and mounts with
+`x-create=auto,rbind` in front of them. Enroot passes unknown flags to the kernel, which ignores them for bind mounts
+(enroot-mount.c, parse_mount_opts): a misspelt `ro` would be writable. So unknown flags are rejected here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FLAGS = frozenset(
         "x-create=file",
     }
 )
-# What a line of fstab, the shell that Enroot reads it with, or the colons would make something else of.
+# Special in fstab lines, in the shell with which Enroot reads them, or as separator.
 _UNSAFE = frozenset(" \t\n\"'`$\\#")
 
 
@@ -60,7 +60,7 @@ def _problem(mount: str, problem: str, remedy: str) -> Problem:
 
 
 def _flag_problems(mount: str, flags: Sequence[str]) -> list[Problem]:
-    """Return those of flags that Enroot does not know."""
+    """Return the flags that Enroot does not know."""
     problems = []
     for flag in flags:
         if flag not in _FLAGS:
@@ -71,7 +71,7 @@ def _flag_problems(mount: str, flags: Sequence[str]) -> list[Problem]:
 
 
 def mount_lines(mounts: Sequence[str]) -> tuple[list[str], list[Problem]]:
-    """Return the lines of Enroot's fstab for some mounts, and what is wrong with them.
+    """Return the lines of Enroot's fstab for mounts, and the errors in them.
 
     Args:
         mounts: each `SOURCE[:TARGET[:FLAGS]]`, absolute paths, flags joined by `+`.

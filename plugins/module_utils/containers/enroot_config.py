@@ -1,4 +1,4 @@
-"""What Enroot reads on a host: its configuration, its credentials, and what the kernel must allow."""
+"""Plan Enroot's packages and configuration, and check its kernel requirements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 _APPARMOR = "kernel.apparmor_restrict_unprivileged_userns"
 _FIRST_PROFILE = [3, 5, 0]
-# What Enroot's own requirements ask of the kernel; a setting that a kernel lacks does not restrict it.
+# Kernel settings that Enroot requires; a setting that the kernel does not have restricts nothing.
 NAMESPACE_SETTINGS: dict[str, int] = {
     "kernel.unprivileged_userns_clone": 1,
     "user.max_user_namespaces": 15000,
@@ -34,7 +34,7 @@ NAMESPACE_SETTINGS: dict[str, int] = {
 # enroot.in of 4.1.2, config::load. MELLANOX_ and NVIDIA_ are for the hooks 99-mellanox.sh and 98-nvidia.sh.
 _KEYS = re.compile(r"ENROOT_[A-Z_]+|(MELLANOX|NVIDIA)_[A-Z0-9_]+|SSL_CERT_(DIR|FILE)|(all|no|http|https)_proxy")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# The packages that the role builds from sources.
+# Packages that the role builds from source.
 _BUILT = ("enroot", "enroot+caps")
 _DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -46,7 +46,7 @@ def package_files(names: Sequence[str], release: Mapping[str, str], family: str,
         names: such as `enroot` and `enroot+caps`.
         release: `version`, `revision` and, for RPM, `dist` such as el8.
         family: `Debian` or `RedHat`.
-        architecture: as the kernel calls it.
+        architecture: machine name of the kernel.
     """
     version, revision = release["version"], release["revision"]
     if family == "RedHat":
@@ -56,7 +56,7 @@ def package_files(names: Sequence[str], release: Mapping[str, str], family: str,
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Return enroot.conf: one setting on a line, truth values as Enroot writes them, null left out."""
+    """Return enroot.conf with one setting per line and Enroot's boolean values; null settings are omitted."""
     lines = []
     for key, value in settings.items():
         if value is not None:
@@ -68,12 +68,12 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 def declaration_problems(
     files: Sequence[str], checksums: Mapping[str, str], settings: Mapping[str, Any]
 ) -> list[Problem]:
-    """Return what is wrong with the declaration.
+    """Return the errors in the declaration.
 
     Args:
-        files: names of the packages' files.
+        files: file names of the packages.
         checksums: SHA-256 by file name.
-        settings: what goes to enroot.conf.
+        settings: settings for enroot.conf.
     """
     problems = []
     for name in files:
@@ -91,7 +91,7 @@ def declaration_problems(
 
 
 def brings_profile(release: Mapping[str, str], family: str) -> bool:
-    """Return whether Enroot's own package lets its program make namespaces where AppArmor forbids it to others.
+    """Return whether Enroot's package has an AppArmor profile that allows it to create namespaces.
 
     Since 3.5.0 those for Debian and Ubuntu have conf/apparmor.profile for /usr/bin/enroot-nsenter (pkg/deb/rules).
     """
@@ -102,13 +102,13 @@ def brings_profile(release: Mapping[str, str], family: str) -> bool:
 def namespace_problems(
     host: str, settings: Mapping[str, int | None], *, works: bool, profile: bool = False
 ) -> list[Problem]:
-    """Return why users of a host cannot have namespaces of their own.
+    """Return why users of a host cannot create user namespaces.
 
     Args:
-        host: its name.
-        settings: value of each of `NAMESPACE_SETTINGS`; None where the kernel has no such setting.
-        works: whether an unprivileged user just made such a namespace.
-        profile: whether the package that is yet to be installed allows it where AppArmor alone forbids it.
+        host: name of the host.
+        settings: value of each of `NAMESPACE_SETTINGS`; None if the kernel does not have the setting.
+        works: whether a trial as an unprivileged user succeeded.
+        profile: whether the package to be installed allows it if only AppArmor forbids it.
     """
     wrong = {
         key: wanted
@@ -131,20 +131,20 @@ def namespace_problems(
 
 
 def _allows(key: str, value: int) -> bool:
-    """Return whether a setting has a value under which Enroot works."""
+    """Return whether a setting has a value that Enroot works with."""
     if key == _APPARMOR:
         return value == 0
     return value >= 1 if key == "kernel.unprivileged_userns_clone" else value > 1
 
 
 def disk_problems(host: str, path: str, disk: Mapping[str, Any], minimum_mb: int) -> list[Problem]:
-    """Return why a disk cannot hold images.
+    """Return why a disk is unsuitable for images.
 
     Args:
-        host: its name.
-        path: where Enroot keeps its files.
-        disk: `total_mb` and `type` of the file system there.
-        minimum_mb: MiB that it must have in all.
+        host: name of the host.
+        path: directory for Enroot's files.
+        disk: `total_mb` and `type` of its file system.
+        minimum_mb: required total size in MiB.
     """
     problems = []
     if disk["type"] in {"tmpfs", "ramfs"}:
@@ -157,7 +157,7 @@ def disk_problems(host: str, path: str, disk: Mapping[str, Any], minimum_mb: int
 
 
 def _user_problems(host: str, unknown: Sequence[str]) -> list[Problem]:
-    """Return the problem of users that a host does not know."""
+    """Return the problem of users that are unknown to a host."""
     if not unknown:
         return []
     remedy = "declare them in users, or take their credentials out"
@@ -165,7 +165,7 @@ def _user_problems(host: str, unknown: Sequence[str]) -> list[Problem]:
 
 
 def sysctl_text(settings: Mapping[str, int | None]) -> str:
-    """Return lines of sysctl.conf that allow namespaces, for the settings that a kernel has; no limit is lowered."""
+    """Return sysctl.conf lines that allow namespaces, for settings that the kernel has, without lowering a limit."""
     lines = []
     for key, wanted in NAMESPACE_SETTINGS.items():
         present = settings.get(key)
@@ -175,20 +175,19 @@ def sysctl_text(settings: Mapping[str, int | None]) -> str:
 
 
 def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a host is to have of Enroot.
+    """Return the plan for Enroot on a host.
 
     Args:
-        declared: `packages`, `release`, `family` and `architecture` as for `package_files`; `package_version` as the
-            package database tells it; `checksums`; `known`, whether the role knows the sources of the version; `own`,
-            the role's settings, and `settings`, the site's;
-            `mounts` as for `mount_lines`; `path`; `minimum_mb`.
-        host: its name.
-        found: what `read_enroot` returned.
+        declared: `packages`, `release`, `family` and `architecture` as for `package_files`; `package_version` as in the
+            package database; `checksums`; `known`, whether the role knows the sources of the version; `own`, the role's
+            settings, and `settings`, the site's; `mounts` as for `mount_lines`; `path`; `minimum_mb`.
+        host: name of the host.
+        found: result of `read_enroot`.
 
     Returns:
         `problems`; `files`, names; `built`, whether a build host makes the packages, whose `sha256` is then empty;
-        `mounts`, lines of fstab; and where the declaration is sound `packages` as the
-        module upstream_release takes them; `config`, the text of enroot.conf; `sysctls`, text.
+        `mounts`, lines of fstab; and without problems `packages` for the module upstream_release; `config`, the text of
+        enroot.conf; `sysctls`, text.
     """
     names = package_files(declared["packages"], declared["release"], declared["family"], declared["architecture"])
     built = (
@@ -203,7 +202,7 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
     plan: dict[str, Any] = {"problems": problems, "files": names, "mounts": lines, "built": built}
     if problems:
         return plan
-    # A program that is installed has its profile; if it fails all the same, no package will help.
+    # An installed program has its profile; if the trial fails nevertheless, a package does not help.
     profile = not found["installed"] and brings_profile(declared["release"], declared["family"])
     problems += namespace_problems(host, found["settings"], works=found["works"], profile=profile)
     problems += disk_problems(host, declared["path"], found["disk"], int(declared["minimum_mb"]))

@@ -1,9 +1,9 @@
-"""Credentials for registries, as Enroot looks them up.
+"""Validate registry credentials, and format them as Enroot's credentials files.
 
-Source: Enroot 4.1.2. src/docker.sh, _authenticate: a line of the file counts when its machine is the registry without
-its port and its login the user; then curl reads the file as netrc, by the host that gives tokens, and takes the first
-line of that host. _parse_uri: the names of Docker Hub are one. src/common.sh, evalnetrc: of a line whose sixth word
-begins with $, all from there on goes to the user's shell. doc/cmd/import.md: nvcr.io needs authn.nvidia.com, too.
+Source: Enroot 4.1.2. src/docker.sh, _authenticate: a line of the file matches if its machine is the registry without
+port and its login is the user; then curl reads the file as netrc and takes the first line of the host that issues
+tokens. _parse_uri: all names of Docker Hub are equivalent. src/common.sh, evalnetrc: if the sixth word of a line
+begins with $, the user's shell evaluates the rest of the line. doc/cmd/import.md: nvcr.io also needs authn.nvidia.com.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["credential_faults", "credential_files", "credential_texts", "is_evaluated", "with_token_hosts"]
 
-# Who gives tokens for a registry under another name.
+# Hosts that issue tokens for a registry with another name.
 _TOKENS = {"nvcr.io": "authn.nvidia.com", "registry-1.docker.io": "auth.docker.io"}
 _DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "hub.docker.com"})
 _WORD = re.compile(r"\S+")
@@ -29,15 +29,15 @@ _MOST_PORT = 65535
 
 
 def is_evaluated(password: object) -> bool:
-    """Return whether Enroot has the user's shell work a password out, as in ``$(aws ecr get-login-password)``."""
+    """Return whether the user's shell evaluates a password, as in ``$(aws ecr get-login-password)``."""
     return bool(_EVALUATED.fullmatch(str(password)))
 
 
 def credential_faults(credentials: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return what is wrong with credentials, each with its remedy. No word holds a secret.
+    """Return the errors in credentials, each with its remedy and without secrets.
 
     Args:
-        credentials: items with `user`, `machine`, `login`, `password` and perhaps `port`.
+        credentials: items with `user`, `machine`, `login`, `password` and optionally `port`.
     """
     faults = []
     seen: set[tuple[str, str]] = set()
@@ -79,9 +79,9 @@ def _faults(item: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def with_token_hosts(credentials: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the credentials, and after each of a registry whose tokens come from another host one for that host.
+    """Return the credentials, with an additional entry for each separate token host of a registry.
 
-    Without it curl sends the login to nobody. A user's own for that host is left as it is.
+    Without it curl sends no login to that host. A user's explicit entry for the host is kept.
     """
     given = {(item["user"], item["machine"]) for item in credentials}
     found: list[Mapping[str, Any]] = []
@@ -94,7 +94,7 @@ def with_token_hosts(credentials: Sequence[Mapping[str, Any]]) -> list[Mapping[s
 
 
 def credential_texts(credentials: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return for each user the text of the file with the credentials, in the form of netrc."""
+    """Return the text of each user's credentials file in netrc format."""
     texts: dict[str, str] = {}
     for item in with_token_hosts(credentials):
         line = f"machine {item['machine']} login {item['login']} password {item['password']}\n"
@@ -105,15 +105,15 @@ def credential_texts(credentials: Sequence[Mapping[str, Any]]) -> dict[str, str]
 def credential_files(
     credentials: Sequence[Mapping[str, Any]], directory: str, kept: Sequence[str] = ()
 ) -> dict[str, list[Any]]:
-    """Return what is wrong with the credentials, and the files that hold them, each for its user alone.
+    """Return the errors in the credentials, and the credentials files, each readable by its user only.
 
     Args:
-        credentials: items with `user`, `machine`, `login`, `password` and perhaps `port`.
-        directory: where the files lie, in one directory for each user.
+        credentials: items with `user`, `machine`, `login`, `password` and optionally `port`.
+        directory: parent of the users' directories.
         kept: users who have a file now.
 
     Returns:
-        `problems`, none of which holds a secret; `files` for the module `templates`, none while there are problems.
+        `problems` without secrets; `files` for the module `templates`, empty if there are problems.
     """
     faults = credential_faults(credentials)
     if faults:

@@ -1,4 +1,4 @@
-"""What Enroot needs of a host: namespaces for users, the kernel's settings, disk, users; nothing is changed."""
+"""Read the facts that Enroot depends on: user namespaces, sysctls, disk and users, without changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["read_enroot"]
 UNITS = ("busbar-enroot.socket", "busbar-enroot-clean.timer")
 PROC = Path("/proc/sys")
 NSENTER = Path("/usr/bin/enroot-nsenter")
-# Where the hooks of Enroot look.
+# Search path of Enroot's hooks.
 WHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 AS_NOBODY = ["runuser", "-u", "nobody", "--"]
 TRIAL = ["unshare", "--user", "--map-root-user", "--mount", "true"]
@@ -28,7 +28,7 @@ MEBIBYTE = 1 << 20
 
 
 def setting(name: str, proc: Path = PROC) -> int | None:
-    """Return a setting of the kernel; None when it has none of that name."""
+    """Return the value of a sysctl key, or None if the key does not exist."""
     try:
         return int((proc / name.replace(".", "/")).read_text())
     except (OSError, ValueError):
@@ -36,12 +36,12 @@ def setting(name: str, proc: Path = PROC) -> int | None:
 
 
 def existing(path: Path) -> Path:
-    """Return the path, or its nearest parent that is there."""
+    """Return the path or its nearest existing parent."""
     return next(place for place in (path, *path.parents) if place.exists())
 
 
 def file_system(path: Path, mounts: str) -> str:
-    """Return the type of the file system that a path lies on, from the text of /proc/mounts."""
+    """Return the type of a path's file system from the text of /proc/mounts."""
     found = ("", "")
     for line in mounts.splitlines():
         _, point, kind = line.split()[:3]
@@ -52,12 +52,12 @@ def file_system(path: Path, mounts: str) -> str:
 
 
 def trial(program: Path = NSENTER) -> list[str]:
-    """Return the command that tries to make namespaces: Enroot's own way to start a container, once it is there."""
+    """Return a command that tries to create namespaces, with Enroot's program if it is installed."""
     return [*AS_NOBODY, *([str(program), "--user", "--mount", "--remap-root", "true"] if program.exists() else TRIAL)]
 
 
 def known(user: str) -> bool:
-    """Return whether the system knows a user, from wherever."""
+    """Return whether the system knows a user from any source."""
     try:
         pwd.getpwnam(user)
     except KeyError:
@@ -66,19 +66,19 @@ def known(user: str) -> bool:
 
 
 def read_enroot(module: AnsibleModule, path: str, users: Sequence[str], users_directory: str) -> dict[str, Any]:
-    """Return what a host has of what Enroot needs.
+    """Return the facts of a host that Enroot depends on.
 
     Args:
-        module: the module that runs.
-        path: where Enroot is to keep its files.
-        users: those that should be known here.
-        users_directory: where the credentials of users lie, one directory each.
+        module: the running module.
+        path: directory for Enroot's files.
+        users: users that should exist.
+        users_directory: parent of the users' credentials directories.
 
     Returns:
-        `works`, whether an unprivileged user could make a namespace; `installed`, whether Enroot's own program tried,
-        which AppArmor may allow what it forbids to others; `nvidia_cli`, whether nvidia-container-cli is there;
-        `settings` by name, None where the kernel has none; `disk`, `total_mb`, `free_mb` and `type` of the file
-        system; `unknown_users`; `credentials`, the users who have some; `units`, as systemd says.
+        `works`, whether an unprivileged user could create a namespace; `installed`, whether Enroot's program tried it,
+        which an AppArmor profile may allow; `nvidia_cli`, whether nvidia-container-cli is installed; `settings` by
+        name, None if the kernel does not have one; `disk`, `total_mb`, `free_mb` and `type` of the file system;
+        `unknown_users`; `credentials`, the users who have some; `units`, systemd's states.
     """
     place = existing(Path(path))
     usage = shutil.disk_usage(place)

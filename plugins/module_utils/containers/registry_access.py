@@ -1,8 +1,8 @@
-"""Asks a container registry whether it takes a login: the first steps of every pull.
+"""Check whether a container registry accepts a login, with the first steps of a pull.
 
-Source: the "Token Authentication" pages of the CNCF's Distribution: GET /v2/ answers 200, or 401 with the way to
-authenticate; `Bearer` names the address that gives tokens, `Basic` takes the password itself. Enroot looks for the
-login of that address by its host (see enroot_credentials).
+Source: the "Token Authentication" pages of the CNCF's Distribution: GET /v2/ answers 200, or 401 with the
+authentication method; `Bearer` names the URL that issues tokens, `Basic` takes the password itself. Enroot looks up
+the login for that URL by its host (see enroot_credentials).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Access(NamedTuple):
-    """What a registry said: one of the states above, in words why, and the other host that gives its tokens."""
+    """Answer of a registry: one of the states above, the reason, and the separate host that issues its tokens."""
 
     state: str
     said: str
@@ -34,7 +34,7 @@ class Access(NamedTuple):
 
 
 class Login(NamedTuple):
-    """A login at a host; the port for which it is tried, and no password where a shell of the user works it out."""
+    """A login at a host, with the port to test; the password is None if the user's shell evaluates it."""
 
     machine: str
     login: str
@@ -43,22 +43,22 @@ class Login(NamedTuple):
 
     @property
     def basic(self) -> str:
-        """Return what authorizes."""
+        """Return the value of the Authorization header."""
         return "Basic " + base64.b64encode(f"{self.login}:{self.password}".encode()).decode("ascii")
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection: a password goes to the address that was asked and to no other."""
+    """Follows no redirect, so the password is sent only to the requested URL."""
 
     def redirect_request(self, *_: object) -> None:
-        """Return that there is nothing to follow."""
+        """Return None, which rejects the redirect."""
 
 
 def fetch(address: str, authorization: str = "") -> tuple[int, str]:
-    """Return the status of an address, and how it wants a login.
+    """Return the HTTP status of a URL, and its WWW-Authenticate header.
 
     Raises:
-        OSError: nothing answered.
+        OSError: there is no answer.
     """
     request = urllib.request.Request(address)  # noqa: S310 - the caller builds http and https alone
     if authorization:
@@ -77,14 +77,14 @@ def registry_access(
     http: bool = False,
     ask: Callable[[str, str], tuple[int, str]] = fetch,
 ) -> Access:
-    """Return whether a registry takes a login. No word holds the password.
+    """Return whether a registry accepts a login; the texts do not contain the password.
 
     Args:
-        asked: the login, and the registry.
-        others: the logins of the same user by machine, for the host that gives tokens.
-        http: whether it is spoken to without TLS.
-        ask: returns the status of an address and how it wants a login, given what authorizes; raises OSError when
-            nothing answers.
+        asked: the login and the registry.
+        others: logins of the same user by machine, for the token host.
+        http: whether to connect without TLS.
+        ask: returns status and WWW-Authenticate header of a URL, given an Authorization header; raises OSError without
+            an answer.
     """
     scheme = "http" if http else "https"
     address = f"{scheme}://{asked.machine}{f':{asked.port}' if asked.port else ''}/v2/"
@@ -109,7 +109,7 @@ def registry_access(
 
 
 def _tried(ask: Callable[[str, str], tuple[int, str]], address: str, login: Login | None, tokens: str) -> Access:
-    """Return whether an address takes a login; tokens is its host, where that is not the registry."""
+    """Return whether a URL accepts a login; `tokens` is its host if that is not the registry."""
     if login is None:
         return Access(MISSING, f"its tokens come from {tokens}, for which there is no login", tokens)
     if login.password is None:

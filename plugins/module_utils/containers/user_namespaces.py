@@ -1,4 +1,4 @@
-"""Whether users may make namespaces of their own, which every rootless container needs; and what forbids it."""
+"""Check whether users can create user namespaces, which rootless containers need, and what forbids them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SETTINGS", "user_namespace_problems"]
 
-# Settings of the kernel that can forbid them, by the file below /proc/sys; absent on kernels without the setting.
+# Kernel settings that can forbid them, as files below /proc/sys; missing if the kernel does not have them.
 SETTINGS = (
     "user/max_user_namespaces",
     "kernel/unprivileged_userns_clone",
@@ -23,13 +23,13 @@ _FILE = "/etc/sysctl.d/90-user-namespaces.conf"
 def user_namespace_problems(
     host: str, key: str, settings: Mapping[str, int | None], refusal: str = "", *, allowed: bool = False
 ) -> list[Problem]:
-    """Return what keeps ordinary users of a host from containers, as items of a problem report.
+    """Return why unprivileged users of a host cannot run containers, as problems.
 
     Args:
         host: name of the host.
-        key: name of the variable that asks for containers there.
-        settings: value of each of SETTINGS, null where the kernel has no such setting.
-        refusal: what the kernel said when a user without rights tried; empty when the trial went well.
+        key: name of the variable that enables containers there.
+        settings: value of each of SETTINGS, None if the kernel does not have it.
+        refusal: error of a trial as an unprivileged user; empty if it succeeded.
         allowed: whether an AppArmor profile allows the runtime what AppArmor forbids to other programs.
     """
     if not refusal:
@@ -52,7 +52,7 @@ def user_namespace_problems(
 
 
 def _sysctl(setting: str) -> str:
-    """Return the words that set something now and at every boot."""
+    """Return the instruction to set a sysctl now and at every boot."""
     return f"put `{setting}` into {_FILE} and run `sysctl --system`"
 
 

@@ -1,9 +1,9 @@
-"""What DCGM's health watches found, as `dcgmi health --check --json` tells it. Pure; runs on a node's own python3.
+"""Parse the findings of DCGM's health watches from `dcgmi health --check --json`. Runs with the node's system Python.
 
-The output is that of DCGM 3 and 4 (NVIDIA/DCGM, dcgmi/Health.cpp, GenerateOutputFromResponse, and DcgmiOutput.cpp): a
+The format is that of DCGM 3 and 4 (NVIDIA/DCGM, dcgmi/Health.cpp, GenerateOutputFromResponse, and DcgmiOutput.cpp): a
 `body` with `Overall Health` (`Healthy`, `Warning` or `Failure`), then one object per kind of entity (`GPU`, …) with
-entities by number, each with `Errors` by system. NVIDIA publishes no stable schema of it, so anything else is a
-ValueError: nobody is blamed for an answer that was not understood.
+entities by number, each with `Errors` by system. NVIDIA publishes no stable schema, so any other output raises
+ValueError instead of blaming the node.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_WATCHING", "Incident", "dcgm_incidents", "dcgm_problems"]
 
-# What dcgmi answers, with status 253, as long as nobody has asked for watches.
+# Output of dcgmi, with status 253, before watches are enabled.
 NOT_WATCHING = "Health watches not enabled"
 _OVERALL = "Overall Health"
 _STATES = {"Healthy", "Warning", "Failure"}
-# PCIe replays and CRC errors last, and slow every collective down; heat and power pass.
+# PCIe replays and CRC errors persist and slow down every collective; thermal and power warnings pass.
 _LINKS = ("PCIe", "NVLINK")
 
 
 class Incident(NamedTuple):
-    """One thing that DCGM found: the entity (`GPU 0`), its system (`PCIe system`), its weight, and DCGM's words."""
+    """A finding of DCGM: entity (`GPU 0`), system (`PCIe system`), severity and text."""
 
     entity: str
     system: str
@@ -34,10 +34,10 @@ class Incident(NamedTuple):
 
 
 def dcgm_incidents(text: str) -> list[Incident]:
-    """Return what DCGM found, nothing when all is healthy.
+    """Return DCGM's findings, empty if everything is healthy.
 
     Raises:
-        ValueError: the text is not what dcgmi prints.
+        ValueError: the text is not output of dcgmi.
     """
     begin = text.find("{")
     if begin < 0:
@@ -73,12 +73,11 @@ def _entities(kind: str, group: dict[str, Any]) -> Iterator[Incident]:
 
 
 def dcgm_problems(incidents: Sequence[Incident], level: str) -> list[str]:
-    """Return those that count at a level, one text per thing, in DCGM's order.
+    """Return the findings that count at a level, one text each, in DCGM's order.
 
     Args:
-        incidents: as `dcgm_incidents` returns them.
-        level: `never`, `failure` (DCGM's failures alone), `links` (and its warnings of PCIe and NVLink) or `warning`
-            (all of them).
+        incidents: result of `dcgm_incidents`.
+        level: `never`, `failure` (only failures), `links` (also PCIe and NVLink warnings) or `warning` (all).
     """
     counted = [
         each

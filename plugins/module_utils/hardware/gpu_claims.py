@@ -1,4 +1,4 @@
-"""Are the GPUs and NICs of a node what its hardware profile claims?"""
+"""Compare the GPUs and NICs of a node with its hardware profile."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["claim_problems", "link_faults", "model_name", "nic_problems", "nvlin
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ", "Quadro ")
 _UNKNOWN_MODELS = {"graphics device", ""}
 _WRONG_HARDWARE = "correct the hardware of the host, or put the right boards in"
-# Below it an idle board is asleep and trains its link down.
+# In other states an idle board lowers its link speed.
 _AWAKE = "P0"
 
 
 def claim_problems(
     host: str, hardware: Mapping[str, Any], facts: Mapping[str, Any], limits: Mapping[str, Any]
 ) -> list[Problem]:
-    """Return how a node differs from its hardware profile, and what is wrong with its GPUs.
+    """Return the differences between a node and its hardware profile, and the faults of its GPUs.
 
     Args:
-        host: its name.
-        hardware: its entry of the catalogue; one without `gpu` claims nothing.
-        facts: the `devices` of `node_info`.
-        limits: `gpu_tolerance`, the share by which memory may differ; `driver_branch`, the first number of the driver's
-            version, empty when any will do.
+        host: name of the host.
+        hardware: its hardware profile; without `gpu` nothing is compared.
+        facts: `devices` of `node_info`.
+        limits: `gpu_tolerance`, allowed relative difference of memory; `driver_branch`, major version of the driver,
+            empty for any.
     """
     claim = hardware.get("gpu")
-    # An nvidia-smi that only knows older options tells nothing to compare.
+    # An nvidia-smi that does not know these options reports nothing to compare.
     if not claim or facts["smi_state"] == "unusable":
         return []
     return [
@@ -49,14 +49,14 @@ def claim_problems(
 def _faults(
     claim: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], tolerance: float
 ) -> list[tuple[Mapping[str, Any], str, str]]:
-    """Return each fault of each GPU, with its remedy."""
+    """Return the faults of each GPU, with the remedy."""
     found = []
     for gpu in gpus:
         faults = [(ailment.problem, ailment.remedy) for ailment in gpu_ailments(gpu)]
         other = [] if gpu["lost"] else [*_model(claim, gpu)]
         faults += other or ([] if gpu["lost"] else [*_memory(claim, gpu, tolerance)])
         found += [(gpu, problem, remedy) for problem, remedy in faults]
-        # Another model has other links, too.
+        # Another model has other links, so do not compare them.
         own = {**claim, "nvlink_gbs": 0} if other else claim
         found += [each for each in link_faults(own, gpus) if each[0] is gpu]
     return found
@@ -65,11 +65,11 @@ def _faults(
 def link_faults(
     claim: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Mapping[str, Any], str, str]]:
-    """Return what is wrong with the NVLinks and PCIe links of each GPU that is not lost, with the way out.
+    """Return the NVLink and PCIe faults of each GPU that is not lost, with the remedy.
 
     Args:
         claim: `gpu` of the hardware profile.
-        gpus: those of `parse_query`.
+        gpus: GPUs of `parse_query`.
     """
     widths = _usual(gpus, "pcie_width_current")
     generations = _usual([gpu for gpu in gpus if gpu["performance_state"] == _AWAKE], "pcie_gen_current")
@@ -88,7 +88,7 @@ def link_faults(
 def _gpu_problems(
     host: str, gpus: Sequence[Mapping[str, Any]], faults: Sequence[tuple[Mapping[str, Any], str, str]]
 ) -> Iterator[Problem]:
-    """Yield the faults of GPUs; one that all of them have is told once, so that hosts that are alike can be folded."""
+    """Yield the faults of GPUs; a fault of all GPUs is reported once, so that reports of equal hosts can be merged."""
     struck = Counter(problem for _, problem, _ in faults)
     told = set()
     for gpu, problem, remedy in faults:
@@ -102,7 +102,7 @@ def _gpu_problems(
 
 
 def model_name(name: str) -> str:
-    """Return a model without what drivers print in some versions only: 'NVIDIA A40' and 'A40' are one."""
+    """Return a model name without the brand that only some driver versions print: 'NVIDIA A40' gives 'a40'."""
     for brand in _BRANDS:
         name = name.removeprefix(brand)
     return " ".join(name.lower().split())
@@ -134,14 +134,14 @@ def _memory(claim: Mapping[str, Any], gpu: Mapping[str, Any], tolerance: float) 
 
 
 def nvlink_faults(claim: Mapping[str, Any], links: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Yield missing or slow NVLinks of a GPU, with the way out.
+    """Yield missing or slow NVLinks of a GPU, with the remedy.
 
     Args:
         claim: `gpu` of the hardware profile.
-        links: those of the GPU, as `parse_nvlink` returns them; None when they are not known.
+        links: NVLinks of the GPU from `parse_nvlink`; None if unknown.
 
-    The driver shows a link's rate with the share of its coding (26.562 for 25 GB/s), so that 17 of 18 links would still
-    add up to the line rate of 18: the links are counted.
+    The driver reports a link's rate including encoding (26.562 for 25 GB/s), so the sum of 17 links would still reach
+    the line rate of 18. Therefore links are counted.
     """
     declared = float(claim.get("nvlink_gbs") or 0)
     if not declared or not links or "MIG" in str(links["note"] or ""):
@@ -160,7 +160,7 @@ def nvlink_faults(claim: Mapping[str, Any], links: Mapping[str, Any] | None) -> 
 
 
 def _usual(gpus: Sequence[Mapping[str, Any]], key: str) -> int | None:
-    """Return the value that most of several GPUs have; None when there is no majority."""
+    """Return the most common value of several GPUs, or None without a majority."""
     counted = Counter(gpu[key] for gpu in gpus if gpu[key] is not None)
     if not counted or len(gpus) == 1:
         return None
@@ -169,9 +169,9 @@ def _usual(gpus: Sequence[Mapping[str, Any]], key: str) -> int | None:
 
 
 def _link_width(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: int | None) -> Iterator[tuple[str, str]]:
-    """Yield a link with fewer lanes than are declared or than its siblings have.
+    """Yield a link with fewer lanes than declared, or than the other GPUs have.
 
-    Some servers give all boards 8 of 16 lanes, so the most that a board could do proves nothing.
+    Some servers connect all boards with 8 of 16 lanes, so the maximum of the board proves nothing.
     """
     lanes, declared = gpu["pcie_width_current"], claim.get("pcie_width") or usual
     if lanes is not None and declared and lanes < declared:
@@ -183,9 +183,9 @@ def _link_width(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: int | N
 
 
 def _link_generation(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: int | None) -> Iterator[tuple[str, str]]:
-    """Yield a link of an older generation than declared, or than that of its siblings while all are awake.
+    """Yield a link of an older generation than declared, or than that of the other GPUs while all are active.
 
-    An idle board may sleep at generation 1; what it can reach is what counts then.
+    An idle board may drop to generation 1; then the maximum of the link counts.
     """
     remedy = "reseat the board or its riser; check the slot's setting in the BIOS and the errors in dmesg (AER)"
     most, now, declared = gpu["pcie_gen_max"], gpu["pcie_gen_current"], claim.get("pcie_gen")
@@ -196,19 +196,19 @@ def _link_generation(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: in
 
 
 def nic_problems(host: str, claims: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with the network cards of a node.
+    """Yield the problems of the network cards of a node.
 
     Args:
-        host: its name.
+        host: name of the host.
         claims: `nics` of the hardware profile.
-        facts: `rdma_ports`, `network_interfaces` and `pci_nics`, as `devices` of the module `node_info` has them.
+        facts: `rdma_ports`, `network_interfaces` and `pci_nics` from `devices` of the module `node_info`.
     """
     for claim in claims:
         yield from (_rdma_ports if claim["rdma"] else _interfaces)(host, claim, facts)
 
 
 def _rdma_ports(host: str, claim: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem when too few RDMA ports run at the rate; boards without a driver yet are only counted."""
+    """Yield a problem if too few RDMA ports run at the rate; boards without a driver are only counted."""
     ports, count, rate = facts["rdma_ports"], int(claim["count"]), float(claim["gbps"])
     if not ports:
         if len(facts["pci_nics"]) < count:
@@ -229,10 +229,10 @@ def _rdma_ports(host: str, claim: Mapping[str, Any], facts: Mapping[str, Any]) -
 
 
 def _interfaces(host: str, claim: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem when too few interfaces run at the rate; those that do not tell their rate count as good."""
+    """Yield a problem if too few interfaces run at the rate; interfaces with an unknown rate count as good."""
     found, count, rate = facts["network_interfaces"], int(claim["count"]), float(claim["gbps"])
     good = [each for each in found if each["up"] and (each["rate_gbps"] is None or each["rate_gbps"] >= rate)]
-    # A virtual machine or a container shows no hardware behind its interfaces.
+    # Interfaces of virtual machines and containers have no visible hardware.
     if not found or len(good) >= count:
         return
     shown = ", ".join(

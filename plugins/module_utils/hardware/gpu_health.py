@@ -1,4 +1,4 @@
-"""What is wrong with single GPUs, whatever was declared: lost, ECC, memory repairs, fabric, throttling."""
+"""Find faults of single GPUs, independent of the hardware profile: lost, ECC, memory repairs, fabric, throttling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Ailment", "gpu_ailments", "gpu_label", "lasting_ailments", "passing_
 _MOST_RETIRED_PAGES = 60
 _RESET = "drain the node and reset the GPU (nvidia-smi --gpu-reset -i INDEX) or reboot"
 _REPLACE = "drain the node and have the board replaced"
-# Only what the hardware itself does against damage; power caps and idle clocks are normal.
+# Only hardware protection counts; power caps and idle clocks are normal.
 _SLOWDOWNS = {
     "hw_slowdown": "clocks are held down by the hardware",
     "hw_thermal_slowdown": "clocks are held down because it is too hot",
@@ -33,19 +33,19 @@ _FABRIC_REMEDY = (
 
 
 class Ailment(NamedTuple):
-    """What is wrong with a GPU, and the way out; INDEX in it stands for the GPU's number."""
+    """A fault of a GPU, and its remedy, in which INDEX stands for the GPU's index."""
 
     problem: str
     remedy: str
 
     @property
     def wants_replacement(self) -> bool:
-        """Whether neither a reset nor a reboot cures it."""
+        """Whether a reset or reboot does not fix the fault."""
         return self.remedy == _REPLACE
 
 
 def gpu_label(gpu: Mapping[str, Any]) -> str:
-    """Return how a person finds a GPU: its address and serial number, as far as they are known."""
+    """Return PCI address and serial number of a GPU, as far as they are known."""
     serial = str(gpu.get("serial") or "")
     known = serial and " " not in serial and set(serial) != {"0"}
     where = normal_address(str(gpu["pci_bus_id"])) if gpu.get("pci_bus_id") else "address unknown"
@@ -53,12 +53,12 @@ def gpu_label(gpu: Mapping[str, Any]) -> str:
 
 
 def gpu_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
-    """Return what is wrong with one GPU of parse_query(); what is not given is not held against it."""
+    """Return the faults of one GPU of parse_query(); missing values are not faults."""
     return [*lasting_ailments(gpu), *passing_ailments(gpu)]
 
 
 def lasting_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
-    """Return what is wrong with one GPU and does not pass by itself, as heat may."""
+    """Return the persistent faults of one GPU."""
     if gpu["lost"]:
         remedy = "drain the node and reboot it; when it is lost again (dmesg: Xid 79), have the board replaced"
         return [Ailment("is lost: the driver cannot reach it any more", remedy)]
@@ -67,12 +67,12 @@ def lasting_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
 
 
 def passing_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
-    """Return what holds one GPU down now and may pass by itself, as heat may."""
+    """Return the temporary faults of one GPU, such as thermal throttling."""
     return [] if gpu["lost"] else [*_throttling(gpu)]
 
 
 def _silence(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
-    """Yield what stands in place of values; healthy boards, too, answer some question with an error."""
+    """Yield faults from error texts in place of values; some values are errors on healthy boards, too."""
     odd = {str(text).strip("[]").lower() for text in gpu.get("odd_texts") or ()}
     if "gpu requires reset" in odd:
         yield Ailment("requires a reset", _RESET)
@@ -91,7 +91,7 @@ def _ecc(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
 
 
 def _repairs(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
-    """Yield repairs of the memory that failed or that wait for a reset."""
+    """Yield memory repairs that failed or need a reset."""
     rows, pages = gpu.get("remapped_rows") or {}, gpu.get("retired_pages") or {}
     if rows.get("failure"):
         yield Ailment("a row of its memory could not be remapped", _REPLACE)
@@ -105,7 +105,7 @@ def _repairs(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
 
 
 def _fabric(fabric: Mapping[str, Any]) -> Iterator[Ailment]:
-    """Yield what keeps a GPU from its NVLink fabric."""
+    """Yield the reasons why a GPU is not in its NVLink fabric."""
     state, status, summary = (fabric.get(key) for key in ("state", "status", "summary"))
     if state and state != "Completed":
         yield Ailment(f"has not joined the NVLink fabric (state {state})", _FABRIC_REMEDY)

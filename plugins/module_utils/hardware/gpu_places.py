@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""On which CPU socket each GPU hangs, as the kernel tells it, and whether that is what the hardware profile says.
+"""Find the CPU socket of each GPU from the kernel, and compare it with the hardware profile.
 
 Sources: the kernel's Documentation/ABI/testing/sysfs-bus-pci (local_cpulist, numa_node) and sysfs-devices-system-cpu
-(physical_package_id). A socket's number here is its place among those that there are, which is Slurm's order.
+(physical_package_id). Sockets are numbered by rank among the existing ones, which is Slurm's order.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["found_sockets", "gpu_places", "place_problems"]
 
 
 def gpu_places(root: Path, addresses: Sequence[str]) -> dict[str, Any]:
-    """Return where GPUs are: `packages` and `numa_nodes` (how many there are with CPUs), and `gpus`.
+    """Return `packages` and `numa_nodes` (numbers of those with CPUs), and `gpus`.
 
     Args:
-        root: where /sys is.
-        addresses: of the GPUs on the PCI bus.
+        root: directory that contains /sys.
+        addresses: PCI addresses of the GPUs.
 
     Returns:
-        `gpus` maps the address of each, in the form of normal_address(), to `package` and `numa`, None where the kernel
-        does not say, or says that all are as near.
+        `gpus` maps each address, normalized by normal_address(), to `package` and `numa`, which are None if the kernel
+        does not report them, or if all are equally near.
     """
     cpus = {
         int(folder.name[3:]): read(folder / "topology/physical_package_id")
@@ -58,18 +58,18 @@ def gpu_places(root: Path, addresses: Sequence[str]) -> dict[str, Any]:
 
 
 def _numbers(text: str) -> Iterator[int]:
-    """Yield the numbers of a list such as 0-3,8."""
+    """Yield the numbers in a list such as 0-3,8."""
     for match in re.finditer(r"(\d+)(?:-(\d+))?", text):
         yield from range(int(match[1]), int(match[2] or match[1]) + 1)
 
 
 def place_problems(host: str, hardware: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Problem]:
-    """Return a problem when GPUs hang on other sockets than declared; nothing where the kernel does not say.
+    """Return a problem if GPUs are on other sockets than declared; empty if the kernel does not report sockets.
 
     Args:
-        host: its name.
-        hardware: its entry of the catalogue: `sockets`, and `cpu_sockets` of `gpu` in the order of the device files.
-        facts: the `devices` of `node_info`, with `gpu_places`.
+        host: name of the host.
+        hardware: its hardware profile: `sockets`, and `cpu_sockets` of `gpu` in the order of the device files.
+        facts: `devices` of `node_info`, with `gpu_places`.
     """
     declared = [int(socket) for socket in (hardware.get("gpu") or {}).get("cpu_sockets") or []]
     found = found_sockets(facts, int(hardware.get("sockets") or 0))
@@ -81,11 +81,11 @@ def place_problems(host: str, hardware: Mapping[str, Any], facts: Mapping[str, A
 
 
 def found_sockets(facts: Mapping[str, Any], sockets: int) -> list[int]:
-    """Return the socket of each GPU in the order of the device files; nothing where the kernel does not say it of all.
+    """Return the socket of each GPU in the order of the device files; empty if the kernel does not report all.
 
     Args:
-        facts: the `devices` of `node_info`, with `gpu_places`.
-        sockets: how many there are to Slurm: those of the machine, or its NUMA nodes
+        facts: `devices` of `node_info`, with `gpu_places`.
+        sockets: number of sockets in Slurm: those of the machine, or its NUMA nodes
             (SlurmdParameters=numa_node_as_socket).
     """
     places = facts.get("gpu_places") or {}
@@ -95,7 +95,7 @@ def found_sockets(facts: Mapping[str, Any], sockets: int) -> list[int]:
 
 
 def _in_order(facts: Mapping[str, Any]) -> list[str]:
-    """Return the addresses of the GPUs in the order of their device files, which before a driver is that of the bus."""
+    """Return the addresses of the GPUs in the order of their device files, or in bus order without a driver."""
     gpus = [gpu for gpu in facts["gpus"] if gpu.get("pci_bus_id")]
     if gpus and all(gpu.get("minor_number") is not None for gpu in gpus):
         gpus = sorted(gpus, key=lambda gpu: int(gpu["minor_number"]))

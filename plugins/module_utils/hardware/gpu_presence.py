@@ -1,4 +1,4 @@
-"""Are the GPUs there that should be, and does nvidia-smi tell of them? Runs on a node's own python3."""
+"""Check that all declared GPUs are present and that nvidia-smi works. Runs with the node's system Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KNOWN_FAILURES = (
 
 
 class Fault(NamedTuple):
-    """What is wrong with all GPUs of a node together: at which thing, what, and the way out."""
+    """A fault of the GPUs of a node as a whole: component, problem and remedy."""
 
     key: str
     problem: str
@@ -28,17 +28,17 @@ class Fault(NamedTuple):
 
 
 def presence_faults(declared: int, facts: Mapping[str, Any]) -> list[Fault]:
-    """Return a fault when nvidia-smi fails, and one when there are fewer or more GPUs than `declared`.
+    """Return a fault if nvidia-smi fails, and one if the number of GPUs differs from `declared`.
 
     Args:
-        declared: how many GPUs the node should have.
-        facts: what `join_sources` returned, with `errors`.
+        declared: expected number of GPUs.
+        facts: result of `join_sources`, with `errors`.
     """
     return [*_program(facts), *_count(declared, facts)]
 
 
 def _program(facts: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield a fault when nvidia-smi is there and fails; one that is missing is about to be installed."""
+    """Yield a fault if nvidia-smi is installed and fails; a missing one will be installed."""
     if facts["smi_state"] not in {"failed", "hung"}:
         return
     why = next(iter(facts["errors"]), "it prints nothing of use")
@@ -47,7 +47,7 @@ def _program(facts: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _count(declared: int, facts: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield a fault when GPUs are missing or too many; those that only the bus shows are named."""
+    """Yield a fault if GPUs are missing or surplus, naming those that only the PCI bus shows."""
     listed = int(facts["gpu_count"])
     if listed == declared or (facts["source"] == "pci" and listed > declared):
         return

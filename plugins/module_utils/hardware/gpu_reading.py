@@ -1,6 +1,6 @@
-"""Reads the GPUs of the host it runs on: nvidia-smi, /proc/driver/nvidia and the PCI bus. Never waits without a limit.
+"""Read the GPUs of the local host from nvidia-smi, /proc/driver/nvidia and the PCI bus, always with a time limit.
 
-Runs on a node's own python3, in a module as well as in the health check.
+Runs with the node's system Python, in modules and in the health check.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["find_smi", "listed", "pci_devices", "read", "read_gpus", "run_limited"]
 
 MOST_OUTPUT = 1 << 25
-# What nvidia-smi ends with when it does not know an option.
+# Exit status of nvidia-smi for an unknown option.
 INVALID_ARGUMENT = 2
 NETWORK = "02"
 NO_WIDTH = (0, 63, 255)
-# slurmd calls without a PATH, and some drivers install to places of their own.
+# slurmd sets no PATH, and some drivers install to other directories.
 PATHS = (
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -40,12 +40,12 @@ PATHS = (
 
 
 def find_smi() -> str | None:
-    """Return the path of nvidia-smi, None when there is none."""
+    """Return the path of nvidia-smi, or None."""
     return shutil.which("nvidia-smi", path=os.pathsep.join(filter(None, [os.environ.get("PATH"), *PATHS])))
 
 
 def read(path: Path) -> str:
-    """Return the text of a small file, empty when it cannot be read."""
+    """Return the text of a small file, or '' if it cannot be read."""
     try:
         with path.open(errors="replace") as file:
             return file.read(1 << 16).strip()
@@ -54,7 +54,7 @@ def read(path: Path) -> str:
 
 
 def listed(path: Path) -> list[Path]:
-    """Return what is in a folder, sorted; nothing when there is none."""
+    """Return the sorted entries of a directory; empty if it does not exist."""
     try:
         return sorted(path.iterdir())
     except OSError:
@@ -62,10 +62,10 @@ def listed(path: Path) -> list[Path]:
 
 
 def run_limited(command: list[str], timeout_s: float) -> tuple[int | None, str]:
-    """Return exit status and output of a program, None and what it had printed when it was still running.
+    """Return exit status and output of a program; the status is None after a timeout.
 
-    The output goes through a file and the end of a killed program is not awaited: one that hangs in the driver cannot
-    even be killed, and would hold a pipe open.
+    The output goes to a file, and a killed program is not awaited: a program that hangs in the driver cannot be killed
+    and would keep a pipe open.
     """
     with tempfile.TemporaryFile() as output:
         environment = {**os.environ, "LC_ALL": "C"}
@@ -87,7 +87,7 @@ def run_limited(command: list[str], timeout_s: float) -> tuple[int | None, str]:
 
 
 def ask_smi(program: str | None, timeout_s: float, *, links: bool = True) -> tuple[dict[str, Any], list[str]]:
-    """Return what nvidia-smi says, with its NVLinks where they are asked for, and what went wrong."""
+    """Return the output of nvidia-smi, optionally with NVLinks, and the errors."""
     if not program:
         return {"state": "absent"}, []
     try:
@@ -106,7 +106,7 @@ def ask_smi(program: str | None, timeout_s: float, *, links: bool = True) -> tup
 
 
 def pci_devices(root: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the GPUs and the network cards on the bus."""
+    """Return the GPUs and network cards on the PCI bus."""
     found: dict[str, list[dict[str, Any]]] = {"gpu": [], "nic": []}
     for folder in listed(root / "sys/bus/pci/devices"):
         number = read(folder / "class")[2:6]
@@ -129,14 +129,14 @@ def pci_devices(root: Path) -> dict[str, list[dict[str, Any]]]:
 def read_gpus(
     root: Path, bus: list[dict[str, Any]], program: str | None, timeout_s: float, *, links: bool = True
 ) -> dict[str, Any]:
-    """Return what join_sources() returns of this host, the errors of the program among the others.
+    """Return the result of join_sources() for this host, including the errors of nvidia-smi.
 
     Args:
-        root: where /proc is.
-        bus: the GPUs of pci_devices().
+        root: directory that contains /proc.
+        bus: GPUs of pci_devices().
         program: path of nvidia-smi.
-        timeout_s: how long to wait for each run of it.
-        links: whether to ask for NVLinks, which takes another run.
+        timeout_s: time limit of each call.
+        links: whether to query NVLinks, which needs another call.
     """
     smi, errors = ask_smi(program, timeout_s, links=links)
     proc = root / "proc/driver/nvidia"

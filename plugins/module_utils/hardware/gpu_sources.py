@@ -1,4 +1,4 @@
-"""Joins what a host tells of its GPUs: `nvidia-smi`, /proc/driver/nvidia, and the PCI bus."""
+"""Combine the GPU data of `nvidia-smi`, /proc/driver/nvidia and the PCI bus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SPEED = re.compile(r"^(\d+(?:\.\d+)?) GT/s")
 
 
 def link_generation(speed: str) -> int | None:
-    """Return the generation of PCI Express from what /sys shows of a link: '16.0 GT/s PCIe' gives 4."""
+    """Return the PCI Express generation of a link speed in /sys: '16.0 GT/s PCIe' gives 4."""
     match = _SPEED.match(speed)
     return _GENERATIONS.get(float(match.group(1))) if match else None
 
@@ -35,7 +35,7 @@ def proc_gpus(files: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the GPUs of /proc/driver/nvidia/gpus.
 
     Args:
-        files: PCI address, the name of the folder, to the text of its file `information`.
+        files: PCI address (name of the directory) to the text of its file `information`.
     """
     gpus = []
     for index, (address, text) in enumerate(sorted(files.items())):
@@ -55,7 +55,7 @@ def proc_gpus(files: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def with_nvlinks(gpus: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
-    """Return the GPUs with what `nvidia-smi nvlink -s` says of each."""
+    """Return the GPUs with their links from `nvidia-smi nvlink -s`."""
     links = {link["index"]: link for link in parse_nvlink(text)["gpus"]}
     keys = ("links_active", "links_inactive", "speeds_gb_s", "inactive", "note")
     return [
@@ -68,13 +68,13 @@ def join_sources(smi: Mapping[str, Any], proc: Mapping[str, Any], pci: Sequence[
     """Return the GPUs of a host from the best source that answered.
 
     Args:
-        smi: `state` (`ok`, `absent`, `failed`, `hung`, or `unusable`: one that does not know `-q -x`), `query` and
-            `nvlink`, what it printed.
-        proc: `version` and `gpus`, texts as of proc_version() and proc_gpus().
+        smi: `state` (`ok`, `absent`, `failed`, `hung`, or `unusable` if it does not know `-q -x`), and its outputs
+            `query` and `nvlink`.
+        proc: `version` and `gpus`, the inputs of proc_version() and proc_gpus().
         pci: the host's GPUs on the bus, each with `address`, `width`, `width_max`, `generation`, `generation_max`.
 
     Returns:
-        what parse_query() returns, with `source` (`nvidia-smi`, `proc`, `pci`), `smi_state`, and `pci_gpus`, the
+        result of parse_query(), with `source` (`nvidia-smi`, `proc`, `pci`), `smi_state`, and `pci_gpus`, the
         addresses on the bus.
     """
     found = parse_query(str(smi.get("query") or ""))

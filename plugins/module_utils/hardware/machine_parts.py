@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Which machine, GPUs and NICs a job ran on, by the numbers that their makers gave them."""
+"""Identify machine, GPUs and NICs of a job by their serial numbers and ids."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _FIELDS = ("id", "serial", "name")
 _LONGEST = 200
 _MOST = 64
 _MOST_NODES = 10_000
-# What nvidia-smi prints, and vendors leave in their tables, where there is no number.
+# Placeholders for missing numbers that nvidia-smi prints and vendors leave in their tables.
 _NONE = re.compile(r"(\[?n/?a\]?|\[not supported\]|none|0+|default string|to be filled.*|not specified)", re.IGNORECASE)
 
 
 class Part(TypedDict):
-    """A part of a node: kind is machine, gpu or nic; what is not known is empty.
+    """A part of a node; kind is machine, gpu or nic, and unknown values are empty.
 
     Attributes:
         id: UUID of a GPU, GUID or hardware address of a NIC.
-        serial: number of the maker.
-        name: what it is, and of a NIC what the node calls it.
+        serial: serial number.
+        name: model, and for a NIC also its name on the node.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Part(TypedDict):
 
 
 def parts_of(text: str | None) -> dict[str, list[Part]]:
-    """Return the parts of each node of which a job said some; parts without any number are left out.
+    """Return the parts of each node in the output of a job; parts without id and serial number are omitted.
 
     The job prints ``# busbar part: NODE KIND ID, SERIAL, NAME`` for each.
     """
@@ -51,16 +51,16 @@ def parts_of(text: str | None) -> dict[str, list[Part]]:
 
 
 def known_number(text: str) -> str:
-    """Return a number that a maker gave; empty where what stands there is none."""
+    """Return a serial number or id, or '' for a placeholder."""
     return "" if _NONE.fullmatch(text.strip()) else text.strip()
 
 
 def read_parts(value: object, plain: Callable[[object], str]) -> dict[str, list[Part]]:
-    """Return the parts of each node out of a report that anybody may have written.
+    """Return the parts of each node from an untrusted report.
 
     Args:
-        value: what stands under parts in a test.
-        plain: makes printable text of anything.
+        value: value of the key `parts` of a test.
+        plain: converts any object to printable text.
     """
     found: dict[str, list[Part]] = {}
     for node, parts in value.items() if isinstance(value, dict) else ():
@@ -71,7 +71,7 @@ def read_parts(value: object, plain: Callable[[object], str]) -> dict[str, list[
 
 
 def _add(found: dict[str, list[Part]], node: str, part: dict[str, Any]) -> None:
-    """Take a part over, unless there are too many or it is there already."""
+    """Add a part, unless it is a duplicate or the limits are reached."""
     if node not in found and len(found) >= _MOST_NODES:
         return
     known = found.setdefault(node, [])

@@ -1,4 +1,4 @@
-"""Network cards, RDMA ports and addresses of a host, read from /sys and by ip. Nothing is changed, nothing raises."""
+"""Read network cards, RDMA ports and addresses of a host from /sys and ip, without changes or exceptions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["network_interfaces", "parse_addresses", "parse_sminfo", "pci_address
 
 _NETWORK = "02"
 _INFINIBAND = "infiniband"
-# An IPv4 address within IPv6 (RFC 4291, 2.5.5.2), as sysfs writes it.
+# Prefix of an IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2) in sysfs.
 _MAPPED = "0000:0000:0000:0000:0000:ffff:"
 
 
 def pci_address(device: Path) -> str | None:
-    """Return the PCI address behind the link `device` of a class folder."""
+    """Return the PCI address behind the link `device` of a class directory, or None."""
     try:
         name = device.resolve(strict=True).name
     except OSError:
@@ -28,12 +28,11 @@ def pci_address(device: Path) -> str | None:
 
 
 def rdma_ports(root: Path) -> list[dict[str, Any]]:
-    """Return the ports of all RDMA devices; virtual functions of a device that is here, too, are left out.
+    """Return the ports of all RDMA devices, without virtual functions of local devices.
 
     Returns:
         each with `device`, `port`, `active`, `state`, `rate_gbps` (Gb/s), `link_layer`, `address` (on the PCI bus),
-        `guid`, that of InfiniBand, empty for others, and `roce_gids`, the indexes of GIDs of RoCE v2 that map an IPv4
-        address.
+        `guid` (empty unless InfiniBand), and `roce_gids`, the indexes of RoCE v2 GIDs that map an IPv4 address.
     """
     ports = []
     for device in listed(root / "sys/class/infiniband"):
@@ -58,13 +57,13 @@ def rdma_ports(root: Path) -> list[dict[str, Any]]:
 
 
 def _roce_gids(port: Path) -> list[int]:
-    """Return the indexes of GIDs of RoCE v2 that map an IPv4 address; most of a table is empty and cannot be read."""
+    """Return the indexes of RoCE v2 GIDs that map an IPv4 address; most table entries are empty and unreadable."""
     types = [path for path in listed(port / "gid_attrs/types") if path.name.isdigit() and read(path) == "RoCE v2"]
     return sorted(int(path.name) for path in types if read(port / "gids" / path.name).startswith(_MAPPED))
 
 
 def pci_nics(root: Path) -> list[dict[str, str]]:
-    """Return the network cards on the bus, each with `address` and `vendor`; virtual functions are left out."""
+    """Return `address` and `vendor` of the network cards on the PCI bus, without virtual functions."""
     return [
         {"address": folder.name, "vendor": read(folder / "vendor")[2:]}
         for folder in listed(root / "sys/bus/pci/devices")
@@ -73,7 +72,7 @@ def pci_nics(root: Path) -> list[dict[str, str]]:
 
 
 def network_interfaces(root: Path) -> list[dict[str, Any]]:
-    """Return the interfaces with hardware behind them."""
+    """Return the network interfaces that have hardware."""
     found = []
     for folder in listed(root / "sys/class/net"):
         if not (folder / "device").exists() or (folder / "device/physfn").exists():
@@ -91,11 +90,10 @@ def network_interfaces(root: Path) -> list[dict[str, Any]]:
 
 
 def parse_addresses(text: str) -> list[dict[str, Any]]:
-    """Return the interfaces that `ip -j address` lists.
+    """Return the interfaces in the output of `ip -j address`.
 
     Returns:
-        each with `name`, `infiniband`, `up`, and `addresses`, each with its prefix ('10.0.0.5/24'); without link-local
-        ones.
+        each with `name`, `infiniband`, `up`, and `addresses` with prefix ('10.0.0.5/24'), without link-local ones.
     """
     try:
         found = json.loads(text)
@@ -118,9 +116,9 @@ def parse_addresses(text: str) -> list[dict[str, Any]]:
 
 
 def parse_sminfo(text: str) -> dict[str, str] | None:
-    """Return the subnet manager that `sminfo` names, with `guid` (16 digits), `lid`, `priority` and `state`.
+    """Return the subnet manager in the output of `sminfo`: `guid` (16 digits), `lid`, `priority` and `state`.
 
-    Its line: 'sminfo: sm lid 1 sm guid 0x248a0703009c0196, activity count 38526 priority 15 state 3 SMINFO_MASTER'.
+    Format: 'sminfo: sm lid 1 sm guid 0x248a0703009c0196, activity count 38526 priority 15 state 3 SMINFO_MASTER'.
     """
     words = text.replace(",", " ").split()
     if "guid" not in words or not any(word.startswith("SMINFO_") for word in words):

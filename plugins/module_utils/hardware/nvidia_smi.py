@@ -1,6 +1,6 @@
-"""Reads `nvidia-smi -q -x`, its text form `-q`, and `--query-gpu` tables: what GPUs a host has and how they are.
+"""Parse `nvidia-smi -q -x`, its text form `-q`, and `--query-gpu` tables.
 
-The names of elements and the layouts of the counters are those that drivers 384 to 610 print (DTD 10 to 13).
+Element names and counter layouts are those of drivers 384 to 610 (DTD 10 to 13).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["KNOWN_FAILURES", "LOST", "bare_gpu", "failure_lines", "parse_query"]
 
 LOST = "GPU is lost"
-# What stands where a value is not given. Other texts are values, also odd ones such as "Insufficient Permissions".
+# Placeholders for missing values. Other texts are values, also errors such as "Insufficient Permissions".
 _ABSENT = {"", "N/A", "[N/A]", "Not Found", "[Not Found]", LOST, f"[{LOST}]"}
 _ODD = re.compile(
     r"^\[?(GPU is lost|GPU requires reset|Insufficient Permissions|Unknown Error|ERR!|Not Supported|Invalid.*)\]?$",
@@ -31,7 +31,7 @@ KNOWN_FAILURES = (
     "fallen off the bus",
 )
 _FAILURES = re.compile("|".join(KNOWN_FAILURES), re.IGNORECASE)
-# A table of something else may have a column `name`, too.
+# Unrelated tables may have a column `name`, too.
 _LEAST_COLUMNS = 2
 _MOST_ERRORS = 20
 
@@ -66,13 +66,13 @@ _WHOLE = {
     "pcie_replays": ("pci/replay_counter", "pci/replays_since_reset"),
     "temperature_c": ("temperature/gpu_temp", "temperature/gpu_current_temp"),
 }
-# Newer drivers put the GPU's limits one level deeper; those of its memory and its module stand elsewhere.
+# Newer drivers nest the GPU's limits one level deeper; limits of memory and module are separate.
 _LIMITS = {
     "power_limit_w": ("current_power_limit", "power_limit"),
     "power_default_w": ("default_power_limit",),
     "power_max_w": ("max_power_limit",),
 }
-# The newer layouts by part of the memory; the oldest has one total.
+# Newer layouts have counters per part of the memory; the oldest has one total.
 _UNCORRECTED = (
     "sram_uncorrectable",
     "sram_uncorrectable_parity",
@@ -102,15 +102,15 @@ _REASON_NAMES = {"idle": "gpu_idle", "display_clock_setting": "display_clocks_se
 
 
 def parse_query(text: str) -> dict[str, Any]:
-    """Return what `nvidia-smi` printed as plain data; what it does not give is None. Never raises.
+    """Return the output of `nvidia-smi` as plain data; missing values are None. Never raises.
 
     Args:
-        text: the output of `nvidia-smi -q -x`, of `nvidia-smi -q`, or of `nvidia-smi --query-gpu=… --format=csv`.
+        text: output of `nvidia-smi -q -x`, of `nvidia-smi -q`, or of `nvidia-smi --query-gpu=… --format=csv`.
 
     Returns:
-        `form` (`xml`, `text`, `csv`, or None when the text is nothing of the kind), `driver_version`, `cuda_version`,
-        `attached_gpus` (what the driver counts), `gpu_count` (what is listed), `gpus`, and `errors`, a list of lines.
-        A GPU has the keys of gpu_facts(); memory in MiB, power in W, widths in lanes, counters as numbers.
+        `form` (`xml`, `text`, `csv`, or None for other text), `driver_version`, `cuda_version`, `attached_gpus` (the
+        driver's count), `gpu_count` (GPUs in the list), `gpus`, and `errors`, a list of lines. A GPU has the keys of
+        gpu_facts(); memory in MiB, power in W, widths in lanes, counters as numbers.
     """
     form = _form(text)
     problems: list[str] = []
@@ -139,18 +139,18 @@ def parse_query(text: str) -> dict[str, Any]:
 
 
 def bare_gpu(index: int, **known: object) -> dict[str, Any]:
-    """Return a GPU of which only `known` is known, in the form of parse_query()."""
+    """Return a GPU with only the `known` values, in the form of parse_query()."""
     return {**_gpu_facts(Node("gpu"), index), **known}
 
 
 def failure_lines(text: str) -> list[str]:
-    """Return the lines that say why there is nothing to read, for instance that no driver answers."""
+    """Return the error lines in the output, for example that the driver does not answer."""
     plain = (line.strip() for line in text.splitlines() if "<" not in line and " : " not in line)
     return [line[:300] for line in plain if _FAILURES.search(line)][:_MOST_ERRORS]
 
 
 def _form(text: str) -> str | None:
-    """Return which of its forms an output has; None for a text that is none of them."""
+    """Return the form of an output, or None for other text."""
     if f"<{LOG}" in text or re.search(r"<gpu\s+id\s*=", text):
         return "xml"
     if "NVSMI LOG" in text or re.search(r"^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:", text, re.MULTILINE):
@@ -161,7 +161,7 @@ def _form(text: str) -> str | None:
 
 
 def _text(node: Node, paths: Sequence[str]) -> str | None:
-    """Return the first text that is given at one of the paths."""
+    """Return the first text at one of the paths, or None."""
     for path in paths:
         found = node.find(path)
         if found is not None and found.text not in _ABSENT:
@@ -170,7 +170,7 @@ def _text(node: Node, paths: Sequence[str]) -> str | None:
 
 
 def _number(node: Node, paths: Sequence[str]) -> float | None:
-    """Return the first number that is given at one of the paths, without its unit."""
+    """Return the first number at one of the paths, without its unit, or None."""
     for path in paths:
         match = _NUMBER.match(_text(node, (path,)) or "")
         if match and math.isfinite(float(match.group(1))):
@@ -184,7 +184,7 @@ def _whole(node: Node, paths: Sequence[str]) -> int | None:
 
 
 def _flag(node: Node, paths: Sequence[str]) -> bool | None:
-    """Return whether it says yes or no; None when it says neither."""
+    """Return whether the value means yes or no; None for other values."""
     word = (_text(node, paths) or "").lower()
     return {"yes": True, "true": True, "active": True, "no": False, "false": False, "not active": False}.get(word)
 
@@ -195,10 +195,10 @@ def _version(node: Node, paths: Sequence[str]) -> str | None:
 
 
 def _gpu_facts(node: Node, index: int) -> dict[str, Any]:
-    """Return one GPU.
+    """Return the values of one GPU.
 
-    `index` counts from 0 in the order of the list; `minor_number` is that of /dev/nvidiaN. `odd_texts` are the texts
-    that stand in place of values. `nvlink` is for `nvidia-smi nvlink -s` to fill: this output does not tell it.
+    `index` counts from 0 in list order; `minor_number` is that of /dev/nvidiaN. `odd_texts` are error texts in place of
+    values. `nvlink` is filled from `nvidia-smi nvlink -s`, because this output does not contain it.
     """
     odd = sorted({text for text in node.texts() if _ODD.match(text)})
     return {
@@ -221,7 +221,7 @@ def _gpu_facts(node: Node, index: int) -> dict[str, Any]:
 
 
 def _power_limit(node: Node, tags: Sequence[str]) -> float | None:
-    """Return a limit of the GPU itself in W, not that of its memory or module."""
+    """Return a power limit of the GPU in W, not of its memory or module."""
     for holder in filter(None, map(node.child, _POWER)):
         for tag in tags:
             found = holder.below(tag)
@@ -231,7 +231,7 @@ def _power_limit(node: Node, tags: Sequence[str]) -> float | None:
 
 
 def _mig(node: Node) -> dict[str, Any]:
-    """Return the MIG devices: how many, and each with its instances and memory."""
+    """Return the number of MIG devices, and the instances and memory of each."""
     holder = node.child("mig_devices") or node
     devices = [each for each in holder.children if each.tag == "mig_device"]
     memory = ("fb_memory_usage/total", "shared_fb_memory_usage/total")
@@ -250,7 +250,7 @@ def _mig(node: Node) -> dict[str, Any]:
 
 
 def _ecc(node: Node) -> dict[str, Any]:
-    """Return the sums of the error counters, from whichever of the three layouts is there; None when none is given."""
+    """Return the sums of the error counters in any of the three layouts; None for missing ones."""
     totals: dict[str, Any] = {}
     for span in ("volatile", "aggregate"):
         counters = node.find(f"ecc_errors/{span}") or Node("")
@@ -262,7 +262,7 @@ def _ecc(node: Node) -> dict[str, Any]:
 
 
 def _retired_pages(node: Node) -> dict[str, Any] | None:
-    """Return retired pages of GPUs before Ampere; None when nothing is given."""
+    """Return the retired pages of GPUs before Ampere, or None."""
     pages = node.child("retired_pages") or Node("")
     pending = ("pending_retirement", "pending_blacklist", "pending_page_blacklist", "pending")
     found = {
@@ -273,7 +273,7 @@ def _retired_pages(node: Node) -> dict[str, Any] | None:
 
 
 def _remapped_rows(node: Node) -> dict[str, Any] | None:
-    """Return remapped rows of Ampere and later; None when nothing is given."""
+    """Return the remapped rows of GPUs since Ampere, or None."""
     rows = node.child("remapped_rows") or Node("")
     found = {
         **{key: _whole(rows, paths) for key, paths in _REMAPPED.items()},
@@ -284,7 +284,7 @@ def _remapped_rows(node: Node) -> dict[str, Any] | None:
 
 
 def _reasons(node: Node) -> list[str] | None:
-    """Return what holds the clocks down now, by the XML's names without prefix; None when it is not given."""
+    """Return the current throttling reasons, by XML name without prefix, or None."""
     holder = node.child("clocks_event_reasons") or node.child("clocks_throttle_reasons")
     if holder is None or holder.text in _ABSENT - {""}:
         return None
@@ -303,14 +303,14 @@ def _reason_name(tag: str) -> str:
 
 
 def _throttle_times(node: Node) -> dict[str, int] | None:
-    """Return for how many microseconds each reason has held the clocks down; None when it is not given."""
+    """Return the microseconds of throttling for each reason, or None."""
     holder = node.child("clocks_event_reasons_counters") or Node("")
     times = {_time_name(each.tag): _whole(holder, (each.tag,)) for each in holder.children}
     return {name: time for name, time in times.items() if time is not None} or None
 
 
 def _time_name(tag: str) -> str:
-    """Return the name of a counter as XML has it; the text form spells it out, such as "HW Power Braking"."""
+    """Return the XML name of a counter; the text form spells it out, such as "HW Power Braking"."""
     name = _reason_name(tag)
     for text, short in (("thermal", "therm"), ("capping", "cap"), ("braking", "brake")):
         name = name.replace(text, short)
@@ -318,7 +318,7 @@ def _time_name(tag: str) -> str:
 
 
 def _fabric(node: Node) -> dict[str, Any] | None:
-    """Return how the GPU is joined to its NVLink fabric; None for a GPU that has none."""
+    """Return the state of the GPU in its NVLink fabric; None for a GPU without fabric."""
     fabric = node.child("fabric") or Node("")
     found: dict[str, Any] = {key: _text(fabric, (key,)) for key in ("state", "status")}
     found |= {key: _text(fabric, (f"health/{key}",)) for key in _FABRIC_HEALTH}

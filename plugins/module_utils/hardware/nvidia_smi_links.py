@@ -1,4 +1,4 @@
-"""Reads `nvidia-smi nvlink -s` and `-e`: what joins the GPUs, and its errors. Never raises."""
+"""Parse NVLinks and their errors from `nvidia-smi nvlink -s` and `-e`. Never raises."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _LINK = re.compile(r"^\s*Link (\d+): (.*\S)\s*$")
 _NUMBERED = re.compile(r"^GPU (\d+):")
 _CRC = re.compile(r"^\s*(?:Link \d+:\s*)?(?:Link \d+: )?CRC[^:]*Errors?:\s*(\d+)\s*$", re.IGNORECASE)
 _RATE = re.compile(r"^(\d+(?:\.\d+)?) GB/s$")
-# Line rates in one direction, GB/s: NVLink 1, NVLink 2 to 4, NVLink 5. The driver shows them with the coding's share.
+# Line rates per direction in GB/s: NVLink 1, NVLink 2 to 4, NVLink 5. The driver adds the encoding overhead.
 _NOMINAL_GBS = (20.0, 25.0, 50.0, 100.0)
 
 
 def nominal_link_gbs(rate: float) -> float:
-    """Return the line rate of a link, GB/s and direction, from what the driver shows: 26.562 gives 25."""
+    """Return the line rate of a link in GB/s per direction from the driver's value: 26.562 gives 25."""
     return max((each for each in _NOMINAL_GBS if each <= rate * 1.001), default=rate)
 
 
@@ -26,9 +26,9 @@ def parse_nvlink(text: str) -> dict[str, Any]:
     """Return the NVLinks of each GPU.
 
     Returns:
-        `gpus`, each with `index`, `name`, `uuid`, `links_active`, `links_inactive`, `speeds_gb_s` (the rates that
-        occur, GB/s and direction, ascending), `inactive` (their numbers), and `note`: why there is nothing to tell,
-        such as a GPU without NVLink or in MIG mode. `errors` has the lines that belong to no GPU.
+        `gpus`, each with `index`, `name`, `uuid`, `links_active`, `links_inactive`, `speeds_gb_s` (distinct rates in
+        GB/s per direction, ascending), `inactive` (link numbers), and `note`, the reason for missing data, such as a
+        GPU without NVLink or in MIG mode. `errors` has the lines that belong to no GPU.
     """
     gpus: list[dict[str, Any]] = []
     errors: list[str] = []
@@ -61,7 +61,7 @@ def _add_link(gpu: dict[str, Any], number: int, state: str) -> None:
 
 
 def parse_link_errors(text: str) -> dict[int, int]:
-    """Return the CRC errors of all NVLinks by GPU, as `nvidia-smi nvlink -e` prints them."""
+    """Return the CRC errors of all NVLinks by GPU from `nvidia-smi nvlink -e`."""
     found: dict[int, int] = {}
     index = None
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Runs nvidia-smi for a module, and sees which jobs of Slurm run on the host."""
+"""Run nvidia-smi for a module, and find Slurm jobs on the host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ansible.module_utils.basic import AnsibleModule
 
-    # Runs nvidia-smi with some options and returns its exit status and what it printed.
+    # Runs nvidia-smi with options; returns exit status and output.
     Smi = Callable[[list[str]], tuple[int, str]]
 
 __all__ = ["jobs_here", "smi_runner", "told"]
@@ -22,9 +22,9 @@ _STEP = re.compile(r"^slurmstepd: \[(\d+)")
 
 
 def smi_runner(module: AnsibleModule) -> Smi | None:
-    """Return the way to run nvidia-smi on this host; None where there is none.
+    """Return a function that runs nvidia-smi on this host, or None if it is missing.
 
-    One that hangs in the driver is ended; a reset of a GPU may take a minute.
+    It is killed if it hangs in the driver; a GPU reset may take a minute.
     """
     program = module.get_bin_path("nvidia-smi", opt_dirs=PATHS)
     if program is None:
@@ -39,14 +39,14 @@ def smi_runner(module: AnsibleModule) -> Smi | None:
 
 
 def told(text: str) -> str:
-    """Return what a program printed as one line, for a message."""
+    """Return the output of a program on one line, for a message."""
     return " ".join(text.split())[:500] or "it says nothing"
 
 
 def jobs_here(proc: Path = Path("/proc")) -> list[str]:
-    """Return the numbers of the jobs that have a step on this host, by the names of Slurm's step daemons.
+    """Return the ids of the jobs with a step on this host, from the names of Slurm's step daemons.
 
-    This needs no answer of the controller, and so also holds while that is down.
+    This works without the controller.
     """
     found = set()
     for folder in proc.glob("[0-9]*"):

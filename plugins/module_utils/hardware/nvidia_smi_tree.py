@@ -1,4 +1,4 @@
-"""Trees of what `nvidia-smi` prints: `-q -x`, `-q` and `--query-gpu` as one form. Reads anything, raises nothing."""
+"""Convert the output of `nvidia-smi` (`-q -x`, `-q` and `--query-gpu`) to trees. Never raises."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["CSV_COLUMNS", "LOG", "Node", "read_csv", "read_text", "read_xml", "slug"]
 
 LOG = "nvidia_smi_log"
-# Bounded, so that no text makes the search slow.
+# Bounded, so that no input makes the search slow.
 _TAG = re.compile(r"<([/!?]?)([A-Za-z_][\w.:-]{0,99})?([^<>]*)>")
 _DEEPEST = 100
 _LONGEST_LINE = 2000
@@ -24,7 +24,7 @@ _TEXT_GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[
 _UNIT = re.compile(r"\s*\[[^\]]*\]$")
 _MOST_COLUMNS = 2000
 
-# Columns of --query-gpu whose name is not the path of the XML with other separators.
+# --query-gpu columns whose name is not the XML path with other separators.
 _COLUMNS = {
     "name": "product_name",
     "gpu_name": "product_name",
@@ -73,7 +73,7 @@ CSV_COLUMNS = frozenset({*_COLUMNS, "driver_version", "kmd_version", "cuda_versi
 
 @dataclass
 class Node:
-    """An element: its name, its own text, its children, and the `id` of a `gpu`."""
+    """An element: name, text, children, and the `id` of a `gpu`."""
 
     tag: str
     text: str = ""
@@ -81,18 +81,18 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
     def child(self, tag: str) -> Node | None:
-        """Return the first child of that name."""
+        """Return the first child with that name."""
         return next((node for node in self.children if node.tag == tag), None)
 
     def find(self, path: str) -> Node | None:
-        """Return the node at a path such as `mig_mode/current_mig`; of several of one name the first."""
+        """Return the node at a path such as `mig_mode/current_mig`; the first of several with the same name."""
         node: Node | None = self
         for tag in path.split("/"):
             node = node.child(tag) if node else None
         return node
 
     def below(self, tag: str) -> Node | None:
-        """Return the first node of that name at any depth, in the order of the document."""
+        """Return the first node with that name at any depth, in document order."""
         waiting = self.children[::-1]
         while waiting:
             node = waiting.pop()
@@ -102,7 +102,7 @@ class Node:
         return None
 
     def texts(self) -> Iterator[str]:
-        """Yield the texts of all nodes below, in no order that matters."""
+        """Yield the texts of all nodes below, in any order."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -111,7 +111,7 @@ class Node:
                 yield node.text
 
     def add(self, path: str, text: str) -> None:
-        """Put a text at a path, making the nodes on the way."""
+        """Set the text at a path, creating missing nodes."""
         node = self
         for tag in path.split("/"):
             below = node.child(tag)
@@ -123,15 +123,15 @@ class Node:
 
 
 def slug(words: str) -> str:
-    """Return a name of the text form as one of the XML form: 'Product Name' gives 'product_name'."""
+    """Return a name of the text form in the XML form: 'Product Name' gives 'product_name'."""
     return re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_")
 
 
 def read_xml(text: str) -> tuple[Node, list[str]]:
-    """Return the log as a tree, and what was wrong with its form.
+    """Return the log as a tree, and its format errors.
 
-    The reader is lenient where `nvidia-smi` or a copy of its output is broken: what is not closed is closed, what
-    stands around the log is passed over. No entity but the five of XML is expanded.
+    The parser tolerates broken output: it closes open elements and ignores text around the log. It expands only the
+    five predefined XML entities.
     """
     top, problems = Node(""), []
     stack = [top]
@@ -158,7 +158,7 @@ def read_xml(text: str) -> tuple[Node, list[str]]:
 
 
 def _open(stack: list[Node], tag: str, rest: str) -> None:
-    """Put an element into the tree; one of a `gpu` is never inside another `gpu`, whatever was left open."""
+    """Add an element to the tree; a `gpu` is never nested in another `gpu`, even if that is still open."""
     found = _ID.search(rest)
     node = Node(tag, identity=found.group(1).strip() if found else "")
     if tag == "gpu" and node.identity:
@@ -171,7 +171,7 @@ def _open(stack: list[Node], tag: str, rest: str) -> None:
 
 
 def _close(stack: list[Node], tag: str) -> list[str]:
-    """Close an element and all that was left open in it; returns what was wrong."""
+    """Close an element and all open elements in it; return the format errors."""
     depth = next((number for number in range(len(stack) - 1, 0, -1) if stack[number].tag == tag), 0)
     if not depth:
         return [f"</{tag}> closes nothing"]
@@ -189,7 +189,7 @@ def _strip(top: Node) -> None:
 
 
 def _without_comments(text: str) -> str:
-    """Return the text without XML comments; one that does not end is kept."""
+    """Return the text without XML comments; an unterminated comment is kept."""
     parts: list[str] = []
     position = 0
     while True:
@@ -227,7 +227,7 @@ def read_text(text: str) -> Node:
 
 
 def read_csv(text: str) -> Node:
-    """Return the table of `nvidia-smi --query-gpu=… --format=csv` as a tree; a cell in brackets gives nothing."""
+    """Return the table of `nvidia-smi --query-gpu=… --format=csv` as a tree, without cells in brackets."""
     top = Node(LOG)
     try:
         rows = list(csv.reader(text.splitlines(), skipinitialspace=True))
@@ -241,7 +241,7 @@ def read_csv(text: str) -> Node:
 
 
 def _add_row(top: Node, names: Sequence[str], row: Sequence[str]) -> None:
-    """Add a GPU, one row of the table."""
+    """Add a row of the table as a GPU."""
     gpu = Node("gpu")
     for name, cell in zip(names, row):
         value = cell.strip()

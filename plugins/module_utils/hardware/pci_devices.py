@@ -1,4 +1,4 @@
-"""What is on the PCI bus: addresses in one form, and which devices are GPUs, NVSwitches and NICs."""
+"""Normalize PCI addresses, and classify PCI devices as GPU, NVSwitch or NIC."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GPU_CLASSES = ("0300", "0302")
 
 
 def normal_address(address: str) -> str:
-    """Return a PCI address in one form: '00000000:3B:00.0' and '3b:00.0' give '0000:3b:00.0'."""
+    """Return a normalized PCI address: '00000000:3B:00.0' and '3b:00.0' give '0000:3b:00.0'."""
     domain, _, rest = address.strip().lower().rpartition(":")
     domain, _, bus = domain.rpartition(":")
     number = int(domain, 16) if re.fullmatch(r"[0-9a-f]{1,8}", domain) else 0

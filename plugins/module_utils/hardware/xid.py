@@ -13,7 +13,7 @@ __all__ = ["APPLICATION", "NVLINK5", "RECOVERY_CHANGED", "SXid", "Xid", "is_unpa
 
 # This Xid reports a state, the recovery action that the driver requires; all others report an event.
 RECOVERY_CHANGED = 154
-# Xids that a program causes: the GPU stays healthy.
+# Xids caused by a program; the GPU stays healthy.
 APPLICATION = frozenset(
     {
         *(8, 11, 13, 25, 31, 32, 39, 40, 41, 43, 45, 60, 68, 69, 70, 71, 72, 75, 76, 77, 80, 82, 83, 84, 85, 86),
@@ -24,7 +24,7 @@ NVLINK5 = range(144, 151)
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)([^)]*)\): (\d{1,9})\b(?:, ?(.*))?")
 _SXID = re.compile(r"nvidia-nvswitch\d+: SXid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d{1,9})\b(?:, (Fatal\b)?,? ?(.*))?")
 _ANY = re.compile(r"NVRM: Xid\b|nvidia-nvswitch\d+: SXid\b")
-# src/nvidia/src/kernel/gpu/arch/ampere/kern_gpu_error_cont_ga100.c; the driver's own words are the last ones.
+# src/nvidia/src/kernel/gpu/arch/ampere/kern_gpu_error_cont_ga100.c; the driver's text comes last.
 _CONTAINMENT = re.compile(r".*\b(un)?contained: .*\bRST: (yes|no), D-RST: (yes|no)", re.IGNORECASE)
 _WORD = re.compile(r".*(?<![\w-])(fatal|uncontained|non-?fatal|contained)\b", re.IGNORECASE)
 
@@ -79,9 +79,9 @@ def is_unparsed(line: str) -> bool:
 
 
 def _fatal(number: int, message: str) -> bool | None:
-    """Return what the words of a message say, None if they say nothing.
+    """Return whether the message says fatal, or None if it does not say.
 
-    A message can contain the name of a user's process. Words in it must not raise or lower the severity.
+    A message can contain the name of a user's process. Words in it must not change the severity.
     """
     if number in APPLICATION:
         return None

@@ -1,7 +1,7 @@
-"""Runs checks side by side, each in a process of its own with a time limit. Runs on a node's own python3.
+"""Run checks in parallel, each in a separate process with a time limit, with the node's system Python.
 
-A process that hangs in the kernel, at a file of a server that is gone or in a driver, cannot be killed and would keep
-the program that waits for it from ending. So it is killed, not waited for, and left behind.
+A process that hangs in the kernel, on an unreachable file server or in a driver, cannot be killed, and waiting for it
+would keep the caller from ending. So it is killed and abandoned without waiting.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_BYTES = 1 << 20
 
 
 class _Child(NamedTuple):
-    """A check that runs: its process, where its answer comes from, and until when it may take."""
+    """A running check: process, pipe for its answer, and deadline."""
 
     number: int
     pipe: int
@@ -33,10 +33,10 @@ class _Child(NamedTuple):
 
 
 def answers(checks: Mapping[str, tuple[Callable[[], Answer], float]]) -> dict[str, Answer | None]:
-    """Return what each check answers; None for one that was still running at its limit and was left behind.
+    """Return the answer of each check; None for a check that was abandoned at its time limit.
 
     Args:
-        checks: function and limit in seconds by name. A check that raises has nothing to say but that.
+        checks: function and limit in seconds by name. If a check raises, its answer is the error.
     """
     running = {name: _start(function, limit_s) for name, (function, limit_s) in checks.items()}
     texts: dict[str, bytes] = dict.fromkeys(running, b"")
@@ -65,7 +65,7 @@ def answers(checks: Mapping[str, tuple[Callable[[], Answer], float]]) -> dict[st
 
 
 def _start(function: Callable[[], Answer], limit_s: float) -> _Child:
-    """Start a check in a process that leads a group of its own."""
+    """Start a check in a process with a new process group."""
     ours, theirs = os.pipe()
     number = os.fork()
     if number:

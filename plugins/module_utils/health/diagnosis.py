@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a provisioned host, from what its commands print, as problems with remedies. Pure."""
+"""Diagnose a provisioned host from the output of its commands, as problems with remedies. Pure functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
     "service_problems",
 ]
 
-# All that the roles enable; of these a host has some, and those that are not enabled are let be.
+# Services that the roles enable; services that are not enabled on a host are ignored.
 SERVICES = (
     *("chrony", "chronyd", "munge", "slurmctld", "slurmdbd", "slurmd", "sackd", "mariadb", "nfs-server", "autofs"),
     *("prometheus", "prometheus-alertmanager", "alertmanager", "grafana-server"),
@@ -48,7 +48,7 @@ _NOT_AFTER = re.compile(r"^notAfter=(.+)$", re.MULTILINE)
 
 
 def service_problems(host: str, text: str, uptime_s: float | None = None) -> list[Problem]:
-    """Return the services that do not run or do not stay up; arguments as in `service_answer`."""
+    """Return the services that do not run or do not stay up; see `service_answer` for the arguments."""
     answer = service_answer(text, uptime_s)
     if answer.unknown:
         remedy = "look at the host: systemctl status"
@@ -57,11 +57,11 @@ def service_problems(host: str, text: str, uptime_s: float | None = None) -> lis
 
 
 def network_mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
-    """Return the mount points of network file systems, and whether something is mounted there.
+    """Return the mount points of network file systems, and whether each is mounted.
 
     Args:
-        fstab: text of /etc/fstab; what is there with `noauto` or mounted when it is used is nobody's loss.
-        mountinfo: text of /proc/self/mountinfo, read without asking any server.
+        fstab: text of /etc/fstab; entries with `noauto` or an automount are ignored.
+        mountinfo: text of /proc/self/mountinfo, which is read without contacting a server.
     """
     found: dict[str, bool] = {}
     for line in fstab.splitlines():
@@ -78,17 +78,17 @@ def network_mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
 
 
 def _unescaped(path: str) -> str:
-    """Return a path of a table of mounts as it is, without octal escapes."""
+    """Return a path of a mount table without octal escapes."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
 
 
 def disk_problems(host: str, disk: Disk) -> list[Problem]:
-    """Return what is wrong with a mount."""
+    """Return the problems of a mount."""
     return [make_problem([host], "mounts", each.problem, each.remedy) for each in disk_findings(disk, 0)]
 
 
 def certificate_end(text: str) -> float | None:
-    """Return until when a certificate is valid, seconds since 1970, None when the text does not tell.
+    """Return the expiry of a certificate in seconds since 1970, or None if the text does not contain it.
 
     Args:
         text: output of `ssh-keygen -L` or of `openssl x509 -noout -enddate`; both in UTC.
@@ -108,14 +108,14 @@ def _seconds(text: str, form: str) -> float | None:
 
 
 def certificate_problems(host: str, path: str, text: str, now: float, days: int) -> list[Problem]:
-    """Return a problem when a certificate has expired, soon will, or cannot be read.
+    """Return a problem if a certificate has expired, expires soon, or cannot be read.
 
     Args:
-        host: its name.
-        path: of the certificate.
-        text: what is known of it, as for `certificate_end`.
+        host: name of the host.
+        path: path of the certificate.
+        text: see `certificate_end`.
         now: seconds since 1970.
-        days: how long it must be valid still.
+        days: required remaining validity.
     """
     end = certificate_end(text)
     renew = "busbar provision monitoring --tags tls"
@@ -154,7 +154,7 @@ def ping_problems(host: str, text: str) -> list[Problem]:
 
 
 def drain_problems(nodes: Iterable[Node]) -> Iterator[Problem]:
-    """Yield a problem for each node that takes no job."""
+    """Yield a problem for each node that is down or drained."""
     for node in nodes:
         if node.state not in {"down", "drained", "draining"}:
             continue
@@ -172,7 +172,7 @@ def drain_problems(nodes: Iterable[Node]) -> Iterator[Problem]:
 
 
 def reservation_problems(text: str) -> list[Problem]:
-    """Return a problem when busbar's own reservation is there, from the output of `scontrol -o show reservation`."""
+    """Return a problem if busbar's reservation exists, from the output of `scontrol -o show reservation`."""
     if not re.search(rf"^ReservationName={OWN_NAME}\s", text, re.MULTILINE):
         return []
     problem = f"the reservation {OWN_NAME} of a validation is there, and none runs from here"
@@ -181,17 +181,17 @@ def reservation_problems(text: str) -> list[Problem]:
 
 
 def firing_problems(host: str, alerts: Sequence[Mapping[str, object]]) -> list[Problem]:
-    """Return the alerts that fire.
+    """Return the firing alerts as problems.
 
     Args:
-        host: where Prometheus runs.
-        alerts: those of its API, `data.alerts` of /api/v1/alerts.
+        host: host of Prometheus.
+        alerts: `data.alerts` of its API /api/v1/alerts.
     """
     found = []
     for alert in alerts:
         labels, notes = alert.get("labels"), alert.get("annotations")
         labels, notes = labels if isinstance(labels, dict) else {}, notes if isinstance(notes, dict) else {}
-        # Watchdog, of severity none, fires always; what is only information asks nobody to do anything.
+        # Watchdog, with severity none, always fires; info alerts need no action.
         if alert.get("state") != "firing" or labels.get("severity") in {"none", "info"} or "alertname" not in labels:
             continue
         where = str(labels.get("node") or labels.get("instance") or host)

@@ -1,7 +1,7 @@
-"""What a check of a node finds, and how severe it is. Runs on a node's own python3.
+"""Findings of node health checks and their severities. Runs with the node's system Python.
 
-The severities are those of awslabs/awsome-distributed-ai, pull request 958: ISOLATE, the hardware is to be replaced;
-RESET, a reset, a reboot or a repair of software cures it; MONITOR, it is told and nothing else.
+The severities are those of awslabs/awsome-distributed-ai, pull request 958: ISOLATE, replace the hardware; RESET, a
+reset, a reboot or a software repair fixes it; MONITOR, report only.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ __all__ = ["ISOLATE", "MONITOR", "OFF", "RESET", "SEVERITIES", "STATE", "Answer"
 
 ISOLATE, RESET, MONITOR = "ISOLATE", "RESET", "MONITOR"
 SEVERITIES = (ISOLATE, RESET, MONITOR)
-# What a site says of a check whose findings it does not want.
+# Severity that disables the findings of a check.
 OFF = "OFF"
-# How the value of an event begins that reports a state.
+# Prefix of the value of an event that reports a state.
 STATE = "state of "
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong: which check found it, what it is, and what to type.
+    """A problem that a check found, and its remedy.
 
     Attributes:
         check: name of the check.
         severity: one of SEVERITIES.
-        problem: the thing and what is wrong with it, in one line.
-        remedy: what to type or do.
-        value: what was measured, where there is a number. An event whose value begins with STATE reports a state: the
-            last one counts, and severity OFF ends it.
+        problem: component and problem, in one line.
+        remedy: command or action.
+        value: measured value, if any. An event whose value begins with STATE reports a state: the last one counts, and
+            severity OFF ends it.
     """
 
     check: str
@@ -41,19 +41,19 @@ class Finding(NamedTuple):
 
     @property
     def is_state(self) -> bool:
-        """Whether this replaces an earlier event of the same check and value."""
+        """Whether this replaces an earlier event with the same check and value."""
         return self.value.startswith(STATE)
 
 
 class Answer(NamedTuple):
-    """What a check has to say.
+    """The result of a check.
 
     Attributes:
-        findings: what is wrong.
-        samples: counters by name, to be kept for rates.
-        events: findings that are read once, such as lines of the kernel's log; they stand until the node has been
-            rebooted or somebody has given it back to Slurm.
-        unknown: why nothing is known; nobody is blamed for it.
+        findings: current problems.
+        samples: counters by name, kept to compute rates.
+        events: findings that are read only once, such as lines of the kernel log; they last until the node reboots or
+            an administrator resumes it.
+        unknown: why the check has no result; this is not a fault of the node.
     """
 
     findings: Sequence[Finding] = ()
@@ -63,14 +63,14 @@ class Answer(NamedTuple):
 
 
 class Node(NamedTuple):
-    """The node that a check looks at.
+    """The node that a check examines.
 
     Attributes:
-        declared: what it should have, the content of node_health.json.
-        root: where /proc, /sys and /dev are.
+        declared: expected state, the content of node_health.json.
+        root: directory that contains /proc, /sys and /dev.
         now: seconds since 1970.
-        samples: the samples of earlier runs by name, each a list of time and value.
-        log_since: up to when the kernel's log has been read, seconds since 1970; 0 since the boot.
+        samples: samples of earlier runs by name, each a list of time and value.
+        log_since: time up to which the kernel log was read, seconds since 1970; 0 for the whole boot.
     """
 
     declared: Mapping[str, Any]
@@ -81,6 +81,6 @@ class Node(NamedTuple):
 
 
 def weighed(findings: Iterable[Finding], severities: Mapping[str, str]) -> list[Finding]:
-    """Return findings with the site's severities, the most severe first; without those that are switched off."""
+    """Return findings with the site's severities, most severe first, without disabled ones."""
     found = [each._replace(severity=severities.get(each.check, each.severity)) for each in findings]
     return sorted((each for each in found if each.severity != OFF), key=lambda each: SEVERITIES.index(each.severity))

@@ -1,9 +1,8 @@
-"""What is wrong with the GPUs of a node, as nvidia-smi tells of them. Pure.
+"""Check the GPUs of a node from the output of nvidia-smi. Pure functions.
 
-More than 8 PCIe replays a minute and more than 100 CRC errors a second on NVLink are what DCGM's health watches warn of
-(NVIDIA/DCGM, DCGM_LIMIT_MAX_PCIREPLAY_RATE
-and DCGM_LIMIT_MAX_NVLINK_CRC_ERROR). A node without jobs has no traffic and so no such errors: that they
-stopped does not mean that the link is sound, and the finding stands.
+The limits of 8 PCIe replays a minute and 100 NVLink CRC errors a second are those of DCGM's health watches
+(NVIDIA/DCGM, DCGM_LIMIT_MAX_PCIREPLAY_RATE and DCGM_LIMIT_MAX_NVLINK_CRC_ERROR). A node without jobs has no traffic and
+so no such errors. Their absence does not prove that the link is healthy, so the finding stays.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ __all__ = ["gpu_answer", "nvlink_answer"]
 
 MINUTE_S = 60.0
 _COUNTER = re.compile(r"^\s*Link \d+: .*:\s*\d+\s*$", re.MULTILINE)
-# NVLink 5 corrects errors and counts these; what it cannot correct is an Xid.
+# NVLink 5 corrects errors and counts them here; uncorrectable errors are Xids.
 _CORRECTED = "FEC Errors"
 
 
 def gpu_answer(node: Node, facts: Mapping[str, Any], missing_devices: Sequence[str]) -> Answer:
-    """Return what is wrong with the GPUs and their PCIe links, and the counters of these.
+    """Return the problems of the GPUs and their PCIe links, and the counters of the links.
 
     Args:
-        node: with `gpus`, how many there should be, `gpu`, that part of the hardware profile, and `limits`.
-        facts: what `read_gpus` returned.
-        missing_devices: device files that are not there.
+        node: with `gpus` (expected number), `gpu` (part of the hardware profile) and `limits`.
+        facts: result of `read_gpus`.
+        missing_devices: missing device files.
     """
-    # An nvidia-smi that only knows older options tells nothing to compare.
+    # An nvidia-smi that does not know these options reports nothing to compare.
     if facts["smi_state"] == "unusable":
         return Answer(unknown="nvidia-smi does not know the options -q -x")
     gpus = facts["gpus"]
@@ -59,7 +58,7 @@ def gpu_answer(node: Node, facts: Mapping[str, Any], missing_devices: Sequence[s
 
 
 def _ailing(gpus: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Yield the faults of GPUs; one that several of them have is told once."""
+    """Yield the faults of GPUs; a fault of several GPUs is one finding."""
     for check, ailments in (("gpu", lasting_ailments), ("gpu_clocks", passing_ailments)):
         sick: dict[Ailment, list[Mapping[str, Any]]] = {}
         for gpu in gpus:
@@ -94,12 +93,12 @@ def _replays(node: Node, gpu: Mapping[str, Any], earlier: Sequence[Sequence[floa
 
 
 def nvlink_answer(node: Node, states: str, text: str) -> Answer:
-    """Return NVLinks that are down or slow, and those whose data arrives broken too often.
+    """Return NVLinks that are down, slow, or exceed the error limit.
 
     Args:
-        node: with `gpu`, that part of the hardware profile, and `limits`.
-        states: what `nvidia-smi nvlink -s` printed; empty when nothing is known.
-        text: what `nvidia-smi nvlink -e` printed, likewise.
+        node: with `gpu` (part of the hardware profile) and `limits`.
+        states: output of `nvidia-smi nvlink -s`; empty if unknown.
+        text: output of `nvidia-smi nvlink -e`; empty if unknown.
     """
     findings = [
         Finding("gpu_links", RESET, f"GPU {gpu['index']} {problem}", remedy)

@@ -1,8 +1,7 @@
-"""What the health check of a node found and did over time: a bounded file of lines beside its state.
+"""The history of a node's health check: a size-limited file of JSON lines beside its state.
 
-Runs on a node's own python3. Each line is one JSON object with `at` (seconds since 1970) and `event`: `found`,
-`cleared`, `boot`, or what was done to the node in Slurm (`drain`, `resume`, `withheld`, `given_back`). Findings have
-`check`, `severity` and `problem`, too.
+Runs with the node's system Python. Each line has `at` (seconds since 1970) and `event`: `found`, `cleared`, `boot`, or
+the action in Slurm (`drain`, `resume`, `withheld`, `given_back`). Findings also have `check`, `severity` and `problem`.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["DONE", "MOST_BYTES", "NAME", "append", "entries", "keys_of", "last_entries"]
 
 NAME = "history.jsonl"
-# Some 1500 lines: months of a node that fails now and then, days of one that flaps at each look.
+# About 1500 lines: months of a node that fails occasionally, days of one that flaps at each check.
 MOST_BYTES = 1 << 18
-# What of the check's own doing is worth a line.
+# Actions that are recorded.
 DONE = frozenset({"drain", "resume", "withheld", "given_back"})
-# A figure that differs at each look makes no other finding. Another GPU, PCI address, MIG instance or Xid does.
+# Ignore numbers that change between checks, but not GPU indexes, PCI addresses, MIG instances and Xids.
 _FIGURE = re.compile(r"(?<!GPU )(?<!Xid )(?<!:)\b\d+(?:\.\d+)?\b(?!:\w)")
 _LONGEST = 400
 
 
 def keys_of(findings: Iterable[Finding]) -> dict[str, Finding]:
-    """Return findings by what makes them the same from one look to the next."""
+    """Return findings by a key that is the same in every check."""
     return {f"{each.check} {_FIGURE.sub('#', each.problem)}": each for each in findings}
 
 
@@ -45,15 +44,15 @@ def entries(  # noqa: PLR0913 - what two looks can differ in
     whole: bool,
     now: float,
 ) -> list[dict[str, Any]]:
-    """Return what is new since the last look, one dictionary each.
+    """Return the new history entries since the last check.
 
     Args:
-        before: the findings of the last look, problem by key.
-        findings: those of this one.
-        done: what was done to the node.
-        reason: in the words of Slurm, for what was done.
-        booted: whether the node has been rebooted since.
-        whole: whether every check answered; else nobody knows whether what is not found any more is gone.
+        before: findings of the last check, problem by key.
+        findings: findings of this check.
+        done: action on the node.
+        reason: drain reason of that action.
+        booted: whether the node has rebooted since.
+        whole: whether every check answered; otherwise missing findings may not be resolved.
         now: seconds since 1970.
     """
     at = round(now)
@@ -73,17 +72,17 @@ def entries(  # noqa: PLR0913 - what two looks can differ in
     for key, problem in before.items():
         if whole and key not in present:
             found.append({"at": at, "event": "cleared", "check": key.partition(" ")[0], "problem": str(problem)})
-    # A drain that is withheld is so at each look.
+    # A withheld drain repeats at each check.
     if done in DONE and (found or done != "withheld"):
         found.append({"at": at, "event": done, "problem": reason[:_LONGEST]})
     return found
 
 
 def append(path: Path, new: Sequence[Mapping[str, Any]]) -> None:
-    """Add lines; when the file has become too long, its older half goes.
+    """Append lines; drop the older half if the file is too long.
 
     Raises:
-        OSError: the disk does not take them.
+        OSError: the file cannot be written.
     """
     if not new:
         return
@@ -100,10 +99,10 @@ def append(path: Path, new: Sequence[Mapping[str, Any]]) -> None:
 
 
 def last_entries(path: Path, most: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the last entries, the oldest first, and how many lines are damaged; none when there is no file.
+    """Return the last entries, oldest first, and the number of damaged lines; empty without a file.
 
     Raises:
-        OSError: it is there and cannot be read.
+        OSError: the file exists but cannot be read.
     """
     try:
         with path.open("rb") as file:

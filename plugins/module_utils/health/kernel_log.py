@@ -29,7 +29,7 @@ _RESET_XIDS = frozenset(
     }
 )
 _ISOLATE_XIDS = frozenset({54})
-# Those that need no action.
+# Xids that need no action.
 _SILENT_XIDS = frozenset({14, 37, 38, 43, 44, 63, 66, 67, 93, 106, 107, 137, 141, 152, 153, 160, 161})
 _RECOVERY = re.compile(r"to 0x[0-9a-f]+ \(([^)]+)\)")
 _UNCORRECTED = re.compile(r"EDAC (\S+): (\d+) UE\b(.*)|(\[Hardware Error\]: .*[Uu]ncorrect(?:ed|able).*)")
@@ -49,12 +49,12 @@ def xid_severity(xid: Xid) -> str | None:
 
 
 def kernel_events(lines: Iterable[str]) -> list[Finding]:
-    """Return the findings in lines of the kernel log, and with severity OFF the states that no longer need action."""
+    """Return the findings in lines of the kernel log; states that are resolved have severity OFF."""
     found: dict[tuple[str, str], Finding] = {}
     for line in lines:
         for each in _line(line):
             key = each.check, each.value
-            # The driver prints an Xid once per channel, with different words. Of a state, the last line counts.
+            # The driver prints an Xid once per channel, with different texts. For a state, the last line counts.
             if key not in found or each.is_state:
                 found[key] = each
     return list(found.values())

@@ -1,4 +1,4 @@
-"""The checks of a node: what each of them reads, and how long it may take. Runs on a node's own python3."""
+"""The checks of a node, with their commands and time limits. Runs with the node's system Python."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ if TYPE_CHECKING:
 __all__ = ["Check", "checks_of", "device_paths", "timed_out"]
 
 COMMAND_S = 5
-# Slurm ends the program after 60 s; a slow disk is no broken one.
+# Slurm kills the health check after 60 s; a slow disk is not broken.
 DISK_S = 10
-# DCGM's group of all GPUs, and all that it can watch.
+# DCGM's default group of all GPUs.
 DCGM_GROUP = ("-g", "0")
 DCGM_WATCHES = "a"
-# slurmd's own link to what it got from slurmctld, and the file of a node that has one.
+# slurmd's link to the configuration from slurmctld, and the file of a node with a local one.
 _CONFIGURATIONS = ("run/slurm/conf/slurm.conf", "etc/slurm/slurm.conf")
-# Without its spool no job starts; without its log slurmd goes on.
+# Without the spool directory no job starts; without the log file slurmd continues.
 _SLURMD_FILES = {
     severity: re.compile(rf"^[ \t]*{key}[ \t]*=[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
     for severity, key in ((RESET, "SlurmdSpoolDir"), (MONITOR, "SlurmdLogFile"))
 }
-# What a shell says of a program that is not there.
+# Exit status of a shell for a missing program.
 _NOT_THERE = 127
-# Those of users: below are the system's, and from 60000 on those that distributions give to their daemons.
+# UIDs of users: lower ones are system users, and distributions use those from 60000 for daemons.
 _USERS = (range(1000, 60000), range(65536, 1 << 32))
-# A session that has just begun may be on its way into a job.
+# A new session may be about to join a job.
 _STRAY_AGE_S = 600
 
 
 class Check(NamedTuple):
-    """A check: what it asks, how long it may take in seconds, and whether a prolog may wait for it."""
+    """A check: function, time limit in seconds, and whether a prolog may wait for it."""
 
     ask: Callable[[], Answer]
     limit_s: float
@@ -70,7 +70,7 @@ class Check(NamedTuple):
 
 
 def checks_of(node: Node) -> dict[str, Check]:
-    """Return the checks that make sense on a node, by name."""
+    """Return the checks that apply to a node, by name."""
     declared, timeout_s = node.declared, float(node.declared["timeout_s"])
     found = {
         "services": Check(partial(_services, node), COMMAND_S, quick=True),
@@ -97,10 +97,10 @@ def checks_of(node: Node) -> dict[str, Check]:
 
 
 def device_paths(folded: str) -> list[str]:
-    """Return the paths in a list as gres.conf takes it: '/dev/nvidia[0-1]' gives ['/dev/nvidia0', '/dev/nvidia1'].
+    """Return the paths in a gres.conf list: '/dev/nvidia[0-1]' gives ['/dev/nvidia0', '/dev/nvidia1'].
 
     Raises:
-        ValueError: the brackets hold no list of numbers.
+        ValueError: the brackets do not contain a list of numbers.
     """
     begin, bracket, rest = folded.partition("[")
     if not bracket or not rest.endswith("]"):
@@ -109,7 +109,7 @@ def device_paths(folded: str) -> list[str]:
 
 
 def _command(*words: str, limit_s: float = COMMAND_S - 1) -> tuple[int | None, str]:
-    """Return exit status and output; slurmd calls without a PATH."""
+    """Return exit status and output; search standard directories, because slurmd sets no PATH."""
     program = shutil.which(words[0], path=os.pathsep.join(filter(None, [os.environ.get("PATH"), *PATHS])))
     return run_limited([program, *words[1:]], limit_s) if program else (_NOT_THERE, f"{words[0]} is not installed")
 
@@ -133,7 +133,7 @@ def _devices(node: Node) -> Answer:
 def _nvlinks(node: Node) -> Answer:
     timeout_s = float(node.declared["timeout_s"]) / 2
     said = {option: _command("nvidia-smi", "nvlink", option, limit_s=timeout_s) for option in ("-s", "-e")}
-    # Cards and drivers without NVLink, or that count no errors, say so in words of their own.
+    # GPUs and drivers without NVLink or without error counters print other texts.
     shown = {option: text if status == 0 else "" for option, (status, text) in said.items()}
     return nvlink_answer(node, shown["-s"], shown["-e"])
 
@@ -146,10 +146,9 @@ def _fabric_manager(node: Node) -> Answer:
 
 
 def _dcgm(node: Node) -> Answer:
-    """Return what DCGM found on GPUs since it watches; it is told to watch when it does not yet.
+    """Return the faults that DCGM's health watches found; enable the watches if necessary.
 
-    Without DCGM, or with one that does not answer, nothing is known and nobody blamed: that the daemon runs is for
-    systemd and the monitoring to see.
+    Without DCGM, or if it does not answer, the result is empty: systemd and the monitoring watch the daemon.
     """
     asked = node.declared.get("dcgm") or {}
     if asked.get("level", "never") == "never":
@@ -169,7 +168,7 @@ def _dcgm(node: Node) -> Answer:
     except ValueError as exc:
         return Answer(unknown=f"DCGM is not understood: {exc}")
     remedy = f"dcgmi health --host {asked['host']} -g 0 -c; dcgmi diag -r 2 once the node is empty"
-    # Its watches forget an error once traffic stops, which it does on a drained node.
+    # DCGM's watches forget an error once traffic stops, as on a drained node, so keep it as an event.
     return Answer(events=[Finding("dcgm", RESET, problem, remedy, problem) for problem in problems])
 
 
@@ -178,7 +177,7 @@ def _short(text: str) -> str:
 
 
 def _kernel(node: Node) -> Answer:
-    """Return what is new in the kernel's log, since the boot or since it was last read."""
+    """Return new events in the kernel log, since the boot or the last check."""
     since = ("--since", f"@{int(node.log_since)}") if node.log_since else ()
     status, text = _command(
         "journalctl", "-k", "-b", "-q", "-o", "cat", "--no-pager", *since, limit_s=2 * COMMAND_S - 1
@@ -199,7 +198,7 @@ def _network(node: Node) -> Answer:
 
 
 def _port_errors(root: Path, facts: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many errors each port of InfiniBand counted: on the wire, and in packets that it received."""
+    """Return the number of receive and symbol errors of each InfiniBand port."""
     found = {}
     for port in facts["rdma_ports"]:
         if port["link_layer"] == "InfiniBand":
@@ -211,7 +210,7 @@ def _port_errors(root: Path, facts: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _link_downs(root: Path, facts: Mapping[str, Any]) -> dict[str, int]:
-    """Return how often each link went down: of InfiniBand by its ports, of others by their interfaces."""
+    """Return how often each link went down: InfiniBand by port, others by interface."""
     places = {
         f"{port['device']}/{port['port']}": root
         / f"sys/class/infiniband/{port['device']}/ports/{port['port']}/counters/link_downed"
@@ -249,12 +248,12 @@ def _disk(node: Node, path: str, *, mount: bool = False) -> Answer:
         disk = _disk_of(path, is_mount=mount)
     except OSError as exc:
         disk = Disk(path, error=exc.strerror or str(exc))
-    # What lies on a server is for whoever looks after that one.
+    # Free space on a server is the server's responsibility.
     return Answer([*disk_findings(disk, 0 if mount else float(node.declared["free_mb"]), check=check)])
 
 
 def _slurmd_disks(node: Node) -> Answer:
-    """Return what is wrong with the disks of slurmd's spool and log, where they are file systems of their own."""
+    """Return problems of the file systems with slurmd's spool and log, if they are separate."""
     conf = next(filter(None, (read(node.root / path) for path in _CONFIGURATIONS)), "")
     findings: list[Finding] = []
     for severity, setting in _SLURMD_FILES.items():
@@ -267,7 +266,7 @@ def _slurmd_disks(node: Node) -> Answer:
 
 def _own_disk(node: Node, path: str) -> Answer:
     if not os.path.lexists(path):
-        return Answer()  # slurmd makes it
+        return Answer()  # slurmd creates it
     try:
         is_told = Path(path).stat().st_dev in {Path(each).stat().st_dev for each in node.declared["paths"]}
     except OSError:
@@ -283,19 +282,19 @@ def _disk_of(path: str, *, is_mount: bool) -> Disk:
         path,
         read_only=bool(found.f_flag & os.ST_RDONLY) or _refuses_files(path),
         free_mb=found.f_bavail * found.f_frsize / (1 << 20),
-        # File systems that make inodes as they need them count none at all.
+        # File systems that allocate inodes dynamically report 0.
         free_files=found.f_favail if found.f_files else None,
     )
 
 
 def _mounted(path: str) -> bool:
-    """Return whether something is mounted at a path, without asking a server that may be gone."""
+    """Return whether a path is a mount point, without contacting a server that may be unreachable."""
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     return any(line.split()[4].replace("\\040", " ") == path.rstrip("/") for line in lines)
 
 
 def _refuses_files(path: str) -> bool:
-    """Return whether a file system takes no new file although it says that it does; root may write nowhere on NFS."""
+    """Return whether a file system is read-only although statvfs denies it; root may lack permission on NFS."""
     try:
         number = os.open(path, os.O_TMPFILE | os.O_WRONLY, stat.S_IRUSR)
     except PermissionError:
@@ -319,7 +318,7 @@ def _strays(node: Node) -> Answer:
             groups = (folder / "cgroup").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue  # it ended meanwhile
-        # State and, in ticks since the boot, when it began: proc(5), fields 3 and 22.
+        # State and start time in ticks since boot: proc(5), fields 3 and 22.
         young = up_s - int(fields[19]) / ticks < _STRAY_AGE_S
         if any(owner in each for each in _USERS) and fields[0] not in "ZX" and not young and not in_job(groups):
             found.append(Process(int(folder.name), _user(owner), read(folder / "comm")))
@@ -334,7 +333,7 @@ def _user(number: int) -> str:
 
 
 def timed_out(name: str, limit_s: float) -> Answer:
-    """Return what it means that a check did not end: a file system that hangs is broken, of others nothing is known."""
+    """Return the result of a check that timed out: a hanging file system is a fault, other checks are unknown."""
     kind, _, path = name.partition(" ")
     if kind in {"disk", "mount"}:
         disk = Disk(path, error=f"no answer within {limit_s:g} s")

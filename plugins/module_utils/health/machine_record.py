@@ -1,4 +1,4 @@
-"""Which machine a node is, by the numbers of its makers, and what its health check found over time."""
+"""Identify the machine of a node by its serial numbers, and read the history of its health check."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
 
 
 def machine_parts(root: Path, gpus: list[dict[str, object]]) -> list[dict[str, str]]:
-    """Return machine, GPUs and NICs; parts without any number are left out."""
+    """Return machine, GPUs and NICs that have a serial number or other id."""
     dmi = root / "sys/class/dmi/id"
-    # Of boards with a device tree, such as Arm's.
+    # For boards with a device tree, such as Arm's.
     tree = root / "sys/firmware/devicetree/base"
     vendor, product = read(dmi / "sys_vendor"), read(dmi / "product_name") or read(tree / "model").strip("\0")
     serial = known_number(read(dmi / "product_serial")) or known_number(read(tree / "serial-number").strip("\0"))
@@ -45,7 +45,7 @@ def machine_parts(root: Path, gpus: list[dict[str, object]]) -> list[dict[str, s
 
 
 def machine_record(root: Path = Path("/"), history_file: str = HISTORY) -> dict[str, object]:
-    """Return which machine this is and the history of its health check; `problems` names what cannot be read."""
+    """Return the machine's parts and its health history; `problems` has the parts that cannot be read."""
     problems: dict[str, str] = {}
     gpus = read_gpus(root, pci_devices(root)["gpu"], find_smi(), SMI_TIMEOUT_S, links=False)
     if gpus["smi_state"] not in {"ok", "absent"}:

@@ -1,4 +1,4 @@
-"""The result of a health check in Prometheus' text format, for node exporter's textfile collector. Pure."""
+"""Format the result of a health check for node exporter's textfile collector. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def metrics(  # noqa: PLR0913 - the figures of one file
     interval_s: int,
     withheld: bool,
 ) -> str:
-    """Return the text.
+    """Return the metrics in Prometheus' text format.
 
     Args:
-        findings: what is wrong.
-        unknown: checks that learned nothing.
-        ended: when the look ended, seconds since 1970.
-        took_s: how long it took.
-        interval_s: from one look to the next, in seconds; 0 where the node is not always looked at.
-        withheld: whether the node should be drained and is not, since too many are.
+        findings: current problems.
+        unknown: checks without a result.
+        ended: end of the check, seconds since 1970.
+        took_s: duration of the check.
+        interval_s: seconds between checks; 0 if the node is not checked regularly.
+        withheld: whether a drain is withheld because too many nodes are drained.
     """
     counted = Counter((each.check, each.severity) for each in findings)
     labelled = [

@@ -1,7 +1,7 @@
-"""What is wrong with the network cards of a node: too few, too slow, links that flap or err. Pure.
+"""Check the network cards of a node: missing or slow cards, flapping links, errors. Pure functions.
 
-Link flaps: three within three hours are those of Azure/cyclecloud-healthagent 2.0.2. Errors of a port are only told:
-the link resends, and whether it has become slow is for a validation to measure.
+The limit of three link flaps in three hours is from Azure/cyclecloud-healthagent 2.0.2. Port errors are only reported,
+because the link retransmits; a validation measures whether it has become slow.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ HOUR_S = 3600.0
 def network_answer(
     node: Node, facts: Mapping[str, Any], downs: Mapping[str, int], errors: Mapping[str, int] | None = None
 ) -> Answer:
-    """Return what is wrong with the network cards, and how often each link went down and erred.
+    """Return the problems of the network cards, and the counters of link flaps and errors.
 
     Args:
-        node: with `nics`, that part of the hardware profile, and `limits`.
+        node: with `nics` (part of the hardware profile) and `limits`.
         facts: `rdma_ports`, `network_interfaces` and `pci_nics` of the node.
-        downs: how often each link went down since the boot, by name.
-        errors: the errors of each port of InfiniBand since the boot, by name.
+        downs: number of times each link went down since the boot, by name.
+        errors: errors of each InfiniBand port since the boot, by name.
     """
     limits = node.declared["limits"]
     findings = [

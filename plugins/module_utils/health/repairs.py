@@ -1,4 +1,4 @@
-"""Repairs of nodes: which node gets one, how often it had one, and the history that says so. Pure."""
+"""Choose the nodes to repair, and record their repairs. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ __all__ = [
     "repair_plan",
 ]
 
-# What the reason of a node that is being repaired begins with.
+# Prefix of the drain reason of a node under repair.
 _REPAIR_REASON = "busbar: repair"
 _BEGAN = "began"
 _WINDOW_S = 7 * 24 * 3600
-# A cluster of a thousand nodes with one repair each per week fills this in a year.
+# A cluster of a thousand nodes with one repair per node and week fills this in a year.
 _MOST_RECORDS = 100_000
 _KEPT_S = 365 * 24 * 3600
 _LONGEST = 400
-# Checks whose findings a reset of the GPUs cures; all others take a reboot.
+# Findings of these checks are fixed by a GPU reset, all others by a reboot.
 _OF_GPUS = frozenset({"gpu", "gpu_links", "pcie_replays", "nvlink_crc", "xid", "dcgm"})
 
 
 class Record(NamedTuple):
-    """A line of the history.
+    """A line of the repair history.
 
     Attributes:
         time: seconds since 1970.
-        node: its name.
+        node: name of the node.
         event: `began`, `repaired`, `failed` or `isolated`.
-        how: `reset` (of the GPUs) or `reboot`; empty where nothing was done.
-        reason: why the node was drained, or what failed.
+        how: `reset` (of the GPUs) or `reboot`; empty without a repair.
+        reason: drain reason of the node, or the error.
     """
 
     time: float
@@ -55,7 +55,7 @@ class Record(NamedTuple):
 
 
 def read_records(text: str) -> list[Record]:
-    """Return the records of the history; a line that was cut off is left out."""
+    """Return the records of the history; truncated lines are ignored."""
     found = []
     for line in text.splitlines():
         try:
@@ -67,12 +67,12 @@ def read_records(text: str) -> list[Record]:
 
 
 def bounded(records: Sequence[Record], now: float) -> list[Record]:
-    """Return the records that are kept: those of a year, and not more than the file may have."""
+    """Return the records to keep: one year, up to the maximum length of the file."""
     return [each for each in records if now - each.time <= _KEPT_S][-_MOST_RECORDS:]
 
 
 def lines_of(records: Iterable[Record]) -> str:
-    """Return records as JSON, one a line."""
+    """Return records as JSON lines."""
     return "".join(
         json.dumps({**each._asdict(), "reason": " ".join(each.reason.split())[:_LONGEST]}) + "\n" for each in records
     )
@@ -81,18 +81,18 @@ def lines_of(records: Iterable[Record]) -> str:
 def repair_plan(
     asked: Sequence[str], cluster: Mapping[str, Sequence[str]], seen: Mapping[str, str], history: str, now: float
 ) -> dict[str, Any]:
-    """Return which nodes may be repaired.
+    """Return the nodes that may be repaired.
 
     Args:
-        asked: their names; empty for all that the health check has drained.
+        asked: names of nodes; empty for all nodes that the health check drained.
         cluster: `compute`, the compute nodes of the inventory, and `limited`, the hosts of this run.
-        seen: `nodes`, the output of ``sinfo -h -N -a -o '%N|%T|%E'``, and `queue`, that of ``squeue -h -o '%i|%u|%N'``.
-        history: the text of the history.
+        seen: outputs of ``sinfo -h -N -a -o '%N|%T|%E'`` (`nodes`) and ``squeue -h -o '%i|%u|%N'`` (`queue`).
+        history: text of the history.
         now: seconds since 1970.
 
     Returns:
-        `problems` (then nothing else counts), `nodes` with `reason`, `repairs` (of the last seven days), `severity` (of
-        one whose repair was cut off or failed) and `goes_on`; and `skipped` with reasons.
+        `problems` (if there are any, ignore the rest), `nodes` with `reason`, `repairs` (in the last seven days),
+        `severity` (after an interrupted or failed repair) and `goes_on`; and `skipped` with reasons.
     """
     known = parse_nodes(seen["nodes"])
     strange = [name for name in asked if name not in cluster["compute"] or name not in known]
@@ -128,14 +128,14 @@ def repair_plan(
 
 
 def choose(node: Mapping[str, Any], note: str, look: str, allowed: str, limit: int) -> dict[str, str]:
-    """Return what is done with a node: `do` ('reset', 'reboot', 'isolate' or 'skip') and `why`.
+    """Return the action for a node: `do` ('reset', 'reboot', 'isolate' or 'skip') and `why`.
 
     Args:
-        node: of `repair_plan`.
-        note: the note of the health check on the node, whose first line is the severity of its drain.
-        look: what the health check finds now, as JSON; empty where it does not run.
+        node: entry of `repair_plan`.
+        note: the health check's note on the node; its first line is the severity of the drain.
+        look: current findings of the health check as JSON; empty if it is not installed.
         allowed: `node_health_repair`, 'none', 'reset' or 'reboot'.
-        limit: how many repairs a node gets in seven days.
+        limit: maximum number of repairs of a node in seven days.
     """
     severity = note.partition("\n")[0].strip() or node["severity"]
     try:

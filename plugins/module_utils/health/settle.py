@@ -1,8 +1,7 @@
-"""Drains a node, or gives it back, where that is due. Runs on a node's own python3.
+"""Drain or resume the local node if necessary. Runs with the node's system Python.
 
-How many nodes may be out at a time is asked of Slurm only by a node that is about to be drained, with one question.
-Nodes that are drained at the same moment see each other by a second one, and those that are too many take their drain
-back: it lets running jobs alone either way.
+Only a node about to be drained asks Slurm, with one request, how many nodes are out of service. Nodes drained at the
+same moment notice each other with a second request, and the surplus ones resume. Running jobs continue either way.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["keep_note", "settle"]
 
-# slurmctld keeps the time of a drain in whole seconds.
+# slurmctld records drain times in whole seconds.
 _SECOND_S = 1.1
 _ALL = ("--oneliner", "show", "nodes")
 
@@ -37,25 +36,25 @@ def settle(  # noqa: PLR0913 - what it decides by, and its ways out
     *,
     wait: Callable[[float], None] = time.sleep,
 ) -> str:
-    """Drain the node or give it back where that is due; return what was done.
+    """Drain or resume the node if necessary; return the action.
 
     Args:
-        findings: those that drain, the most severe first.
-        declared: `node`, `resume`, and `drain_percent`, the share of nodes that may be drained at a time.
-        ask: asks scontrol.
-        note: where the node's own note is, that the health check drained it, and how severe that was.
-        passes: how often in a row nothing was found, this time included.
+        findings: findings that drain the node, most severe first.
+        declared: `node`, `resume`, and `drain_percent`, the percentage of nodes that may be drained at once.
+        ask: runs scontrol.
+        note: path of the note that records the health check's drain and its severity.
+        passes: number of consecutive checks without findings, including this one.
         wait: sleeps.
 
     Returns:
-        what `step` names, or `nothing`, or `withheld` when too many nodes are drained already.
+        result of `step`, `nothing`, or `withheld` if too many nodes are drained.
 
     Raises:
         OSError: Slurm does not answer.
-        ValueError: its answer is not understood.
+        ValueError: the answer cannot be parsed.
     """
     known = note.exists()
-    # Hardware that is to be replaced is not given back by itself.
+    # A node with hardware to replace is not resumed automatically.
     resume = bool(declared["resume"]) and passes >= PASSES and ISOLATE not in _noted(note)
     if not findings and not (known and resume):
         return "nothing"
@@ -96,14 +95,14 @@ def _drain(
 
 
 def _write(note: Path, findings: Sequence[Finding]) -> None:
-    """Write the note; one that was severe stays so, whatever is found later."""
+    """Write the note; severity ISOLATE is kept even if later findings are less severe."""
     if findings:
         severity = ISOLATE if ISOLATE in _noted(note) else findings[0].severity
         keep_note(note, f"{severity}\n{drain_reason([each.problem for each in findings])}")
 
 
 def _noted(note: Path) -> str:
-    """Return how severe the note says that it was; nothing when there is none."""
+    """Return the severity in the note, or '' without a note."""
     try:
         return note.read_text(encoding="utf-8").partition("\n")[0]
     except OSError:
@@ -114,7 +113,7 @@ def keep_note(note: Path, text: str | None) -> None:
     """Write or remove the note.
 
     Raises:
-        OSError: the disk does not take it.
+        OSError: the file cannot be written.
     """
     if text is None:
         note.unlink(missing_ok=True)

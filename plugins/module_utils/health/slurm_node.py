@@ -1,4 +1,4 @@
-"""What to tell Slurm about a node: drained, returned or left alone, and how many nodes at once. Pure."""
+"""Decide whether the health check drains or resumes a node, and how many nodes at once. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ __all__ = [
     "step",
 ]
 
-# What a reason of the health check begins with; a drain with another reason is never touched.
+# Prefix of the health check's drain reasons; drains with other reasons are never changed.
 PREFIX = "busbar health:"
-# How often a node must be found sound, one look after the other, before it comes back.
+# Number of consecutive checks that a node must pass before it is resumed.
 PASSES = 2
 _MOST_PROBLEMS = 3
-# Slurm keeps any length, sinfo and squeue show one line.
+# Slurm has no limit, but sinfo and squeue show one line.
 _LONGEST_REASON = 400
 _NAME = re.compile(r"^\s*NodeName=(\S+)", re.MULTILINE)
 _STATE = re.compile(r"(?:^|\s)State=(\S+)", re.MULTILINE)
-# Slurm adds who gave it and when; some releases put more behind that.
+# Slurm appends user and time; some releases append more.
 _REASON = re.compile(r"(?:^|\s)Reason=(.*?)(?: \[[^\[\]@\s]*@(\d[^\[\]\s]*)\].*)?\s*$", re.MULTILINE)
 _OUT_OF_SERVICE = {"DRAIN", "DOWN", "FAIL", "FAILING"}
 
 
 class Record(NamedTuple):
-    """A node as Slurm knows it: the words of its state, why it is out of service, its name, and since when."""
+    """State, drain reason, name of a node in Slurm, and the time of the drain."""
 
     states: frozenset[str]
     reason: str
@@ -45,17 +45,17 @@ class Record(NamedTuple):
 
     @property
     def is_out(self) -> bool:
-        """Whether it takes no jobs because somebody said so."""
+        """Whether the node is drained, down or failed."""
         return bool(self.states & _OUT_OF_SERVICE)
 
     @property
     def is_ours(self) -> bool:
-        """Whether the health check drained it."""
+        """Whether the health check drained the node."""
         return self.is_out and self.reason.startswith(PREFIX)
 
 
 def drain_reason(problems: Sequence[str]) -> str:
-    """Return the reason of a drain: one line that begins with PREFIX."""
+    """Return a drain reason: one line that begins with PREFIX."""
     more = len(problems) - _MOST_PROBLEMS
     said = [*problems[:_MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
     text = " ".join(f"{PREFIX} {'; '.join(said)}".split()).replace('"', "'")
@@ -66,7 +66,7 @@ def node_record(text: str) -> Record:
     """Return state and reason from `scontrol show node NAME`, also with `--oneliner`.
 
     Raises:
-        ValueError: the text tells of no node.
+        ValueError: the text has no node state.
     """
     name, state, reason = _NAME.search(text), _STATE.search(text), _REASON.search(text)
     if not state:
@@ -85,7 +85,7 @@ def records(text: str) -> list[Record]:
     """Return all nodes from `scontrol --oneliner show nodes`.
 
     Raises:
-        ValueError: a line tells of no node, or there is none.
+        ValueError: a line has no node state, or there are no lines.
     """
     found = [node_record(line) for line in text.splitlines() if line.strip()]
     if not found:
@@ -95,14 +95,14 @@ def records(text: str) -> list[Record]:
 
 
 def allowed_drains(nodes: int, percent: float) -> int:
-    """Return how many nodes of a cluster the health check may keep drained at a time: a share, and at least one."""
+    """Return how many nodes the health check may keep drained at once: a percentage of all, but at least one."""
     return max(1, math.floor(nodes * percent / 100))
 
 
 def drained_before(everyone: Sequence[Record], name: str) -> int:
-    """Return how many other nodes the health check drained before this one; all of them, when this one is not drained.
+    """Return how many nodes the health check drained before this one, or all it drained if this one is not among them.
 
-    Nodes that were drained in the same second count in the order of their names, so that each of them finds the same.
+    Nodes drained in the same second are ordered by name, so all nodes compute the same order.
     """
     ours = sorted((each.since, each.name) for each in everyone if each.is_ours)
     place = next((number for number, each in enumerate(ours) if each[1] == name), None)
@@ -110,14 +110,14 @@ def drained_before(everyone: Sequence[Record], name: str) -> int:
 
 
 def step(problems: Sequence[str], record: Record, *, resume: bool, known: bool) -> str:
-    """Return what to do with a node: `drain`, `resume`, `keep` (it is out by our own reason), `leave` or `given_back`.
+    """Return the action for a node: `drain`, `resume`, `keep` (drained by the health check), `leave` or `given_back`.
 
     Args:
-        problems: what is wrong with it.
-        record: what Slurm says of it. Whatever is out of service for another reason is left to whoever gave that one.
-        resume: whether a node that is sound again may come back by itself.
-        known: whether the node's own note says that the health check drained it. One that is in service nevertheless
-            was given back by somebody, who knows what was wrong: old events count no more.
+        problems: problems of the node.
+        record: state of the node in Slurm. A node that is out of service for another reason is left alone.
+        resume: whether a recovered node may be resumed automatically.
+        known: whether the node's state file says that the health check drained it. If it is in service nevertheless, an
+            administrator resumed it knowing the problem: earlier events are ignored.
     """
     if record.is_out and not record.is_ours:
         return "leave"

@@ -1,4 +1,4 @@
-"""What the health check of a node remembers from one run to the next. Runs on a node's own python3."""
+"""State that the health check of a node keeps between runs. Runs with the node's system Python."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["State", "read_state", "settled_by_people", "with_answers", "write_st
 
 
 class State(NamedTuple):
-    """What is remembered.
+    """State between runs.
 
     Attributes:
-        boot: id of the boot; events of an earlier one count no more.
+        boot: boot id; events of an earlier boot are discarded.
         samples: counters by name, each a list of time and value.
-        events: findings that stand until a reboot or until somebody gives the node back.
-        log_since: up to when the kernel's log was read, seconds since 1970.
-        passes: how often in a row nothing was found that drains the node.
-        standing: what the last look found, problem by key, for the history.
-        rebooted: whether the node has been rebooted since the last look.
+        events: findings that last until a reboot or until an administrator resumes the node.
+        log_since: time up to which the kernel log was read, seconds since 1970.
+        passes: number of consecutive checks without a draining finding.
+        standing: findings of the last check, problem by key, for the history.
+        rebooted: whether the node has rebooted since the last check.
     """
 
     boot: str = ""
@@ -40,7 +40,7 @@ class State(NamedTuple):
 
 
 def read_state(path: Path, boot: str) -> State:
-    """Return the state of this boot, an empty one when there is none or it cannot be read."""
+    """Return the state of this boot; empty if it is missing or unreadable."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         samples = {
@@ -51,7 +51,7 @@ def read_state(path: Path, boot: str) -> State:
         state = State(str(found["boot"]), samples, events, float(found["log_since"]), int(found["passes"]), standing)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return State(boot)
-    # Counters of the hardware begin anew; how often a link went down does not count over a reboot either.
+    # A reboot resets the hardware's counters and the number of link flaps.
     if state.boot == boot:
         return state
     return State(boot, passes=state.passes, standing=state.standing, rebooted=bool(state.boot))
@@ -61,10 +61,10 @@ def with_answers(state: State, answers: Mapping[str, Answer], now: float, window
     """Return the state after a run.
 
     Args:
-        state: the one before.
-        answers: what each check said.
+        state: state before the run.
+        answers: results of the checks by name.
         now: seconds since 1970.
-        window_s: the longest window over which a counter is looked at.
+        window_s: longest window of a counter, in seconds.
     """
     new = {name: value for answer in answers.values() for name, value in answer.samples.items()}
     events = {(each.check, each.value): each for each in state.events}
@@ -75,7 +75,7 @@ def with_answers(state: State, answers: Mapping[str, Answer], now: float, window
                 events[key] = each
     events = {key: each for key, each in events.items() if each.severity != OFF}
     kernel = answers.get("kernel")
-    # What was not read this time is read the next.
+    # If reading the log failed, the next run reads that part.
     since = now if kernel is not None and not kernel.unknown else state.log_since
     return state._replace(
         samples=kept(state.samples, new, now, window_s), events=list(events.values()), log_since=since
@@ -83,15 +83,15 @@ def with_answers(state: State, answers: Mapping[str, Answer], now: float, window
 
 
 def settled_by_people(state: State) -> State:
-    """Return the state of a node that somebody else has in hand or gave back: old events and counts are his affair."""
+    """Return the state without events and old samples, for a node that an administrator drained or resumed."""
     return state._replace(events=(), samples={name: each[-1:] for name, each in state.samples.items() if each})
 
 
 def write_state(path: Path, state: State) -> None:
-    """Write the state in one step.
+    """Write the state atomically.
 
     Raises:
-        OSError: the disk does not take it.
+        OSError: the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.new")

@@ -1,4 +1,4 @@
-"""What is wrong with a node apart from its GPUs and network: memory, clock, services, file systems. Pure."""
+"""Check memory, clock, services and file systems of a node. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FULL_SWAP = 0.1
 _KIB_PER_MIB = 1024
 _SHOWN = 4
 _ENABLED = {"enabled", "enabled-runtime", "alias", "generated"}
-# A service that is starting or stopping now is not a fault, unless systemd restarts it again and again.
+# Starting or stopping is not a fault, unless systemd restarts the service repeatedly.
 _RUNNING = {"active", "activating", "deactivating", "reloading", "refreshing", "maintenance"}
 _LOOP_RESTARTS = 2
 _STABLE_S = 120
@@ -39,7 +39,7 @@ SERVICE_PROPERTIES = (
 
 
 class Disk(NamedTuple):
-    """A file system as statvfs tells of it; `error` when it does not answer, `mounted` when it should be a mount."""
+    """A file system as reported by statvfs; `error` if it does not answer, `mounted` is false if it is not mounted."""
 
     path: str
     read_only: bool = False
@@ -50,7 +50,7 @@ class Disk(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A process of a user that belongs to no job."""
+    """A user process outside any job."""
 
     number: int
     user: str
@@ -58,11 +58,11 @@ class Process(NamedTuple):
 
 
 def disk_findings(disk: Disk, least_mb: float, *, check: str = "disk") -> Iterator[Finding]:
-    """Yield what is wrong with a file system.
+    """Yield the problems of a file system.
 
     Args:
-        disk: how it is.
-        least_mb: how much must be free, in MiB.
+        disk: state of the file system.
+        least_mb: required free space in MiB.
         check: name of the check.
     """
     path = disk.path
@@ -90,16 +90,17 @@ def disk_findings(disk: Disk, least_mb: float, *, check: str = "disk") -> Iterat
 
 
 def meminfo(text: str) -> dict[str, float]:
-    """Return the figures of /proc/meminfo in MiB."""
+    """Return the values of /proc/meminfo in MiB."""
     return {name: int(number) / _KIB_PER_MIB for name, number in _MEMINFO.findall(text)}
 
 
 def memory_findings(figures: Mapping[str, float], declared_mb: float) -> Iterator[Finding]:
-    """Yield a finding when memory is missing, and one when swap is nearly full.
+    """Yield a finding if memory is missing, and one if swap is nearly full.
 
     Args:
-        figures: as `meminfo` returns them.
-        declared_mb: what Slurm gives to jobs, in MiB; the system needs some more, so that less than it is a lost DIMM.
+        figures: result of `meminfo`.
+        declared_mb: memory that Slurm allocates to jobs, in MiB. The system needs more, so a lower total means a failed
+            DIMM.
     """
     total = figures.get("MemTotal")
     if total is not None and total < declared_mb:
@@ -113,9 +114,9 @@ def memory_findings(figures: Mapping[str, float], declared_mb: float) -> Iterato
 
 
 def clock_answer(text: str, most_s: float) -> Answer:
-    """Return what is wrong with the clock, from what `chronyc -n tracking` printed.
+    """Return the problem of the clock from the output of `chronyc -n tracking`.
 
-    Munge refuses credentials that are five minutes old, so long before that something must be said.
+    Munge rejects credentials that are five minutes old, so the limit is much lower.
     """
     offset, leap = _OFFSET.search(text), _LEAP.search(text)
     if not offset or not leap:
@@ -136,7 +137,7 @@ def service_answer(text: str, uptime_s: float | None = None) -> Answer:
     Args:
         text: output of `systemctl show` with SERVICE_PROPERTIES. Services that are neither enabled nor restarting are
             ignored.
-        uptime_s: time.monotonic() of the host, to tell a restart just now from one long ago.
+        uptime_s: time.monotonic() of the host, which distinguishes recent restarts from old ones.
     """
     blocks = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in text.strip().split("\n\n")]
     if not all({"Id", "LoadState", "ActiveState"} <= set(block) for block in blocks):
@@ -151,21 +152,21 @@ def _service_finding(block: Mapping[str, str], uptime_s: float | None) -> Findin
     is_waiting = block.get("SubState", "").startswith("auto-restart")
     is_looping = "NRestarts" in block and restarts >= _LOOP_RESTARTS and not _is_stable(block, uptime_s)
     if is_waiting or is_looping:
-        # systemd counts a restart when its delay has passed: a service that fails for the first time has none.
+        # systemd counts a restart after its delay, so a service that failed once has none yet.
         severity = RESET if restarts >= _LOOP_RESTARTS else MONITOR
         problem = f"{name} does not stay up: restarted {restarts} times, last result {block.get('Result') or 'unknown'}"
         remedy = f"journalctl -u {name} -n 50 shows why; then systemctl restart {name}"
         return Finding("services", severity, problem, remedy, f"{restarts} restarts")
     if block.get("UnitFileState") in _ENABLED and state not in _RUNNING:
         remedy = f"journalctl -u {name} -n 50; systemctl restart {name}"
-        # slurmctld asks a node that did not answer only now and then; a slurmd that starts registers at once.
+        # slurmctld rarely retries an unresponsive node; a restarted slurmd registers at once.
         remedy += "; systemctl try-restart slurmd" * (name == "munge")
         return Finding("services", RESET, f"{name} does not run ({state})", remedy, state)
     return None
 
 
 def _is_stable(block: Mapping[str, str], uptime_s: float | None) -> bool:
-    """Return whether the former restarts of a service do not matter: it has been up for a while, or is stopped."""
+    """Return whether earlier restarts of a service no longer matter: it has run for a while, or is stopped."""
     if block["ActiveState"] in {"active", "reloading", "refreshing"}:
         since = block.get("ActiveEnterTimestampMonotonic", "")
         return uptime_s is None or not since.isdigit() or uptime_s - int(since) / 1e6 >= _STABLE_S
@@ -173,7 +174,7 @@ def _is_stable(block: Mapping[str, str], uptime_s: float | None) -> bool:
 
 
 def stray_findings(processes: Sequence[Process]) -> Iterator[Finding]:
-    """Yield one finding when users have processes that belong to no job."""
+    """Yield one finding if users have processes outside jobs."""
     if processes:
         shown = ", ".join(f"{each.number} ({each.command} of {each.user})" for each in processes[:_SHOWN])
         more = f" and {len(processes) - _SHOWN} more" if len(processes) > _SHOWN else ""

@@ -1,7 +1,7 @@
-"""Counters over time: how fast they grow, and by how much within a window. Pure.
+"""Compute rates and growth of counters within a time window. Pure functions.
 
-A sample is a pair of time (seconds since 1970) and value. A counter that became smaller was set back, by a reset or a
-reboot: what it had before does not count.
+A sample is a pair of time (seconds since 1970) and value. A counter that decreased was reset, for example by a reboot;
+earlier values do not count.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 __all__ = ["growth", "kept", "rate"]
 
-# A node that is looked at each second would otherwise keep a file of megabytes.
+# Otherwise a node that is checked every second would keep megabytes.
 _MOST = 400
 
 
 def _since_reset(samples: Samples) -> list[Sequence[float]]:
-    """Return the samples after the counter was last set back, the oldest first."""
+    """Return the samples since the last reset of the counter, oldest first."""
     begin = max((place for place in range(1, len(samples)) if samples[place][1] < samples[place - 1][1]), default=0)
     return list(samples[begin:])
 
 
 def rate(samples: Samples, now: float, value: float, unit_s: float) -> float:
-    """Return how much a counter grew per unit of time, measured over at least one unit.
+    """Return the growth of a counter per unit of time, measured over at least one unit.
 
     Args:
-        samples: earlier samples, the oldest first.
-        now: time of the present value.
-        value: the present value.
-        unit_s: the unit, in seconds; runs that are closer together than it are taken together.
+        samples: earlier samples, oldest first.
+        now: time of the current value.
+        value: current value.
+        unit_s: the unit in seconds.
     """
     known = _since_reset([*samples, (now, value)])
     old = [each for each in known[:-1] if each[0] <= now - unit_s]
@@ -41,7 +41,7 @@ def rate(samples: Samples, now: float, value: float, unit_s: float) -> float:
 
 
 def growth(samples: Samples, now: float, value: float, window_s: float) -> float:
-    """Return by how much a counter grew within a window; what it had at the first look at all does not count."""
+    """Return the growth of a counter within a window; the value of the first sample is the baseline."""
     known = [*samples, (now, value)]
     inside = [place for place, each in enumerate(known) if each[0] >= now - window_s]
     steps = (known[place][1] - known[place - 1][1] for place in inside if place > 0)
@@ -51,9 +51,9 @@ def growth(samples: Samples, now: float, value: float, window_s: float) -> float
 def kept(
     samples: Mapping[str, Samples], new: Mapping[str, float], now: float, window_s: float
 ) -> dict[str, list[list[float]]]:
-    """Return the samples with new ones, without those that no window needs any more.
+    """Return old and new samples that a window still needs.
 
-    The last one before the window is kept: growth is counted from it.
+    The last sample before the window is kept as the baseline for growth.
     """
     result = {}
     for name in {*samples, *new}:

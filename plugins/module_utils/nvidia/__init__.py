@@ -1,1 +1,1 @@
-"""Driver, CUDA, DCGM, settings of GPUs, MIG, and RDMA."""
+"""Driver, CUDA, DCGM, GPU settings, MIG and RDMA."""

@@ -1,17 +1,17 @@
-"""Which driver a host gets by its GPUs: branch, kernel modules, and the parts of the fabric.
+"""Choose the NVIDIA driver of a host by its GPUs: branch, kernel modules and fabric components.
 
-Sources of the figures of each generation:
+Sources of the values of each generation:
 
 - NVIDIA Driver Installation Guide, "Kernel Modules" (docs.nvidia.com/datacenter/tesla/driver-installation-guide):
-  Maxwell, Pascal and Volta work with the proprietary modules only, the open ones need Turing or newer. Open is the
-  default from branch 560 on. In the guide of release 620 the proprietary modules are gone; that of 615 has them.
+  Maxwell, Pascal and Volta need the proprietary modules, the open ones need Turing or newer. Open is the default since
+  branch 560. The guide of release 620 no longer has the proprietary modules; that of 615 does.
 - NVIDIA's announcement "NVIDIA Transitions Fully Towards Open-Source GPU Kernel Modules" (July 2024): Grace Hopper and
-  Blackwell work with the open modules only. The open modules begin with branch 515.
-- NVIDIA's announcements for Unix drivers: 580 is the last branch that drives Maxwell, Pascal and Volta.
+  Blackwell need the open modules, which exist since branch 515.
+- NVIDIA's announcements for Unix drivers: 580 is the last branch for Maxwell, Pascal and Volta.
 - "Supported Drivers and CUDA Toolkit Versions": 580 is the long-term branch, maintained until June 2028.
-- Least branches: B200 from the support matrix of NVIDIA's GPU Operator (570.133.20). B300 and GB300: 580, the oldest in
-  any recording of them. For older generations the first data center branch, where in doubt the later one; all of these
-  are out of maintenance, so that nobody is kept from a driver that is still to be had.
+- Minimum branches: B200 from the support matrix of NVIDIA's GPU Operator (570.133.20). B300 and GB300: 580, the oldest
+  in any recording of them. For older generations the first data center branch, in doubt the later one; all of these
+  are out of maintenance, so no available driver is excluded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 Modules = Literal["open", "proprietary", "either"]
 
-# The long-term branch. It is the only one that drives every generation in the table.
+# The long-term branch, and the only one that supports every generation in the table.
 DEFAULT_BRANCH = 580
 FIRST_OPEN_BRANCH = 515
 OPEN_IS_DEFAULT_FROM = 560
@@ -49,16 +49,16 @@ LAST_PROPRIETARY_BRANCH = 615
 
 
 class Generation(NamedTuple):
-    """A generation of GPUs, as far as drivers tell generations apart."""
+    """A GPU generation, as far as drivers distinguish them."""
 
     name: str
     least_branch: int
-    # None: no branch has dropped it yet.
+    # None: still supported by the newest branch.
     last_branch: int | None
     modules: Modules
-    # Whether NVSwitches of a box with these GPUs (NVLink 5 and newer) have their subnet manager, NVLSM, on the host.
+    # Whether the host runs the subnet manager (NVLSM) of its NVSwitches (NVLink 5 and newer).
     subnet_manager: bool = False
-    # Whether nvidia-smi tells how a GPU has joined the fabric of its NVSwitches.
+    # Whether nvidia-smi reports the fabric state of a GPU.
     fabric_state: bool = False
 
 
@@ -75,8 +75,8 @@ GENERATIONS: dict[str, Generation] = {
     "blackwell_ultra": Generation("Blackwell Ultra", 580, None, "open", subnet_manager=True, fabric_state=True),
 }
 
-# Searched in this order in the model without its brand, lower case: an RTX 6000 alone is Turing's or, with more words,
-# that of a later generation.
+# Searched in this order in the lower case model name without its brand: "RTX 6000" alone is Turing, with further words
+# it is a later generation.
 _MODELS: tuple[tuple[str, str], ...] = (
     (r"^gb300\b|^b300\b", "blackwell_ultra"),
     (r"^gb200\b|^gb10\b|^b[12]00\b|\bblackwell\b|^rtx 50[5-9]0\b|^rtx pro \d+", "blackwell"),
@@ -95,7 +95,7 @@ _BRANDS = ("nvidia ", "tesla ", "geforce ", "quadro ", "graphics device")
 
 
 def generation_of_model(model: str) -> str | None:
-    """Return the key in GENERATIONS of a model such as 'NVIDIA H100 80GB HBM3'; None for one that is not known."""
+    """Return the key in GENERATIONS for a model such as 'NVIDIA H100 80GB HBM3', or None if unknown."""
     name = " ".join(model.lower().replace("(tm)", "").split())
     for brand in _BRANDS:
         name = name.removeprefix(brand)
@@ -103,14 +103,14 @@ def generation_of_model(model: str) -> str | None:
 
 
 def generation_of_architecture(name: str) -> str | None:
-    """Return the key in GENERATIONS of what nvidia-smi calls the architecture, such as 'Ada Lovelace'; None without."""
+    """Return the key in GENERATIONS for nvidia-smi's architecture name, such as 'Ada Lovelace', or None."""
     return next((key for key, generation in GENERATIONS.items() if generation.name.lower() == name.lower()), None)
 
 
 def kernel_modules(generation: Generation, branch: int) -> Literal["open", "proprietary"]:
-    """Return which kernel modules a generation gets when nobody chooses.
+    """Return the default kernel modules of a generation.
 
-    Where both would do, the open ones are taken from the branch on that recommends them.
+    If both work, the open ones are the default since the branch that recommends them.
     """
     if generation.modules != "either":
         return generation.modules
@@ -118,9 +118,9 @@ def kernel_modules(generation: Generation, branch: int) -> Literal["open", "prop
 
 
 def driver_branch(settings: Mapping[str, Any], system: Mapping[str, str] | None = None) -> int | None:
-    """Return the branch that is meant: the declared one, that of the version, or the default of the source.
+    """Return the driver branch: as declared, of the declared version, or the default of the source.
 
-    None when only the host's distribution could tell and is not known, or when what is declared is no branch.
+    Return None if it depends on an unknown distribution, or if the declared value is not a branch.
     """
     for text in (str(settings.get("branch") or ""), str(settings.get("version") or "").partition(".")[0]):
         if text:
@@ -131,7 +131,7 @@ def driver_branch(settings: Mapping[str, Any], system: Mapping[str, str] | None 
 
 
 def known_generation(gpu: Mapping[str, Any]) -> Generation | None:
-    """Return the generation of the GPUs of a hardware profile; None for one that is not known."""
+    """Return the generation of the GPUs in a hardware profile, or None if unknown."""
     key = str(gpu.get("generation") or "") or generation_of_model(str(gpu.get("model") or ""))
     return GENERATIONS.get(key or "")
 
@@ -139,10 +139,11 @@ def known_generation(gpu: Mapping[str, Any]) -> Generation | None:
 def wanted_parts(
     hardware: Mapping[str, Any], generation: Generation | None, settings: Mapping[str, Any]
 ) -> dict[str, bool]:
-    """Return which parts of the fabric a host needs.
+    """Return whether a host needs each fabric component.
 
-    In an NVLink rack the NVSwitches are in trays of their own, whose system runs fabric manager and NVLSM: its compute
-    trays need IMEX only (docs.nvidia.com/multi-node-nvlink-systems). In a box, NVLSM came with the fourth NVSwitch.
+    In an NVLink rack, separate switch trays run fabric manager and NVLSM; the compute trays need only IMEX
+    (docs.nvidia.com/multi-node-nvlink-systems). In a single machine, NVLSM is needed since the fourth NVSwitch
+    generation.
     """
     switched = bool(hardware["gpu"].get("nvswitch"))
     needed = {
@@ -157,7 +158,7 @@ def wanted_parts(
 def driver_choice(
     hardware: Mapping[str, Any], settings: Mapping[str, Any], system: Mapping[str, str], branch: int, release: str = ""
 ) -> Choice:
-    """Return what is asked for, with what nobody chose decided by the hardware; `release` is that of the kernel."""
+    """Return the driver choice, with unset options decided by the hardware; `release` is the kernel release."""
     generation = known_generation(hardware["gpu"])
     asked = str(settings.get("kernel_modules") or "auto")
     modules = kernel_modules(generation, branch) if asked == "auto" and generation else asked

@@ -1,4 +1,4 @@
-"""What a host has of the NVIDIA driver, from package manager, kernel, firmware and services. Nothing is changed."""
+"""Read the state of the NVIDIA driver from package manager, kernel, firmware and services, without changes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["read_answering_gpus", "read_driver"]
 UNITS = ["nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex"]
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub", "var/lib/dkms/mok.der")
-# In the order in which they are loaded.
+# In loading order.
 MODULES = ("nvidia", "nvidia-uvm", "ib_umad")
-# The files of the module: NVIDIA's own, and those of the packages that Debian makes.
+# File names of the module: NVIDIA's, and those of Debian's packages.
 MODULE_FILE = re.compile(r"nvidia(-current(-open)?|-tesla(-\d+)?(-open)?|-open)?\.ko(\.(gz|xz|zst))?")
 # dkms 2.8 to 3.2: "nvidia/580.95.05, 6.8.0-136-generic, x86_64: installed", "nvidia/580.95.05: added".
 DKMS_LINE = re.compile(r"(?P<module>[^/,:]+)/(?P<version>[^,:]+)(?:, (?P<kernel>[^,]+), [^:]+)?: (?P<state>\w+)")
@@ -39,7 +39,7 @@ SMI_VERSION = re.compile(r"<driver_version>([^<]+)</driver_version>")
 
 
 def read(path: Path) -> str:
-    """Return the text of a small file, empty when it cannot be read."""
+    """Return the text of a small file, or '' if it cannot be read."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -47,13 +47,13 @@ def read(path: Path) -> str:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Return name to version from lines of both, and of a third word that tells whether it is installed."""
+    """Return name to version from lines with name, version and status, for installed packages."""
     words = (line.split() for line in text.splitlines())
     return {line[0]: line[1] for line in words if len(line) > 2 and line[2][1] == "i"}  # noqa: PLR2004 - three words
 
 
 def packages(module: AnsibleModule, release: str, names: list[str], family: list[str]) -> dict[str, Any]:
-    """Return what is installed and what is to be had, the headers of the running kernel among it."""
+    """Return installed and available packages, including the headers of the running kernel."""
     kernels: list[str] = []
     if module.get_bin_path("dpkg-query"):
         shape = "${Package} ${Version} ${db:Status-Abbrev}\n"
@@ -73,9 +73,9 @@ def packages(module: AnsibleModule, release: str, names: list[str], family: list
 
 
 def repoquery(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
-    """Return the versions in dnf's repositories; those of streams that are not enabled yet, too.
+    """Return the versions in dnf's repositories, including those in streams that are not enabled.
 
-    Of a repository with module_hotfixes dnf hides nothing: dnf.conf(5), repo options.
+    With module_hotfixes dnf hides no version of a repository: dnf.conf(5), repo options.
     """
     command = ["dnf", "-q", "--setopt=*.module_hotfixes=1", "repoquery", "--showduplicates"]
     text = module.run_command([*command, "--qf", "%{name} %{evr}", *names])[1]
@@ -88,13 +88,13 @@ def repoquery(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
 
 
 def module_files(root: Path, release: str) -> Iterator[Path]:
-    """Yield the files of the driver's module for a kernel; the links to its source are not followed."""
+    """Yield the driver's module files for a kernel, without following the links to its source."""
     for folder, _, files in os.walk(root / "lib/modules" / release):
         yield from (Path(folder) / name for name in sorted(files) if MODULE_FILE.fullmatch(name))
 
 
 def built(module: AnsibleModule, root: Path, release: str) -> list[str]:
-    """Return the versions of the driver for which the running kernel has a module."""
+    """Return the driver versions for which the running kernel has a module."""
     program = module.get_bin_path("modinfo")
     if not program:
         return []
@@ -103,14 +103,14 @@ def built(module: AnsibleModule, root: Path, release: str) -> list[str]:
 
 
 def dkms_status(text: str) -> list[dict[str, str]]:
-    """Return the lines of ``dkms status`` that are of a driver; nvidia-fs is another program with other versions."""
+    """Return the driver's lines of ``dkms status``; nvidia-fs is a separate module with its own versions."""
     matches = (DKMS_LINE.match(line) for line in text.splitlines())
     found = [{key: value or "" for key, value in match.groupdict().items()} for match in matches if match]
     return [item for item in found if item["module"].startswith("nvidia") and item["module"] != "nvidia-fs"]
 
 
 def make_log(root: Path) -> dict[str, Any]:
-    """Return the newest log of a build that failed; that of one that went well is moved elsewhere."""
+    """Return the newest log of a failed DKMS build; logs of successful builds are elsewhere."""
     logs = sorted((root / "var/lib/dkms").glob("nvidia*/*/build/make.log"), key=lambda path: path.stat().st_mtime)
     if not logs:
         return {"path": "", "lines": []}
@@ -118,7 +118,7 @@ def make_log(root: Path) -> dict[str, Any]:
 
 
 def kernel_side(module: AnsibleModule, root: Path, release: str) -> dict[str, Any]:
-    """Return what the running kernel has of the driver, and what DKMS makes of it."""
+    """Return the driver modules of the running kernel and the state of DKMS."""
     dkms = module.get_bin_path("dkms")
     return {
         "headers": (root / "lib/modules" / release / "build/include").exists(),
@@ -130,7 +130,7 @@ def kernel_side(module: AnsibleModule, root: Path, release: str) -> dict[str, An
 
 
 def loaded_version(program: str | None, root: Path, timeout_s: float = SMI_PATIENCE_S) -> str:
-    """Return the version of the loaded driver; nvidia-smi is asked where /proc has nothing, as in some containers."""
+    """Return the version of the loaded driver; ask nvidia-smi if /proc does not have it, as in some containers."""
     version = proc_version(read(root / "proc/driver/nvidia/version"))
     if version or not program:
         return version or ""
@@ -157,7 +157,7 @@ def parameters(text: str) -> dict[str, str]:
 
 
 def firmware(module: AnsibleModule, root: Path) -> dict[str, Any]:
-    """Return what the firmware says of Secure Boot; the last of the variable's five bytes is the answer."""
+    """Return the Secure Boot state; the last of the variable's five bytes is its value."""
     try:
         enforced = (root / SECURE_BOOT).read_bytes()[-1:] == b"\x01"
     except OSError:
@@ -171,7 +171,7 @@ def firmware(module: AnsibleModule, root: Path) -> dict[str, Any]:
 
 
 def persistence_command(module: AnsibleModule) -> str:
-    """Return how the package's own unit starts the persistence daemon; a unit of the admin's is left alone."""
+    """Return the ExecStart of the package's persistence daemon unit; '' if an administrator replaced the unit."""
     path = module.run_command(["systemctl", "show", "-P", "FragmentPath", "nvidia-persistenced"])[1].strip()
     if not path.startswith(("/lib/", "/usr/lib/")):
         return ""
@@ -180,32 +180,32 @@ def persistence_command(module: AnsibleModule) -> str:
 
 
 def slurm_daemons(root: Path) -> list[str]:
-    """Return which of Slurm's daemons of a compute node run."""
+    """Return the running Slurm daemons of a compute node."""
     running = {read(path).strip() for path in (root / "proc").glob("[0-9]*/comm")}
     return [name for name in SLURM if name in running]
 
 
 def gpus_on_bus(root: Path) -> int:
-    """Return how many NVIDIA GPUs are on the PCI bus."""
+    """Return the number of NVIDIA GPUs on the PCI bus."""
     folders = (root / "sys/bus/pci/devices").glob("*")
     kinds = (classify(read(folder / "vendor").strip()[2:], read(folder / "class").strip()[2:6]) for folder in folders)
     return sum(kind == "gpu" for kind in kinds)
 
 
 def read_driver(module: AnsibleModule, names: list[str], family: list[str], root: Path = Path("/")) -> dict[str, Any]:
-    """Return what a host has of the driver, and what its repositories offer.
+    """Return the state of the driver on a host, and the versions in its repositories.
 
     Args:
-        module: the module that runs.
-        names: packages whose versions in the repositories are wanted.
-        family: patterns of the packages that are looked for among the installed ones.
-        root: where the host's files are.
+        module: the running module.
+        names: packages to look up in the repositories.
+        family: name patterns of installed packages to include.
+        root: root directory of the host.
 
     Returns:
-        `available` and `installed` (versions by package), `index` (whether the repositories could be asked), `kernels`;
-        `headers`, `built`, `dkms`, `make_log`, `modules` of the running kernel; `loaded` (version, '' for none),
-        `parameters` that it runs with, `kernel_release`, `gpus` (how many are on the PCI bus), `slurm` (daemons that
-        run), `persistence_command`, `nouveau`, `initramfs`, `units`, `imex_nodes`; `secure_boot`, `signing_key`,
+        `available` and `installed` (versions by package), `index` (whether the repositories could be queried),
+        `kernels`; `headers`, `built`, `dkms`, `make_log`, `modules` of the running kernel; `loaded` (version, or ''),
+        `parameters` of the loaded module, `kernel_release`, `gpus` (number on the PCI bus), `slurm` (running daemons),
+        `persistence_command`, `nouveau`, `initramfs`, `units`, `imex_nodes`; `secure_boot`, `signing_key`,
         `key_enrolled`.
     """
     release = os.uname().release
@@ -228,5 +228,5 @@ def read_driver(module: AnsibleModule, names: list[str], family: list[str], root
 
 
 def read_answering_gpus(root: Path = Path("/")) -> dict[str, Any]:
-    """Return what nvidia-smi and the kernel say of the GPUs."""
+    """Return the GPUs as reported by nvidia-smi and the kernel."""
     return read_gpus(root, pci_devices(root)["gpu"], find_smi(), SMI_PATIENCE_S)

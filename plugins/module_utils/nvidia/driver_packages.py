@@ -1,15 +1,15 @@
-"""The names of the driver's packages, by where they come from, distribution and branch.
+"""Names of the driver packages by source, distribution and branch.
 
 Sources of the names:
 
 - NVIDIA Driver Installation Guide, "Compute-only and Desktop Installation", "Kernel Modules", "Version locking" and
-  "Recent Updates": Ubuntu's names lose the branch from 590 on; on EL each branch is a module stream.
+  "Recent Updates": Ubuntu's names have no branch since 590; on EL each branch is a module stream.
 - Listings of NVIDIA's repositories for Debian 12, Ubuntu 22.04 and Amazon Linux 2023: fabric manager, NSCQ, NVSDM and
-  IMEX lose the branch from 580 on; before, it is nvidia-fabricmanager-570 on Debian and Ubuntu, nvidia-fabric-manager
+  IMEX have no branch since 580; before, it is nvidia-fabricmanager-570 on Debian and Ubuntu, nvidia-fabric-manager
   on EL.
-- What nvlink5-580 depends on, and what the images of NVIDIA's GPU Operator install: NVSDM, for the fourth NVSwitch,
-  comes beside NSCQ, for the older ones. Ubuntu's nvidia-kernel-common needs nvidia-modprobe of its version or newer.
-- packages.debian.org and packages.ubuntu.com for what the distributions build themselves.
+- Dependencies of nvlink5-580 and images of NVIDIA's GPU Operator: the fourth NVSwitch needs NVSDM in addition to
+  NSCQ, which serves older ones. Ubuntu's nvidia-kernel-common needs nvidia-modprobe of its version or newer.
+- packages.debian.org and packages.ubuntu.com for the distributions' packages.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ __all__ = [
     "replaced_packages",
 ]
 
-# From here on names in NVIDIA's repositories have no branch: of the fabric's parts, of Ubuntu's packages. Debian's had
-# none before; the one that gathers what computing needs came later.
+# First branches whose names in NVIDIA's repositories have no branch suffix: fabric components, Ubuntu's packages.
+# Debian's never had one; its metapackage for computing came later.
 _PLAIN_FABRIC_FROM = 580
 _PLAIN_UBUNTU_FROM = 590
 _DEBIAN_GATHERED_FROM = 560
-# What a distribution itself has; the first is that of its plain packages, the others have the branch in their names.
+# Branches of the distributions' packages: the first has plain names, the others have the branch in their names.
 DISTRIBUTION_BRANCHES: dict[tuple[str, str], tuple[int, ...]] = {
     ("Debian", "12"): (535,),
     ("Debian", "13"): (550, 535),
 }
 _UBUNTU_DEFAULT = 580
-# Makes the device files of CUDA and of MIG for users who may not: setuid root, called by the driver's libraries.
+# Creates the CUDA and MIG device files for unprivileged users: setuid root, called by the driver's libraries.
 _MODPROBE = "nvidia-modprobe"
 _OF_BRANCH = re.compile(r".*-(?P<branch>\d{3})(-server)?(-open)?")
 _FIRST_BRANCHES = {("Debian", "13"): 590}
 
-# All packages that one driver version consists of, whoever made them. Others that match (the container toolkit) have no
-# version of a driver, so that neither pin nor hold concerns them.
+# All packages of one driver version, from any source. Other matches, such as the container toolkit, have other
+# version numbers and are therefore neither pinned nor held.
 FAMILY = (
     "nvidia-*",
     "libnvidia-*",
@@ -78,12 +78,12 @@ class PackageSet(NamedTuple):
     """The packages of one choice.
 
     Attributes:
-        exact: have the driver's very version.
-        free: have versions of their own.
-        kernel: those of the kernel modules; a part of the two others.
+        exact: have exactly the driver's version.
+        free: have independent versions.
+        kernel: packages with kernel modules, also in `exact` or `free`.
         stream: the module stream to enable, on EL.
-        replaced: names of the same thing in other branches or flavours, as patterns; they make way.
-        branch: that of names which end with one, on Ubuntu; those of other branches make way.
+        replaced: name patterns of the same packages in other branches or flavours, to remove.
+        branch: branch suffix of names on Ubuntu; packages of other branches are removed.
     """
 
     exact: tuple[str, ...]
@@ -95,7 +95,7 @@ class PackageSet(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is asked for."""
+    """Driver options of a host."""
 
     source: str
     distribution: str
@@ -111,19 +111,19 @@ class Choice(NamedTuple):
 
 
 def is_el(distribution: str) -> bool:
-    """Return whether a distribution is RHEL or one made of its sources."""
+    """Return whether a distribution is RHEL or a rebuild."""
     return distribution not in {"Debian", "Ubuntu"}
 
 
 def distribution_branch(distribution: str, major: str) -> int | None:
-    """Return the branch that a distribution's own packages are of, None where it has none that is known."""
+    """Return the driver branch of a distribution's default packages, or None if unknown."""
     if distribution == "Ubuntu":
         return _UBUNTU_DEFAULT
     return DISTRIBUTION_BRANCHES.get((distribution, major), (None,))[0]
 
 
 def first_branch(system: Mapping[str, str] | None) -> int:
-    """Return the oldest branch in NVIDIA's own repository for a system, 0 where none is known to be missing.
+    """Return the oldest branch in NVIDIA's repository for a system, or 0 if none is known to be missing.
 
     Debian 13: github.com/NVIDIA/cuda-repo-management, issues 38 and 40, open in August 2026.
     """
@@ -131,7 +131,7 @@ def first_branch(system: Mapping[str, str] | None) -> int:
 
 
 def no_packages(choice: Choice) -> tuple[str, str] | None:
-    """Return why there are no packages for a choice, and the remedy; None when there are."""
+    """Return why a choice has no packages, and the remedy; None if it has packages."""
     other = "set nvidia_driver_source: nvidia"
     if choice.source == "distribution":
         if is_el(choice.distribution):
@@ -161,7 +161,7 @@ def _no_precompiled(choice: Choice) -> tuple[str, str] | None:
 
 
 def driver_packages(choice: Choice) -> PackageSet:
-    """Return the packages of a choice for which no_packages() finds no fault."""
+    """Return the packages of a choice that passes `no_packages`."""
     if is_el(choice.distribution):
         chosen = _el(choice)
     elif choice.distribution == "Ubuntu":
@@ -173,7 +173,7 @@ def driver_packages(choice: Choice) -> PackageSet:
 
 
 def replaced_packages(names: PackageSet, installed: Iterable[str]) -> list[str]:
-    """Return which of the installed packages make way for the chosen ones, sorted."""
+    """Return the installed packages that the chosen ones replace, sorted."""
     wanted = {*names.exact, *names.free}
     others = (name for name in installed if name not in wanted)
     return sorted(
@@ -184,7 +184,7 @@ def replaced_packages(names: PackageSet, installed: Iterable[str]) -> list[str]:
 
 
 def _is_of_other_branch(name: str, branch: int) -> bool:
-    """Return whether Ubuntu's package is of another branch, as nvidia-firmware-570 is: nothing else takes it away."""
+    """Return whether an Ubuntu package belongs to another branch, such as nvidia-firmware-570, which apt would keep."""
     match = _OF_BRANCH.fullmatch(name)
     of_driver = match and any(fnmatchcase(name, each) for each in FAMILY)
     return bool(branch and match and of_driver and int(match.group("branch")) != branch)
@@ -197,7 +197,7 @@ def _fabric(choice: Choice) -> tuple[str, ...]:
     if choice.fabric_manager:
         old_el = is_el(choice.distribution) and not plain
         names += ["nvidia-fabric-manager" if old_el else f"nvidia-fabricmanager{suffix}", f"libnvidia-nscq{suffix}"]
-        # Ubuntu itself is not known to have it.
+        # Ubuntu's repositories are not known to have it.
         names += [f"libnvsdm{suffix}"] if choice.nvlsm and choice.source == "nvidia" else []
     if choice.imex:
         names.append(f"nvidia-imex{suffix}")
@@ -205,7 +205,7 @@ def _fabric(choice: Choice) -> tuple[str, ...]:
 
 
 def _subnet_manager(choice: Choice) -> tuple[str, ...]:
-    """Return the packages of the subnet manager; the fabric manager's start script asks ibstat for its port."""
+    """Return the packages of the subnet manager; the fabric manager's start script calls ibstat."""
     return ("nvlsm", "infiniband-diags") if choice.nvlsm else ()
 
 
@@ -267,7 +267,7 @@ def _ubuntu_nvidia(choice: Choice) -> PackageSet:
 
 
 def _ubuntu_own(choice: Choice) -> PackageSet:
-    """Return Ubuntu's packages for servers; nvidia-compute-utils, with the persistence daemon, comes by dependency."""
+    """Return Ubuntu's server packages; nvidia-compute-utils, with the persistence daemon, is a dependency."""
     open_ = "-open" if choice.modules == "open" else ""
     flavour = f"{choice.branch}-server{open_}"
     exact: tuple[str, ...] = (f"nvidia-headless-no-dkms-{flavour}", f"nvidia-utils-{choice.branch}-server")
@@ -281,7 +281,7 @@ def _ubuntu_own(choice: Choice) -> PackageSet:
     if choice.build == "dkms":
         kernel: tuple[str, ...] = (f"nvidia-dkms-{flavour}",)
         return PackageSet((*exact, *kernel), (_MODPROBE,), kernel, replaced=others)
-    # For the kernel that runs, and the one that follows each newer kernel.
+    # For the running kernel, and the package that follows newer kernels.
     name = choice.kernel_flavour or choice.kernel_release.rpartition("-")[2]
     kernel = (
         f"linux-modules-nvidia-{flavour}-{choice.kernel_release}",

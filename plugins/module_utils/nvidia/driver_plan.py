@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Which packages a host gets, in which version, and what its kernel needs so that it has its NVIDIA driver."""
+"""Plan driver packages, their versions, and the kernel changes of a host."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _REMEDY_LOCKED = (
 )
 _PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/busbar.conf"
 _MODULES_FILE = "/etc/modprobe.d/busbar-nvidia.conf"
-# Parameters that /proc/driver/nvidia/params shows by another name (kernel-open/nvidia/nv-reg.h of NVIDIA's modules).
+# /proc/driver/nvidia/params shows these parameters by another name (kernel-open/nvidia/nv-reg.h of NVIDIA's modules).
 _SHOWN_AS = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 REBOOT_BY_HAND = (
     "set -e nvidia_driver_reboot=true, which drains, reboots and checks the nodes in batches, or reboot by hand"
@@ -58,10 +58,10 @@ REBOOT_BY_HAND = (
 
 
 class Offer(TypedDict):
-    """What a host can have of a branch.
+    """The driver versions of a branch that are available to a host.
 
-    `key`: of the branch in the cluster's lock. `known`: whether its repositories were asked. `versions`: those that all
-    of its parts have, in the repositories or installed. `installed`: the version of the main package, '' without one.
+    `key`: name of the branch in the cluster's lock file. `known`: whether its repositories were queried. `versions`:
+    those that all packages have, in the repositories or installed. `installed`: version of the main package, or ''.
     """
 
     key: str
@@ -77,28 +77,27 @@ def driver_plan(
     system: Mapping[str, Any],
     found: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return what is to be done on a host; its declaration must be sound.
+    """Return the plan for a host with a valid declaration.
 
     Args:
-        host: its name.
-        hardware: its entry of the catalogue.
-        settings: as driver_problems() takes them, with `kernel_parts` (auto, managed, skipped), `kernel_flavour`,
-            `locked` (the version in the cluster's lock) and `check_mode`.
-        system: `distribution`, `major`, and `container`, whether the kernel is somebody else's.
-        found: what `driver_host.read_driver` returns; None before it was asked, which gives only `names`.
+        host: name of the host.
+        hardware: its hardware profile.
+        settings: as for driver_problems(), with `kernel_parts` (auto, managed, skipped), `kernel_flavour`,
+            `locked` (the version in the cluster's lock file) and `check_mode`.
+        system: `distribution`, `major`, and `container`, set if the host shares the kernel of another host.
+        found: result of `driver_host.read_driver`; None for a plan that only has `names`.
 
     Returns:
-        `names` (the packages to ask for), `family` (patterns of all that may belong to them), `key` (of the branch in
-        the cluster's lock), `branch`, `modules`; with `found` also `offer` (what the host can have, for the cluster's
-        lock), `problems`, `version` (of the driver, '' when only the run will tell), `packages`, `absent` and `stream`
-        (as the module `packages` takes them), `moves` (whether another version is replaced), `imex_moves` (whether a
-        running IMEX gets another list of members), `headers` (packages that DKMS needs, in any version), `files` (for
-        the module `templates`), `drop_ins` (the same, of
-        units that the packages bring), `kernel` (whether kernel parts are cared for), `services` (each with `name`,
-        `started`, and `right` when it is as it should be), `initramfs` (command that brings settings into it, or ''),
-        `reboot` (why one is due, a list), `blocked` (a problem when GPU programs fail until then, a list), `notes`
-        (lines for the admin). To be looked at when the packages are there: `build` (whether DKMS is to be asked again),
-        `build_problems`, `load` (modules to load now, in order).
+        `names` (packages to query), `family` (patterns of related packages), `key` (name of the branch in the cluster's
+        lock file), `branch`, `modules`; with `found` also `offer` (available versions, for the lock file), `problems`,
+        `version` (of the driver, '' if unknown before the run), `packages`, `absent` and `stream` (parameters of the
+        module `packages`), `moves` (whether another version is replaced), `imex_moves` (whether the member list of a
+        running IMEX changes), `headers` (packages that DKMS needs, in any version), `files` (for the module
+        `templates`), `drop_ins` (files for units of the packages), `kernel` (whether kernel parts are managed),
+        `services` (each with `name`, `started`, and `right` if it is in that state), `initramfs` (command that
+        regenerates it, or ''), `reboot` (reasons for a reboot), `blocked` (problems if GPU programs fail until then),
+        `notes` (lines for the administrator). Valid once the packages are installed: `build` (whether to run DKMS
+        again), `build_problems`, `load` (modules to load, in order).
     """
     branch = driver_branch(settings, system) or DEFAULT_BRANCH
     choice = driver_choice(hardware, settings, system, branch, str((found or {}).get("kernel_release", "")))
@@ -154,7 +153,7 @@ def driver_plan(
 
 
 def _moves(names: PackageSet, absent: Sequence[str], version: str, installed: Mapping[str, str]) -> bool:
-    """Return whether packages of another version are replaced, under the programs that use them."""
+    """Return whether installed packages are replaced by another version while programs use them."""
     there = {driver_version(installed[name]) for name in (*names.exact, *absent) if name in installed}
     return bool(version) and bool(there - {version})
 
@@ -173,7 +172,7 @@ def _header_problems(host: str, found: Mapping[str, Any], *, is_el: bool) -> lis
 
 
 def _kernel_skipped(settings: Mapping[str, Any], system: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Return why kernel parts are left alone, '' when they are not."""
+    """Return why kernel parts are not managed, or ''."""
     asked = str(settings.get("kernel_parts") or "auto")
     if asked != "auto":
         return "" if asked == "managed" else "nvidia_driver_kernel_parts says so"
@@ -183,7 +182,7 @@ def _kernel_skipped(settings: Mapping[str, Any], system: Mapping[str, Any], foun
 
 
 def _wanted(names: PackageSet, version: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return each package with the version to ask for, '' for any; one that is right already keeps its revision."""
+    """Return each package with its version, '' for any; an installed package of that version keeps its revision."""
     wanted: dict[str, str] = {}
     for name in names.exact:
         offers = [each for each in found["available"].get(name, []) if driver_version(each) == version]
@@ -195,7 +194,7 @@ def _wanted(names: PackageSet, version: str, found: Mapping[str, Any]) -> list[d
 
 
 def _pins(choice: Choice, version: str) -> list[dict[str, str]]:
-    """Return the pin of the whole family; above 1000 it holds against what is newer, even when that is installed."""
+    """Return the pin of the whole family; a priority above 1000 also wins over newer installed versions."""
     if is_el(choice.distribution) or not version:
         return []
     lines = [f"Package: {' '.join(FAMILY)}", f"Pin: version {version}-*", "Pin-Priority: 1001"]
@@ -204,17 +203,17 @@ def _pins(choice: Choice, version: str) -> list[dict[str, str]]:
 
 
 def lock_key(source: str, distribution: str, major: str, branch: int) -> str:
-    """Return the name of a branch in the lock; a distribution's own packages have versions of their own."""
+    """Return the name of a branch in the lock file; packages of a distribution have separate version numbers."""
     return str(branch) if source == "nvidia" else f"{distribution.lower()}{major}-{branch}"
 
 
 def driver_version(package: str) -> str:
-    """Return the driver's version in that of a package: '3:570.133.20-1ubuntu1' gives '570.133.20'."""
+    """Return the driver version of a package version: '3:570.133.20-1ubuntu1' gives '570.133.20'."""
     return package.rpartition(":")[2].partition("-")[0]
 
 
 def version_order(version: str) -> tuple[int, ...]:
-    """Return what versions are compared by."""
+    """Return the sort key of a version."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
@@ -231,13 +230,13 @@ def _offers(names: PackageSet, found: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 def make_offer(key: str, names: PackageSet, branch: int, found: Mapping[str, Any]) -> Offer:
-    """Return what a host can have, with versions in rising order.
+    """Return the versions available to a host, in ascending order.
 
     Args:
-        key: of the branch in the cluster's lock.
-        names: the packages of the host.
-        branch: that of the driver.
-        found: what `driver_host.read_driver` returns.
+        key: name of the branch in the cluster's lock file.
+        names: packages of the host.
+        branch: branch of the driver.
+        found: result of `driver_host.read_driver`.
     """
     installed, offers = _installed(names, found), _offers(names, found)
     common = set.intersection(*({*offers[name], installed[name]} for name in names.exact))
@@ -253,21 +252,20 @@ def make_offer(key: str, names: PackageSet, branch: int, found: Mapping[str, Any
 def choose_version(
     host: str, names: PackageSet, branch: int, settings: Mapping[str, Any], found: Mapping[str, Any]
 ) -> tuple[str, list[Problem]]:
-    """Return the driver's version, '' when it cannot be known yet, and why it is not available.
+    """Return the driver version, '' if not known yet, and why it is not available.
 
-    What is declared counts first, then what the cluster's lock says, then what is installed, then the newest version
-    that all parts of the driver have.
+    Precedence: declared version, lock file, installed version, newest version that all packages have.
     """
     declared = str(settings.get("version") or settings.get("locked") or "")
     installed, offers = _installed(names, found), _offers(names, found)
     offer = make_offer("", names, branch, found)
     version = declared or offer["installed"] or (offer["versions"] or [""])[-1]
-    # Without the repository's index, as in check mode on a fresh host, nobody knows what it has.
+    # Without an index, as in check mode on a new host, the available versions are unknown.
     if not found["index"]:
         unknown = not version and not settings.get("check_mode")
         return version, [make_problem([host], "nvidia_driver_version", *_NOT_ASKED)] if unknown else []
     if not version:
-        # No version has all parts: those that lack in the newest one are told.
+        # No version is complete; report what the newest one lacks.
         of_branch = [each for each in offers[names.exact[0]] if _is_of_branch(each, branch)]
         version = max(of_branch, key=version_order, default="")
     lacking = [name for name in names.exact if installed[name] != version and version not in offers[name]]
@@ -285,9 +283,9 @@ def _not_offered(host: str, name: str, wanted: str, offers: Collection[str], rem
 
 
 def modules_to_load(choice: Choice, version: str, found: Mapping[str, Any]) -> list[str]:
-    """Return the modules that are to be loaded now: none where the GPUs are held by another driver, or missing.
+    """Return the modules to load now; none if another driver holds the GPUs, or without GPUs.
 
-    CUDA opens /dev/nvidia-uvm as the user, who may not load its module; NVLSM talks through ib_umad.
+    CUDA opens /dev/nvidia-uvm as the user, who may not load its module; NVLSM uses ib_umad.
     """
     if found["nouveau"] or not found["gpus"] or found["loaded"] not in {"", version}:
         return []
@@ -296,7 +294,7 @@ def modules_to_load(choice: Choice, version: str, found: Mapping[str, Any]) -> l
 
 
 def parameters_of(settings: Mapping[str, Any], choice: Choice) -> dict[str, dict[str, str]]:
-    """Return the modules' parameters; NCCL in an NVLink rack needs the device of an IMEX channel."""
+    """Return the module parameters; NCCL in an NVLink rack needs the device of an IMEX channel."""
     declared = settings.get("module_parameters") or {}
     merged = {
         str(module): {str(key): _value(value) for key, value in each.items()} for module, each in declared.items()
@@ -313,7 +311,7 @@ def _value(value: object) -> str:
 def kernel_files(
     choice: Choice, settings: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]], *, kernel: bool
 ) -> list[dict[str, str]]:
-    """Return the files of the host, as the module `templates` takes them."""
+    """Return the files of the host for the module `templates`."""
     lines = ["# Written by busbar: nvidia_driver_module_parameters.", "blacklist nouveau", "options nouveau modeset=0"]
     lines += [
         f"options {module} {' '.join(f'{key}={value}' for key, value in each.items())}"
@@ -347,10 +345,10 @@ def imex_nodes(settings: Mapping[str, Any]) -> list[str]:
 
 
 def drop_ins(command: str) -> list[dict[str, str]]:
-    """Return what lets the persistence daemon do what it is there for.
+    """Return the drop-in that enables persistence mode in the persistence daemon.
 
     Ubuntu's unit starts it with --no-persistence-mode, and stops it when no device wants it: without a display, the
-    driver then lets the GPUs go between two programs, and each of them waits for seconds.
+    driver then releases the GPUs between two programs, and each program waits for seconds.
     """
     if not command:
         return []
@@ -361,7 +359,7 @@ def drop_ins(command: str) -> list[dict[str, str]]:
 
 
 def services_of(choice: Choice, units: Mapping[str, Mapping[str, str]], *, started: bool) -> list[dict[str, Any]]:
-    """Return the services; one that meets a driver of another version refuses to start, so it waits for the reboot."""
+    """Return the services; with another driver version loaded they refuse to start, so they wait for the reboot."""
     names = ["nvidia-persistenced"]
     names += ["nvidia-fabricmanager"] if choice.fabric_manager else []
     names += ["nvidia-imex"] if choice.imex else []
@@ -369,13 +367,13 @@ def services_of(choice: Choice, units: Mapping[str, Mapping[str, str]], *, start
 
 
 def _is_right(unit: Mapping[str, str], started: bool) -> bool:  # noqa: FBT001 - of two values, by its name
-    """Return whether a unit is as it should be; Debian's persistence daemon is static, started by the device."""
+    """Return whether a unit is in the wanted state; Debian's persistence daemon is static, started by the device."""
     enabled = unit.get("enabled") in {"enabled", "static", "alias", "generated"}
     return enabled and (not started or unit.get("active") == "active")
 
 
 def parameter_reasons(found: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Yield why the loaded driver needs a reboot for its parameters."""
+    """Yield the module parameters that require a reboot."""
     running = found.get("parameters") or {}
     for key, value in parameters.get("nvidia", {}).items():
         name = key.removeprefix("NVreg_")
@@ -387,7 +385,7 @@ def parameter_reasons(found: Mapping[str, Any], parameters: Mapping[str, Mapping
 def notes_of(
     settings: Mapping[str, Any], skipped: str, reboot: Sequence[str], found: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield what the admin should know: what is left alone and why, a reboot, what Secure Boot wants."""
+    """Yield notes for the administrator: unmanaged parts, a due reboot, steps for Secure Boot."""
     if skipped:
         yield f"kernel modules, their settings and the driver's services are left alone: {skipped}"
         return

@@ -1,4 +1,4 @@
-"""Is the driver that was installed the one that runs: its kernel module, all GPUs, their fabric? And what waits?"""
+"""Check whether the installed driver is running: kernel module, GPUs and fabric, and reasons for a reboot."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def _order(release: str) -> tuple[int, ...]:
 
 
 def is_built(version: str, found: Mapping[str, Any]) -> bool:
-    """Return whether the running kernel has a module of the version; DKMS may skip a build and say nothing of it."""
+    """Return whether the running kernel has a module of the version; DKMS may skip a build without an error."""
     return version in found["built"]
 
 
 def is_build_due(version: str, found: Mapping[str, Any]) -> bool:
-    """Return whether DKMS could still build the module for the running kernel, as when headers came after it."""
+    """Return whether DKMS could still build the module for the running kernel, for example after installing headers."""
     return bool(version) and not is_built(version, found) and bool(found["headers"])
 
 
 def _next_kernel(version: str, found: Mapping[str, Any]) -> str:
-    """Return a newer kernel than the running one for which DKMS has built the version, '' without one."""
+    """Return a newer kernel for which DKMS has built the version, or ''."""
     kernels = [
         str(item["kernel"])
         for item in found["dkms"]
@@ -42,12 +42,12 @@ def _next_kernel(version: str, found: Mapping[str, Any]) -> str:
 
 
 def blocking_reasons(version: str, found: Mapping[str, Any], there: str = "installed") -> list[str]:
-    """Return why GPU programs fail on a host until it is rebooted; its driver's packages are installed.
+    """Return why GPU programs fail on a host with installed driver packages until a reboot.
 
     Args:
-        version: of the driver, '' when nobody knows.
-        found: what `driver_host.read_driver` returns.
-        there: whether that version is `installed` by now or only `declared`.
+        version: version of the driver, '' if unknown.
+        found: result of `driver_host.read_driver`.
+        there: whether that version is `installed` or only `declared`.
     """
     loaded = str(found["loaded"] or "")
     reasons = ["nouveau is loaded and holds the GPUs"] if found["nouveau"] else []
@@ -90,14 +90,14 @@ def unready_reasons(
     *,
     fabric_manager: bool,
 ) -> list[str]:
-    """Return why a host's driver cannot be used yet; a fabric takes its time.
+    """Return why the driver of a host is not usable yet; the fabric takes some time to start.
 
     Args:
-        hardware: its entry of the catalogue.
-        version: the driver that it should run.
-        found: what `driver_host.read_driver` returns.
-        gpus: what `driver_host.read_answering_gpus` returns.
-        fabric_manager: whether the host has one.
+        hardware: hardware profile of the host.
+        version: wanted driver version.
+        found: result of `driver_host.read_driver`.
+        gpus: result of `driver_host.read_answering_gpus`.
+        fabric_manager: whether the host runs the fabric manager.
     """
     loaded = str(found["loaded"] or "")
     if loaded != version:
@@ -111,7 +111,7 @@ def unready_reasons(
 
 
 def _fabric(hardware: Mapping[str, Any], gpus: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what keeps GPUs from the fabric; before Hopper they have no word for it, and with MIG they leave it."""
+    """Yield why GPUs are not in the fabric; GPUs before Hopper do not report it, and GPUs with MIG leave it."""
     generation = known_generation(hardware["gpu"])
     silent_is_well = generation is None or not generation.fabric_state
     for gpu in gpus:

@@ -1,4 +1,4 @@
-"""Settings of GPUs: what may be declared, how the cards differ from it, and the options of nvidia-smi for that."""
+"""Validate declared GPU settings, compare them with the GPUs, and plan the nvidia-smi calls."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ KEYS = (
     "application_clocks_mhz",
     "vboost",
 )
-# What a running job does not notice.
+# Changes that do not affect running jobs.
 HARMLESS = frozenset({"persistence"})
 COMPUTE_MODES = ("default", "exclusive_process", "prohibited")
-# The options that lock and free clocks. No output of nvidia-smi tells whether they are locked.
+# Options that lock and unlock clocks; nvidia-smi does not report whether they are locked.
 LOCKS = {"graphics_clocks_mhz": ("-lgc", "-rgc"), "memory_clocks_mhz": ("-lmc", "-rmc")}
 _PAIR = 2
 _WATT = 0.5
-# All of it is gone when the driver is unloaded, as happens without persistence when the last program ends.
+# Settings lost when the driver is unloaded, which without persistence happens when the last program ends.
 _VOLATILE = ("power_limit_w", *LOCKS, "application_clocks_mhz", "vboost")
 
 
 class Fault(NamedTuple):
-    """Why a setting is not possible on some GPUs."""
+    """A setting that some GPUs do not support."""
 
     gpus: tuple[int, ...]
     key: str
@@ -41,7 +41,7 @@ class Fault(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One run of nvidia-smi: the setting, the GPUs, its options, and what was and will be set."""
+    """One call of nvidia-smi: setting, GPUs, options, current and new value."""
 
     key: str
     gpus: tuple[int, ...]
@@ -51,13 +51,13 @@ class Step(NamedTuple):
 
 
 def merge_settings(profile: Mapping[str, Any] | None, host: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the settings of a node: those of its hardware with its own in their place; null leaves one alone."""
+    """Return the settings of a node: host settings override those of the profile; null leaves a setting alone."""
     merged = {**(profile or {}), **(host or {})}
     return {key: value for key, value in merged.items() if value is not None}
 
 
 def settings_form(settings: object) -> list[str]:
-    """Return what is wrong with the form of declared settings, one sentence per fault."""
+    """Return the errors in the form of declared settings, one sentence each."""
     if not isinstance(settings, dict):
         return [f"must be a dictionary of {', '.join(KEYS)}"]
     problems = [f"{key}: unknown setting; known: {', '.join(KEYS)}" for key in settings if key not in KEYS]
@@ -103,9 +103,9 @@ def _range(value: object) -> bool:
 
 
 def boot_lines(settings: Mapping[str, Any]) -> list[str]:
-    """Return the options of nvidia-smi that bring the settings back after a boot, one run per line.
+    """Return the nvidia-smi options that restore the settings after a boot, one call per line.
 
-    Left out is what the card keeps itself (ECC), and what a boot brings by itself (each default).
+    Settings that the GPU stores (ECC) and defaults are omitted.
     """
     lines = ["-pm 1"] if settings.get("persistence") else []
     mode = settings.get("compute_mode", DEFAULT)
@@ -130,12 +130,12 @@ def _lock_line(key: str, settings: Mapping[str, Any]) -> list[str]:
 def settings_plan(
     settings: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], locked: Sequence[str]
 ) -> tuple[list[Fault], list[Step]]:
-    """Return what the cards cannot do, and the runs of nvidia-smi that are missing; GPUs alike share one.
+    """Return unsupported settings and the needed nvidia-smi calls; equal GPUs share a call.
 
     Args:
-        settings: declared, of a form in which settings_form() finds nothing.
-        gpus: as `settings_found` returns them.
-        locked: the lines of options with which clocks were locked since the driver was loaded.
+        settings: declared settings without errors in settings_form().
+        gpus: result of `settings_found`.
+        locked: option lines with which clocks were locked since the driver was loaded.
     """
     faults: dict[tuple[str, str, str], list[int]] = {}
     steps: dict[tuple[str, tuple[str, ...], str, str], list[int]] = {}
@@ -154,7 +154,7 @@ def settings_plan(
 
 
 def _cannot(key: str, value: Any, gpu: Mapping[str, Any]) -> list[tuple[str, str]]:  # noqa: ANN401 - any setting
-    """Return why the card cannot have a value, with the remedy."""
+    """Return why the GPU does not support a value, with the remedy."""
     if value == DEFAULT:
         return []
     power = gpu["power"]
@@ -173,7 +173,7 @@ def _cannot(key: str, value: Any, gpu: Mapping[str, Any]) -> list[tuple[str, str
 
 
 def _clock_faults(key: str, value: Any, supported: Mapping[int, Sequence[int]]) -> list[tuple[str, str]]:  # noqa: ANN401
-    """Return which clocks the card does not have."""
+    """Return the clocks that the GPU does not support."""
     memory = sorted(supported)
     known = ", ".join(map(str, memory))
     if key == "application_clocks_mhz":
@@ -195,7 +195,7 @@ def _clock_faults(key: str, value: Any, supported: Mapping[int, Sequence[int]]) 
 def _missing(
     key: str, settings: Mapping[str, Any], gpu: Mapping[str, Any], locked: Sequence[str]
 ) -> list[tuple[tuple[str, ...], str, str]]:
-    """Return the options that are missing, with what is set now and what will be."""
+    """Return the needed options, with current and new value."""
     value = settings[key]
     if key in LOCKS:
         return _lock_step(key, settings, locked)
@@ -206,7 +206,7 @@ def _missing(
 
 
 def _present(key: str, value: Any, gpu: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...], str]:  # noqa: ANN401
-    """Return what is set now (None: nothing that could be), the options that set the value, and the value."""
+    """Return the current value (None if unsupported), the options that set the new value, and the new value."""
     if key in {"persistence", "ecc"}:
         option, now = ("-pm", gpu["persistence"]) if key == "persistence" else ("-e", gpu["ecc_pending"])
         return _switch(now), (option, str(int(value))), _switch(value) or ""

@@ -1,4 +1,4 @@
-"""Reads what can be set on GPUs from `nvidia-smi -q -x`: what is set now, and what the card takes."""
+"""Parse current and supported GPU settings from `nvidia-smi -q -x`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _NUMBER = re.compile(r"^\s*(\d{1,9}(?:\.\d{1,6})?)")
 _WORDS = {"enabled": True, "on": True, "disabled": False, "off": False}
 
 
-# A line of the table: number of the GPU, the slider, its highest step, and where it is.
+# Table row: GPU index, slider, highest step, current step.
 _SLIDER = re.compile(r"^\s*\|\s*(\d+)\s+vboost\s+(\d+)\s+(\d+)\s*\|", re.MULTILINE)
 
 
 def settings_found(text: str, sliders: str = "") -> list[dict[str, Any]]:
-    """Return the settings of each GPU; what a card does not have is None.
+    """Return the settings of each GPU; unsupported ones are None.
 
     Args:
-        text: `nvidia-smi -q -x`.
-        sliders: `nvidia-smi boost-slider -l`, where somebody wants to know of `vboost`.
+        text: output of `nvidia-smi -q -x`.
+        sliders: output of `nvidia-smi boost-slider -l`, needed for `vboost`.
 
     Returns:
-        Of each GPU ``index``, ``persistence``, ``ecc`` and ``ecc_pending`` (true or false), ``compute_mode`` (in lower
+        For each GPU ``index``, ``persistence``, ``ecc`` and ``ecc_pending`` (true or false), ``compute_mode`` (in lower
         case), ``power`` (``now``, ``least``, ``most``, ``default``, in W), ``applications`` and
         ``default_applications`` (``graphics``, ``memory``, in MHz), ``supported`` (graphics clocks by memory clock),
         ``vboost`` (``now`` and ``most``, steps of the slider).
@@ -45,7 +45,7 @@ def _settings(gpu: Node) -> dict[str, Any]:
         "ecc_pending": _flag(gpu, "ecc_mode/pending_ecc"),
         "compute_mode": mode.lower() if mode and mode != "N/A" else None,
         "power": {
-            # Older drivers call what is set now by the second name.
+            # Older drivers use the second name for the current limit.
             "now": _number(power, "current_power_limit", "power_limit"),
             "least": _number(power, "min_power_limit"),
             "most": _number(power, "max_power_limit"),

@@ -1,13 +1,13 @@
-"""How RDMA reaches the memory of GPUs on a host, and what of its PCI bus stands in the way.
+"""Choose how RDMA accesses GPU memory on a host, and report PCI settings that slow it down.
 
-Sources of the figures:
+Sources:
 
-- dma-buf for RDMA came with Linux 5.12 (drivers/infiniband/core/umem_dmabuf.c); the driver exports it from its open
-  modules, which begin with branch 515 (NVIDIA's GPU Operator guide, "GPUDirect RDMA": open modules, kernel 5.12).
-- nvidia-peermem comes with the driver since branch 470 (CUDA 11.4, "GPUDirect RDMA", 2.3). It needs an ib_core with
-  ib_register_peer_memory_client, which DOCA-OFED and Ubuntu's kernels have, and Linux itself has not.
-- ACS: PCI Express Base Specification 5.0, 7.7.8: capability 000Dh, control register at 06h; bit 2 redirects requests
-  between peers, bit 3 completions, to the root complex.
+- dma-buf for RDMA exists since Linux 5.12 (drivers/infiniband/core/umem_dmabuf.c); the driver exports it from its open
+  modules, which exist since branch 515 (NVIDIA's GPU Operator guide, "GPUDirect RDMA": open modules, kernel 5.12).
+- nvidia-peermem is part of the driver since branch 470 (CUDA 11.4, "GPUDirect RDMA", 2.3). It needs an ib_core with
+  ib_register_peer_memory_client, which DOCA-OFED and Ubuntu's kernels have, but upstream Linux does not.
+- ACS: PCI Express Base Specification 5.0, 7.7.8: capability 000Dh, control register at 06h; bit 2 redirects peer
+  requests, bit 3 peer completions, to the root complex.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def loaded_driver(text: str) -> tuple[str, bool] | None:
 
 
 def acs_redirects(config: bytes) -> bool | None:
-    """Return whether a PCI device sends what its peers want of each other up to the root complex.
+    """Return whether a PCI device redirects peer-to-peer traffic to the root complex.
 
     Args:
-        config: its configuration space; only root sees more than the first 64 bytes.
+        config: its configuration space; only root can read more than the first 64 bytes.
 
     Returns:
-        None when its extended part cannot be seen.
+        None if the extended part cannot be read.
     """
     if len(config) < _EXTENDED + 4:
         return None
@@ -59,10 +59,10 @@ def acs_redirects(config: bytes) -> bool | None:
 
 
 def acs_control(config: bytes) -> tuple[int, int] | None:
-    """Return where the control register of a PCI device's ACS is and what it holds; None for a device without ACS.
+    """Return offset and value of the ACS control register of a PCI device; None without ACS.
 
     Args:
-        config: its configuration space, of which only root sees more than the first 64 bytes.
+        config: its configuration space; only root can read more than the first 64 bytes.
     """
     place = _EXTENDED
     for _ in range(_MOST_CAPABILITIES):
@@ -77,10 +77,10 @@ def acs_control(config: bytes) -> tuple[int, int] | None:
 
 
 def needed_bridges(paths: Mapping[str, str]) -> list[str]:
-    """Return the bridges between devices and their root ports, and the root ports.
+    """Return the bridges between devices and their root ports, including the root ports.
 
     Args:
-        paths: PCI address of each GPU and NIC to its path in /sys/devices, which names the bridges above it.
+        paths: PCI address of each GPU and NIC to its path in /sys/devices, which contains the bridges above it.
     """
     above = (word for path in paths.values() for word in path.split("/")[:-1])
     return sorted({word for word in above if re.fullmatch(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", word)})
@@ -92,17 +92,16 @@ def _kernel(release: str) -> tuple[int, int] | None:
 
 
 def choose_mode(wanted: str, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return how RDMA is to reach the memory of GPUs.
+    """Return how RDMA accesses GPU memory.
 
     Args:
         wanted: one of MODES.
-        facts: `rdma` (whether the hardware declares RDMA NICs), `kernel` (its release), `driver` (version, empty when
-            it cannot be seen), `open` (whether its modules are the open ones; None when unknown), `peer_memory`
-            (whether ib_core takes nvidia_peermem; None when it cannot be seen), `peermem_there` (None when it cannot be
-            seen).
+        facts: `rdma` (whether the hardware profile has RDMA NICs), `kernel` (release), `driver` (version, empty if
+            unknown), `open` (whether its modules are the open ones; None if unknown), `peer_memory` (whether ib_core
+            supports nvidia_peermem; None if unknown), `peermem_there` (None if unknown).
 
     Returns:
-        `mode`, empty when it cannot be known yet; `reason`; and `problem` and `remedy`, empty when there is none.
+        `mode`, empty if not known yet; `reason`; and `problem` and `remedy`, empty without a problem.
     """
     if wanted not in MODES:
         return _refuse(f"{wanted!r} is unknown", f"write one of {', '.join(MODES)}")
@@ -147,7 +146,7 @@ def _refuse(problem: str, remedy: str) -> dict[str, str]:
 
 
 def _buffers(branch: int | None, facts: Mapping[str, Any]) -> tuple[bool | None, str]:
-    """Return whether dma-buf works, None when unknown, and why not."""
+    """Return whether dma-buf works (None if unknown), and why not."""
     kernel = _kernel(facts["kernel"])
     if kernel and kernel < FIRST_DMABUF_KERNEL:
         return False, f"kernel {facts['kernel']} is older than {FIRST_DMABUF_KERNEL[0]}.{FIRST_DMABUF_KERNEL[1]}"
@@ -161,7 +160,7 @@ def _buffers(branch: int | None, facts: Mapping[str, Any]) -> tuple[bool | None,
 
 
 def _peers(branch: int | None, facts: Mapping[str, Any]) -> tuple[bool | None, str]:
-    """Return whether nvidia_peermem works, None when unknown, and why not."""
+    """Return whether nvidia_peermem works (None if unknown), and why not."""
     if branch is not None and branch < FIRST_PEERMEM_BRANCH:
         return False, f"driver {facts['driver']} has none, it begins with branch {FIRST_PEERMEM_BRANCH}"
     if branch is None:
@@ -176,11 +175,11 @@ def _peers(branch: int | None, facts: Mapping[str, Any]) -> tuple[bool | None, s
 
 
 def bus_notes(facts: Mapping[str, Any]) -> list[str]:
-    """Return what of the PCI bus and the IOMMU slows copies between GPUs and NICs down, and what could not be seen.
+    """Return the PCI and IOMMU settings that slow down copies between GPUs and NICs, and those that are unknown.
 
     Args:
-        facts: `acs` (bridge to whether it redirects, None when it cannot be seen), `iommu` (types of the groups'
-            domains, empty without an IOMMU), `devices` (addresses of GPUs and NICs).
+        facts: `acs` (bridge to whether it redirects, None if unknown), `iommu` (types of the groups' domains, empty
+            without an IOMMU), `devices` (addresses of GPUs and NICs).
     """
     if not facts["devices"]:
         return ["no GPU and no network card on the PCI bus: ACS and IOMMU were not looked at"]

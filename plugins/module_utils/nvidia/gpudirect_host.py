@@ -1,4 +1,4 @@
-"""What a host has for RDMA to the memory of GPUs, from the driver, the kernel and the PCI bus."""
+"""Read driver, kernel and PCI facts for RDMA access to GPU memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def installed_driver(module: AnsibleModule) -> tuple[str, bool] | None:
 
 
 def peer_memory(root: Path) -> bool | None:
-    """Return whether ib_core takes nvidia_peermem; None when it is not loaded or the symbols cannot be seen."""
+    """Return whether ib_core supports nvidia_peermem; None if it is not loaded or the symbols cannot be read."""
     if not (root / "sys/module/ib_core").is_dir():
         return None
     try:
@@ -43,7 +43,7 @@ def peer_memory(root: Path) -> bool | None:
 
 
 def peermem_there(root: Path, release: str) -> bool | None:
-    """Return whether the kernel has the module; None where modules of it cannot be seen."""
+    """Return whether the kernel has the module; None if its modules cannot be read."""
     try:
         with (root / "lib/modules" / release / "modules.dep").open() as file:
             return any("nvidia-peermem.ko" in line.partition(":")[0] for line in file)
@@ -52,7 +52,7 @@ def peermem_there(root: Path, release: str) -> bool | None:
 
 
 def bus(root: Path) -> dict[str, Any]:
-    """Return the GPUs and NICs, the bridges above them with their ACS, and the kinds of domains of the IOMMU."""
+    """Return GPUs and NICs, the bridges above them with their ACS, and the domain types of the IOMMU."""
     devices = root / "sys/bus/pci/devices"
     gpus = [
         folder.name
@@ -72,12 +72,12 @@ def bus(root: Path) -> dict[str, Any]:
 
 
 def read_gpudirect(module: AnsibleModule) -> dict[str, Any]:
-    """Return what a host has for RDMA to the memory of GPUs; what cannot be seen is None or empty, never guessed.
+    """Return the facts about RDMA access to GPU memory; unknown values are None or empty.
 
     Returns:
-        `container`, its kind, empty on a host with a kernel of its own; `kernel`; `driver` and `open`, of the loaded
-        driver, else of the installed one; `loaded`, whether one is; `peermem_there`, `peermem_loaded`; `peer_memory`,
-        whether ib_core takes it; `gdrcopy_loaded`; `devices`, `acs`, `iommu`.
+        `container` (kind, empty on a host with its own kernel); `kernel`; `driver` and `open` of the loaded driver, or
+        else of the installed one; `loaded` (whether one is loaded); `peermem_there`, `peermem_loaded`; `peer_memory`
+        (whether ib_core supports it); `gdrcopy_loaded`; `devices`, `acs`, `iommu`.
     """
     release = platform.release()
     loaded = loaded_driver(read(ROOT / "proc/driver/nvidia/version"))

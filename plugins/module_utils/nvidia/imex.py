@@ -1,10 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The members of an NVLink rack as IMEX must know them, and when its service may take a new list.
+"""Compute the IMEX member lists of NVLink racks, and detect changed lists.
 
-Source: NVIDIA's IMEX guide, "Deployment Models": the nodes_config.cfg of each member lists the IP addresses of all, the
-service reads it when it starts, and members whose lists differ do not come together. So all of a rack change in one
-run.
+Source: NVIDIA's IMEX guide, "Deployment Models": the nodes_config.cfg of each member has the IP addresses of all, the
+service reads it at start, and members with different lists do not connect. So a whole rack changes in one run.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ NODES_FILE = "/etc/nvidia-imex/nodes_config.cfg"
 
 
 def nvlink_racks(hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, list[str]]]:
-    """Return `hosts` and `addresses` of each NVLink rack, in the order of the inventory.
+    """Return `hosts` and `addresses` of each NVLink rack, in inventory order.
 
     Args:
-        hosts: those that may be members.
-        variables: of each, of which `nvlink_domain` names its rack; its address is `hosts_address`, else
-            `ansible_host`, else its name.
+        hosts: possible members.
+        variables: variables of each host: `nvlink_domain` names its rack; its address is `hosts_address`, or else
+            `ansible_host`, or else its name.
     """
     racks: dict[str, dict[str, list[str]]] = {}
     for host in hosts:
@@ -39,11 +38,11 @@ def nvlink_racks(hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]
 
 
 def imex_changes(wanted: Sequence[str], found: Mapping[str, Any]) -> bool:
-    """Return whether a running IMEX has another list of members than is declared.
+    """Return whether a running IMEX has a member list other than the declared one.
 
     Args:
         wanted: addresses.
-        found: of `driver_host.read_driver`: `imex_nodes` (text of the file) and `units`.
+        found: `imex_nodes` (text of the file) and `units` of `driver_host.read_driver`.
     """
     unit = (found.get("units") or {}).get("nvidia-imex") or {}
     there = [line.strip() for line in str(found.get("imex_nodes") or "").splitlines() if line.strip()]

@@ -1,12 +1,11 @@
-"""Which packages hold the headers that DKMS builds with: of the running kernel, and of those that follow it.
+"""Choose the kernel header packages that DKMS needs, for the running kernel and its upgrades.
 
-Runs on a host's own python3, which asks for these names, and on the provisioning host, which chooses among them.
+Runs on hosts, which query these packages, and on the provisioning host, which chooses among them.
 
 Sources of the names: Debian's and Ubuntu's kernels are `linux-image-RELEASE`, their headers `linux-headers-RELEASE`; a
 package without a release (`linux-image-amd64`, `linux-image-generic-hwe-24.04`) depends on the newest of its kind, and
-`linux-headers-` of the same name does so for the headers. On EL kernel-devel-matched (kernel.spec) depends on the
-kernel-devel and the kernel-core of its own version, and is upgraded with the kernel; the NVIDIA Driver Installation
-Guide asks for it.
+so does `linux-headers-` with the same suffix. On EL kernel-devel-matched (kernel.spec) depends on kernel-devel and
+kernel-core of its version, and is upgraded with the kernel; the NVIDIA Driver Installation Guide requires it.
 """
 
 from __future__ import annotations
@@ -26,40 +25,40 @@ _RELEASE = re.compile(r"\d+(?:\.\d+)+(?:-\d[\w.]*)?(?:[+~][\w.~]+)*-(?P<flavour>
 
 
 def kernel_flavour(release: str) -> str:
-    """Return the kind of a Debian or Ubuntu kernel from its release: '6.1.0-28-cloud-amd64' is 'cloud-amd64'."""
+    """Return the flavour in a Debian or Ubuntu kernel release: 'cloud-amd64' for '6.1.0-28-cloud-amd64'."""
     match = _RELEASE.fullmatch(release)
     return match.group("flavour") if match else release.rpartition("-")[2]
 
 
 def _followers(release: str, kernels: Iterable[str]) -> list[str]:
-    """Return the headers that are upgraded with the installed kernels, or with one of the running kernel's kind."""
+    """Return the header packages that follow the installed kernel packages, or the running kernel's flavour."""
     kinds = [name[len(_IMAGE) :] for name in sorted(kernels) if name.startswith(_IMAGE)]
     followed = [kind for kind in kinds if kind[:1].isalpha() and not kind.startswith(("unsigned-", "extra-"))]
     return [f"{_HEADERS}{kind}" for kind in followed or [kernel_flavour(release)]]
 
 
 def header_names(release: str, kernels: Iterable[str]) -> list[str]:
-    """Return the packages of headers that apt is asked for.
+    """Return the header packages to query with apt.
 
     Args:
-        release: of the running kernel, as `uname -r` says it.
+        release: release of the running kernel (`uname -r`).
         kernels: the installed packages `linux-image-*`.
     """
     return [f"{_HEADERS}{release}", *_followers(release, kernels)]
 
 
 def wanted_headers(found: Mapping[str, Any], *, is_el: bool) -> list[str]:
-    """Return the packages of headers that a host is to have.
+    """Return the header packages to install on a host.
 
     Args:
-        found: what `driver_host.read_driver` returns: `kernel_release`, `kernels`, `headers` (whether those of the
-            running kernel are there), `installed`, `available`.
-        is_el: whether it is RHEL or one made of its sources.
+        found: from `driver_host.read_driver`: `kernel_release`, `kernels`, `headers` (whether those of the running
+            kernel are present), `installed`, `available`.
+        is_el: whether it is RHEL or a rebuild.
     """
     release, installed = str(found["kernel_release"]), found["installed"]
     if is_el:
         if EL_HEADERS not in installed:
-            # Of the running kernel; any other would bring another kernel along.
+            # The version of the running kernel; another version would install another kernel.
             return [f"{EL_HEADERS}-{release}"]
         return [] if found["headers"] else [f"kernel-devel-{release}"]
     exact, *followers = header_names(release, found["kernels"])
@@ -68,7 +67,7 @@ def wanted_headers(found: Mapping[str, Any], *, is_el: bool) -> list[str]:
 
 
 def lacking_headers(found: Mapping[str, Any], *, is_el: bool) -> str:
-    """Return the package with the running kernel's headers when no repository has it, '' when all is well."""
+    """Return the header package of the running kernel if no repository has it, or ''."""
     if found["headers"] or is_el or not found["index"]:
         return ""
     exact = f"{_HEADERS}{found['kernel_release']}"

@@ -1,4 +1,4 @@
-"""How the MIG instances of a node differ from its layout, and the runs of nvidia-smi that change it."""
+"""Compare the MIG instances of a node with its layout, and plan the nvidia-smi calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROW = re.compile(r"^\|\s*(\d+)\s+MIG\s+(\S+)\s+\d+\s+(\d+)\s+(\d+):(\d+)\s*\|")
 
 
 class GpuState(NamedTuple):
-    """MIG of one GPU as it is: on (None: the GPU has none), on after the next reset, and the instances there."""
+    """Current MIG state of a GPU: enabled (None: unsupported), enabled after the next reset, and its instances."""
 
     gpu: int
     model: str
@@ -29,7 +29,7 @@ class GpuState(NamedTuple):
 
 
 class MigPlan(NamedTuple):
-    """What is wrong, the runs of nvidia-smi in order, and each GPU that changes, before and after."""
+    """Problems, nvidia-smi calls in order, and each changed GPU before and after."""
 
     problems: list[str]
     steps: list[list[str]]
@@ -38,11 +38,11 @@ class MigPlan(NamedTuple):
 
 
 def mig_states(query: str, listing: str) -> list[GpuState]:
-    """Return MIG of each GPU.
+    """Return the MIG state of each GPU.
 
     Args:
-        query: what `nvidia-smi -q -x` printed; it tells modes, and which instances have a compute instance.
-        listing: what `nvidia-smi mig -lgi` printed; it tells profile and place of each GPU instance.
+        query: output of `nvidia-smi -q -x`, with modes and compute instances.
+        listing: output of `nvidia-smi mig -lgi`, with profile and placement of each GPU instance.
     """
     rows = [match.groups() for line in listing.splitlines() if (match := _ROW.match(line.strip()))]
     states = []
@@ -70,9 +70,9 @@ def _on(mode: str | None) -> bool | None:
 
 
 def mig_plan(layout: object, states: Sequence[GpuState]) -> MigPlan:
-    """Return how to come from what is there to the layout; GPUs that are right are left alone.
+    """Return the changes from the current state to the layout; matching GPUs are left alone.
 
-    Instances of the right profiles at other places count as right, since the driver may have placed them.
+    Instances with the right profiles at other placements match, because the driver may have placed them.
     """
     problems: list[str] = []
     steps: list[list[str]] = []
@@ -114,7 +114,7 @@ def _steps(gpu: GpuState, profiles: Sequence[str], placed: Sequence[tuple[str, i
     if on == bool(profiles) and gpu.pending in {None, on} and there == sorted(profiles) and gpu.complete:
         return []
     which = ["-i", str(gpu.gpu)]
-    # Without compute instances the first of the two fails, and the second is enough.
+    # Without compute instances the first command fails, and the second is enough.
     steps = [["mig", *which, "-dci"], ["mig", *which, "-dgi"]] if gpu.instances else []
     if not profiles:
         return [*steps, [*which, "-mig", "0"]]
@@ -128,7 +128,7 @@ def _shown(index: int, *, on: bool, instances: Sequence[tuple[str, int]]) -> str
 
 
 def boot_layout(gpu: Mapping[str, Any], layout: object) -> list[str]:
-    """Return of each divided GPU its index and what to create, as in `0 1g.10gb:0,1g.10gb:1`.
+    """Return the index and instances of each divided GPU, as in `0 1g.10gb:0,1g.10gb:1`.
 
     Raises:
         ValueError: the layout does not fit the GPUs of the profile.

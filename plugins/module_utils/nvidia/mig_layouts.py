@@ -1,10 +1,10 @@
-"""MIG layouts: what a GPU can be divided into, and whether a declared layout fits.
+"""Check MIG layouts against the profiles that a GPU supports.
 
-Names, sizes and counts of the profiles are those of NVIDIA's MIG User Guide, "Supported MIG Profiles" (release 580 and
-610); where each may lie is what `nvidia-smi mig -lgipp` prints: of eight memory slices a `1g` takes one of the first
-seven, a `1g` of double memory two from an even start, a `2g` two from 0, 2 or 4, a `3g` four from 0 or 4, a `4g` the
-first four and a `7g` all. GPUs of four slices (A30, RTX PRO) count in quarters. The profiles of GB200,
-GB300 and B300 are those of NVIDIA's mig-parted configuration; drivers of branch 610 round some of them otherwise.
+Names, sizes and counts of the profiles are from NVIDIA's MIG User Guide, "Supported MIG Profiles" (release 580 and
+610); possible placements are from `nvidia-smi mig -lgipp`: of eight memory slices a `1g` takes one of the first seven,
+a `1g` of double memory two from an even start, a `2g` two from 0, 2 or 4, a `3g` four from 0 or 4, a `4g` the first
+four and a `7g` all. GPUs with four slices (A30, RTX PRO) count in quarters. The profiles of GB200, GB300 and B300 are
+from NVIDIA's mig-parted configuration; drivers of branch 610 round some of them differently.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EIGHTHS = 8
 
 
 class Profile(NamedTuple):
-    """A kind of GPU instance: where it may start, how many memory slices it takes, how many there can be at most."""
+    """A GPU instance profile: possible start slices, number of memory slices, maximum number of instances."""
 
     starts: tuple[int, ...]
     size: int
@@ -44,14 +44,14 @@ class Profile(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """What one model of GPU can be divided into."""
+    """The MIG profiles of a GPU model."""
 
     name: str
     profiles: dict[str, Profile]
 
 
 def _sevenths(names: str) -> dict[str, Profile]:
-    """Return the profiles of a GPU of seven compute and eight memory slices, given the six names by size."""
+    """Return the profiles of a GPU with seven compute and eight memory slices, given six names by size."""
     small, double, two, three, four, whole = names.split()
     return {
         small: Profile(tuple(range(7)), 1, 7),
@@ -65,7 +65,7 @@ def _sevenths(names: str) -> dict[str, Profile]:
 
 
 def _quarters(names: str, *suffixes: str) -> dict[str, Profile]:
-    """Return the profiles of a GPU of four slices, given the three names by size; suffixes are of those that share."""
+    """Return the profiles of a GPU with four slices, given three names by size; suffixes name variants."""
     small, half, whole = names.split()
     found = {whole: Profile((0,), 4, 1)}
     for suffix in ("", *suffixes):
@@ -76,7 +76,7 @@ def _quarters(names: str, *suffixes: str) -> dict[str, Profile]:
 
 
 _H100_80 = _sevenths("1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb")
-# A word of the model's name, the memory from and up to MiB, the name in messages, the profiles.
+# Word in the model name, minimum and maximum memory in MiB, name in messages, profiles.
 _TABLE: tuple[tuple[str, int, int, str, dict[str, Profile]], ...] = (
     ("A30", 20000, 26000, "A30", {**_quarters("1g.6gb 2g.12gb 4g.24gb"), "2g.12gb+me": Profile((0, 2), 2, 1)}),
     ("A100", 36000, 45000, "A100 40 GB", _sevenths("1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb")),
@@ -97,7 +97,7 @@ _TABLE: tuple[tuple[str, int, int, str, dict[str, Profile]], ...] = (
 
 
 def mig_geometry(model: str, memory_mb: float) -> Geometry | None:
-    """Return what a GPU can be divided into; None for one that has no MIG, or whose profiles are not known here."""
+    """Return the MIG profiles of a GPU; None if it does not support MIG or is unknown."""
     for word, least, most, name, profiles in _TABLE:
         if re.search(rf"\b{word}\b", model, re.IGNORECASE) and least <= memory_mb <= most:
             return Geometry(name, profiles)
@@ -105,10 +105,10 @@ def mig_geometry(model: str, memory_mb: float) -> Geometry | None:
 
 
 def layout_entries(layout: object) -> list[dict[str, Any]]:
-    """Return the entries of a layout; one that stands alone is a list of one.
+    """Return the entries of a layout; a single entry gives a list of one.
 
     Raises:
-        ValueError: it is neither an entry nor a list of entries; names what is wrong.
+        ValueError: it is neither an entry nor a list of entries; the message names the error.
     """
     entries = [layout] if isinstance(layout, dict) else layout
     if not isinstance(entries, list):
@@ -134,14 +134,14 @@ def layout_entries(layout: object) -> list[dict[str, Any]]:
 
 
 def gpu_layouts(layout: object, count: int) -> list[list[str]]:
-    """Return the profiles of each GPU of a node; an empty list is a GPU without MIG.
+    """Return the profiles of each GPU of a node; a GPU without MIG has an empty list.
 
     Args:
-        layout: entries with ``profile``, ``count`` (per GPU, 1) and ``gpus`` (indexes from 0; all GPUs without it).
+        layout: entries with ``profile``, ``count`` (per GPU, default 1) and ``gpus`` (indexes from 0, default all).
         count: GPUs of the node.
 
     Raises:
-        ValueError: the layout has no valid form, or names a GPU that the node does not have.
+        ValueError: the layout is malformed, or names a GPU that the node does not have.
     """
     found: list[list[str]] = [[] for _ in range(count)]
     for entry in layout_entries(layout):
@@ -154,16 +154,16 @@ def gpu_layouts(layout: object, count: int) -> list[list[str]]:
 
 
 def _other_board(geometry: Geometry, profile: str) -> str:
-    """Return which board of the same GPU has a profile, in words; empty if there is none."""
+    """Return a hint that names the boards of the same GPU that have a profile, or ''."""
     models = {word for word, _least, _most, name, _profiles in _TABLE if name == geometry.name}
     others = [name for word, _least, _most, name, profiles in _TABLE if word in models and profile in profiles]
     return f"; {' and '.join(others)} has it: is this the right hardware?" if others else ""
 
 
 def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:
-    """Return each profile with the memory slice where it starts, in the order of their starts.
+    """Return each profile with its first memory slice, ordered by slice.
 
-    Large ones are placed first and as far up as they can, so that what is left stays usable; every way is tried.
+    Large profiles are placed first and as high as possible, which keeps the rest usable; all placements are tried.
 
     Raises:
         ValueError: a profile is unknown to the GPU, or they do not fit together.
@@ -192,7 +192,7 @@ def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _placed(geometry: Geometry, order: Sequence[str], taken: frozenset[int]) -> list[tuple[str, int]] | None:
-    """Return where the profiles can lie beside what is taken; None when they cannot."""
+    """Return a placement of the profiles beside the taken slices, or None."""
     if not order:
         return []
     profile = geometry.profiles[order[0]]
@@ -211,11 +211,11 @@ def _told(profiles: Sequence[str]) -> str:
 
 
 def layout_problems(gpu: Mapping[str, Any], layout: object) -> list[str]:
-    """Return why a layout is not possible on a node's GPUs, a sentence per fault; an empty list when it can.
+    """Return why a layout is not possible on a node's GPUs, one sentence per error.
 
     Args:
         gpu: ``model``, ``memory_mb`` and ``count`` of a hardware profile.
-        layout: as `gpu_layouts` takes it; an empty list is no MIG, which every GPU can do.
+        layout: see `gpu_layouts`; an empty list means no MIG, which every GPU supports.
     """
     try:
         wanted = gpu_layouts(layout, int(gpu["count"]))
@@ -237,21 +237,21 @@ def layout_problems(gpu: Mapping[str, Any], layout: object) -> list[str]:
 
 
 def slurm_type(entry: Mapping[str, Any]) -> str:
-    """Return the type by which Slurm knows an instance.
+    """Return Slurm's GRES type of an instance.
 
-    Slurm's NVML plugin calls it model, slices and memory rounded to GiB, as in `nvidia_a100_1g.5gb`, and takes any part
-    of that as the type; media extensions are not in the name. Where a driver's memory rounds otherwise (3g.39gb), the
-    entry says so.
+    Slurm's NVML plugin builds the name from model, slices and memory rounded to GiB, as in `nvidia_a100_1g.5gb`, and
+    accepts any part of it as type; media extensions are not in the name. If a driver rounds differently (3g.39gb), the
+    entry sets `slurm_type`.
     """
     given = entry.get("slurm_type")
     return str(given) if given else re.split(r"[+-]", str(entry["profile"]))[0]
 
 
 def layout_counts(layout: object, count: int) -> dict[str, int]:
-    """Return how many instances of each Slurm type a node has, in the order of the layout; GPUs without MIG not.
+    """Return the number of instances of each Slurm type on a node, in layout order, without undivided GPUs.
 
     Raises:
-        ValueError: as `gpu_layouts`.
+        ValueError: see `gpu_layouts`.
     """
     gpu_layouts(layout, count)
     found: dict[str, int] = {}
@@ -262,16 +262,16 @@ def layout_counts(layout: object, count: int) -> dict[str, int]:
 
 
 def gpu_instances(layout: object, count: int) -> list[list[tuple[str, int, str]]]:
-    """Return the instances of each GPU in the order of nvidia-smi: profile, which of its profile, and Slurm's type.
+    """Return the instances of each GPU in nvidia-smi's order: profile, index within the profile, and Slurm type.
 
     The driver numbers large instances before small ones: 7g has 0, 4g and 3g 1 and 2, 2g 3 to 6, 1g 7 to 14.
 
     Args:
-        layout: as for gpu_layouts.
+        layout: see `gpu_layouts`.
         count: GPUs of the node.
 
     Raises:
-        ValueError: as `gpu_layouts`.
+        ValueError: see `gpu_layouts`.
     """
     gpu_layouts(layout, count)
     found: list[list[tuple[str, int, str]]] = [[] for _ in range(count)]
@@ -289,12 +289,12 @@ def _size_order(profile: str) -> tuple[int, int, str]:
 
 
 def device_name(gpu: int, profile: str = "", number: int = 0, end: str = "") -> str:
-    """Return the name that the program mig_devices gives to a device file of a node with MIG.
+    """Return the path that the program mig_devices gives to a device file on a node with MIG.
 
     Args:
-        gpu: place of the GPU in nvidia-smi.
-        profile: of the instance; without one it is the file of the GPU.
-        number: which of the GPU's instances of this profile, from 0.
+        gpu: index of the GPU in nvidia-smi.
+        profile: profile of the instance; empty for the device file of the GPU.
+        number: index among the GPU's instances of this profile.
         end: gi or ci, GPU instance or compute instance.
     """
     instance = f"-{profile.replace('+', '_')}-{number}-{end}" if profile else ""
@@ -305,7 +305,7 @@ def gres_counts(gpu: Mapping[str, Any] | None, mig: object) -> list[tuple[str, i
     """Return type and count of each kind of GPU of a node, MIG instances first; the type may be empty.
 
     Raises:
-        ValueError: the layout has no valid form.
+        ValueError: the layout is malformed.
     """
     if not gpu or not int(gpu["count"]):
         return []

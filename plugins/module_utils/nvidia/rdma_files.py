@@ -1,4 +1,4 @@
-"""Files by which a host names its RDMA devices, loads their modules and speaks IP over InfiniBand."""
+"""Format the files that name RDMA devices, load their modules and configure IP over InfiniBand."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ __all__ = [
 ]
 
 HEADER = "#\n# Ansible managed\n#\n"
-# What may configure interfaces of a host, with the folder of its files and how ours are called there.
+# Supported network managers, with the folder and the name pattern of busbar's files.
 MANAGERS = {
     "networkd": ("/etc/systemd/network", "20-busbar-ipoib-", ".network"),
     "NetworkManager": ("/etc/NetworkManager/system-connections", "busbar-ipoib-", ".nmconnection"),
     "ifupdown": ("/etc/network/interfaces.d", "busbar-ipoib-", ""),
 }
 LINKS = ("/etc/systemd/network", "10-busbar-rdma-", ".link")
-# Files of former runs are found, and taken away, by these patterns.
+# Patterns that find files of earlier runs for removal.
 OURS = [f"{folder}/{prefix}*{suffix}" for folder, prefix, suffix in (*MANAGERS.values(), LINKS)]
 MODE_RULES = "/etc/udev/rules.d/90-busbar-ipoib.rules"
 NAMING_RULES = "/etc/udev/rules.d/60-rdma-persistent-naming.rules"
-# Packages that the distribution builds from its own rdma-core and that DOCA-OFED does not replace.
+# Packages that the distribution builds from rdma-core and that DOCA-OFED does not replace.
 IN_THE_WAY = (
     "ibutils",
     "libopensm8",
@@ -54,9 +54,9 @@ IN_THE_WAY = (
     "libosmvendor5",
     "opensm",
 )
-# What tells of a vendor's stack beside those that a role wants.
+# Packages that indicate a vendor stack, in addition to those that a role wants.
 _TELLING = ("mlnx-ofed-kernel-dkms", "mlnx-ofed-kernel-utils", "ofed-scripts", "rdma-core")
-# Packages whose versions the plan needs, beside those that are wanted.
+# Packages whose versions the plan needs, in addition to the wanted ones.
 ASKED = (*IN_THE_WAY, *_TELLING)
 SLURMD = "/etc/systemd/system/slurmd.service.d/busbar-rdma.conf"
 LIMITS = "/etc/security/limits.d/85-busbar-rdma.conf"
@@ -64,12 +64,12 @@ MODULES = "/etc/modules-load.d/busbar-rdma.conf"
 ROCE = "/usr/local/lib/busbar/roce_defaults"
 ROCE_UNIT = "/etc/systemd/system/busbar-roce.service"
 _NAMINGS = {"fallback": "NAME_FALLBACK", "pci": "NAME_PCI", "guid": "NAME_GUID", "kernel": "NAME_KERNEL"}
-# Of names in this space the same connection always gets the same number.
+# UUIDv5 namespace: stable per connection name.
 _SPACE = uuid.UUID("6f6c2f0e-2f0c-4c5e-9c1c-2f1f0b6d7a10")
 
 
 def naming_rules(naming: str, names: Mapping[str, str]) -> str:
-    """Return the udev rules that name RDMA devices; they take the place of those of rdma-core, which name by default.
+    """Return the udev rules that name RDMA devices; they override those of rdma-core.
 
     Args:
         naming: `fallback`, `pci`, `guid` or `kernel`, for devices that are not declared.
@@ -84,7 +84,7 @@ def naming_rules(naming: str, names: Mapping[str, str]) -> str:
 
 
 def link_files(names: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return the files by which systemd names interfaces by their PCI addresses."""
+    """Return the systemd.link files that name interfaces by PCI address."""
     folder, prefix, suffix = LINKS
     return [
         {
@@ -96,7 +96,7 @@ def link_files(names: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _networkd(entry: Mapping[str, Any]) -> str:
-    # It is no way to anywhere else, and a boot must not wait for a fabric without a subnet manager.
+    # No default route, and a boot must not wait for a fabric without a subnet manager.
     mtu = f"MTUBytes={entry['mtu']}\n" if entry["mtu"] else ""
     return (
         f"[Match]\nName={entry['name']}\n\n[Link]\n{mtu}RequiredForOnline=no\n\n"
@@ -125,12 +125,12 @@ def _ifupdown(entry: Mapping[str, Any]) -> str:
 
 
 def ipoib_files(manager: str, interfaces: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the files that give interfaces their addresses, for what runs the network of the host.
+    """Return the address configuration of interfaces for the host's network manager.
 
     Args:
         manager: one of MANAGERS.
-        interfaces: each with `name`, `address` with its prefix, `mode` (`datagram` or `connected`) and `mtu`, 0 for the
-            kernel's own.
+        interfaces: each with `name`, `address` with prefix, `mode` (`datagram` or `connected`) and `mtu`, 0 for the
+            kernel's default.
     """
     folder, prefix, suffix = MANAGERS[manager]
     text = {"networkd": _networkd, "NetworkManager": _network_manager, "ifupdown": _ifupdown}[manager]
@@ -142,7 +142,7 @@ def ipoib_files(manager: str, interfaces: Sequence[Mapping[str, Any]]) -> list[d
         }
         for entry in interfaces
     ]
-    # systemd sets the mode by itself only from version 250 on.
+    # systemd sets the mode only since version 250.
     begin = 'ACTION=="add", SUBSYSTEM=="net", ATTR{type}=="32"'
     rules = "".join(f'{begin}, NAME=="{entry["name"]}", ATTR{{mode}}="{entry["mode"]}"\n' for entry in interfaces)
     if manager == "networkd" and interfaces:
@@ -151,7 +151,7 @@ def ipoib_files(manager: str, interfaces: Sequence[Mapping[str, Any]]) -> list[d
 
 
 def apply_commands(manager: str, name: str) -> list[list[str]]:
-    """Return the commands that bring one interface to what its file says; no other interface is touched."""
+    """Return the commands that apply the file of one interface without touching others."""
     if manager == "networkd":
         return [
             ["udevadm", "trigger", "--settle", "--action=add", f"/sys/class/net/{name}"],
@@ -164,11 +164,11 @@ def apply_commands(manager: str, name: str) -> list[list[str]]:
 
 
 def roce_script(mode: str, tos: int) -> str:
-    """Return the program that sets what RDMA connections over Ethernet begin with, by the kernel's configfs.
+    """Return a shell script that sets the defaults of RoCE connections through the kernel's configfs.
 
     Args:
-        mode: `v1` or `v2`, empty to leave it.
-        tos: type of service, 0 to 255; -1 to leave it.
+        mode: `v1` or `v2`, empty to leave it unchanged.
+        tos: type of service, 0 to 255; -1 to leave it unchanged.
     """
     words = {"v1": "IB/RoCE v1", "v2": "RoCE v2"}
     settings = [f"        echo '{words[mode]}' >\"$settings/default_roce_mode\"\n"] if mode else []

@@ -1,8 +1,8 @@
-"""Which GID NCCL takes on RoCE: NCCL_IB_GID_INDEX of /etc/nccl.conf.
+"""Choose NCCL_IB_GID_INDEX in /etc/nccl.conf for RoCE.
 
-NCCL 2.21 and newer find a GID of RoCE v2 by themselves (NCCL user guide, NCCL_IB_GID_INDEX: -1); older ones take index
-0, which is RoCE v1. One number counts for all ports of a node, those of InfiniBand included, so it is only said where
-all have it.
+NCCL 2.21 and newer find a RoCE v2 GID automatically (NCCL user guide, NCCL_IB_GID_INDEX: -1); older ones take index 0,
+which is RoCE v1. The index applies to all ports of a node, including InfiniBand, so it is set only if all ports have
+it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ AUTO = "auto"
 
 
 def nccl_gid_index(wanted: str, ports: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the index to write and what to say of it.
+    """Return the index to write and an explanation.
 
     Args:
-        wanted: `auto`, a number, or empty for nothing.
-        ports: as `rdma_ports` returns them.
+        wanted: `auto`, a number, or empty for no index.
+        ports: result of `rdma_ports`.
 
     Returns:
-        `index`, empty when none is to be written, and `note`, why not.
+        `index`, empty to write none, and `note`, the reason for that.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: `wanted` is invalid.
     """
     if not wanted or wanted.isdigit():
         return {"index": wanted, "note": ""}

@@ -1,4 +1,4 @@
-"""The RDMA devices of a host and what runs its network, from /sys, the package database, ip and sminfo."""
+"""Read RDMA devices and the network manager of a host from /sys, the package database, ip and sminfo."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["read_rdma"]
 
 ROOT = Path("/")
-# The capability CAP_SYS_RESOURCE, its number in <linux/capability.h>.
+# Bit of CAP_SYS_RESOURCE in <linux/capability.h>.
 SYS_RESOURCE = 24
 UNITS = {"networkd": "systemd-networkd", "NetworkManager": "NetworkManager", "ifupdown": "networking"}
 
 
 def said(module: AnsibleModule, *words: str) -> str:
-    """Return what a program says; nothing when it is missing or fails."""
+    """Return the output of a program, or '' if it is missing or fails."""
     if module.get_bin_path(words[0], opt_dirs=["/sbin", "/usr/sbin"]) is None:
         return ""
     status, out, _ = module.run_command(list(words), environ_update={"LC_ALL": "C.UTF-8"})
@@ -34,7 +34,7 @@ def said(module: AnsibleModule, *words: str) -> str:
 
 
 def field(text: str, name: str) -> str:
-    """Return the rest of the first line that begins with a name."""
+    """Return the rest of the first line that begins with a name, or ''."""
     return next((line[len(name) :].strip() for line in text.splitlines() if line.startswith(name)), "")
 
 
@@ -45,13 +45,13 @@ def may_raise_limits(status: str) -> bool:
 
 
 def container(module: AnsibleModule) -> str:
-    """Return the kind of container that this is, empty for a machine, also a virtual one."""
+    """Return the kind of container, or '' on a physical or virtual machine."""
     kind = read(ROOT / "run/systemd/container") or said(module, "systemd-detect-virt", "--container").strip()
     return "" if kind == "none" else kind
 
 
 def manager(module: AnsibleModule) -> str:
-    """Return what runs the network of the host, empty when nothing known does."""
+    """Return the active network manager, or '' if none is known."""
     active = said(
         module, "systemctl", "show", "--property=Id,ActiveState", *(f"{unit}.service" for unit in UNITS.values())
     )
@@ -64,7 +64,7 @@ def manager(module: AnsibleModule) -> str:
 
 
 def subnet_managers(module: AnsibleModule, ports: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Return the subnet manager that each active port of InfiniBand knows."""
+    """Return the subnet manager of each active InfiniBand port."""
     answers = (
         said(module, "sminfo", "-C", port["device"], "-P", port["port"])
         for port in ports
@@ -74,13 +74,13 @@ def subnet_managers(module: AnsibleModule, ports: list[dict[str, Any]]) -> list[
 
 
 def answering(module: AnsibleModule, wanted: list[str], interfaces: list[dict[str, Any]]) -> list[str]:
-    """Return those addresses that answer and are not of this host."""
+    """Return the addresses that another host answers."""
     own = {str(ipaddress.ip_interface(each).ip) for item in interfaces for each in item["addresses"]}
     return [one for one in wanted if one not in own and said(module, "ping", "-c", "1", "-W", "1", one)]
 
 
 def modules_loaded() -> list[str]:
-    """Return the modules that are loaded or part of the kernel."""
+    """Return the kernel modules that are loaded or built in."""
     built_in = ROOT / "lib/modules" / platform.release() / "modules.builtin"
     loaded = {folder.name for folder in listed(ROOT / "sys/module")}
     return sorted(loaded | {Path(line).stem.replace("-", "_") for line in read(built_in).splitlines()})
@@ -89,20 +89,19 @@ def modules_loaded() -> list[str]:
 def read_rdma(
     module: AnsibleModule, packages: list[str], ask_addresses: list[str], *, subnet_manager: bool
 ) -> dict[str, Any]:
-    """Return what a host has for RDMA; what cannot be seen is empty.
+    """Return the RDMA facts of a host; unknown values are empty.
 
     Args:
-        module: the module that runs.
-        packages: those whose versions are wanted, beside those that conflict with others.
-        ask_addresses: addresses that no other host may have; each that is not of this host is asked with one packet.
-        subnet_manager: whether to ask each port of InfiniBand for its subnet manager.
+        module: the running module.
+        packages: packages whose versions are wanted, in addition to those that conflict with others.
+        ask_addresses: addresses that no other host may have; each that is not local is pinged once.
+        subnet_manager: whether to query the subnet manager of each InfiniBand port.
 
     Returns:
-        `container`, its kind, empty on a host with a kernel of its own; `raises_limits`, whether root may;
-        `memlock_hard`, the limit of locked memory of the first process; `ports`, `pci_nics`, `interfaces`,
-        `default_interfaces` (where the default routes go), `manager` (who runs the network), `modules_loaded`,
-        `packages` (name to version), `files` (those of the role's former runs), `subnet_managers`, `answering`
-        (addresses that another host has).
+        `container` (kind, empty on a host with its own kernel); `raises_limits`, whether root may; `memlock_hard`, the
+        limit of locked memory of PID 1; `ports`, `pci_nics`, `interfaces`, `default_interfaces` (of the default
+        routes), `manager` (network manager), `modules_loaded`, `packages` (name to version), `files` (of earlier runs),
+        `subnet_managers`, `answering` (addresses that another host has).
     """
     ports = rdma_ports(ROOT)
     interfaces = parse_addresses(said(module, "ip", "-j", "address"))

@@ -1,4 +1,4 @@
-"""What is to be done with the RDMA devices of a host, from what is declared and what is there."""
+"""Plan the RDMA configuration of a host from its declaration and its current state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["nic_problems", "rdma_plan"]
 
 _MELLANOX = "15b3"
-# Versions of packages that come with DOCA or MLNX_OFED carry one of these: 2501mlnx56-1.2501060.
+# Package versions from DOCA or MLNX_OFED contain one of these: 2501mlnx56-1.2501060.
 _VENDOR = ("mlnx", "OFED")
 
 
@@ -39,14 +39,14 @@ def rdma_plan(host: str, declared: Mapping[str, Any], facts: Mapping[str, Any]) 
     """Return the plan for one host.
 
     Args:
-        host: its name.
-        declared: as declaration_problems() takes it, with `memlock` and `kernel_managed` (`always`, `never`, or
-            `auto`: not in a container), whether files for the kernel are kept.
-        facts: what `rdma_host.read_rdma` returns.
+        host: name of the host.
+        declared: see declaration_problems(), with `memlock` and `kernel_managed` (`always`, `never`, or `auto`: not in
+            a container), which decides whether kernel files are managed.
+        facts: result of `rdma_host.read_rdma`.
 
     Returns:
-        `problems`; `files`, as the module `templates` takes them; `load`, modules that are not loaded; `apply`,
-        interfaces with `name`, `path`, `pending` and `commands`; `skipped` and `notes`, lines to be said.
+        `problems`; `files` for the module `templates`; `load`, modules to load; `apply`, interfaces with `name`,
+        `path`, `pending` and `commands`; `skipped` and `notes`, lines to print.
     """
     problems = [*declaration_problems(host, declared), *_found_problems(host, declared, facts)]
     if problems:
@@ -83,12 +83,12 @@ def _keep(path: str, content: str, wanted: object, mode: str = "0644") -> dict[s
 
 
 def _systemd(memlock: str) -> str:
-    """Return a limit of limits.conf, KiB, as systemd writes it."""
+    """Return a limits.conf limit in KiB in systemd's format."""
     return "infinity" if memlock == "unlimited" else f"{memlock}K"
 
 
 def _modules(declared: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
-    """Return the modules to load; that of Mellanox only where such a card is."""
+    """Return the modules to load; Mellanox modules only with such a card."""
     mellanox = any(nic["vendor"] == _MELLANOX for nic in facts["pci_nics"])
     return [name for name in declared["modules"] if not name.startswith("mlx") or mellanox]
 
@@ -118,7 +118,7 @@ def _roce_unit() -> str:
 
 
 def _interfaces(ipoib: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the commands for each interface that is there, its file, and whether it lacks its address."""
+    """Return commands, file and pending state of each present interface; pending means without its address."""
     there = {item["name"]: item for item in facts["interfaces"]}
     folder, prefix, suffix = MANAGERS.get(facts["manager"], ("", "", ""))
     return [
@@ -134,7 +134,7 @@ def _interfaces(ipoib: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) ->
 
 
 def _skipped(declared: Mapping[str, Any], facts: Mapping[str, Any], *, managed: bool) -> list[str]:
-    """Return what is not done here, and why."""
+    """Return the unmanaged parts, and why."""
     lines = []
     if facts["container"]:
         lines.append(
@@ -151,7 +151,7 @@ def _skipped(declared: Mapping[str, Any], facts: Mapping[str, Any], *, managed: 
 
 
 def _notes(declared: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what will be so only after a reboot, or needs a look."""
+    """Yield changes that need a reboot, and findings to check."""
     now = {port["address"]: port["device"] for port in facts["ports"]}
     for where, name in sorted(declared["names"].items()):
         found = now.get(normal_address(where))
@@ -198,7 +198,7 @@ def _found_problems(host: str, declared: Mapping[str, Any], facts: Mapping[str, 
 
 
 def _overlaps(host: str, entry: object, facts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield an interface that is not of InfiniBand, and an address in a network of another interface."""
+    """Yield interfaces that are not InfiniBand, and addresses in the network of another interface."""
     if not isinstance(entry, dict):
         return
     try:
@@ -245,12 +245,12 @@ def _package_problems(host: str, source: str, packages: Mapping[str, str]) -> It
 
 
 def nic_problems(host: str, nics: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[Problem]:
-    """Return which of the declared RDMA NICs have no active port at their rate.
+    """Return the declared RDMA NICs without an active port at their rate.
 
     Args:
-        host: its name.
-        nics: those of its profile, each with `count`, `gbps` and `rdma`.
-        facts: what `rdma_host.read_rdma` returns.
+        host: name of the host.
+        nics: NICs of its hardware profile, each with `count`, `gbps` and `rdma`.
+        facts: result of `rdma_host.read_rdma`.
     """
     free = sorted((port for port in facts["ports"] if port["active"]), key=lambda port: -(port["rate_gbps"] or 0))
     problems = []
@@ -265,7 +265,7 @@ def nic_problems(host: str, nics: Sequence[Mapping[str, Any]], facts: Mapping[st
 
 
 def _reason(problem: str, good: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a problem with what is there instead, and the remedy."""
+    """Return a problem extended by what was found instead, and the remedy."""
     boards = ", ".join(nic["address"] for nic in facts["pci_nics"])
     if facts["ports"]:
         others = ", ".join(

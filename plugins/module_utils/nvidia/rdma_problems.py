@@ -1,4 +1,4 @@
-"""What is wrong with what is declared of a host's RDMA devices and of IP over InfiniBand."""
+"""Validate the declared RDMA devices and IP over InfiniBand interfaces of hosts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEVICE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _INTERFACE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
 _MODULE = re.compile(r"[a-z0-9_-]+")
 _ENTRY = {"name", "address", "mode", "mtu"}
-# 4 bytes of IPoIB within the fabric's MTU, at most 4096; connected mode has the most that IP can carry
+# IPoIB takes 4 bytes of the fabric's MTU of at most 4096; connected mode allows the IP maximum
 # (Documentation/infiniband/ipoib.rst of the kernel).
 _MOST = {"datagram": 4092, "connected": 65520}
 _LEAST = 68
@@ -33,10 +33,10 @@ _MOST_TOS = 255
 
 
 def declaration_problems(host: str, declared: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the declaration of one host.
+    """Return the errors in the declaration of one host.
 
     Args:
-        host: its name.
+        host: name of the host.
         declared: `source`, `naming`, `names` and `interface_names` (PCI address to name), `modules`, `ipoib`
             (interfaces with `name`, `address`, `mode`, `mtu`), `networks`, `roce_mode`, `roce_tos`,
             `gid_index`.
@@ -69,7 +69,7 @@ def _choices(host: str, declared: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _names(host: str, key: str, names: object, form: re.Pattern[str]) -> Iterator[Problem]:
-    """Yield what is wrong with a map of PCI addresses to names."""
+    """Yield the errors in a map of PCI addresses to names."""
     remedy = "write addresses as lspci -D shows them, each once: {'0000:1a:00.0': mlx5_0}"
     if not isinstance(names, dict):
         yield make_problem([host], key, "is no map of PCI addresses to names", remedy)
@@ -154,18 +154,18 @@ def _address(host: str, key: str, text: str, networks: Sequence[Any]) -> Iterato
 
 
 def shared_address_problems(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return what `address_problems` finds in the variables of hosts."""
+    """Return the result of `address_problems` for the variables of hosts."""
     interfaces = {host: hostvars[host].get(_IPOIB) or [] for host in hosts}
     taken = {host: hostvars[host].get("ansible_host", "") for host in hosts} if any(interfaces.values()) else {}
     return address_problems(interfaces, taken)
 
 
 def address_problems(interfaces: Mapping[str, Any], taken: Mapping[str, str]) -> list[Problem]:
-    """Return addresses of IP over InfiniBand that more than one host has.
+    """Return duplicate IPoIB addresses, and those that are a host's management address.
 
     Args:
         interfaces: host to its `rdma_ipoib_interfaces`.
-        taken: host to the address by which it is managed.
+        taken: host to its management address.
     """
     owners: dict[str, list[str]] = defaultdict(list)
     problems = []

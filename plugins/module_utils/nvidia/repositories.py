@@ -1,8 +1,8 @@
-"""Where NVIDIA's package repositories lie, by distribution and architecture, and which key signs each.
+"""URLs and signing keys of NVIDIA's package repositories by distribution and architecture.
 
-Sources: the addresses are those of the CUDA installation guide for Linux and of the container toolkit's installation
-guide. The keys' fingerprints are published in NVIDIA's cuda-keyring packages (EB69… and, since Debian 13 refuses
-signatures made with SHA-1, 0218… there), in its rpm repositories (610C…) and beside libnvidia-container (C95B…).
+Sources: the URLs are from the CUDA installation guide for Linux and the container toolkit's installation guide. The
+key fingerprints are published in NVIDIA's cuda-keyring packages (EB69… and 0218…, which Debian 13 needs because it
+rejects SHA-1 signatures), in its rpm repositories (610C…) and beside libnvidia-container (C95B…).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Repository", "System", "nvidia_repository"]
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos"
 CONTAINER = "https://nvidia.github.io/libnvidia-container"
 DOCA = "https://linux.mellanox.com/public/repo/doca"
-# Distribution with its version: NVIDIA's word for it, the key's file, its fingerprint.
+# Distribution and version to NVIDIA's name for it, key file, and fingerprint.
 CUDA_DISTRIBUTIONS = {
     "Debian 12": ("debian12", "3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
     "Debian 13": ("debian13", "8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200"),
@@ -28,15 +28,15 @@ CUDA_DISTRIBUTIONS = {
     "RedHat 9": ("rhel9", "D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685"),
 }
 CONTAINER_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
-# Server boards of ARM are "sbsa" to NVIDIA. It makes no packages for Debian on them.
+# NVIDIA calls ARM servers "sbsa", and has no packages for Debian on them.
 CUDA_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
 DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-# Above apt's 500: what NVIDIA and the distribution both carry comes from NVIDIA. Its own pin file says 600, too.
+# Higher than apt's 500, so NVIDIA's packages win over the distribution's; NVIDIA's pin file also uses 600.
 PREFERRED = 600
 
 
 class System(TypedDict):
-    """A host as its facts tell: distribution, its full and its major version, family, architecture."""
+    """Facts of a host: distribution, full and major version, family, architecture."""
 
     distribution: str
     version: str
@@ -46,7 +46,7 @@ class System(TypedDict):
 
 
 class Repository(TypedDict):
-    """A repository to be made known; `problems` as problem_report takes them, then nothing else counts."""
+    """A repository to configure; if it has `problems` (as for problem_report), ignore the rest."""
 
     url: str
     suite: str
@@ -60,7 +60,7 @@ class Repository(TypedDict):
 
 
 def release_name(system: System) -> str:
-    """Return distribution and version as the table has them; the clones of Red Hat's count as itself."""
+    """Return distribution and version as in the table; rebuilds of RHEL count as RHEL."""
     if system["family"] == "RedHat":
         return f"RedHat {system['major']}"
     version = system["version"] if system["distribution"] == "Ubuntu" else system["major"]
@@ -68,7 +68,7 @@ def release_name(system: System) -> str:
 
 
 def vendor_defaults(name: str, system: System) -> dict[str, str]:
-    """Return url, key_url and fingerprint as NVIDIA has them; only what is known."""
+    """Return NVIDIA's url, key_url and fingerprint, as far as they are known."""
     if name == "cuda":
         label, key, fingerprint = CUDA_DISTRIBUTIONS.get(release_name(system), ("", "", ""))
         architecture = CUDA_ARCHITECTURES.get(system["architecture"], "")
@@ -87,7 +87,7 @@ def vendor_defaults(name: str, system: System) -> dict[str, str]:
 
 
 def mirrored_key(vendor: Mapping[str, str], url: str) -> str:
-    """Return where a mirror at `url` has the key: beside the index when the vendor has it there, else the vendor's."""
+    """Return the key URL for a mirror: below the mirror if the vendor has it there, otherwise the vendor's."""
     own, key = vendor.get("url", ""), vendor.get("key_url", "")
     if own and url != own and key.startswith(own):
         return f"{url.rstrip('/')}/{key[len(own) :]}"
@@ -97,9 +97,9 @@ def mirrored_key(vendor: Mapping[str, str], url: str) -> str:
 def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], host: str) -> Repository:
     """Return the repository `name` for a host.
 
-    `declared` holds what the role that asks says (`url`, `suite`, `components`, `key_url`, `key_file`, `fingerprint`,
-    `priority`; empty: the vendor's) and what the site says of all repositories, by their names: `urls`, `key_urls`,
-    `fingerprints`. The site wins. With `key_file`, which the provisioning host has read, no key is fetched.
+    `declared` has the options of the role (`url`, `suite`, `components`, `key_url`, `key_file`, `fingerprint`,
+    `priority`; empty: the vendor's) and the site-wide overrides by repository name: `urls`, `key_urls`, `fingerprints`.
+    The latter win. With `key_file`, which was read on the provisioning host, no key is downloaded.
     """
     vendor = vendor_defaults(name, system)
 
@@ -139,7 +139,7 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
                 "declare its address there, or its file in nvidia_repository_key_files",
             )
         )
-    # The packages of this one carry no signature; its index does.
+    # The packages of this repository are not signed, but its index is.
     signed_packages = name != "libnvidia-container"
     return {
         "url": f"{url.rstrip('/')}/" if url else "",

@@ -1,1 +1,1 @@
-"""The portal: notebooks that run as jobs of Slurm, asked for in a browser."""
+"""The portal: notebooks started from a browser that run as Slurm jobs."""

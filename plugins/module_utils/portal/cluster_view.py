@@ -1,4 +1,4 @@
-"""What the portal shows of the cluster: jobs of notebooks, partitions with what is free, accounts of a user."""
+"""Read notebook jobs, free resources of partitions, and accounts of users for the portal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
     "usable",
 ]
 
-# One question for the notebooks of all users, whatever their number.
+# One request covers the notebooks of all users.
 JOBS = ["squeue", "--noheader", "--states=all", "--format=%A|%T|%B|%r", "--name=busbar-notebook"]
 PARTITIONS = ["scontrol", "show", "partition", "--oneliner"]
 _COLUMNS = {"PartitionName": 128, "StateCompact": 32, "Nodes": 12, "CPUsState": 64, "Gres": 512, "GresUsed": 512}
@@ -41,7 +41,7 @@ _ENDS = {
     "COMPLETED": "it was shut down, or nobody used it for too long",
     "FAILED": "it ended with an error, which is in its log",
 }
-# What sinfo calls a node in short; every other word, and one that ends with * for no answer, is out of service.
+# sinfo's short node states; all others, and those with * for no answer, count as out of service.
 _NODES = {
     "idle": "idle",
     "plnd": "idle",
@@ -56,7 +56,7 @@ _GPUS = re.compile(r"gpu(?::(?P<type>[A-Za-z0-9_.-]+))?:(?P<count>[0-9]+)")
 
 
 class Job(NamedTuple):
-    """A job of a notebook."""
+    """The job of a notebook."""
 
     state: str
     node: str
@@ -64,17 +64,17 @@ class Job(NamedTuple):
 
     @property
     def is_pending(self) -> bool:
-        """Whether it waits."""
+        """Whether it is pending."""
         return self.state in PENDING
 
     @property
     def is_running(self) -> bool:
-        """Whether it has a node."""
+        """Whether it is running on a node."""
         return self.state in RUNNING
 
 
 class Partition(NamedTuple):
-    """A partition: limits, who may use it, nodes by state, and what is there and free by type of GPU."""
+    """A partition: limits, allowed groups and accounts, nodes by state, total and free GPUs by type."""
 
     name: str
     default: bool
@@ -90,7 +90,7 @@ class Partition(NamedTuple):
 
 
 def parse_jobs(text: str) -> dict[str, Job]:
-    """Return the jobs of notebooks by number, from the output of `JOBS`."""
+    """Return the notebook jobs by number from the output of `JOBS`."""
     jobs = {}
     for line in text.splitlines():
         fields = line.split("|")
@@ -100,17 +100,17 @@ def parse_jobs(text: str) -> dict[str, Job]:
 
 
 def ended_because(job: Job | None) -> str:
-    """Say why a notebook is no longer there."""
+    """Return why a notebook ended."""
     if job is None:
         return "Slurm no longer knows its job"
     return _ENDS.get(job.state, f"Slurm says {job.state}")
 
 
 def _minutes(text: str) -> int:
-    """Minutes of a time of Slurm, such as ``1-12:00:00``; 0 has no limit.
+    """Return the minutes of a Slurm time such as ``1-12:00:00``; 0 means unlimited.
 
     Raises:
-        ValueError: it is no time.
+        ValueError: it is not a time.
     """
     if text in ("UNLIMITED", "NONE", "infinite", ""):
         return 0
@@ -132,7 +132,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 class _Sum:
-    """What the nodes of a partition have, counted line by line of sinfo."""
+    """Totals of the nodes of a partition, summed over the lines of sinfo."""
 
     def __init__(self) -> None:
         self.cpus = self.free_cpus = self.most = 0
@@ -157,10 +157,10 @@ class _Sum:
 
 
 def parse_partitions(partitions: str, nodes: str) -> list[Partition]:
-    """Return the partitions that take jobs, from the outputs of `PARTITIONS` and `NODES`.
+    """Return the partitions that accept jobs, from the outputs of `PARTITIONS` and `NODES`.
 
     Raises:
-        ValueError: a field is not what Slurm's documentation says of it.
+        ValueError: a field differs from Slurm's documentation.
     """
     sums: dict[str, _Sum] = {}
     for line in nodes.splitlines():
@@ -197,10 +197,10 @@ def parse_partitions(partitions: str, nodes: str) -> list[Partition]:
 
 
 def parse_accounts(text: str) -> list[str]:
-    """Return the accounts that a user may charge, the default one first.
+    """Return the accounts that a user may charge, the default account first.
 
     Args:
-        text: what `sacctmgr -nP show user NAME withassoc format=Account,DefaultAccount` says.
+        text: output of `sacctmgr -nP show user NAME withassoc format=Account,DefaultAccount`.
     """
     pairs = [line.split("|") for line in text.splitlines() if line.count("|") == 1]
     names = {account for account, _ in pairs if account}
@@ -209,7 +209,7 @@ def parse_accounts(text: str) -> list[str]:
 
 
 def usable(partitions: Iterable[Partition], groups: Collection[str], accounts: Collection[str]) -> list[Partition]:
-    """Return the partitions that someone in these groups and with these accounts may use."""
+    """Return the partitions that a user with these groups and accounts may use."""
     return [
         partition
         for partition in partitions

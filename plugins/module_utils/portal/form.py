@@ -1,4 +1,4 @@
-"""The form of the portal: what a user may choose, with what is free now."""
+"""The portal's form, with the choices of a user and the free resources."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def page(  # noqa: PLR0913 - each is a part of the page
     """Return the form in HTML.
 
     Args:
-        partitions: those that the user may use, the default one first.
-        accounts: those that the user may charge, the default one first.
+        partitions: partitions that the user may use, the default one first.
+        accounts: accounts that the user may charge, the default one first.
         environments: titles by name.
-        proposed: `minutes`, `cpus` and `memory_gib` that the form begins with; no memory (0) leaves it to Slurm.
-        most_minutes: longest time that is offered.
-        ended: why the last notebook ended; empty when there was none.
+        proposed: initial `minutes`, `cpus` and `memory_gib`; memory 0 leaves the choice to Slurm.
+        most_minutes: maximum time.
+        ended: why the last notebook ended; empty if there was none.
     """
     if not partitions:
         return '<p class="alert alert-danger">No partition of the cluster is open to you: ask its administrators.</p>'
@@ -84,10 +84,10 @@ def page(  # noqa: PLR0913 - each is a part of the page
 
 
 def choices_from_form(form: Mapping[str, Sequence[str]], most_minutes: int) -> dict[str, str]:
-    """Return the fields of a request from those of the form, in which times are hours.
+    """Return the fields of a request from the fields of the form, which has hours instead of minutes.
 
     Raises:
-        ValueError: the time is no number, or longer than is offered.
+        ValueError: the time is not a number, or exceeds the maximum.
     """
     chosen = {key: str(form.get(key, [""])[0]) for key in FORM_KEYS if key != "minutes"}
     text = str(form.get("hours", [""])[0])

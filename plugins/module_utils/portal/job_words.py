@@ -1,4 +1,4 @@
-"""States and reasons of Slurm in words, for a person who waits."""
+"""Descriptions of Slurm's job states and reasons for users."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ENDS = {
     "PREEMPTED": "a job of higher priority took its place",
     "CANCELLED": "was cancelled",
 }
-# https://slurm.schedmd.com/job_reason_codes.html; the first pattern that fits counts.
+# https://slurm.schedmd.com/job_reason_codes.html; the first matching pattern counts.
 _REASONS = (
     (r"None|", "Slurm has not looked at it yet"),
     (r"Resources", "for nodes that are free"),
@@ -55,7 +55,7 @@ _REASONS = (
 
 
 def queued_words(state: str, reason: str) -> str:
-    """Say what a job in the queue does, and why it waits."""
+    """Describe the state of a job in the queue, and why it is pending."""
     words = _STATES.get(state, state.lower().replace("_", " "))
     if state != "PENDING":
         return words
@@ -67,5 +67,5 @@ def queued_words(state: str, reason: str) -> str:
 
 
 def ended_words(state: str) -> str:
-    """Say how a job ended."""
+    """Describe how a job ended."""
     return _ENDS.get(state, state.lower().replace("_", " "))

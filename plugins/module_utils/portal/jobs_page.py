@@ -1,4 +1,4 @@
-"""What the page of a user's jobs shows, from the answers of Slurm and the figures of the last validation."""
+"""Format the jobs page from Slurm's output and the metrics of the last validation."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def queue_rows(jobs: Iterable[Mapping[str, Any]], grafana: str) -> list[dict[str
     """Return the rows of jobs in the queue.
 
     Args:
-        jobs: as `my_jobs.parse_queue` gives those of a user.
-        grafana: its address, under which each job has a dashboard; empty without one.
+        jobs: jobs of a user from `my_jobs.parse_queue`.
+        grafana: URL below which each job has a dashboard; empty without Grafana.
     """
     return [
         {
@@ -47,7 +47,7 @@ def queue_rows(jobs: Iterable[Mapping[str, Any]], grafana: str) -> list[dict[str
 
 
 def ended_rows(jobs: Iterable[Mapping[str, Any]], grafana: str) -> list[dict[str, str]]:
-    """Return the rows of jobs that ended, from what `my_jobs.parse_ended` gives."""
+    """Return the rows of ended jobs from `my_jobs.parse_ended`."""
     return [
         {
             "number": job["number"],
@@ -67,7 +67,7 @@ def ended_rows(jobs: Iterable[Mapping[str, Any]], grafana: str) -> list[dict[str
 
 
 def cluster_rows(partitions: Sequence[Partition]) -> list[dict[str, Any]]:
-    """Return the rows of partitions: nodes by state, and what is free."""
+    """Return the rows of partitions: nodes by state, and free resources."""
     return [
         {
             "name": one.name,
@@ -83,10 +83,10 @@ def cluster_rows(partitions: Sequence[Partition]) -> list[dict[str, Any]]:
 
 
 def validated(text: str) -> dict[str, str]:
-    """Return verdict, time and tests of the last validation from its metrics; empty where there was none.
+    """Return verdict, time and tests of the last validation from its metrics; empty if there was none.
 
     Raises:
-        ValueError: these are no metrics of a validation.
+        ValueError: the text does not contain metrics of a validation.
     """
     if not text.strip():
         return {}

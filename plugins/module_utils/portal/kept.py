@@ -1,4 +1,4 @@
-"""Answers that are asked for often: asked once, and kept for some seconds."""
+"""Cache answers of frequent requests for some seconds."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["Kept", "KeptEach"]
 
 
 class Kept:
-    """What a question is answered with, for all who ask within some seconds.
+    """A cached answer, shared by all callers within some seconds.
 
     Args:
-        ask: asks; what it raises reaches who waits for the answer.
-        seconds: how long an answer is kept, from when it was asked for.
+        ask: makes the request; its exceptions reach the waiting caller.
+        seconds: lifetime of an answer, from the request on.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[dict[str, Any]]], seconds: float) -> None:
-        """Ask nothing yet."""
+        """Start with an empty cache."""
         self._ask, self._seconds = ask, seconds
         self._lock = asyncio.Lock()
         self._answer: dict[str, Any] = {}
         self._asked = self._changed = float("-inf")
 
     async def get(self) -> dict[str, Any]:
-        """The answer."""
+        """Return the answer."""
         async with self._lock:
             now = time.monotonic()
             if self._asked <= self._changed or now - self._asked > self._seconds:
@@ -37,30 +37,30 @@ class Kept:
             return self._answer
 
     def forget(self) -> None:
-        """Keep no answer to what was asked before now, also when it is still on its way."""
+        """Discard the answer to all earlier requests, including those in progress."""
         self._changed = time.monotonic()
 
 
 class KeptEach:
-    """What one question is answered with for each user, asked for a few of them at a time.
+    """Cached answers for each user, with limited concurrency.
 
     Args:
-        ask: asks for a user.
-        seconds: how long an answer is kept.
-        at_once: for how many users it is asked at the same time.
-        most: of how many users answers are kept, those who asked last.
+        ask: makes the request for a user.
+        seconds: lifetime of an answer.
+        at_once: maximum number of concurrent requests.
+        most: maximum number of users in the cache; the least recent ones are dropped.
     """
 
     def __init__(
         self, ask: Callable[[str], Awaitable[dict[str, Any]]], seconds: float, at_once: int = 4, most: int = 1000
     ) -> None:
-        """Ask nothing yet."""
+        """Start with an empty cache."""
         self._ask, self._seconds, self._most = ask, seconds, most
         self._free = asyncio.Semaphore(at_once)
         self._kept: dict[str, Kept] = {}
 
     async def get(self, user: str) -> dict[str, Any]:
-        """The answer for a user."""
+        """Return the answer for a user."""
 
         async def ask() -> dict[str, Any]:
             async with self._free:

@@ -1,6 +1,6 @@
-"""What a user sees of their own jobs: those in the queue, and those that ended, with what they used of what they had.
+"""Parse the queued and ended jobs of a user, with the efficiency of the latter.
 
-A job's name is its user's, with any character in it: fields are told apart by marks that nobody can know before.
+Users choose job names, with any characters: fields are separated by random marks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _QUEUE = (
     *("JobID", "JobArrayID", "State", "Partition", "UserName", "Reason"),
     *("TimeLeft", "StartTime", "tres-alloc", "NodeList", "Name"),
 )
-# Without a mark at the end of a record: what a user has written is never in the last field.
+# No record separator is needed, because the last field contains no user text.
 _ENDED = (
     *("JobID", "JobIDRaw", "State", "JobName", "Partition", "ElapsedRaw", "AllocCPUS", "TotalCPU"),
     *("NTasks", "AllocTRES", "TRESUsageInMax", "End"),
@@ -34,7 +34,7 @@ _CLOCK = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 
 
 class Queued(NamedTuple):
-    """A job in the queue; `start` in seconds since 1970, 0 where Slurm does not know it."""
+    """A job in the queue; `start` in seconds since 1970, 0 if unknown."""
 
     number: str
     raw: str
@@ -49,7 +49,7 @@ class Queued(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A job that ended; parts of what it had (1: all) in `cpu`, `memory` and `gpu`, None where nothing was measured."""
+    """An ended job; `cpu`, `memory` and `gpu` are used fractions of the allocation (1: all), None if not measured."""
 
     number: str
     raw: str
@@ -66,12 +66,12 @@ class Ended(NamedTuple):
 
 
 def queue_command(marks: Marks) -> list[str]:
-    """Return the words of one `squeue` for the jobs of all users, with times in seconds since 1970."""
+    """Return the `squeue` command for the jobs of all users, with times in seconds since 1970."""
     return ["squeue", "--noheader", f"--Format={queue_format(marks, _QUEUE)}"]
 
 
 def ended_command(marks: Marks, user: str, days: int) -> list[str]:
-    """Return the words of the `sacct` that asks for the jobs of a user in the last days, with times in numbers."""
+    """Return the `sacct` command for the recent jobs of a user, with numeric times."""
     return [
         *("sacct", "--noheader", "--parsable2", "--noconvert", f"--delimiter={marks.field}"),
         *(f"--user={user}", f"--starttime=now-{days}days", f"--format={','.join(_ENDED)}"),
@@ -79,10 +79,10 @@ def ended_command(marks: Marks, user: str, days: int) -> list[str]:
 
 
 def parse_queue(text: str, marks: Marks) -> dict[str, list[dict[str, Any]]]:
-    """Return the jobs of each user as fields of `Queued`, from the output of `queue_command`.
+    """Return the jobs of each user as fields of `Queued` from the output of `queue_command`.
 
     Raises:
-        ValueError: something in it is no job.
+        ValueError: a record is not a job.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for raw, number, state, partition, user, reason, *more in queue_records(text, marks, _QUEUE):
@@ -104,10 +104,10 @@ def parse_queue(text: str, marks: Marks) -> dict[str, list[dict[str, Any]]]:
 
 
 def parse_ended(text: str, marks: Marks) -> list[dict[str, Any]]:
-    """Return the last jobs that ended as fields of `Ended`, the latest first, from the output of `ended_command`.
+    """Return the last ended jobs as fields of `Ended`, latest first, from the output of `ended_command`.
 
     Raises:
-        ValueError: something in it is no job.
+        ValueError: a record is not a job.
     """
     jobs: dict[str, dict[str, str]] = {}
     steps: dict[str, list[dict[str, str]]] = {}
@@ -116,7 +116,7 @@ def parse_ended(text: str, marks: Marks) -> list[dict[str, Any]]:
         if dot:
             steps.setdefault(number, []).append(row)
         else:
-            # A job that was put back into the queue is there once for each run: the last one counts.
+            # A requeued job has one record per run; the last one counts.
             jobs[number] = row
             steps.pop(number, None)
     ended = [_ended(row, steps.get(number, [])) for number, row in jobs.items() if row["End"].isdigit()]
@@ -131,7 +131,7 @@ def _rows(text: str, marks: Marks) -> list[dict[str, str]]:
     if len(values) == 1 or (len(values) - 1) % width:
         message = f"sacct said something that is no job: {text.strip()[:200]!r}"
         raise ValueError(message)
-    # The last field of a record, the end of its line and the first of the next are one value.
+    # The last field of a record, the newline and the first field of the next record are one value.
     rows, first = [], values[0]
     for place in range(1, len(values), width):
         *middle, last = values[place : place + width]
@@ -146,7 +146,7 @@ def _ended(row: dict[str, str], steps: Sequence[dict[str, str]]) -> Ended:
     seconds, cpus = int(row["ElapsedRaw"] or 0), int(row["AllocCPUS"] or 0)
     used = _seconds(row["TotalCPU"])
     peaks = [(_tres(step["TRESUsageInMax"]), int(step["NTasks"] or 1)) for step in steps]
-    # Slurm keeps what the largest task took; all tasks of a step took at most so much.
+    # Slurm records the memory of the largest task, so the product is an upper bound for the step.
     memory = max((peak.get("mem", 0) * tasks for peak, tasks in peaks), default=0)
     busy = [peak["gres/gpuutil"] for peak, _ in peaks if "gres/gpuutil" in peak]
     state = row["State"].split(" ")[0]
@@ -169,7 +169,7 @@ def _ended(row: dict[str, str], steps: Sequence[dict[str, str]]) -> Ended:
 
 
 def _tres(text: str) -> dict[str, float]:
-    """Read ``cpu=2,mem=1024M,gres/gpu=1``; what has a type, such as ``gres/gpu:h100``, is in the sum besides."""
+    """Parse ``cpu=2,mem=1024M,gres/gpu=1``; typed entries such as ``gres/gpu:h100`` are also in the untyped sum."""
     return {found[1]: float(found[2]) * _UNITS[found[3]] for found in _TRES.finditer(text)}
 
 
@@ -182,5 +182,5 @@ def _seconds(text: str) -> float:
 
 
 def _clean(text: str) -> str:
-    """A name as one line that is not too long; the page escapes it."""
+    """Return a name as one line of limited length; the page escapes it."""
     return "".join(char if char.isprintable() else " " for char in text)[:_LONGEST_NAME]

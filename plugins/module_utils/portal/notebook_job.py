@@ -1,7 +1,7 @@
-"""From what a user chose in the portal to a job of Slurm: the words of sbatch and the script of the job.
+"""Build sbatch arguments and the script of a notebook job from a user's choices in the portal.
 
-The hub is not trusted with either. It sends a request of a few fields, which are checked here, by a program that
-belongs to root and runs as the user: what sbatch gets and what the job begins with are made of nothing else.
+The hub is not trusted with either. It sends a request with a few fields, which this code validates in a program that
+root owns and that runs as the user. sbatch arguments and script contain nothing else.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _FILES = ("authority", "certificate", "key")
 
 
 class RequestError(ValueError):
-    """What was asked for is not a request of a notebook; the message says which field, and why."""
+    """An invalid notebook request; the message names the field and the reason."""
 
 
 class Environment(NamedTuple):
-    """What a notebook starts with: modules that are loaded, and folders that come first in PATH; or an image.
+    """The environment of a notebook: modules to load and directories for PATH, or an image.
 
     Attributes:
-        image: it runs in a container of this image, with the image's `python`, which has JupyterHub and JupyterLab.
+        image: runs in a container of this image, with the image's `python`, which has JupyterHub and JupyterLab.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Environment(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What a user chose in the form; empty words leave the choice to Slurm."""
+    """The choices of a user in the form; empty ones are left to Slurm."""
 
     partition: str
     account: str
@@ -75,14 +75,14 @@ def _word(fields: Mapping[str, Any], key: str) -> str:
 
 
 def parse_choice(fields: Mapping[str, Any], environments: Mapping[str, Environment]) -> Choice:
-    """Return what was chosen.
+    """Return the validated choices.
 
     Args:
-        fields: the fields of `Choice`, numbers as such or in digits.
-        environments: those that the site declares, by name.
+        fields: fields of `Choice`, numbers as such or as text.
+        environments: environments of the site, by name.
 
     Raises:
-        RequestError: a field is unknown, of another type or out of bounds.
+        RequestError: a field is unknown, has the wrong type or is out of bounds.
     """
     unknown = sorted(set(fields) - set(Choice._fields))
     if unknown:
@@ -105,12 +105,12 @@ def parse_choice(fields: Mapping[str, Any], environments: Mapping[str, Environme
 
 
 def sbatch_command(choice: Choice, log: str, home: str) -> list[str]:
-    """Return the words of sbatch, which reads the script from its standard input.
+    """Return the sbatch command, which reads the script from standard input.
 
     Args:
-        choice: what the user chose; no memory (0) leaves it to the partition.
+        choice: choices of the user; memory 0 uses the default of the partition.
         log: path of the job's output.
-        home: where the job begins.
+        home: working directory of the job.
     """
     gpu = f"gpu:{choice.gpu_type}:{choice.gpus}" if choice.gpu_type else f"gpu:{choice.gpus}"
     asked = {
@@ -135,10 +135,10 @@ def sbatch_command(choice: Choice, log: str, home: str) -> list[str]:
 
 
 def variables(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables of JupyterHub that the notebook gets; others of the hub do not concern it.
+    """Return the JupyterHub variables for the notebook, without other variables of the hub.
 
     Raises:
-        RequestError: a value is no text of one line.
+        RequestError: a value is not one line of text.
     """
     kept = {name: value for name, value in given.items() if _VARIABLE.fullmatch(name)}
     for name, value in kept.items():
@@ -157,16 +157,16 @@ def _files(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _in_image(environment: Environment, names: list[str], start: list[str], runtime: str) -> list[str]:
-    """The lines that start the notebook in a container; what it needs of the node is there at the same path."""
+    """Return the lines that start the notebook in a container, which has the needed paths of the node."""
     folder = PurePosixPath(start[2]).parent
     words = shlex.join([environment.python, *start[1:]])
     image = shlex.quote(environment.image)
     lines = [f"export JUPYTER_CONFIG_PATH={shlex.quote(str(folder / 'image'))}"]
     if runtime == "charliecloud":
-        # ch-run sets HOME to a folder of the image.
+        # ch-run sets HOME to a directory in the image.
         return [*lines, f'ch-job {image} --set-env=HOME="$HOME" --cd="$HOME" -- {words} "$folder" &']
     mounts = f'{shlex.quote(str(folder))},"$HOME","$folder"'
-    # Of a variable that both have, Pyxis takes the image's unless it is named.
+    # Pyxis prefers the image's value of a variable unless the variable is listed.
     kept = ",".join(["HOME", "JUPYTER_CONFIG_PATH", *names])
     step = 'srun --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --mpi=none'
     container = f'--container-image={image} --container-mounts={mounts} --container-workdir="$HOME"'
@@ -182,19 +182,18 @@ def script(
 ) -> str:
     """Return the script of the job.
 
-    Keys and tokens are in the script, which slurmctld and slurmd keep for the user and root alone; the environment of a
-    job is told to everybody in the queue's database where a site stores it.
+    Keys and tokens are in the script, which slurmctld and slurmd store readable only for root and the user. The job's
+    environment is not used, because a site's accounting database may store it.
 
     Args:
-        environment: what the notebook starts with.
-        given: variables of the hub, of which those of JupyterHub are taken.
-        files: `authority`, `certificate` and `key` in PEM, with which hub and notebook know each other.
-        start: the words that start the notebook, its Python first, then an option and the program; the folder of the
-            files is added.
-        runtime: what runs images: `pyxis` or `charliecloud`.
+        environment: environment of the notebook.
+        given: variables of the hub, of which those of JupyterHub are used.
+        files: `authority`, `certificate` and `key` in PEM, for mutual TLS between hub and notebook.
+        start: command of the notebook: its Python, an option and the program; the directory of the files is appended.
+        runtime: container runtime: `pyxis` or `charliecloud`.
 
     Raises:
-        RequestError: a variable or a file is not what it should be.
+        RequestError: a variable or a file is invalid.
     """
     written = [
         f"cat >\"$folder/{name}.pem\" <<'END_OF_FILE'\n{text}\nEND_OF_FILE" for name, text in _files(files).items()
@@ -207,9 +206,9 @@ def script(
         [
             "#!/bin/bash -l",
             "umask 077",
-            # Both runtimes show a container this folder, or what is in it, whatever the node has for temporary files.
+            # Both runtimes mount this directory or its contents, independent of the node's TMPDIR.
             *(["export TMPDIR=/tmp"] if environment.image else []),
-            # What a notebook left that was killed; rm follows no link that somebody else has put there.
+            # Remove files of killed notebooks; rm does not follow links of other users.
             'for old in "${TMPDIR:-/tmp}"/notebook.*; do',
             '    [ -O "$old" ] && ! kill -0 "$(cat "$old/pid" 2>/dev/null)" 2>/dev/null && rm -rf -- "$old"',
             "done",
@@ -225,7 +224,7 @@ def script(
                 if environment.image
                 else [f'{shlex.join(start)} "$folder" &']
             ),
-            # The shell hears of the job's end at once only while it waits.
+            # The shell handles signals immediately only while it waits.
             "notebook=$!",
             "trap 'kill \"$notebook\" 2>/dev/null' TERM INT",
             'wait "$notebook"; status=$?',

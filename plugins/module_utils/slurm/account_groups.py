@@ -1,4 +1,4 @@
-"""Plans the commands that give the members of groups of a directory their associations, and take them away again."""
+"""Plan the sacctmgr commands that add and remove associations for members of directory groups."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["CLOSED", "Decision", "Found", "Step", "decide", "group_errors"]
 
 Association = tuple[str, str]
 Right = tuple[str, str, str]
-# No new job is taken, and those that are there go on.
+# Accepts no new jobs; existing jobs continue.
 CLOSED = "MaxSubmitJobs=0"
 _SHOWN = 5
 
 
 class Found(NamedTuple):
-    """What was seen before anything is decided.
+    """State of accounting, directory, host and queue.
 
-    `state` is that of `accounting.parse_state`. `members` has the names in each group, or None where the directory has
-    no such group. `known` are the users whom this host resolves. `made` are the associations (account, user) that
-    earlier runs are responsible for, `busy` those with jobs that have not ended. `coordinators` are pairs (account,
-    user), `rights` the triples of `RightsSeen.made`.
+    `state` is the result of `accounting.parse_state`. `members` has the names in each group, or None if the directory
+    does not have the group. `known` are the users that this host resolves. `made` are the associations (account, user)
+    that earlier runs added, `busy` those with unfinished jobs. `coordinators` are pairs (account, user), `rights` the
+    triples of `RightsSeen.made`.
     """
 
     state: Mapping[str, Any]
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The commands of sacctmgr for one association or right, in order, and why."""
+    """The sacctmgr commands for one association or right, in order, and the reason."""
 
     about: Association | Right
     commands: Sequence[Sequence[str]]
@@ -46,10 +46,10 @@ class Step(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What is to be done.
+    """Steps to run.
 
-    `made` and `rights` are the responsibility once all steps are done. `refusals` need a person, `notes` only say what
-    is so.
+    `made` and `rights` are the associations and rights that busbar manages after the steps. `refusals` need an
+    administrator, `notes` are informational.
     """
 
     steps: Sequence[Step]
@@ -62,12 +62,12 @@ class Decision(NamedTuple):
 def group_errors(
     groups: Sequence[Mapping[str, Any]], accounts: Collection[str], qos: Collection[str]
 ) -> list[tuple[str, str]]:
-    """Return what contradicts itself in `slurm_account_groups`, as pairs of option and sentence.
+    """Return the errors in `slurm_account_groups`, as pairs of option and sentence.
 
     Args:
         groups: ``group``, ``account``, ``qos``, ``default_qos``.
         accounts: names of the declared accounts.
-        qos: names of the declared qualities of service.
+        qos: names of the declared QOS.
     """
     names = [str(item["group"]) for item in groups]
     errors = [
@@ -97,20 +97,20 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
     max_removals: int,
     allow_empty: bool = False,
 ) -> Decision:
-    """Return the steps from what was found to what the groups say.
+    """Return the steps that make associations and rights match the groups.
 
-    Only associations that a mapping brought, or that a member of the group has, are ever taken away. A group that is
-    missing, or empty where it had members, takes nobody's account: so does a directory that is half restored.
+    Only associations that a mapping added, or that a group member has, are removed. A missing group, or an empty group
+    that had members, removes no association, because a partially restored directory looks the same.
 
     Args:
-        found: what accounting, directory, host and queue say.
-        cluster: the cluster's name in accounting.
-        groups: ``group``, ``account``, ``qos``, ``default_qos``, ``limits``, ``fairshare``, ``coordinator``; where two
-            groups have one account, a member of both has what the first says.
-        admins: ``group`` and ``level`` of those who administer Slurm.
-        declared: users with `slurm` in users_accounts; groups change nothing for them.
-        max_removals: when more users than that would lose something, nobody does.
-        allow_empty: whether a group without members takes the account of those who had it.
+        found: state of accounting, directory, host and queue.
+        cluster: name of the cluster in accounting.
+        groups: ``group``, ``account``, ``qos``, ``default_qos``, ``limits``, ``fairshare``, ``coordinator``; if two
+            groups map to one account, the first applies to users in both.
+        admins: ``group`` and ``level`` of Slurm administrators.
+        declared: users with `slurm` in users_accounts; groups do not change them.
+        max_removals: if more users than this would lose something, nothing is removed.
+        allow_empty: whether an empty group removes the associations of its former members.
     """
     wanted, frozen, refusals = _wanted(found, groups, allow_empty=allow_empty)
     accounts = {str(item["account"]) for item in groups}
@@ -132,7 +132,7 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
     steps = _joins(found, cluster, wanted)
     mine = {(account, user) for account, user in found.made if account in accounts and user not in declared}
     held = {one for one in mine if one in found.state["associations"]}
-    # A stranger may be one whom only this host fails to resolve.
+    # An unknown user may be one that only this host fails to resolve.
     leavers = sorted(one for one in held - {*wanted} if one[0] not in frozen and one[1] not in strangers)
     open_leavers = [one for one in leavers if not _is_closed(found, one)]
     rights, kept, more_notes, more_refusals = decide_rights(
@@ -167,7 +167,7 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
     away, waiting = _leaves(found, cluster, leavers)
     notes += waiting
     gone = {step.about for step in away if step.commands[-1][0] == "delete"}
-    # A right goes before the account that it is about, and comes after it.
+    # Remove a right before its account, and add it after.
     taking = [Step(step.right, [step.command], step.why) for step in rights if step.takes]
     giving = [Step(step.right, [step.command], step.why) for step in rights if not step.takes]
     made = frozenset((held | {*wanted}) - gone)
@@ -177,7 +177,7 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
 def _wanted(
     found: Found, groups: Sequence[Mapping[str, Any]], *, allow_empty: bool
 ) -> tuple[dict[Association, dict[str, Any]], set[str], list[str]]:
-    """Return the associations that the groups ask for, accounts that nobody may lose now, and why."""
+    """Return the associations of the group members, accounts that must not be removed, and the reasons."""
     wanted: dict[Association, dict[str, Any]] = {}
     frozen: set[str] = set()
     refusals = []
@@ -203,7 +203,7 @@ def _wanted(
 
 
 def _joins(found: Found, cluster: str, wanted: Mapping[Association, dict[str, Any]]) -> list[Step]:
-    """Return the steps for those who are in a group."""
+    """Return the steps that add or update associations of group members."""
     steps = []
     for (account, user), item in sorted(wanted.items()):
         held = found.state["associations"].get((account, user))
@@ -218,7 +218,7 @@ def _joins(found: Found, cluster: str, wanted: Mapping[Association, dict[str, An
 
 
 def _leaves(found: Found, cluster: str, leavers: Sequence[Association]) -> tuple[list[Step], list[str]]:
-    """Return the steps for those who are in no group any more, and who still has jobs."""
+    """Return the steps for former group members, and notes about those who still have jobs."""
     steps, notes = [], []
     left = {one for one in found.state["associations"] if one[1]}
     for account, user in sorted(leavers):
@@ -231,7 +231,7 @@ def _leaves(found: Found, cluster: str, leavers: Sequence[Association]) -> tuple
         left.discard((account, user))
         commands = []
         others = sorted(one for one, name in left if name == user)
-        # Slurm keeps the default account of a user while there is another one.
+        # Slurm does not delete a user's default account while the user has others.
         if others and found.state["users"].get(user, {}).get("default_account") == account:
             commands.append(
                 ["modify", "user", "where", f"name={user}", f"cluster={cluster}", "set", f"DefaultAccount={others[0]}"]

@@ -1,4 +1,4 @@
-"""Plans who may administer an account, or all of Slurm, by groups of a directory."""
+"""Plan account coordinators and Slurm administrator levels from directory groups."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ if TYPE_CHECKING:
 
 __all__ = ["COORDINATORS", "RightsSeen", "RightsStep", "decide_rights", "parse_coordinators", "rights_errors"]
 
-# What is asked of sacctmgr, each answer being lines of account and names.
+# Arguments of sacctmgr; it prints lines of account and user names.
 COORDINATORS = ("show", "account", "withcoord", "format=Account,Coordinators")
 _NONE = "none"
 
 
 class RightsSeen(NamedTuple):
-    """What was seen before anything is decided.
+    """State of accounting and directory.
 
-    `coordinators` are pairs (account, user), `levels` the rights over Slurm by user, in small letters. `made` are the
-    rights that earlier runs gave: triples ("coordinator", account, user) and ("level", name of the level, user).
-    `associated` are users who have, or get in this run, an account. `members` and `known` are as in `Found`.
+    `coordinators` are pairs (account, user), `levels` the AdminLevel by user, in lower case. `made` are the rights that
+    earlier runs gave: triples ("coordinator", account, user) and ("level", name of the level, user). `associated` are
+    users who have an account or get one in this run. `members` and `known` are as in `Found`.
     """
 
     coordinators: Collection[tuple[str, str]]
@@ -31,7 +31,7 @@ class RightsSeen(NamedTuple):
 
 
 class RightsStep(NamedTuple):
-    """A right that is given or taken, the command of sacctmgr, and why."""
+    """A right to grant or revoke, the sacctmgr command, and the reason."""
 
     right: tuple[str, str, str]
     command: Sequence[str]
@@ -40,13 +40,13 @@ class RightsStep(NamedTuple):
 
 
 def parse_coordinators(text: str) -> set[tuple[str, str]]:
-    """Return pairs (account, user) from the answer to COORDINATORS."""
+    """Return pairs (account, user) from the output of COORDINATORS."""
     pairs = (line.partition("|") for line in text.splitlines())
     return {(account, user) for account, _, names in pairs for user in names.strip("|").split(",") if user}
 
 
 def rights_errors(admins: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return what contradicts itself in `slurm_admin_groups`, as pairs of option and sentence."""
+    """Return the errors in `slurm_admin_groups`, as pairs of option and sentence."""
     names = [str(item["group"]) for item in admins]
     return [(f"admin_groups[{name}]", "is named more than once") for name in sorted({*names}) if names.count(name) > 1]
 
@@ -58,16 +58,16 @@ def decide_rights(
     *,
     allow_empty: bool = False,
 ) -> tuple[list[RightsStep], frozenset[tuple[str, str, str]], list[str], list[str]]:
-    """Return the steps, the rights that later runs answer for once these are done, notes and refusals.
+    """Return the steps, the rights that busbar manages after them, notes and refusals.
 
-    A right that a person gave to somebody in no group is neither taken away nor lowered. A group that is missing, or
-    empty where it gave rights, takes none away.
+    Rights that an administrator granted by hand are neither revoked nor lowered. A missing group, or an empty group
+    that granted rights, revokes none.
 
     Args:
-        seen: what accounting and the directory say.
+        seen: state of accounting and directory.
         groups: ``group``, ``account``, ``coordinator`` (bool).
-        admins: ``group`` and ``level``, Operator or Administrator; the first that a user is in counts.
-        allow_empty: whether a group without members takes the rights that it gave.
+        admins: ``group`` and ``level``, Operator or Administrator; the first group of a user applies.
+        allow_empty: whether an empty group revokes the rights that it granted.
     """
     asking = [(str(item["group"]), ("coordinator", str(item["account"]))) for item in groups if item.get("coordinator")]
     asking += [(str(item["group"]), ("level", str(item["level"]))) for item in admins]
@@ -75,7 +75,7 @@ def decide_rights(
     frozen: set[tuple[str, str]] = set()
     notes, refusals = [], []
     levelled: set[str] = set()
-    # A stranger may be one whom only this host fails to resolve.
+    # An unknown user may be one that only this host fails to resolve.
     strangers: set[tuple[str, str, str]] = set()
     for group, (kind, what) in asking:
         names = seen.members.get(group)
@@ -121,7 +121,7 @@ def _has(seen: RightsSeen, right: tuple[str, str, str]) -> bool:
 
 
 def _given(seen: RightsSeen, right: tuple[str, str, str], group: str, notes: list[str]) -> list[RightsStep]:
-    """Return the step that gives a right, if it is not there; one that a person gave is only noted."""
+    """Return the step that grants a missing right; only note a level that an administrator set by hand."""
     kind, what, user = right
     if _has(seen, right):
         return []

@@ -1,4 +1,4 @@
-"""Plans the commands that bring Slurm's accounting to what is declared."""
+"""Plan the sacctmgr commands that make Slurm's accounting match the declaration."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from .limits import ASSOCIATION_LIMITS, QOS_LIMITS, canonical_limits, normal_val
 __all__ = ["QUERIES", "association_settings", "declaration_errors", "parse_state", "plan"]
 
 _QOS_KEYS = {"priority": "Priority", "description": "Description", "flags": "Flags", "preempt": "Preempt"}
-# Lists of names; an empty one is set as such, where everything else is taken away by -1.
+# Lists of names are cleared with an empty value; all other keys with -1.
 _LISTS = frozenset({"Preempt", "QosLevel"})
 _QOS_FORMAT = ["Name", *_QOS_KEYS.values(), *QOS_LIMITS]
 _ASSOC_FORMAT = ["Account", "User", "Partition", "ParentName", "Fairshare", "DefaultQOS", "QOS", *ASSOCIATION_LIMITS]
-# What is asked of sacctmgr, each answer being lines of fields parted by '|'.
+# Arguments of sacctmgr; it prints lines of fields separated by '|'.
 QUERIES: dict[str, list[str]] = {
     "clusters": ["show", "cluster", "format=Cluster"],
     "accounts": ["show", "account", "format=Account,Description,Organization"],
     "users": ["show", "user", "format=User,DefaultAccount,AdminLevel"],
     "qos": ["show", "qos", f"format={','.join(_QOS_FORMAT)}"],
-    # Without the limits of parents: only what is set at an association itself.
+    # `wopl` omits limits inherited from parents.
     "associations": ["show", "associations", "cluster={cluster}", "wopl", f"format={','.join(_ASSOC_FORMAT)}"],
 }
 
@@ -29,7 +29,7 @@ _USER = "users_accounts[{}].slurm"
 
 
 def _rows(text: str, names: list[str]) -> list[dict[str, str]]:
-    """Return the lines of one answer as dicts; fields beyond the last name are left out."""
+    """Return the lines of one output as dicts; extra fields are ignored."""
     rows = []
     for line in text.splitlines():
         fields = line.split("|")
@@ -39,7 +39,7 @@ def _rows(text: str, names: list[str]) -> list[dict[str, str]]:
 
 
 def parse_state(answers: dict[str, str]) -> State:
-    """Return what accounting holds, from the answers to QUERIES.
+    """Return the state of accounting from the output of QUERIES.
 
     Returns:
         ``clusters`` (list), ``accounts``, ``users`` and ``qos`` (by name), and ``associations`` (by account and user;
@@ -64,13 +64,13 @@ def parse_state(answers: dict[str, str]) -> State:
 
 
 def _names(value: object) -> str:
-    """Return a list of names, or its text, sorted and in lower case."""
+    """Return the names of a list or comma-separated text, sorted and in lower case."""
     parts = value if isinstance(value, (list, tuple)) else str(value or "").split(",")
     return ",".join(sorted({str(part).strip().lower() for part in parts if str(part).strip()}))
 
 
 def _shown_limits(row: dict[str, str], known: dict[str, str]) -> dict[str, str]:
-    """Return the limits that are set in a row."""
+    """Return the limits that a row sets."""
     return {name: text for name, kind in known.items() for text in [normal_value(row[name], kind)] if text}
 
 
@@ -108,7 +108,7 @@ def _wanted_qos(item: Entry) -> Entry:
 
 
 def _wanted_association(item: Entry, parent: str) -> Entry:
-    """Return a declared account or user of an account in the form that `plan` compares."""
+    """Return a declared account, or a user in an account, in the form that `plan` compares."""
     wanted: Entry = {"Fairshare": str(item.get("fairshare") or 1)}
     if parent:
         wanted["Parent"] = parent
@@ -119,17 +119,17 @@ def _wanted_association(item: Entry, parent: str) -> Entry:
 
 
 def association_settings(item: Entry, held: Entry | None) -> list[str]:
-    """Return `Key=value` words that bring the association of a user in one account to what is declared.
+    """Return the `Key=value` words that make a user's association in one account match the declaration.
 
     Args:
         item: ``name``, ``limits``, ``fairshare``, ``qos``, ``default_qos``.
-        held: the association as `parse_state` returned it; None where there is none yet.
+        held: the association from `parse_state`; None if it does not exist.
     """
     return _settings(_wanted_association(item, ""), held, ASSOCIATION_LIMITS)
 
 
 def _settings(wanted: Entry, held: Entry | None, limits: dict[str, str]) -> list[str]:
-    """Return `Key=value` words for what differs; a limit that is no longer declared is taken away by -1."""
+    """Return `Key=value` words for the differences; -1 clears a limit that is no longer declared."""
     present = held or {}
     words = []
     for key, value in wanted.items():
@@ -142,7 +142,7 @@ def _settings(wanted: Entry, held: Entry | None, limits: dict[str, str]) -> list
 
 
 def _assignable(value: str, present: str, *, tres: bool) -> str:
-    """Return a value for `set`: resources that are no longer limited are named with -1."""
+    """Return a value for `set`; -1 clears resources that are no longer limited."""
     if not tres:
         return value or ("-1" if present else "")
     named = {part.split("=")[0] for part in value.split(",") if part}
@@ -154,7 +154,7 @@ def _by_parent(accounts: list[Entry]) -> list[Entry]:
     """Return the accounts with every parent before its children.
 
     Raises:
-        ValueError: accounts are each other's parents.
+        ValueError: the parents form a cycle.
     """
     waiting = {str(item["name"]): item for item in accounts}
     ordered: list[Entry] = []
@@ -168,7 +168,7 @@ def _by_parent(accounts: list[Entry]) -> list[Entry]:
 
 
 def declaration_errors(accounts: list[Entry], users: list[Entry], qos: list[Entry]) -> list[tuple[str, str]]:
-    """Return the contradictions of a declaration, as pairs of option and sentence."""
+    """Return the errors in a declaration, as pairs of option and sentence."""
     errors = []
     known = {str(item["name"]) for item in accounts} | {"root"}
     for option, items in (("slurm_accounts", accounts), ("slurm_qos", qos)):
@@ -194,7 +194,7 @@ def declaration_errors(accounts: list[Entry], users: list[Entry], qos: list[Entr
 
 
 def _limit_errors(form: str, items: list[Entry], limits: dict[str, str]) -> list[tuple[str, str]]:
-    """Return the errors of the limits of items; `form` makes the option of a name."""
+    """Return the errors in the limits of items; `form` formats a name as an option."""
     errors = []
     for item in items:
         try:
@@ -205,18 +205,18 @@ def _limit_errors(form: str, items: list[Entry], limits: dict[str, str]) -> list
 
 
 def plan(state: State, cluster: str, accounts: list[Entry], users: list[Entry], qos: list[Entry]) -> list[list[str]]:
-    """Return the argument lists of sacctmgr that are still needed, in order; none when all is as declared.
+    """Return the argument lists of sacctmgr that are still needed, in order; empty if everything is as declared.
 
     Args:
-        state: what `parse_state` returned.
-        cluster: the cluster's name in accounting.
+        state: result of `parse_state`.
+        cluster: name of the cluster in accounting.
         accounts: ``name``, ``description``, ``organization``, ``parent``, ``limits``, ``fairshare``, ``qos``,
             ``default_qos``, ``state``.
-        users: ``name``, ``accounts`` (the default account first), ``admin``, and as accounts from ``limits`` on.
+        users: ``name``, ``accounts`` (default account first), ``admin``, and ``limits`` to ``state`` as in accounts.
         qos: ``name``, ``description``, ``priority``, ``flags``, ``preempt``, ``limits``, ``state``.
 
     Raises:
-        ValueError: the declaration contradicts itself.
+        ValueError: the declaration has errors.
     """
     errors = declaration_errors(accounts, users, qos)
     if errors:
@@ -235,7 +235,7 @@ def plan(state: State, cluster: str, accounts: list[Entry], users: list[Entry], 
 
 
 def _plan_qos(state: State, items: list[Entry]) -> list[list[str]]:
-    """Return the commands for the QOS: all are made first, since they may preempt each other."""
+    """Return the commands for the QOS; all are created first, because they may preempt each other."""
     names = [str(item["name"]).lower() for item in items]
     commands = [["add", "qos", name] for name in names if name not in state["qos"]]
     for name, item in zip(names, items):
@@ -247,7 +247,7 @@ def _plan_qos(state: State, items: list[Entry]) -> list[list[str]]:
 
 
 def _plan_account(state: State, cluster: str, item: Entry) -> list[list[str]]:
-    """Return the commands for one account and its own association."""
+    """Return the commands for one account and its association."""
     name, parent = str(item["name"]), str(item.get("parent") or ("" if item["name"] == "root" else "root"))
     texts = {
         "Description": str(item.get("description") or name),
@@ -270,7 +270,7 @@ def _plan_account(state: State, cluster: str, item: Entry) -> list[list[str]]:
 
 
 def _plan_user(state: State, cluster: str, item: Entry) -> list[list[str]]:
-    """Return the commands for one user: an association per account, then what belongs to the user alone."""
+    """Return the commands for one user: an association per account, then default account and AdminLevel."""
     name = str(item["name"])
     mine = [str(account) for account in item["accounts"]]
     default = mine[0]
@@ -303,7 +303,7 @@ def _plan_user(state: State, cluster: str, item: Entry) -> list[list[str]]:
 def _plan_removal(
     state: State, cluster: str, accounts: list[Entry], users: list[Entry], qos: list[Entry]
 ) -> list[list[str]]:
-    """Return the commands for what is declared absent: users first, then accounts from the leaves, then QOS."""
+    """Return the commands that remove entries declared absent: users, then accounts from the leaves, then QOS."""
 
     def absent(items: list[Entry]) -> list[str]:
         return [str(item["name"]) for item in items if item.get("state", "present") == "absent"]

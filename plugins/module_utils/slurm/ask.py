@@ -1,4 +1,4 @@
-"""Asks a command of Slurm on behalf of a module."""
+"""Run a Slurm command for a module."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ask_slurm"]
 
 
 def ask_slurm(module: Any, words: list[str]) -> str:  # noqa: ANN401 - Ansible has no types
-    """Return what a command of Slurm prints; fail the module when it fails."""
+    """Return the output of a Slurm command; fail the module if it fails."""
     try:
         code, out, err = module.run_command(words, environ_update={"LC_ALL": "C.UTF-8"})
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a change of Slurm's configuration asks for, and whether nodes are ready."""
+"""Decide how a change of Slurm's configuration is applied, and whether nodes are ready."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["changed_keys", "old_files", "parse_config", "slurm_action", "unready_nodes"]
 
-# Since this release `scontrol reconfigure` starts a new slurmctld beside the old one; before, it re-read some keys.
+# Since 23.11 `scontrol reconfigure` starts a new slurmctld beside the old one; before, it re-read some keys.
 FORKING = (23, 11)
-# What even the new kind of reconfigure cannot change: sockets, authentication, where the state lies, and the unit.
+# Even a forking reconfigure cannot change sockets, authentication, the state location and the systemd unit.
 ALWAYS_RESTART = frozenset(
     {
         "authalttypes",
@@ -32,7 +32,7 @@ ALWAYS_RESTART = frozenset(
         "statesavelocation",
     }
 )
-# What releases before 23.11 read at their start only.
+# Releases before 23.11 read these only at their start.
 OLD_RESTART = frozenset({"gres.conf", "grestypes", "nodename", "nodeset", "slurmctldparameters", "topologyplugin"})
 _OLD_RESTART_PATTERN = re.compile(r".*(type|plugins?)")
 _READY = frozenset({"idle", "mixed", "allocated", "completing", "planned", "reserved", "maint", "powering_up"})
@@ -42,7 +42,7 @@ _FIELDS = 4
 
 
 def parse_config(text: str) -> dict[str, list[str]]:
-    """Return what follows each key of slurm.conf, keys in lower case, comments left out."""
+    """Return the values of each key of slurm.conf; keys are in lower case."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, separator, value = line.split("#", 1)[0].strip().partition("=")
@@ -58,10 +58,10 @@ def changed_keys(before: str, after: str) -> list[str]:
 
 
 def old_files(changes: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return the files that take changes back, in the form of the module `templates`.
+    """Return the files that revert changes, in the form of the module `templates`.
 
     Args:
-        changes: one entry per changed file: its path in `before_header`, its text `before` and `after`.
+        changes: one entry per changed file: its path in `before_header`, its text in `before` and `after`.
     """
     return [
         {
@@ -74,14 +74,14 @@ def old_files(changes: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
 
 
 def slurm_action(changes: Iterable[Mapping[str, str]], version: str) -> str:
-    """Return how changed files come into force: 'none', 'reconfigure' or 'restart'.
+    """Return how changed files are applied: 'none', 'reconfigure' or 'restart'.
 
     Args:
-        changes: as for old_files.
-        version: what `slurmctld -V` says; empty when it is not known.
+        changes: see `old_files`.
+        version: output of `slurmctld -V`; empty if unknown.
 
     Raises:
-        ValueError: it is not a valid version.
+        ValueError: the version is invalid.
     """
     action = "none"
     for change in changes:
@@ -95,7 +95,7 @@ def slurm_action(changes: Iterable[Mapping[str, str]], version: str) -> str:
 
 
 def _needs_restart(name: str, before: str, after: str, version: str) -> bool:
-    """Return whether one changed file needs a new start of slurmctld."""
+    """Return whether one changed file requires a restart of slurmctld."""
     if not version or (name == "slurm.conf" and not before):
         return True
     keys = set(changed_keys(before, after)) if name == "slurm.conf" else {name}
@@ -107,7 +107,7 @@ def _needs_restart(name: str, before: str, after: str, version: str) -> bool:
 
 
 def unready_nodes(text: str, wanted: Iterable[str]) -> list[str]:
-    """Return one line 'node: state (reason)' per node that cannot run jobs although nobody took it out on purpose.
+    """Return a line 'node: state (reason)' for each node that cannot run jobs and was not drained on purpose.
 
     Args:
         text: the output of ``sinfo -h -N -o '%N|%T|%u|%E'``.
@@ -129,7 +129,7 @@ def unready_nodes(text: str, wanted: Iterable[str]) -> list[str]:
 
 
 def _is_ready(state: str, by: str, reason: str) -> bool:
-    """Return whether a node in this state answers; one drained by a person, or for its admission, is so on purpose."""
+    """Return whether a node is up; one drained by an administrator or before its validation counts as ready."""
     base = state.rstrip(_FLAGS).lower()
     if "*" in state:
         return False

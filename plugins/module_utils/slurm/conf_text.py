@@ -1,4 +1,4 @@
-"""Reads the nodes and partitions out of a slurm.conf, for programs that have nothing but Python."""
+"""Read the nodes and partitions of a slurm.conf, for programs that only have the Python standard library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = ("nodename", "partitionname", "nodeset")
 
 
 class NodeConf(NamedTuple):
-    """A node as a NodeName line has it; memory in MiB, gres by name ('gpu') and by name and type ('gpu:h100')."""
+    """A node of a NodeName line; memory in MiB, gres by name ('gpu') and by name and type ('gpu:h100')."""
 
     sockets: int
     cores: int
@@ -28,7 +28,7 @@ class NodeConf(NamedTuple):
 
 
 class PartitionConf(NamedTuple):
-    """A partition as a PartitionName line has it; minutes and node counts are None without a limit."""
+    """A partition of a PartitionName line; minutes and node counts are None without a limit."""
 
     nodes: frozenset[str]
     minutes: int | None
@@ -39,14 +39,14 @@ class PartitionConf(NamedTuple):
 
 
 class ClusterConf(NamedTuple):
-    """What a slurm.conf says of nodes and partitions."""
+    """The nodes and partitions of a slurm.conf."""
 
     nodes: dict[str, NodeConf]
     partitions: dict[str, PartitionConf]
 
 
 def read_cluster(text: str) -> ClusterConf:
-    """Return the nodes and partitions of a slurm.conf; what is not understood is left out."""
+    """Return the nodes and partitions of a slurm.conf; unknown lines are ignored."""
     defaults: dict[str, dict[str, str]] = {kind: {} for kind in _KINDS}
     lines: dict[str, dict[str, dict[str, str]]] = {kind: {} for kind in _KINDS}
     for line in text.splitlines():
@@ -66,7 +66,7 @@ def read_cluster(text: str) -> ClusterConf:
 
 
 def count_gres(text: str) -> dict[str, int]:
-    """Return how many of each gres a node has: 'gpu:h100:4,shard:8' gives gpu 4, gpu:h100 4, shard 8."""
+    """Return the number of each gres of a node: 'gpu:h100:4,shard:8' gives gpu 4, gpu:h100 4, shard 8."""
     found: dict[str, int] = {}
     for item in split_outside(text, "(", ")"):
         words = _NOTES.sub("", item).split(":")
@@ -82,7 +82,7 @@ def count_gres(text: str) -> dict[str, int]:
 
 
 def read_minutes(text: str) -> int | None:
-    """Return a time of Slurm in minutes, rounded up: '90', '1:30:00', '2-0', '2-00:30'; None for no limit."""
+    """Return a Slurm time in minutes, rounded up ('90', '1:30:00', '2-0', '2-00:30'), or None without a limit."""
     matched = _TIME.fullmatch(text.strip())
     if matched is None:
         return None
@@ -100,7 +100,7 @@ def read_minutes(text: str) -> int | None:
 def _names(text: str) -> list[str]:
     try:
         return expand_hosts(text)
-    except ValueError:  # a list that is too long, or damaged
+    except ValueError:  # too long or malformed
         return []
 
 

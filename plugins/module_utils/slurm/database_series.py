@@ -14,7 +14,7 @@ __all__ = ["database_bytes", "database_families"]
 
 
 def database_bytes(folder: Path) -> int:
-    """Return the size in bytes of what lies in a directory and below.
+    """Return the size in bytes of a directory tree.
 
     Raises:
         OSError: it cannot be read.

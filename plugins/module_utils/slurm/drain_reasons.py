@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The reasons that Slurm itself sets on a node, with cause and remedy. Read by doctor, the alerts' test and the docs.
+"""Drain reasons that Slurm sets on a node, with cause and remedy, for doctor, the alerts' test and the docs.
 
-The texts are those of Slurm's source, releases 22.05 to 26.05: in src/slurmctld node_mgr.c, agent.c, job_mgr.c,
+The texts are from Slurm's source, releases 22.05 to 26.05: in src/slurmctld node_mgr.c, agent.c, job_mgr.c,
 proc_req.c, ping_nodes.c, power_save.c and read_config.c, src/interfaces/gres.c, src/slurmd. Slurm joins several texts
 with a comma or " : ".
 """
@@ -15,14 +15,14 @@ __all__ = ["DRAIN_REASONS", "DrainReason", "drain_remedy", "matching_reasons"]
 
 
 class DrainReason(NamedTuple):
-    """A reason and what to do about it.
+    """A drain reason, its cause and its remedy.
 
     Attributes:
         texts: fixed parts of the reason; one of them must occur in it.
-        cause: what it means, as one clause.
+        cause: explanation, as one clause.
         steps: commands and actions in order; `{node}` is the name of the node.
         invalid: whether the node is in state INVALID_REG, in which slurmctld refuses State=RESUME until slurmd has
-            registered with all that slurm.conf declares.
+            registered with everything that slurm.conf declares.
         returns: whether the node returns by itself (ReturnToService=2), after which slurmctld refuses State=RESUME.
     """
 
@@ -191,12 +191,12 @@ _RETURNS = f"the node returns by itself; if sinfo still shows it as down: {_RESU
 
 
 def matching_reasons(reason: str) -> list[DrainReason]:
-    """Return the entries of which a text occurs in the reason of a node."""
+    """Return the entries with a text that occurs in the reason of a node."""
     return [each for each in DRAIN_REASONS if any(text.lower() in reason.lower() for text in each.texts)]
 
 
 def drain_remedy(node: str, reason: str) -> str:
-    """Return cause and commands for a reason that Slurm set, or an empty string for any other reason."""
+    """Return cause and commands for a reason that Slurm set, or '' for any other reason."""
     found = matching_reasons(reason)
     steps = [f"{each.cause}: {'; '.join(each.steps)}" for each in found]
     end = f"then {_RESUME}"

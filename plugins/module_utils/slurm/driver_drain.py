@@ -1,4 +1,4 @@
-"""Whose drain is it: may a node be taken out of service for its driver, and put back afterwards?"""
+"""Decide whether a node may be drained for a driver change, and resumed afterwards."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 __all__ = ["DRAIN_REASON", "NodeService", "jobs_of_rack", "node_service", "unknown_jobs"]
 
-# What the reason of every drain of ours begins with.
+# Prefix of busbar's drain reasons for driver changes.
 DRAIN_REASON = "busbar: NVIDIA driver"
 _OUT = ("drain", "down", "fail", "maint", "boot", "reboot", "power")
 
 
 class NodeService(TypedDict):
-    """How Slurm has a node.
+    """The state of a node in Slurm.
 
-    `known`: Slurm has it. `drain`: it is to be drained. `ours`: when all is well, it is to be resumed; a node that an
-    admin, or Slurm for its own reasons, had out of service stays so, with its reason.
+    `known`: Slurm has the node. `drain`: drain it. `ours`: resume it after success; a node that an administrator or
+    Slurm took out of service keeps its drain and its reason.
     """
 
     known: bool
@@ -33,7 +33,7 @@ class NodeService(TypedDict):
 
 
 def node_service(node: str, text: str) -> NodeService:
-    """Return how Slurm has a node, from the output of ``sinfo -h -N -o '%N|%T|%E'``."""
+    """Return the state of a node from the output of ``sinfo -h -N -o '%N|%T|%E'``."""
     state, reason = parse_nodes(text).get(node, ("", ""))
     out = state.startswith(_OUT)
     mine = reason.startswith(DRAIN_REASON)
@@ -48,29 +48,28 @@ def node_service(node: str, text: str) -> NodeService:
 
 
 def unknown_jobs(node: str, answer: Mapping[str, Any], daemons: Collection[str]) -> str:
-    """Return why nobody can say whether a node has jobs; '' when Slurm can, or when it has nothing to do with the node.
+    """Return why it is unknown whether a node has jobs, or '' if Slurm knows or does not manage the node.
 
     Args:
-        node: its name.
-        answer: result of the command ``sinfo -h -N -o '%N|%T|%E'``: `rc`, `stdout`, `stderr`, `msg`; empty when nobody
-            could be asked.
-        daemons: which of slurmd and slurmstepd run on the node itself.
+        node: name of the node.
+        answer: result of ``sinfo -h -N -o '%N|%T|%E'``: `rc`, `stdout`, `stderr`, `msg`; empty if it did not run.
+        daemons: which of slurmd and slurmstepd run on the node.
     """
     if answer.get("rc") == 0:
         known = node in parse_nodes(str(answer.get("stdout") or ""))
         stray = not known and "slurmstepd" in daemons
         return "slurmstepd runs on it, and Slurm has no node of this name" if stray else ""
     if not daemons:
-        return ""  # a cluster that is only being made
+        return ""  # the cluster is still being set up
     said = str(answer.get("stderr") or answer.get("msg") or "").strip() or "no answer"
     return f"{min(daemons)} runs on it, and sinfo fails: {said}"
 
 
 def jobs_of_rack(text: str, members: Sequence[str]) -> list[str]:
-    """Return what runs on some nodes, from lines of ``squeue -h -o '%N|job %i of %u'``, each with its nodes.
+    """Return the jobs on some nodes, from lines of ``squeue -h -o '%N|job %i of %u'``, each with its nodes.
 
     Args:
-        text: what squeue printed.
+        text: output of squeue.
         members: names of the nodes.
     """
     found = []

@@ -1,8 +1,8 @@
-"""The gate before nodes that are new to a cluster: drained before they can take a job, until their validation passes.
+"""Keep new nodes of a cluster drained until their validation passes.
 
-A line DownNodes in slurm.conf drains them: slurmctld applies it where it makes its table of nodes, before any slurmd
-can register (_handle_all_downnodes in Slurm's read_config.c). From then on the saved state keeps them drained, so the
-line is there only for as long as slurmctld needs to read it.
+A line DownNodes in slurm.conf drains them before any slurmd can register, because slurmctld applies it while it builds
+its node table (_handle_all_downnodes in Slurm's read_config.c). From then on the saved state keeps them drained, so
+the line is only needed until slurmctld has read it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _DOWN_NODES = re.compile(r'^\s*DownNodes=(\S+)[^#\n]*\bReason="([^"\n]*)"', re.I
 
 
 def gated_in_file(text: str) -> set[str]:
-    """Return the nodes that a slurm.conf drains as new: slurmctld may not have read it yet."""
+    """Return the nodes that a slurm.conf drains as new; slurmctld may not have read the file yet."""
     return {node for names, reason in _DOWN_NODES.findall(text) if is_new(reason) for node in expand_hosts(names)}
 
 
 def gate_lines(before: str, nodes: Iterable[str]) -> list[str]:
-    """Return the line of slurm.conf that drains the nodes which are new to the cluster; no line if no node is new.
+    """Return the slurm.conf line that drains the new nodes of the cluster; empty without new nodes.
 
-    The first configuration of a cluster drains no node: there are no users yet whose jobs could wait.
+    The first configuration of a cluster drains no node, because no users' jobs can start yet.
 
     Args:
-        before: the present slurm.conf; empty if there is no file.
-        nodes: the nodes of the new one.
+        before: the current slurm.conf; empty if it does not exist.
+        nodes: nodes of the new slurm.conf.
     """
     if not before.strip():
         return []

@@ -1,4 +1,4 @@
-"""Reads what running jobs hold and what waiting ones ask for, as `squeue` tells it."""
+"""Read the resources of running and pending jobs from squeue."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .hostlist import expand_hosts
 
 __all__ = ["HELD_JOBS", "JOBS_OF_USERS", "HeldJob", "read_held_jobs"]
 
-# Names that Slurm 21.08 has, too. None is free text of a user, so nothing in a field can end it or its line.
+# Slurm 21.08 has these names, too. No field holds free text from users, so no field can contain the separator.
 _FIELD = "\x1f"
 _FIELDS = (
     *("JobArrayID", "State", "UserName", "Account", "QOS", "Partition", "NodeList", "ReqNodes"),
     *("NumNodes", "TimeLimit", "tres-per-node", "tres-alloc"),
 )
-# Jobs of all users and hidden partitions, an array that waits on one line.
+# All users and hidden partitions; a pending array is one line.
 HELD_JOBS = (
     *("squeue", "--all", "--noheader", "--states=PENDING,RUNNING,SUSPENDED"),
     *("--Format", ",".join(f"{name}:{_FIELD}" for name in _FIELDS)),
 )
-# The same for some users, whose names follow joined by commas.
+# The same for some users; their names follow, separated by commas.
 JOBS_OF_USERS = (*HELD_JOBS, "--users")
 _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 _ENDLESS = 1 << 31
@@ -32,7 +32,7 @@ _MIB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024
 
 
 class HeldJob(NamedTuple):
-    """A job that has not ended; `per_job` and `per_node` are resources by name, memory in MiB."""
+    """An unfinished job; `per_job` and `per_node` are resources by name, memory in MiB."""
 
     label: str
     waits: bool
@@ -52,14 +52,14 @@ def read_held_jobs(text: str) -> list[HeldJob]:
     """Return the jobs in the output of HELD_JOBS.
 
     Raises:
-        ValueError: a line is no job; it may be one that must not be lost.
+        ValueError: a line cannot be parsed; it may be a job that must not be lost.
     """
     return [_job(line) for line in text.split("\n") if line.strip()]
 
 
 def _job(line: str) -> HeldJob:
     fields = [field.strip() for field in line.strip("\r").split(_FIELD)]
-    # A suffix stands behind the last field, too.
+    # squeue prints the suffix after the last field, too.
     if len(fields) != len(_FIELDS) + 1 or not _LABEL.fullmatch(fields[0]):
         message = f"squeue prints what is not understood: {line[:200]!r}"
         raise ValueError(message)
@@ -76,7 +76,7 @@ def _job(line: str) -> HeldJob:
         nodes=tuple(expand_hosts(_value(nodes))),
         required=tuple(expand_hosts(_value(required))),
         node_count=max(1, int(amounts.pop("node", 0)), int(count) if count.isdigit() else 0),
-        # A job that asked for no time takes what its partition gives.
+        # A job without a time limit uses that of its partition.
         minutes=_ENDLESS if minutes == "UNLIMITED" else read_minutes(minutes),
         per_job=amounts,
         # 'gres/gpu:2' here, 'gres:gpu:2' in older releases.
@@ -89,7 +89,7 @@ def _value(text: str) -> str:
 
 
 def _amounts(text: str) -> dict[str, float]:
-    """Return the resources in 'cpu=4,mem=8G,node=1,gres/gpu:h100=2' by name; gres without the word."""
+    """Return the resources in 'cpu=4,mem=8G,node=1,gres/gpu:h100=2' by name, without the prefix gres/."""
     found = {}
     for item in _value(text).split(","):
         name, _, value = item.rpartition("=")

@@ -1,4 +1,4 @@
-"""Slurm's short form of host lists, for programs that have nothing but Python."""
+"""Expand Slurm's host lists, for programs that only have the Python standard library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import prod
 
 __all__ = ["MOST_HOSTS", "expand_hosts", "split_outside"]
 
-# As many as Slurm takes in one range (MAX_RANGE in its hostlist.c), and more nodes than any cluster of one slurmctld.
+# Slurm's limit for one range (MAX_RANGE in its hostlist.c); larger than any cluster of one slurmctld.
 MOST_HOSTS = 65536
 
 _RANGES = re.compile(r"\[([^\]]*)\]")
@@ -16,7 +16,7 @@ _RANGE = re.compile(r"^([0-9]{1,18})-([0-9]{1,18})$")
 
 
 def split_outside(text: str, opening: str, closing: str) -> list[str]:
-    """Return the parts of a text between commas that stand in no brackets; empty parts are left out."""
+    """Split a text at commas outside brackets; empty parts are omitted."""
     parts, part, depth = [], "", 0
     for character in text:
         depth += (character == opening) - (character == closing)
@@ -32,7 +32,7 @@ def expand_hosts(text: str, most: int = MOST_HOSTS) -> list[str]:
     """Return the names in a host list: 'gpu[1,08-09]x' gives 'gpu1x', 'gpu08x', 'gpu09x'.
 
     Raises:
-        ValueError: it names more than `most` hosts; nothing is expanded then.
+        ValueError: it has more than `most` hosts; checked before expanding.
     """
     hosts: list[str] = []
     for item in split_outside(text, "[", "]"):
@@ -47,13 +47,13 @@ def expand_hosts(text: str, most: int = MOST_HOSTS) -> list[str]:
 
 
 def _count(ranges: str) -> int:
-    """How many numbers '1,08-09' has."""
+    """Return the number of values in '1,08-09'."""
     found = (_RANGE.match(item) for item in ranges.split(","))
     return sum(max(0, int(item[2]) - int(item[1]) + 1) if item else 1 for item in found)
 
 
 def _numbers(ranges: str) -> list[str]:
-    """The numbers of '1,08-09', with the zeros that they have."""
+    """Return the values of '1,08-09' with leading zeros."""
     found = []
     for item in ranges.split(","):
         matched = _RANGE.match(item)

@@ -1,4 +1,4 @@
-"""Decides which jobs a change of Slurm's configuration or accounting would end or strand, and says so."""
+"""Report jobs that a change of Slurm's configuration or accounting would end or leave pending forever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_LINES = 20
 
 
 class Loss(NamedTuple):
-    """A job, what it would lose, and a command that keeps further jobs away ('' when there is none)."""
+    """A job, the reason of its loss, and a command that keeps further jobs away (or '')."""
 
     job: HeldJob
     reason: str
@@ -26,7 +26,7 @@ class Loss(NamedTuple):
 
 
 class Accounting(NamedTuple):
-    """The declared accounts, users and QOS, as the role takes them."""
+    """The declared accounts, users and QOS, as in the options of the role."""
 
     accounts: Entries
     users: Entries
@@ -36,9 +36,9 @@ class Accounting(NamedTuple):
 def configuration_losses(
     jobs: Sequence[HeldJob], old: ClusterConf, new: ClusterConf, *, gres_in_use: bool = True
 ) -> list[Loss]:
-    """Return what jobs would lose by a new slurm.conf, one entry per job.
+    """Return the jobs that a new slurm.conf would end or block, one entry per job.
 
-    Without `gres_in_use` another number of GPUs below running jobs is left out: who changes it empties the node first.
+    Without `gres_in_use`, ignore changed numbers of GPUs under running jobs, because the caller drains the node first.
     """
     losses = []
     memory, cpus = _held(jobs, "mem"), _held(jobs, "cpu")
@@ -54,7 +54,7 @@ def configuration_losses(
 
 
 def accounting_losses(jobs: Iterable[HeldJob], declared: Accounting) -> list[Loss]:
-    """Return what jobs would lose by the declared accounting, one entry per job."""
+    """Return the jobs that the declared accounting would affect, one entry per job."""
     accounts = {str(item["name"]): item for item in declared.accounts}
     users = {str(item["name"]): item for item in declared.users}
     gone = {str(item["name"]).lower() for item in declared.qos if _is_absent(item)}
@@ -68,13 +68,13 @@ def accounting_losses(jobs: Iterable[HeldJob], declared: Accounting) -> list[Los
 
 
 def removed_names(old: ClusterConf, new: ClusterConf) -> list[str]:
-    """Return the nodes and partitions that are in the old configuration and not in the new one, with their kind."""
+    """Return nodes and partitions of the old configuration that are missing in the new one, with their kind."""
     nodes = [f"node {name}" for name in old.nodes if name not in new.nodes]
     return nodes + [f"partition {name}" for name in old.partitions if name not in new.partitions]
 
 
 def loss_report(losses: Sequence[Loss]) -> str:
-    """Return the jobs with what each would lose, and the way on."""
+    """Return a report of the affected jobs and the remedy."""
     lines = [_line(loss) for loss in losses[:_MOST_LINES]]
     if len(losses) > _MOST_LINES:
         lines.append(f"  and {len(losses) - _MOST_LINES} more jobs")
@@ -100,7 +100,7 @@ def _line(loss: Loss) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text without characters that would move a terminal's cursor."""
+    """Replace characters that would move a terminal's cursor."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -109,12 +109,12 @@ def _drain(node: str) -> str:
 
 
 def _missing(job: HeldJob, new: ClusterConf) -> tuple[str, str] | None:
-    """Return the loss of a job that names what is gone: Slurm ends it, whether it runs or waits."""
+    """Return the loss of a job that uses a removed node or partition; Slurm ends running and pending ones."""
     for node in dict.fromkeys((*job.nodes, *job.required)):
         if node not in new.nodes:
             return f"node {node} is no longer configured, so Slurm would end the job", _drain(node)
     for name in job.partitions:
-        # Of several partitions, too, each must be there.
+        # If any of several partitions is missing, Slurm ends the job.
         if name not in new.partitions:
             command = f"scontrol update partitionname={name} state=drain"
             return f"partition {name} is no longer configured, so Slurm would end the job", command
@@ -122,7 +122,7 @@ def _missing(job: HeldJob, new: ClusterConf) -> tuple[str, str] | None:
 
 
 def _held(jobs: Iterable[HeldJob], resource: str) -> dict[str, float]:
-    """Return how much of a resource the running jobs hold on each node; a job's nodes count alike."""
+    """Return how much of a resource running jobs use on each node, divided evenly over the nodes of a job."""
     held: dict[str, float] = {}
     for job in jobs:
         for node in job.nodes:
@@ -133,7 +133,7 @@ def _held(jobs: Iterable[HeldJob], resource: str) -> dict[str, float]:
 def _broken(
     job: HeldJob, old: ClusterConf, new: ClusterConf, held: Mapping[str, Mapping[str, float]], *, gres_in_use: bool
 ) -> tuple[str, str] | None:
-    """Return the loss of a running job whose nodes change under it."""
+    """Return the loss of a running job whose nodes change."""
     for name in job.nodes:
         was, will = old.nodes.get(name), new.nodes[name]
         if was is None:
@@ -141,7 +141,7 @@ def _broken(
         if (was.sockets, was.cores) != (will.sockets, will.cores):
             return f"sockets or cores of {name} change, so Slurm would end the job", _drain(name)
         if gres_in_use and was.gres != will.gres and _has_gres(job):
-            # Slurm compares the counts: also more GPUs than before end the job.
+            # Slurm compares the counts, so more GPUs than before also end the job.
             return f"gres of {name} change from {_gres_text(was)} to {_gres_text(will)}", _drain(name)
         if will.memory < was.memory and held["mem"][name] > will.memory:
             return (
@@ -162,7 +162,7 @@ def _gres_text(node: NodeConf) -> str:
 
 
 def _stranded(job: HeldJob, old: ClusterConf, new: ClusterConf) -> tuple[str, str] | None:
-    """Return the loss of a waiting job that could run in one of its partitions so far, and in none from now on."""
+    """Return the loss of a pending job that could run in one of its partitions before, but in none afterwards."""
     known = [name for name in job.partitions if name in old.partitions]
     if known and all(_obstacle(job, old, name) for name in known):
         return None
@@ -173,7 +173,7 @@ def _stranded(job: HeldJob, old: ClusterConf, new: ClusterConf) -> tuple[str, st
 
 
 def _obstacle(job: HeldJob, conf: ClusterConf, name: str) -> str:
-    """Return why a waiting job can never run in a partition, '' when it may."""
+    """Return why a pending job can never run in a partition, or ''."""
     partition = conf.partitions[name]
     limit = _limit(job, partition, name)
     if limit:
@@ -209,7 +209,7 @@ def _limit(job: HeldJob, partition: PartitionConf, name: str) -> str:
 
 
 def _has(node: NodeConf, resource: str) -> float:
-    """Return how much of a resource a node has; what no configuration says is never lacking."""
+    """Return how much of a resource a node has; resources that slurm.conf does not define are unlimited."""
     amounts = {"cpu": node.cpus, "mem": node.memory}
     if resource in amounts:
         return amounts[resource]
@@ -222,7 +222,7 @@ def _is_absent(item: Mapping[str, Any]) -> bool:
 
 
 def _accounting_reason(job: HeldJob, accounts: Mapping[str, Any], users: Mapping[str, Any], gone: set[str]) -> str:
-    """Return what of a job's accounting would be gone."""
+    """Return why a job would lose its account, user association or QOS, or ''."""
     user = users.get(job.user)
     for name in _lineage(job.account, accounts):
         if _is_absent(accounts[name]):
@@ -240,7 +240,7 @@ def _accounting_reason(job: HeldJob, accounts: Mapping[str, Any], users: Mapping
 
 
 def _lineage(account: str, accounts: Mapping[str, Any]) -> list[str]:
-    """Return an account and those above it, as far as they are declared."""
+    """Return an account and its ancestors, as far as they are declared."""
     found: list[str] = []
     while account in accounts and account not in found:
         found.append(account)
@@ -249,7 +249,7 @@ def _lineage(account: str, accounts: Mapping[str, Any]) -> list[str]:
 
 
 def _allowed_qos(job: HeldJob, accounts: Mapping[str, Any], user: Mapping[str, Any] | None) -> set[str]:
-    """Return the QOS that a declared user may ask for; nothing where accounting alone knows."""
+    """Return the QOS that a declared user may request; empty if the user is not declared."""
     if user is None:
         return set()
     holders = [user, *(accounts[name] for name in _lineage(job.account, accounts))]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Submits the jobs of tests on chosen nodes, follows and ends them: the work of the module slurm_tests."""
+"""Submit test jobs to selected nodes, monitor and cancel them, for the module slurm_tests."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ __all__ = ["Runner"]
 _ANSWER_S = 20
 _TIMED_OUT = 124
 _MINUTE_S = 60
-# A job of the test before may just be ending.
+# The job of the previous test may still be completing.
 _JOBS_END_S = 3
 _QUICK_S, _QUICK_POLL_S = 5, 0.2
-# What Slurm says of a partition, account or QOS that is not there or not for this user (slurm_errno.c).
+# Errors for a partition, account or QOS that does not exist or that the user may not use (slurm_errno.c).
 _REFUSED_QUEUE = re.compile(r"nvalid (partition|account|qos)|account/partition|not permitted to use", re.IGNORECASE)
-# Each is one question to slurmctld.
+# Each node costs one request to slurmctld.
 _MOST_ASKED = 8
 _JOBS_RUN = ("not idle: allocated", "not idle: mixed")
 
 
 class Runner:
-    """Submits tests, follows their jobs and ends them."""
+    """Submits, monitors and cancels the jobs of tests."""
 
     def __init__(self, module: AnsibleModule) -> None:
-        """Take the module's parameters."""
+        """Read the parameters of the module."""
         self.module = module
         self.params: dict[str, Any] = module.params
         self.as_user = self.become(module.params["user"], module.params["home"])
         self.begun = time.monotonic()
         self.answered = False
         self.silent = False
-        # Nodes that were resumed for a test and are not drained again, each with what is to be done.
+        # Nodes that were resumed for a test and could not be drained again, each with the remedy.
         self.unrestored: dict[str, str] = {}
         asked = module.params.get("reservation")
         self.reservation: NodeReservation | None = None
@@ -70,14 +70,14 @@ class Runner:
 
     @staticmethod
     def become(user: str, home: str) -> list[str]:
-        """Return the words before a command that a user shall run; none when there is no such user."""
+        """Return the command prefix that runs a command as a user; empty if the user does not exist."""
         try:
             account = pwd.getpwnam(user)
         except KeyError:
             return []
         kept = {name: os.environ[name] for name in ("PATH", "SLURM_CONF") if name in os.environ}
         told = {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "LANG": "C.UTF-8"}
-        # sbatch hands its environment on to the job: nothing of root's may be in it.
+        # sbatch passes its environment to the job, so it must not contain root's.
         environment = ["env", "-i", *(f"{name}={value}" for name, value in {**kept, **told}.items())]
         if account.pw_uid == os.geteuid():
             return environment
@@ -85,9 +85,9 @@ class Runner:
         return ["setpriv", *identity, *environment]
 
     def ask(self, *command: str, data: str | None = None) -> tuple[int, str, str]:
-        """Run a command of Slurm; returns exit code, output and error. A program that is not there gives 127.
+        """Run a Slurm command; return exit code (127 if the program is missing), output and error.
 
-        Once a daemon has left a question open for so long, no other is asked: there may be one for each of many jobs.
+        After one timeout later calls fail at once, because each of many jobs would wait for the timeout again.
         """
         if self.silent:
             return _TIMED_OUT, "", "no answer"
@@ -97,10 +97,10 @@ class Runner:
         return code, out, err.strip()
 
     def wait_for_nodes(self) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-        """Return the states of all nodes, and why those of the tests are still waited for.
+        """Return the states of all nodes, and why nodes of the tests are not available yet.
 
-        Nobody is waited for any more when they are idle, when waiting is hopeless, or when the time is over. Else the
-        caller may ask again: the wait is no longer than its patience.
+        The wait ends when the nodes are idle, when they cannot become idle, or at the timeout. Otherwise it ends after
+        `patience` seconds, and the caller may call again.
         """
         wanted = sorted({node for test in self.params["tests"] for node in test["nodes"]})
         begun = time.monotonic()
@@ -110,7 +110,7 @@ class Runner:
             missing = choose_nodes(wanted, [], 0, nodes, share=self.params["share"], reserved=self.reserved)[2]
             here = time.monotonic() - begun
             waited = self.params["waited"] + here
-            # In a reservation of its own the job of the test before may just be ending on a node that is draining.
+            # With busbar's reservation, the job of the previous test may still be completing on a draining node.
             given_up = ["drain"] if self.reservation is None else []
             if not self.params["wait_for_jobs"] and waited >= _JOBS_END_S:
                 given_up += ("drain", *_JOBS_RUN)
@@ -122,22 +122,22 @@ class Runner:
             time.sleep(self.pause(here, longest=max(1.0, self.params["poll"])))
 
     def pause(self, waited: float, longest: float) -> float:
-        """Return the seconds until the next question: a small test is over in a few, and is not to wait for them."""
+        """Return the seconds until the next poll: short at first, because small tests end within seconds."""
         return min(_QUICK_POLL_S, longest) if waited < _QUICK_S else longest
 
     def left(self) -> float | None:
-        """Return how many seconds are left for everything, None for no limit."""
+        """Return the seconds left for all tests, or None without a limit."""
         left = self.params["left"]
         return None if left is None else max(0.0, left - (time.monotonic() - self.begun))
 
     def who_is_on(self, node: str) -> str:
-        """Return whose jobs keep a node from being idle, in words; an empty text when none do."""
+        """Describe the jobs that keep a node from being idle, or return ''."""
         code, out, _err = self.ask("squeue", "-h", "-a", "-w", node, "-t", "R,CG,S,CF,SI,ST", "-o", "%i|%u")
         return occupied_words(out) if code == 0 else ""
 
     @property
     def reserved(self) -> Reserved:
-        """What the reservation of the tests allows."""
+        """The nodes in the reservation of the tests."""
         if self.reservation is None:
             return NOT_RESERVED
         if self._reserved is None:
@@ -147,15 +147,15 @@ class Runner:
     def choose(
         self, test: dict[str, Any], nodes: dict[str, tuple[str, str]]
     ) -> tuple[list[str], list[str], dict[str, str]]:
-        """Return the nodes of a test, its partners, and the nodes that are left out with the reason."""
+        """Return the nodes of a test, its partners, and the excluded nodes with the reason."""
         share, reserved, helping = self.params["share"], self.reserved, test["candidates"]
         if self.reservation is not None and self.params["reservation"]["name"]:
-            # A reservation of the site's own holds what it holds.
+            # The site's reservation is not extended.
             helping = [node for node in helping if node in reserved.members]
         return choose_nodes(test["nodes"], helping, test["partners"], nodes, share=share, reserved=reserved)
 
     def submit_all(self, nodes: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
-        """Submit all tests, in a reservation where nodes are out of service; returns their entries of the result."""
+        """Submit all tests, in a reservation if nodes are out of service; return their result entries."""
         tests = self.params["tests"]
         chosen = [self.choose(test, nodes)[:2] for test in tests]
         members = sorted({node for pair in chosen for some in pair for node in some})
@@ -177,7 +177,7 @@ class Runner:
             if held:
                 self.wait_for_start([entry["job_id"] for entry in entries if entry["job_id"]])
         finally:
-            # Whether slurmctld was silent or not: nobody else would do it.
+            # Drain again even if slurmctld timed out before.
             self.silent = False
             self.unrestored = place.drain(held)
             place.let_go(held, self.unrestored)
@@ -187,14 +187,14 @@ class Runner:
         return entries
 
     def drain_authors(self, held: dict[str, str]) -> dict[str, str]:
-        """Return who drained nodes, and when: Slurm enters root and the time of the next drain instead."""
+        """Return the user and time of each drain, because Slurm replaces them when a node is drained again."""
         if not held:
             return {}
         code, out, _err = self.ask("sinfo", "-h", "-N", "-a", "-n", ",".join(sorted(held)), "-o", "%N|%u|%H")
         return drain_authors(out) if code == 0 else {}
 
     def wait_for_start(self, jobs: list[str]) -> None:
-        """Wait until jobs run or have ended, no longer than a job may wait for its start."""
+        """Wait until the jobs have started or ended, for at most the `wait` timeout."""
         until = time.monotonic() + self.params["wait"]
         while jobs and time.monotonic() < until and self.left() != 0:
             code, out, _err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(jobs), "-o", "%i|%T|%B|%r")
@@ -206,20 +206,20 @@ class Runner:
     def submit(
         self, test: dict[str, Any], nodes: dict[str, tuple[str, str]], *, problem: str = "", reservation: str = ""
     ) -> dict[str, Any]:
-        """Submit one test; returns its entry of the result.
+        """Submit one test and return its result entry.
 
         Args:
-            test: as the module takes it.
-            nodes: the states of all nodes.
-            problem: why it cannot be submitted, empty when it can.
-            reservation: in which it runs; empty for none.
+            test: entry of the parameter `tests`.
+            nodes: states of all nodes.
+            problem: reason not to submit the test; empty to submit it.
+            reservation: name of the reservation; empty for none.
         """
         share = self.params["share"]
         usable, partners, left_out = self.choose(test, nodes)
         jobs = {
             node: self.who_is_on(node) for node, why in left_out.items() if why.startswith(("not idle", "draining"))
         }
-        # A node that is completing has no job that goes on.
+        # A completing node has no running job.
         busy = {node: words for node, words in jobs.items() if words and left_out[node].startswith(_JOBS_RUN)}
         left_out = {node: f"{why}, {jobs[node]}" if jobs.get(node) else why for node, why in left_out.items()}
         entry = {
@@ -241,7 +241,7 @@ class Runner:
         }
         entry["problem"] = problem or self.fault(test, entry, answered=bool(nodes))
         if not entry["problem"]:
-            # Slurm counts in minutes; a job that runs longer than it should is cancelled here before.
+            # Slurm counts whole minutes; `look` cancels a job that exceeds its limit before that.
             left, longest = self.left(), self.params["time_limit"] + 59
             minutes = math.ceil(min(longest, longest if left is None else left) / 60)
             arguments = sbatch_arguments(test, usable + partners, minutes, share=share, reservation=reservation)
@@ -254,7 +254,7 @@ class Runner:
         return entry
 
     def fault(self, test: dict[str, Any], entry: dict[str, Any], *, answered: bool) -> str:
-        """Return why a test cannot be submitted, an empty text when it can."""
+        """Return why a test cannot be submitted, or ''."""
         usable, partners = entry["nodes"], entry["partners"]
         if not self.as_user:
             return f"there is no user {self.params['user']} on the controller: playbooks/slurm.yml makes it"
@@ -270,13 +270,13 @@ class Runner:
         return f"{len(usable) + len(partners)} usable node(s), {test['minimum']} needed{why}"
 
     def follow(self) -> list[dict[str, Any]]:
-        """Return what became of the jobs by the end of all or of the caller's patience; who is too late is ended."""
+        """Poll the jobs until all end or `patience` is over, cancel late ones, and return their entries."""
         entries = [{**job, "reason": "", "busy": {}, "problem": "", "over": False} for job in self.params["jobs"]]
         open_jobs = {entry["job_id"]: entry for entry in entries}
         begun = time.monotonic()
         while open_jobs:
             late = self.look(open_jobs)
-            # A job that nobody could end is not over: that is for the caller to tell.
+            # If scancel failed, the job stays open and the caller reports it.
             for job, why in late.items() if self.cancel(list(late)) else ():
                 open_jobs[job].update(problem=why, over=True)
             open_jobs = {job: entry for job, entry in open_jobs.items() if not entry["over"]}
@@ -291,9 +291,9 @@ class Runner:
         return entries
 
     def look(self, jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
-        """Enter how jobs are, by their numbers; returns which may not go on, each with the reason."""
+        """Update the entries from squeue; return the jobs that must be cancelled, with the reason."""
         code, out, err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(jobs), "-o", "%i|%T|%B|%r")
-        # Of a job that ended long ago it says that there is none such, and is alive all the same.
+        # squeue reports an invalid job id for jobs that ended long ago; slurmctld has answered all the same.
         heard = code == 0 or "nvalid job id" in err
         self.answered = self.answered or heard
         now, queue, late = time.monotonic(), parse_queue(out), {}
@@ -308,7 +308,7 @@ class Runner:
         return late
 
     def too_late(self, entry: dict[str, Any], now: float, *, heard: bool) -> str:
-        """Return why a job may not go on, an empty text when it may; of what was not heard of nothing is known."""
+        """Return why a job must be cancelled, or ''; without an answer of slurmctld the state is unknown."""
         waited = now - entry["submitted_at"]
         if self.left() == 0:
             began = "" if entry["started_at"] else f", and the job had not begun{_because(entry['reason'])}"
@@ -324,9 +324,9 @@ class Runner:
         return ""
 
     def release(self) -> str:
-        """Delete the reservation that was made for the tests; returns why it is still there.
+        """Delete the reservation of the tests; return why it still exists, or ''.
 
-        A job that was cancelled is in it until its nodes have cleaned up.
+        A cancelled job stays in the reservation until its nodes have completed it.
         """
         until = time.monotonic() + self.params["wait"]
         while True:
@@ -336,7 +336,7 @@ class Runner:
             time.sleep(max(1.0, self.params["poll"]))
 
     def refused_queues(self) -> list[str]:
-        """Return which partitions, accounts and QOS the user cannot submit to, each with Slurm's word for it."""
+        """Return the partitions, accounts and QOS that the user cannot submit to, with Slurm's error."""
         problems = []
         for queue in self.params["queues"]:
             words = [f"--{key}={value}" for key, value in queue.items() if value]
@@ -353,7 +353,7 @@ class Runner:
         return problems
 
     def cancel(self, jobs: list[str]) -> bool:
-        """End jobs; returns whether that was possible."""
+        """Cancel jobs; return whether scancel succeeded."""
         if not jobs:
             return False
         code, _out, _err = self.ask("scancel", *jobs)
@@ -361,7 +361,7 @@ class Runner:
         return code == 0
 
     def close(self, entry: dict[str, Any]) -> None:
-        """Ask once more how a job ended and which node has its output."""
+        """Read the final state of a job and the node with its output."""
         code, out, _err = self.ask("scontrol", "-o", "show", "job", entry["job_id"])
         job = parse_job(out) if code == 0 else {}
         entry["exit_code"] = job.get("ExitCode", "")
@@ -375,9 +375,9 @@ class Runner:
                 entry["problem"] = f"the job ended as {entry['state']}{_because(entry.get('reason', ''))}"
 
     def gave_way(self, entry: dict[str, Any]) -> None:
-        """Enter whose jobs took the nodes of a job that Slurm ended for them; it says nothing about the nodes."""
+        """Record the jobs that preempted a test; preemption is not a fault of its nodes."""
         taken = {node: jobs for node in entry["nodes"][:_MOST_ASKED] if (jobs := self.who_is_on(node))}
-        # A job that is about to start there shows up a moment later.
+        # A preempting job that is about to start appears in squeue only later.
         entry["busy"] |= taken or dict.fromkeys(entry["nodes"], "a job of higher priority")
         entry["problem"] = f"{CUT}it gave way to {'; '.join(sorted(set(entry['busy'].values())))}"
 

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what Slurm says about nodes and jobs, and chooses who takes part in a test."""
+"""Parse Slurm's output about nodes and jobs, and choose the nodes of a test."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ __all__ = [
     "unusable_reason",
 ]
 
-# How the problem of a job begins that was ended for reasons which say nothing about its nodes.
+# Prefix of the problem of a job that ended for reasons unrelated to its nodes.
 CUT = "cut off: "
-# The state of a job that Slurm ended for one of higher priority.
+# State of a job that was preempted by one of higher priority.
 PREEMPTED = "PREEMPTED"
 CUT_BY_LIMIT = f"{CUT}the time for all tests is over"
 ENDED = frozenset(
@@ -56,7 +56,7 @@ ENDED = frozenset(
 )
 _FREE = frozenset({"idle", "planned"})
 _BUSY = frozenset({"allocated", "mixed", "completing"})
-# What a node is called that is not in service though nothing runs there: a job may start in a reservation for it.
+# sinfo's state of a drained node without jobs; a job may start on it in a reservation.
 _DRAINED = "drained"
 _RESERVED = frozenset({"reserved", "maint"})
 _TAKEN = ("not idle", "not allocated", "drained", "draining", "reserved", "maint")
@@ -69,11 +69,11 @@ _KEY = re.compile(r"(?:^|\s)([A-Z]\w*(?:[/:]\w+)*)=")
 
 
 class Reserved(NamedTuple):
-    """What the reservation of the tests allows.
+    """Nodes that the reservation of the tests makes available.
 
     Attributes:
-        outside: whether nodes may be tested that are drained or in anybody's reservation.
-        members: nodes that the reservation of the tests has already.
+        outside: whether drained nodes and nodes in any reservation may be tested.
+        members: nodes that are already in the reservation of the tests.
     """
 
     outside: bool = False
@@ -97,13 +97,13 @@ def parse_nodes(text: str) -> dict[str, tuple[str, str]]:
 def unusable_reason(
     node: str, nodes: dict[str, tuple[str, str]], *, share: bool = False, reserved: Reserved = NOT_RESERVED
 ) -> str:
-    """Return why no test may start on a node, or an empty text.
+    """Return why no test may start on a node, or ''.
 
     Args:
-        node: its name.
-        nodes: as parse_nodes gives them.
-        share: whether a node on which other jobs run may be used.
-        reserved: what the reservation of the tests allows.
+        node: name of the node.
+        nodes: result of `parse_nodes`.
+        share: whether nodes with other jobs may be used.
+        reserved: nodes that the reservation of the tests makes available.
     """
     if node not in nodes:
         return "not known to Slurm"
@@ -119,19 +119,19 @@ def unusable_reason(
 
 
 def is_taken(reason: str) -> bool:
-    """Return whether unusable_reason says that others have a node, or took it out of service: it is not broken."""
+    """Return whether a result of `unusable_reason` means that a node is in use or drained, rather than broken."""
     return reason.startswith(_TAKEN)
 
 
 def occupied_words(queue: str) -> str:
-    """Return whose jobs run, from the lines of ``squeue -h -o '%i|%u'``; an empty text when none do."""
+    """Describe the running jobs from the lines of ``squeue -h -o '%i|%u'``, or return ''."""
     jobs = [line.strip().split("|", 1) for line in queue.splitlines() if "|" in line]
     words = [f"job {job} of {user}" for job, user in jobs[:_MOST_JOBS]]
     return ", ".join(words) + (f" and {len(jobs) - _MOST_JOBS} more" if len(jobs) > _MOST_JOBS else "")
 
 
 def jobs_on(queue: str, nodes: Iterable[str]) -> dict[str, list[str]]:
-    """Return the jobs of some nodes in words, from lines of ``squeue -h -o '%i|%u|%N'``."""
+    """Return descriptions of the jobs on some nodes, from lines of ``squeue -h -o '%i|%u|%N'``."""
     wanted, found = set(nodes), dict[str, list[str]]()
     for line in queue.splitlines():
         fields = line.strip().split("|")
@@ -146,19 +146,19 @@ def _base(state: str) -> str:
 
 
 def drained_nodes(wanted: list[str], nodes: dict[str, tuple[str, str]]) -> dict[str, str]:
-    """Return those of some nodes that are drained and run nothing, each with its reason."""
+    """Return the drained nodes without jobs among `wanted`, each with its reason."""
     return {node: nodes[node][1] for node in wanted if node in nodes and _base(nodes[node][0]) == _DRAINED}
 
 
 def drain_authors(text: str) -> dict[str, str]:
-    """Return who drained each node, and when, from ``sinfo -h -N -o '%N|%u|%H'``; none of which that is not known."""
+    """Return the user and time of each node's drain, if known, from ``sinfo -h -N -o '%N|%u|%H'``."""
     fields = [line.strip().split("|") for line in text.splitlines()]
     known = [each for each in fields if len(each) == _NODE_FIELDS and not {"", "Unknown"} & set(each)]
     return {node: f"{user}, {when}" for node, user, when in known}
 
 
 def out_of_service(wanted: list[str], nodes: dict[str, tuple[str, str]]) -> list[str]:
-    """Return those of some nodes that are drained, or in a reservation, and run nothing."""
+    """Return the nodes among `wanted` that are drained or reserved and have no jobs."""
     return [node for node in wanted if node in nodes and _base(nodes[node][0]) in _RESERVED | {_DRAINED}]
 
 
@@ -171,15 +171,15 @@ def choose_nodes(  # noqa: PLR0913 - what a choice depends on
     share: bool = False,
     reserved: Reserved = NOT_RESERVED,
 ) -> tuple[list[str], list[str], dict[str, str]]:
-    """Return the nodes that can take part, the idle partners, and the others with the reason why not.
+    """Return the nodes to test, the idle partners, and the excluded nodes with the reason.
 
     Args:
-        wanted: the nodes to be tested.
-        candidates: nodes that may be asked to help.
-        partners: how many of them.
-        nodes: as parse_nodes gives them.
-        share: whether nodes on which other jobs run may be tested; never do they help.
-        reserved: what the reservation of the tests allows; who helps is in service.
+        wanted: nodes to test.
+        candidates: nodes that may be partners.
+        partners: number of partners needed.
+        nodes: result of `parse_nodes`.
+        share: whether nodes with other jobs may be tested; partners are always idle.
+        reserved: nodes that the reservation makes available; partners are always in service.
     """
     reasons = {node: unusable_reason(node, nodes, share=share, reserved=reserved) for node in wanted}
     helping = reserved._replace(outside=False)
@@ -191,14 +191,14 @@ def choose_nodes(  # noqa: PLR0913 - what a choice depends on
 def sbatch_arguments(
     job: dict[str, object], nodes: list[str], minutes: int, *, share: bool = False, reservation: str = ""
 ) -> list[str]:
-    """Return the arguments of sbatch for a test on these very nodes.
+    """Return the arguments of sbatch for a test on exactly these nodes.
 
     Args:
-        job: name, arguments (a list of texts) and output (a path pattern of sbatch).
-        nodes: the nodes.
-        minutes: the job's time limit.
-        share: whether other jobs may run on the nodes; else each of them is taken as a whole.
-        reservation: in which it runs; empty for none.
+        job: name, arguments (list of texts) and output (a path pattern of sbatch).
+        nodes: names of the nodes.
+        minutes: time limit of the job.
+        share: whether other jobs may run on the nodes; otherwise the job allocates whole nodes.
+        reservation: name of the reservation; empty for none.
     """
     extra = job.get("arguments")
     return [
@@ -235,5 +235,5 @@ def parse_job(text: str) -> dict[str, str]:
 
 
 def is_over(state: str) -> bool:
-    """Return whether a job of this state will not run any more."""
+    """Return whether a job in this state has ended."""
     return state.split("+", 1)[0] in ENDED

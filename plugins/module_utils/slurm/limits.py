@@ -1,4 +1,4 @@
-"""Limits of Slurm's accounting: their names, and their values in one normal form."""
+"""Normalize names and values of the limits in Slurm's accounting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMMON = {
     "MaxTRESMinsPerJob": "tres",
     "MaxWallDurationPerJob": "minutes",
 }
-# Name to kind of value, as `sacctmgr` takes both for `show … format=` and for `set`.
+# Limit to kind of value; `sacctmgr` accepts these names in `show … format=` and in `set`.
 ASSOCIATION_LIMITS = {**_COMMON, "MaxJobs": "count", "MaxJobsAccrue": "count", "MaxSubmitJobs": "count"}
 QOS_LIMITS = {
     **_COMMON,
@@ -54,14 +54,14 @@ _TIME = re.compile(r"(?:(\d+)-)?(\d+(?::\d+){0,2})")
 
 
 def canonical_limits(limits: dict[str, object], known: dict[str, str]) -> dict[str, str]:
-    """Return limits under their full names with normal values; those without a value ('', -1, None) are left out.
+    """Return limits by full name with normalized values; limits without a value ('', -1, None) are omitted.
 
     Args:
-        limits: as declared; names in any case, short names as sacctmgr's too.
+        limits: declared limits; names in any case, or sacctmgr's short names.
         known: ASSOCIATION_LIMITS or QOS_LIMITS.
 
     Raises:
-        ValueError: a name is not known, or a value is malformed.
+        ValueError: a name is unknown, or a value is malformed.
     """
     full = {name.lower(): name for name in known}
     result = {}
@@ -82,14 +82,14 @@ def canonical_limits(limits: dict[str, object], known: dict[str, str]) -> dict[s
 
 
 def normal_value(value: object, kind: str) -> str:
-    """Return a value such that equal limits are equal texts; no limit is ''.
+    """Return the normalized text of a value, so that equal limits have equal texts; '' means no limit.
 
     Args:
-        value: text or number, as declared or as shown by sacctmgr.
+        value: declared text or number, or output of sacctmgr.
         kind: 'count', 'tres' or 'minutes'.
 
     Raises:
-        ValueError: it is malformed.
+        ValueError: the value is malformed.
     """
     if isinstance(value, dict):
         value = ",".join(f"{name}={amount}" for name, amount in value.items())

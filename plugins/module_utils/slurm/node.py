@@ -1,4 +1,4 @@
-"""One node of Slurm seen from itself: its state, its jobs, taken out of service and given back."""
+"""Query, drain and resume the local node in Slurm."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # Runs a program and returns its exit status, what it said and its errors; the status is None when it is missing.
+    # Runs a program; returns exit status (None if the program is missing), output and errors.
     Run = Callable[[list[str]], tuple[int | None, str, str]]
 
 __all__ = ["HOLDING_STATES", "SlurmNode", "gres_of", "node_fields"]
 
-# Jobs that hold the node, also while a prolog or epilog runs.
+# States of jobs that use the node, including during prolog and epilog.
 HOLDING_STATES = "RUNNING,COMPLETING,SUSPENDED,CONFIGURING,STAGE_OUT,SIGNALING,STOPPED"
 _FIELD = re.compile(r"(?:^|\s)(State|Gres|Reason)=(.*?)(?=\s+\w+=|$)", re.MULTILINE)
 
 
 def node_fields(text: str) -> dict[str, str]:
-    """Return State, Gres and Reason of what `scontrol show node` printed; a reason without who gave it and when."""
+    """Return State, Gres and Reason from `scontrol show node`; the reason without user and time."""
     fields = {key: value.strip() for key, value in _FIELD.findall(text)}
     fields["Reason"] = re.sub(r"\s*\[[^\]]*\]$", "", fields.get("Reason", ""))
     return fields
 
 
 def gres_of(text: str) -> dict[str, int]:
-    """Return the GPUs of a Gres such as 'gpu:1g.5gb:7(S:0),gpu:a100:1' by type."""
+    """Return the number of GPUs by type from a Gres such as 'gpu:1g.5gb:7(S:0),gpu:a100:1'."""
     found: dict[str, int] = {}
     for item in re.sub(r"\([^)]*\)", "", text).split(","):
         name, _, rest = item.partition(":")
@@ -37,17 +37,17 @@ def gres_of(text: str) -> dict[str, int]:
 
 
 class SlurmNode:
-    """A node, asked and changed by scontrol and squeue from the node itself."""
+    """The local node, queried and changed with scontrol and squeue."""
 
     def __init__(self, name: str, reason: str, run: Run) -> None:
-        """Keep the node's name and the reason by which a drain of ours is known."""
+        """Keep the name of the node and the drain reason that identifies our drains."""
         self.name, self.reason, self._run = name, reason, run
 
     def fields(self) -> dict[str, str] | None:
-        """Return State, Gres and Reason; None when Slurm is not here or does not know the node.
+        """Return State, Gres and Reason; None if Slurm is not installed or does not know the node.
 
         Raises:
-            RuntimeError: the controller does not answer, so that nobody knows of jobs.
+            RuntimeError: the controller does not answer, so it is unknown whether the node has jobs.
         """
         status, out, err = self._run(["scontrol", "show", "node", self.name])
         if status == 0:
@@ -59,11 +59,11 @@ class SlurmNode:
         raise RuntimeError(message)
 
     def is_ours(self, fields: dict[str, str]) -> bool:
-        """Return whether it was this role that took the node out of service."""
+        """Return whether busbar drained the node."""
         return "DRAIN" in fields["State"] and fields["Reason"].startswith(self.reason)
 
     def jobs(self) -> list[str]:
-        """Return the jobs that hold the node.
+        """Return the ids of the jobs on the node.
 
         Raises:
             RuntimeError: the controller does not answer.
@@ -71,11 +71,11 @@ class SlurmNode:
         return self._said(["squeue", "-h", "-w", self.name, "-t", HOLDING_STATES, "-o", "%A"]).split()
 
     def drain(self) -> None:
-        """Let no further job start here."""
+        """Drain the node."""
         self._said(["scontrol", "update", f"nodename={self.name}", "state=drain", f"reason={self.reason}"])
 
     def resume(self) -> None:
-        """Give the node back."""
+        """Resume the node."""
         self._said(["scontrol", "update", f"nodename={self.name}", "state=resume"])
 
     def _said(self, words: list[str]) -> str:

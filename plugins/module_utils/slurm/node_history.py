@@ -1,6 +1,6 @@
-"""What Slurm and its accounting know of nodes over time: states, times out of service, jobs that failed. Pure.
+"""Parse what Slurm and its accounting report about nodes over time: states, events, failed jobs. Pure functions.
 
-Runs on the controller's own python3; all nodes are asked for at once.
+Runs with the controller's system Python; one command queries all nodes.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 __all__ = ["EVENTS", "FAILED_JOBS", "NODES", "NODE_FAILURES", "TIMES", "failed_jobs", "node_events", "nodes_now"]
 
-# Seconds since 1970, whatever the time zone of the controller; all commands of Slurm follow it (SLURM_TIME_FORMAT).
+# Seconds since 1970, independent of the time zone; all commands of Slurm follow it (SLURM_TIME_FORMAT).
 TIMES = {"SLURM_TIME_FORMAT": "%s"}
 
 NODES = ("scontrol", "--oneliner", "show", "nodes")
-# The reason comes last: it is anybody's text. Events whose node is empty are the cluster's own.
+# The reason comes last because it is free text. Events with an empty node name concern the cluster.
 EVENTS = ("sacctmgr", "--noheader", "--parsable2", "show", "event", "format=nodename,start,end,state,user,reason")
-# FailedNode: the node whose failure ended the job (sacct(1)). Without --duplicates a job that was put back into the
-# queue tells of its last run alone.
+# FailedNode is the node whose failure ended the job (sacct(1)). Without --duplicates sacct prints only the last run of
+# a requeued job.
 _FIELDS = "--format=JobIDRaw,State,ExitCode,User,NNodes,NodeList,FailedNode,End,JobName"
 FAILED_JOBS = ("sacct", "--allusers", "--allocations", "--duplicates", "--noheader", "--parsable2", _FIELDS)
-# What a node does to a job; the rest may be the job's own fault.
+# Failures of nodes; other states may be the fault of the job.
 NODE_FAILURES = ("NODE_FAIL", "BOOT_FAIL")
 _EVENT_FIELDS = 6
 _JOB_FIELDS = 9
@@ -45,10 +45,10 @@ def _when(text: str | None) -> int | None:
 
 
 def nodes_now(text: str) -> dict[str, dict[str, Any]]:
-    """Return what `NODES` printed by node: `state` in one word, `flags`, `reason`, `by`, `since`, `booted`, `version`.
+    """Return the output of `NODES` by node: `state` in one word, `flags`, `reason`, `by`, `since`, `booted`, `version`.
 
     Raises:
-        ValueError: it tells of no node.
+        ValueError: the output has no node.
     """
     found = {}
     for line in text.splitlines():
@@ -74,11 +74,11 @@ def nodes_now(text: str) -> dict[str, dict[str, Any]]:
 
 
 def node_events(text: str, nodes: Collection[str] | None = None) -> list[dict[str, Any]]:
-    """Return what `EVENTS` printed, the oldest first: `node`, `from`, `until` (None: now), `state`, `by`, `reason`.
+    """Return the events of `EVENTS`, oldest first: `node`, `from`, `until` (None: now), `state`, `by`, `reason`.
 
     Args:
-        text: what was printed.
-        nodes: those that are asked for; None takes all.
+        text: output of the command.
+        nodes: nodes to include; None for all.
     """
     found = []
     for line in text.splitlines():
@@ -93,11 +93,11 @@ def node_events(text: str, nodes: Collection[str] | None = None) -> list[dict[st
 
 
 def failed_jobs(text: str, nodes: Collection[str] | None = None) -> list[dict[str, Any]]:
-    """Return what `FAILED_JOBS` printed, the oldest first, with `nodes` folded.
+    """Return the jobs of `FAILED_JOBS`, oldest first; `nodes` is a host list.
 
     Args:
-        text: what was printed.
-        nodes: jobs that had none of these are left out; None takes all.
+        text: output of the command.
+        nodes: include only jobs on these nodes; None for all jobs.
     """
     found: list[dict[str, Any]] = []
     for line in text.splitlines():
@@ -118,7 +118,7 @@ def failed_jobs(text: str, nodes: Collection[str] | None = None) -> list[dict[st
                 "end": _when(end),
                 "nodes": folded,
                 "count": int(count) if count.isdigit() else len(own),
-                # A job that had one node alone has no other that could have failed.
+                # If a job had one node, that node failed.
                 "failed_nodes": _unfolded(failed) or (own if len(own) == 1 else []),
             }
         )

@@ -1,4 +1,4 @@
-"""Reads what `scontrol show nodes` says, as JSON of any release or as text, into one form."""
+"""Parse `scontrol show nodes`, as text or as JSON of any release."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MIB = 1 << 20
 _UNTYPED = "gpu"
 _NOTES = re.compile(r"\([^)]*\)")
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z]*(?:[/:]\w+)*)=")
-# scontrol appends who set the reason and when, which JSON has apart, and then whatever else there is.
+# scontrol appends user and time of the reason (separate fields in JSON), and then other fields.
 _SIGNED = re.compile(r"\s*\[\S+@\d[^\]]*\](?:\s+(?:Comment|Extra|InstanceId|InstanceType|ReservationName)=.*)?$")
 
 
 class Node(NamedTuple):
-    """A node; memory in bytes, GPUs by their type in Slurm (``gpu`` where it has none)."""
+    """A node; memory in bytes, GPUs by type in Slurm (``gpu`` for GPUs without a type)."""
 
     name: str
     state: str
@@ -37,7 +37,7 @@ class Node(NamedTuple):
 
 
 def plain_number(value: Any) -> int:  # noqa: ANN401 - JSON is what it is
-    """Return a number of Slurm's JSON: 5, '5', {'set': true, 'infinite': false, 'number': 5}; 0 for none."""
+    """Return a number from Slurm's JSON: 5, '5', {'set': true, 'infinite': false, 'number': 5}; 0 if unset."""
     if isinstance(value, dict):
         if value.get("set") is False or value.get("infinite"):
             return 0
@@ -77,7 +77,7 @@ def _json_node(item: Mapping[str, Any]) -> Node:
         reason=str(item.get("reason") or ""),
         partitions=tuple(partitions),
         gres=(str(item.get("gres") or ""), str(item.get("gres_used") or "")),
-        # Gres of cpus that no job can have are in `cpus`, too.
+        # `cpus` includes cores that are reserved for the system.
         cpus=(plain_number(item.get("effective_cpus")) or plain_number(item.get("cpus")), item.get("alloc_cpus")),
         memory=(item.get("real_memory"), item.get("alloc_memory")),
     )
@@ -90,11 +90,11 @@ def read_text_nodes(text: str) -> list[Node]:
         values: dict[str, str] = {}
         ends = [key.start() for key in _KEY.finditer(line)][1:]
         for place, key in enumerate(_KEY.finditer(line)):
-            # Free text stands last, so that what looks like a key in there does not count.
+            # Free text comes last, so the first match of a key is the real one.
             values.setdefault(key[1], line[key.end() : ends[place] if place < len(ends) else None].strip())
         if "NodeName" not in values:
             continue
-        # All that follows: a reason may hold what looks like a key.
+        # Take the rest of the line, because a reason may contain text that looks like a key.
         reason = line.partition(" Reason=")[2].strip()
         nodes.append(
             _node(
@@ -120,7 +120,7 @@ def _node(  # noqa: PLR0913 - the parts of a node
     cpus: tuple[Any, Any],
     memory: tuple[Any, Any],
 ) -> Node:
-    """A node from what both forms give; memory is in MiB there."""
+    """Return a node from the values of either format; their memory is in MiB."""
     gpus, used = count_gpus(gres[0]), count_gpus(gres[1])
     return Node(
         name=name,
@@ -128,7 +128,7 @@ def _node(  # noqa: PLR0913 - the parts of a node
         reason="" if reason == "none" else reason,
         partitions=partitions,
         gpus=gpus,
-        # Nodes without GPUs say gpu:0 of those in use.
+        # Nodes without GPUs report gpu:0 in use.
         gpus_used={**dict.fromkeys(gpus, 0), **{kind: count for kind, count in used.items() if count}},
         cpus=plain_number(cpus[0]),
         cpus_used=plain_number(cpus[1]),

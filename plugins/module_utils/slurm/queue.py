@@ -1,4 +1,4 @@
-"""Reads what `squeue`, `sdiag` and `scontrol ping` say."""
+"""Parse the output of `squeue`, `sdiag` and `scontrol ping`."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _RPCS_BY_TYPE = "Remote Procedure Call statistics by message type"
 
 
 class Marks(NamedTuple):
-    """What ends a field and a record in one answer of `squeue`."""
+    """Separators after a field and after a record in the output of one `squeue` call."""
 
     field: str
     record: str
 
 
 class Job(NamedTuple):
-    """A job that has not ended; times in seconds since 1970, 0 for none."""
+    """An unfinished job; times in seconds since 1970, 0 if unset."""
 
     number: str
     state: str
@@ -60,7 +60,7 @@ class Job(NamedTuple):
 
 
 class Scheduler(NamedTuple):
-    """What slurmctld tells of itself; cycles in seconds, RPCs since its statistics began."""
+    """Statistics of slurmctld; cycles in seconds, RPCs since the statistics were reset."""
 
     cycle: float
     backfill: float
@@ -70,27 +70,27 @@ class Scheduler(NamedTuple):
 
 
 def fresh_marks() -> Marks:
-    """Return marks that nobody can have put into a job's name, for one call of `squeue`.
+    """Return random separators for one call of `squeue`.
 
-    A job's name is its user's and holds any character, fixed separators included.
+    Users choose job names, which may contain any fixed separator.
     """
     token = secrets.token_hex(16)
     return Marks(f"\x1f{token}", f"\x1e{token}")
 
 
 def queue_format(marks: Marks, fields: Sequence[str] = _FIELDS) -> str:
-    """Return the argument of ``squeue --noheader --Format`` whose answer `queue_records` reads.
+    """Return the argument of ``squeue --noheader --Format`` whose output `queue_records` parses.
 
-    A mark without a width: the field is as long as its value.
+    A separator without a width prints each field in full length.
     """
     return ",".join([*(f"{name}:{marks.field}" for name in fields[:-1]), f"{fields[-1]}:{marks.record}"])
 
 
 def queue_records(text: str, marks: Marks, fields: Sequence[str] = _FIELDS) -> list[list[str]]:
-    """Return the fields of each job in an answer of ``squeue``, asked with `queue_format` of these marks and fields.
+    """Return the fields of each job in the output of ``squeue`` for `queue_format` with the same marks and fields.
 
     Raises:
-        ValueError: something in it is no job, or the answer ends in the middle of one.
+        ValueError: a record is not a job, or the output is truncated.
     """
     *records, rest = text.split(marks.record)
     found = [record.lstrip("\r\n").split(marks.field) for record in records]
@@ -103,10 +103,10 @@ def queue_records(text: str, marks: Marks, fields: Sequence[str] = _FIELDS) -> l
 
 
 def read_jobs(text: str, marks: Marks) -> list[Job]:
-    """Return the jobs in an answer of ``squeue --array``, asked with `queue_format` and times as numbers.
+    """Return the jobs in the output of ``squeue --array`` for `queue_format`, with times as numbers.
 
     Raises:
-        ValueError: something in it is no job, or the answer ends in the middle of one.
+        ValueError: a record is not a job, or the output is truncated.
     """
     return [_job(fields) for fields in queue_records(text, marks)]
 
@@ -118,11 +118,11 @@ def _job(fields: list[str]) -> Job:
     return Job(
         number=number,
         state=state.lower(),
-        # A job that waits for several partitions counts once.
+        # Count a job that is submitted to several partitions once.
         partition=partition.partition(",")[0],
         user=user,
         account=account,
-        # Some reasons go on with names of nodes or of a reservation.
+        # Some reasons continue with names of nodes or of a reservation.
         reason=word[0] if word else "None",
         eligible=_time(eligible),
         start=_time(start),
@@ -137,10 +137,10 @@ def _time(text: str) -> int:
 
 
 def read_scheduler(text: str) -> Scheduler:
-    """Return the figures in the output of ``sdiag``.
+    """Return the statistics in the output of ``sdiag``.
 
     Raises:
-        ValueError: it is not what sdiag prints.
+        ValueError: the output is not from sdiag.
     """
     counts: dict[tuple[str, str], int] = {}
     section, rpcs = "", 0
@@ -152,7 +152,7 @@ def read_scheduler(text: str) -> Scheduler:
             continue
         matched = _COUNT.match(line)
         if matched:
-            # Backfilling repeats the names of the main scheduler.
+            # The backfill section repeats names of the main scheduler.
             counts.setdefault(("backfill" if section.startswith("Backfill") else "", matched[1]), int(matched[2]))
     if ("", "Server thread count") not in counts:
         message = f"sdiag said nothing of its threads: {text[:200]!r}"
@@ -167,6 +167,6 @@ def read_scheduler(text: str) -> Scheduler:
 
 
 def controllers_up(text: str) -> dict[str, bool]:
-    """Return which controllers answer, in their order, from the output of ``scontrol ping``."""
+    """Return whether each controller answers, in order, from the output of ``scontrol ping``."""
     matched = (_PING.match(line) for line in text.splitlines())
     return {found[1]: found[2] == "UP" for found in matched if found}

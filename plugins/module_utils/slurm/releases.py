@@ -1,8 +1,8 @@
-"""Releases of Slurm: how far one upgrade may go, and what a package manager has and offers. Pure.
+"""Slurm releases: supported upgrade steps, and installed and offered versions. Pure functions.
 
 Source: SchedMD's Upgrade Guide (doc/html/upgrades.shtml, "Release Cycle" and "Compatibility Window"): a major release
-each nine months until 24.05, each six months since; upgrades from the two releases before, and since 24.11 from the
-three before.
+every nine months until 24.05, then every six months; upgrades are supported from the previous two releases, since
+24.11 from the previous three.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["parse_candidates", "path_to", "release", "release_text", "window", "
 Release = tuple[int, int]
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
-# Releases that came at no regular distance; from 24.05 on one comes each May and November.
+# Releases without a regular schedule; since 24.05 there is one each May and November.
 _FORMER: tuple[Release, ...] = (
     *((17, 2), (17, 11), (18, 8), (19, 5), (20, 2), (20, 11)),
     *((21, 8), (22, 5), (23, 2), (23, 11)),
@@ -29,7 +29,7 @@ def release(text: str) -> Release:
     """Return year and month of a Slurm version such as 'slurm-wlm 24.11.5'.
 
     Raises:
-        ValueError: the text holds no version.
+        ValueError: the text contains no version.
     """
     found = _RELEASE.search(text)
     if found is None:
@@ -45,10 +45,10 @@ def release_text(version: str) -> str:
 
 
 def _number(one: Release) -> int:
-    """Return where a release stands in the row of all.
+    """Return the index of a release in the sequence of all releases.
 
     Raises:
-        ValueError: it is no release of Slurm.
+        ValueError: it is not a Slurm release.
     """
     if one in _FORMER:
         return _FORMER.index(one)
@@ -66,10 +66,10 @@ def _release_at(number: int) -> Release:
 
 
 def window(target: str) -> list[str]:
-    """Return the major releases from which a version can be reached in one step, the newest first.
+    """Return the major releases that can be upgraded to a version in one step, newest first.
 
     Raises:
-        ValueError: it is no release of Slurm.
+        ValueError: it is not a Slurm release.
     """
     number = _number(release(target))
     width = _WIDE if release(target) >= _WIDER_SINCE else _NARROW
@@ -77,10 +77,10 @@ def window(target: str) -> list[str]:
 
 
 def path_to(installed: str, target: str) -> list[str]:
-    """Return the major releases to go through, the target last, by as few steps as possible.
+    """Return the shortest sequence of major releases to upgrade through, ending with the target.
 
     Raises:
-        ValueError: one of them is no release of Slurm, or the target is not the newer one.
+        ValueError: either is not a Slurm release, or the target is not newer.
     """
     begin, end = _number(release(installed)), _number(release(target))
     if end <= begin:
@@ -100,11 +100,11 @@ def _reaches(begin: int, number: int) -> bool:
 
 
 def window_problem(installed: str, target: str) -> tuple[str, str]:
-    """Return what speaks against an upgrade in one step and what to do instead; two empty texts for nothing.
+    """Return why an upgrade in one step is not supported, and the remedy; two empty texts if it is.
 
     Args:
-        installed: the version of a daemon that is there, such as ``24.11.5-4``.
-        target: the version that is to come.
+        installed: installed version of a daemon, such as ``24.11.5-4``.
+        target: version to install.
     """
     try:
         before, after = _number(release(installed)), _number(release(target))
@@ -125,10 +125,7 @@ def window_problem(installed: str, target: str) -> tuple[str, str]:
 
 
 def parse_candidates(said: str) -> dict[str, tuple[str, str]]:
-    """Return the version that is installed and the one that is offered of each package of `apt-cache policy`.
-
-    Either is empty where there is none.
-    """
+    """Return the installed and the offered version of each package from `apt-cache policy`; '' if there is none."""
     found: dict[str, tuple[str, str]] = {}
     name = installed = ""
     for line in said.splitlines():

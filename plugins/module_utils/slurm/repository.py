@@ -1,4 +1,4 @@
-"""The files by which apt takes one release of Slurm from another suite, and nothing else from there. Pure."""
+"""Apt source and preferences that install one Slurm release from another suite, and nothing else. Pure functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ORIGINS = ("Debian", "Ubuntu")
 
 
 def repository_problems(repository: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return what is wrong with `slurm_repository`, each as (key, problem, remedy)."""
+    """Return the errors in `slurm_repository`, each as (key, problem, remedy)."""
     if not repository:
         return []
     found = [
@@ -53,18 +53,18 @@ def repository_problems(repository: Mapping[str, Any]) -> list[tuple[str, str, s
 
 
 def own_archive(said: str, codename: str) -> str:
-    """Return the address of the archive that a system's own packages come from; empty where it is not known.
+    """Return the URL of the distribution's archive; '' if unknown.
 
     Args:
         said: lines ``SITE|CODENAME|ORIGIN`` of `apt-get indextargets`.
-        codename: that of the system, such as ``trixie``.
+        codename: codename of the distribution release, such as ``trixie``.
     """
     rows = [line.split("|") for line in said.splitlines()]
     return next((row[0] for row in rows if len(row) == _FIELDS and row[1] == codename and row[2] in _ORIGINS), "")
 
 
 def source_text(repository: Mapping[str, Any], url: str, keyring: str) -> str:
-    """Return the text of the source; empty where the suite is known to apt without it."""
+    """Return the text of the apt source; '' if `slurm_repository` has no suite."""
     if not repository.get("suite"):
         return ""
     components = list(repository.get("components") or ["main"])
@@ -74,17 +74,17 @@ def source_text(repository: Mapping[str, Any], url: str, keyring: str) -> str:
 
 
 def preferences_text(repository: Mapping[str, Any], also: Sequence[str]) -> str:
-    """Return the text of the preferences: Slurm at its release, what it needs, and nothing else from that suite.
+    """Return apt preferences that pin Slurm to its release, allow what it needs, and block the rest of the suite.
 
     Args:
         repository: `slurm_repository`.
-        also: packages that come from there as well, where the repository names none.
+        also: further packages from the suite, if the repository does not list any.
     """
     suite = repository.get("suite")
     more = list(repository.get("packages") or also)
     stanzas = [(" ".join(SLURM_PACKAGES), f"version {repository['release']}.*", _PREFERRED)]
     if suite:
-        # A suite has a name and, as Debian's releases have, a codename; either may be given.
+        # Debian suites have a name and a codename; sites may use either.
         for kind in ("a", "n"):
             stanzas += [(" ".join(more), f"release {kind}={suite}", _PREFERRED)] if more else []
         stanzas += [("*", f"release {kind}={suite}", _NEVER) for kind in ("a", "n")]

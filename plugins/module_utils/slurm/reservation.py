@@ -1,18 +1,18 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""A reservation in which nodes are tested that are not in service: nobody else's job starts on them meanwhile.
+"""Manage the reservation for testing nodes that are out of service, which keeps other users' jobs off them.
 
-Slurm starts no job on a drained node, in a reservation neither (select_nodes looks at avail_node_bitmap). So a drained
-node is resumed inside the reservation, and drained again, with its own reason, as soon as the job of the test has
-started: that job goes on, and whatever ends the run, the node is drained with its reason. User and time of the drain
-are those of whoever asks (update_node in node_mgr.c), so who it was before is noted.
+Slurm starts no job on a drained node, not even in a reservation (select_nodes checks avail_node_bitmap). So a drained
+node is resumed inside the reservation and drained again with the same reason as soon as the test's job has started.
+The running job continues, and the node stays drained even if the run is killed. Slurm records the caller as user of
+the new drain (update_node in node_mgr.c), so the first user and time are saved.
 
-The flag MAINT lets the reservation overlap with those of others and keeps their jobs from its nodes (job_test_resv in
-Slurm's reservation.c); IGNORE_JOBS lets running jobs be. It has an end, so that a run that is killed leaves nothing for
-good.
+MAINT lets the reservation overlap with others and keeps their jobs off its nodes (job_test_resv in Slurm's
+reservation.c); IGNORE_JOBS tolerates running jobs. The reservation has an end time, so a killed run leaves it only
+temporarily.
 
-Nodes that are new to the cluster are in a second one meanwhile, which has no end: killed at the very moment in which
-they are not drained, a run leaves them there, where nobody's job can start, until they are tested again.
+New nodes are also in a second reservation without an end time. If a run is killed while they are resumed, they stay in
+it, closed to other users' jobs, until they are tested again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_REASON", "OWN_NAME", "NodeReservation", "Reservation", "parse_reservation"]
 
-# The one that busbar makes; a site may name one of its own instead.
+# Name of busbar's reservation; a site may configure another one.
 OWN_NAME = "busbar-validation"
 _NONE = frozenset({"", "(null)"})
 _GRACE_S = 300
@@ -42,7 +42,7 @@ NO_REASON = "busbar: was drained before its validation"
 
 
 class Reservation(NamedTuple):
-    """A reservation as Slurm has it."""
+    """A reservation of Slurm."""
 
     name: str
     nodes: tuple[str, ...]
@@ -51,15 +51,15 @@ class Reservation(NamedTuple):
     flags: frozenset[str]
 
     def is_of(self, user: str) -> bool:
-        """Return whether it is one that busbar made for a user."""
+        """Return whether busbar made the reservation for a user."""
         return self.users == (user,) and not self.accounts and {"MAINT", "IGNORE_JOBS"} <= self.flags
 
 
 def parse_reservation(text: str) -> Reservation | None:
-    """Return what ``scontrol -o show reservation NAME`` says, None when there is no reservation in it.
+    """Return the reservation in the output of ``scontrol -o show reservation NAME``, or None.
 
     Raises:
-        ValueError: its list of nodes cannot be read.
+        ValueError: its list of nodes cannot be parsed.
     """
     line = next((line for line in text.splitlines() if line.startswith("ReservationName=")), None)
     if line is None:
@@ -74,18 +74,18 @@ class NodeReservation:
     """The reservation of a validation.
 
     Attributes:
-        name: in Slurm.
-        opened: whether it was made ready for jobs here.
+        name: its name in Slurm.
+        opened: whether it is ready for jobs.
     """
 
     def __init__(self, ask: Ask, name: str, user: str, *, fresh: bool) -> None:
-        """Take how Slurm is asked.
+        """Create the object without contacting Slurm.
 
         Args:
             ask: runs a command; returns exit code, output and error.
-            name: of the site's own reservation, which is used as it is; empty for one that is made here.
-            user: whose jobs may run in it.
-            fresh: whether this validation has made none yet, so that one that is there is not its own.
+            name: name of the site's reservation, which is not changed; empty for busbar's.
+            user: user of the jobs in it.
+            fresh: whether this validation has not created it yet, so an existing one belongs to another run.
         """
         self._ask = ask
         self._own = not name
@@ -95,7 +95,7 @@ class NodeReservation:
         self.opened = False
 
     def find(self, name: str = "") -> tuple[Reservation | None, str]:
-        """Return the reservation as it is now, None when there is none, and why that could not be found out."""
+        """Return the current reservation or None, and the error if Slurm could not be read."""
         name = name or self.name
         code, out, err = self._ask("scontrol", "-o", "show", "reservation", name)
         try:
@@ -107,7 +107,7 @@ class NodeReservation:
         return found, ""
 
     def problem(self) -> str:
-        """Return why the reservation cannot be used, with the remedy; an empty text when it can, or nobody answers."""
+        """Return why the reservation cannot be used, with the remedy; '' if it can, or if Slurm does not answer."""
         found, unknown = self.find()
         if not unknown and (refused := self._refused(found)):
             return refused
@@ -115,7 +115,7 @@ class NodeReservation:
         return "" if gate is None or gate.is_of(self._user) else _strange(gate)
 
     def members(self) -> frozenset[str]:
-        """Return the nodes that it has now; none when there is none that can be used, or it is a left-over."""
+        """Return the current nodes of the reservation; empty if it is missing, unusable or stale."""
         found, _problem = self.find()
         usable = found is not None and not (self._own and self._fresh) and not self._refused(found)
         return frozenset(found.nodes if found is not None and usable else ())
@@ -131,7 +131,7 @@ class NodeReservation:
         return self._in_use() if self._fresh else ""
 
     def _in_use(self) -> str:
-        """Return which jobs run in a reservation that another validation has made, in a sentence; empty for none."""
+        """Return an error that names the jobs of another validation in the reservation, or ''."""
         code, out, err = self._ask("squeue", "-h", "-a", "-R", self.name, "-o", "%i")
         if code != 0:
             return f"Slurm does not say which jobs are in the reservation {self.name}: {err or code}"
@@ -145,7 +145,7 @@ class NodeReservation:
         )
 
     def open(self, nodes: Iterable[str], seconds: float) -> str:
-        """Have the reservation hold these nodes for so many seconds, and some minutes more; returns why it does not."""
+        """Put these nodes in the reservation for `seconds` plus a grace period; return an error or ''."""
         members = sorted(nodes)
         found, problem = self.find()
         problem = problem or self._refused(found)
@@ -171,12 +171,12 @@ class NodeReservation:
         return ""
 
     def new_nodes(self, members: Iterable[str]) -> list[str]:
-        """Return those of some nodes that a run which was killed has left without their drain, behind the gate."""
+        """Return the nodes that a killed run left resumed, in the reservation for new nodes."""
         gate, _unknown = self.find(NEW_RESERVATION)
         return sorted({*members} & {*gate.nodes}) if gate is not None and gate.is_of(self._user) else []
 
     def hold(self, held: dict[str, str]) -> str:
-        """Keep everybody's jobs from the new ones of drained nodes, for however long; returns why that is not so."""
+        """Add the new nodes among the drained ones to the reservation without end; return an error or ''."""
         new = sorted(node for node, reason in held.items() if is_new(reason))
         if not new or not self._own:
             return ""
@@ -191,7 +191,7 @@ class NodeReservation:
         return f"the reservation {NEW_RESERVATION} could not be made: {err or out or code}" if code != 0 else ""
 
     def let_go(self, held: dict[str, str], left: Iterable[str]) -> None:
-        """Give up what `hold` keeps, once its nodes are drained again; those that are not stay where they are."""
+        """Remove nodes from the reservation without end, if all of them are drained again (`left` is empty)."""
         gate, _unknown = self.find(NEW_RESERVATION) if held and not {*left} else (None, "")
         if gate is None or not gate.is_of(self._user):
             return
@@ -199,7 +199,7 @@ class NodeReservation:
         self._ask("scontrol", *(["update", name, f"Nodes={','.join(others)}"] if others else ["delete", name]))
 
     def resume(self, held: dict[str, str]) -> str:
-        """Let jobs start on drained nodes; returns why that was not possible."""
+        """Resume drained nodes; return an error or ''."""
         if not held:
             return ""
         words = ("scontrol", "update", f"NodeName={','.join(sorted(held))}", "State=RESUME")
@@ -207,7 +207,7 @@ class NodeReservation:
         return "" if code == 0 else f"{', '.join(sorted(held))} could not be resumed: {err or out or code}"
 
     def drain(self, held: dict[str, str]) -> dict[str, str]:
-        """Drain nodes again, each with its own reason; returns those that could not be, with the remedy."""
+        """Drain nodes again with their reasons; return those that could not be drained, with the remedy."""
         nodes_of: dict[str, list[str]] = {}
         for node, reason in held.items():
             nodes_of.setdefault(reason or NO_REASON, []).append(node)
@@ -221,7 +221,7 @@ class NodeReservation:
         return left
 
     def close(self) -> str:
-        """Delete the reservation that was made here; returns why it is still there."""
+        """Delete busbar's reservation; return why it still exists, or ''."""
         if not self._own:
             return ""
         found, problem = self.find()

@@ -1,4 +1,4 @@
-"""The series that the collector of Slurm's metrics writes; pure."""
+"""Time series of the Slurm metrics collector. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST = 200
 
 
 class Family(NamedTuple):
-    """Series of one name, without the prefix ``busbar_slurm_``; samples are label values and a value."""
+    """Time series with one name, without the prefix ``busbar_slurm_``; samples are label values and a value."""
 
     name: str
     help: str
@@ -29,7 +29,7 @@ class Family(NamedTuple):
 
 
 def one(name: str, text: str, value: float, **labels: str) -> Family:
-    """Return a family of one sample."""
+    """Return a family with one sample."""
     return Family(name, text, tuple(labels), [(tuple(labels.values()), float(value))])
 
 
@@ -40,12 +40,12 @@ def _counted(
 
 
 def _clean(text: str) -> str:
-    """Free text as a label: one line, not too long; quotes and backslashes are escaped by who writes it."""
+    """Return free text as one line of limited length for a label; the writer escapes quotes and backslashes."""
     return "".join(char if char.isprintable() else " " for char in text)[:_LONGEST]
 
 
 def node_families(nodes: Sequence[Node], *, native: bool = False) -> list[Family]:
-    """Return the series of nodes and GPUs; with `native` without those that slurmctld itself gives."""
+    """Return the series of nodes and GPUs; `native` omits those that slurmctld exports."""
     states: dict[tuple[str, ...], float] = {(state,): 0.0 for state in NODE_STATES}
     total: Counter[tuple[str, ...]] = Counter()
     used: Counter[tuple[str, ...]] = Counter()
@@ -77,7 +77,7 @@ def node_families(nodes: Sequence[Node], *, native: bool = False) -> list[Family
 
 
 def job_families(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> list[Family]:
-    """Return the series of the queue; partitions without jobs are there with zeros."""
+    """Return the series of the queue; partitions without jobs have zeros."""
     names = dict.fromkeys(partitions)
     counts: Counter[tuple[str, ...]] = Counter()
     reasons: Counter[tuple[str, ...]] = Counter()
@@ -91,7 +91,7 @@ def job_families(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> 
         users[job.user, job.account, job.state] += 1
         if job.state == "pending":
             reasons[job.partition, job.reason] += 1
-            # Held jobs, those that wait for others and those for a later hour have no such time, or a later one.
+            # Held, dependent and deferred jobs have no eligible time, or one in the future.
             if 0 < job.eligible <= now:
                 oldest[job.partition] = max(oldest.get(job.partition, 0), now - job.eligible)
         elif job.state == "running":
@@ -115,9 +115,9 @@ def job_families(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> 
 
 
 def job_series(jobs: Iterable[Job], limit: int) -> list[Family]:
-    """Return a series per running job and per node of it, at most `limit` of each kind, and how many jobs have none.
+    """Return series for each running job and its nodes, at most `limit` of each, and the number of omitted jobs.
 
-    Those with the most GPUs come first, so that what is left out matters least.
+    Jobs with the most GPUs come first, so that the omitted ones matter least.
     """
     running = sorted((job for job in jobs if job.state == "running"), key=lambda job: (-job.gpus, int(job.number)))
     info: list[tuple[tuple[str, ...], float]] = []
@@ -134,7 +134,7 @@ def job_series(jobs: Iterable[Job], limit: int) -> list[Family]:
 
 
 def scheduler_families(scheduler: Scheduler, *, native: bool = False) -> list[Family]:
-    """Return the series of slurmctld itself; with `native` without those that it gives on its own."""
+    """Return the series of slurmctld; `native` omits those that it exports."""
     rpcs = _counted("rpcs", "RPCs that slurmctld answered.", (), {(): scheduler.rpcs}, is_counter=True)
     if native:
         return [rpcs]

@@ -1,4 +1,4 @@
-"""Numbers that a shared object exports, read from the file: whoever loads it to ask runs its code."""
+"""Read numbers that a shared object exports from its file, because loading it would run its code."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _NUMBER = re.compile(r"^#define\s+SLURM_VERSION_NUMBER\s+(0x[0-9a-fA-F]+)", re.M
 _MAGIC = b"\x7fELF"
 _DYNSYM = 11
 _SHORTEST = 0x34
-# Offsets and layouts of the ELF specification, by the class of the file: 1 is 32 bits, 2 is 64 bits.
+# Offsets and layouts of the ELF specification, by file class: 1 is 32 bits, 2 is 64 bits.
 _HEADER = {1: (0x20, "I", 0x2E, 40), 2: (0x28, "Q", 0x3A, 64)}
 _SECTION = {1: "IIIIIIIIII", 2: "IIQQQQIIQQ"}
-# Name, value and section of a symbol among the fields of its entry.
+# Layout of a symbol, and the positions of name, value and section in it.
 _SYMBOL = {1: ("IIIBBH", (0, 1, 5)), 2: ("IBBHQQ", (0, 4, 3))}
 
 
 def exported_number(data: bytes, name: str) -> int | None:
-    """Return an unsigned 32-bit number that a shared object exports; None where it exports none of that name.
+    """Return an unsigned 32-bit number that a shared object exports under a name, or None if it does not.
 
     Raises:
-        ValueError: when the data are no shared object, or a damaged one.
+        ValueError: the data is not a shared object, or is damaged.
     """
     if data[:4] != _MAGIC or len(data) < _SHORTEST or data[4] not in _HEADER or data[5] not in {1, 2}:
         message = "this is no shared object (no ELF file)"
@@ -35,7 +35,7 @@ def exported_number(data: bytes, name: str) -> int | None:
 
 
 def _look_up(data: bytes, name: str) -> int | None:
-    """Return the number that the dynamic symbol `name` stands for."""
+    """Return the value of the dynamic symbol `name`, or None."""
     kind, order = data[4], "<>"[data[5] - 1]
     sections = _sections(data, kind, order)
     layout, (name_at, value_at, section_at) = _SYMBOL[kind]
@@ -72,10 +72,10 @@ def release_text(number: int) -> str:
 
 
 def slurm_of_plugin(data: bytes) -> str:
-    """Return the version of Slurm that a plugin was built for: '24.11.5'.
+    """Return the Slurm version that a plugin was built for, such as '24.11.5'.
 
     Raises:
-        ValueError: when it is no shared object or no plugin of Slurm.
+        ValueError: the data is not a shared object or not a Slurm plugin.
     """
     number = exported_number(data, "plugin_version")
     if number is None:
@@ -85,6 +85,6 @@ def slurm_of_plugin(data: bytes) -> str:
 
 
 def header_release(text: str) -> str:
-    """Return the version of Slurm that its header slurm_version.h is of; '' when the text does not tell."""
+    """Return the Slurm version in the text of slurm_version.h; '' if it contains none."""
     found = _NUMBER.search(text)
     return release_text(int(found[1], 16)) if found else ""

@@ -21,21 +21,21 @@ PREFIX = "busbar-spank-"
 
 
 def release_of(version: str) -> str:
-    """Return the release of a version, which is what Slurm itself compares: '24.11.5' gives '24.11'."""
+    """Return the release of a version, the part that Slurm compares: '24.11.5' gives '24.11'."""
     return ".".join(version.split(".")[:2])
 
 
 def plugin_package(plugin: Mapping[str, Any], info: Mapping[str, str]) -> dict[str, str]:
-    """Return `library`, `package` and `file` (of the package) of a plugin that is built for a host.
+    """Return `library`, `package` and `file` (of the package) of a plugin built for a host.
 
     Args:
         plugin: item of `slurm_spank_plugins` with `source`.
-        info: of the host `slurm` (the version), `architecture`, `system` and `format` (deb or rpm).
+        info: `slurm` (version), `architecture`, `system` and `format` (deb or rpm) of the host.
     """
     recipe = [plugin.get("sha256"), plugin.get("make") or [], plugin.get("produces") or ""]
     recipe += [info["architecture"], info["system"]]
     mark = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:8]
-    # deb-control(5): a name has lower case letters, digits and + - . only.
+    # deb-control(5): names may contain only lower case letters, digits and + - .
     name = re.sub(r"[^a-z0-9.+]", "-", f"{plugin['name']}-{plugin['version']}-slurm{info['slurm']}-{mark}".lower())
     return {
         "library": f"{DIRECTORY}/{name}.so",
@@ -45,6 +45,6 @@ def plugin_package(plugin: Mapping[str, Any], info: Mapping[str, str]) -> dict[s
 
 
 def plugin_line(plugin: Mapping[str, Any], library: str) -> str:
-    """Return the line of plugstack.conf that loads a plugin."""
+    """Return the plugstack.conf line that loads a plugin."""
     word = "required" if plugin.get("required", True) else "optional"
     return " ".join([word, library, *map(str, plugin.get("arguments") or [])])

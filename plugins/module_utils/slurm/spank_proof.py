@@ -1,7 +1,7 @@
-"""Slurm's daemon of a node with its SPANK plugins: has it loaded them, and does a job step run with them?
+"""Check that slurmd has loaded its SPANK plugins and that a job step runs with them.
 
 slurmd loads the plugins of plugstack.conf when it starts or is reconfigured (man 8 spank); srun loads them by itself,
-but most plugins read their arguments only in slurmstepd. So neither `srun --help` nor a running slurmd proves a line.
+but most plugins read their arguments only in slurmstepd. So neither `srun --help` nor a running slurmd is a proof.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ PROC = Path("/proc")
 JOB_NAME = "busbar-spank"
 RELOAD_S = 60
 STEP_S = 60
-# How srun says that no node was granted, which is no fault of a plugin.
+# Errors of srun without an allocation; they are not the fault of a plugin.
 _NOT_GRANTED = ("Unable to allocate resources", "Unable to create step", "allocation has been revoked")
 _LEFT_BY_FAILURE = ("Epilog error", "Prolog error")
 
 
 class Proof(NamedTuple):
-    """What a job step showed.
+    """Result of a job step.
 
     Attributes:
-        fault: why it failed; '' when it did not.
-        unproven: why it could not be run; '' when it was.
+        fault: why it failed; '' if it succeeded.
+        unproven: why it could not run; '' if it ran.
     """
 
     fault: str = ""
@@ -50,13 +50,13 @@ class Proof(NamedTuple):
 
 
 def slurmd_pid(run: Run) -> int:
-    """Return the process of the running slurmd, 0 where there is none."""
+    """Return the PID of slurmd, or 0 if it does not run."""
     status, out, _ = run(["systemctl", "show", "--property=MainPID", "--value", "slurmd"])
     return int(out) if status == 0 and out.strip().isdigit() else 0
 
 
 def not_loaded(pid: int, libraries: Sequence[str]) -> list[str]:
-    """Return the libraries that a process has not loaded; all of them when it is gone."""
+    """Return the libraries that a process has not loaded; all if the process has ended."""
     try:
         maps = (PROC / str(pid) / "maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -66,7 +66,7 @@ def not_loaded(pid: int, libraries: Sequence[str]) -> list[str]:
 
 
 def reload_slurmd(run: Run, libraries: Sequence[str]) -> str:
-    """Have slurmd read its plugins again; return what is wrong, '' when it has all of them."""
+    """Reload slurmd; return an error, or '' once it has loaded all libraries."""
     status, _, err = run(["systemctl", "reload", "slurmd"])
     if status:
         return f"slurmd could not be reloaded: {err.strip()[-300:]}"
@@ -79,21 +79,21 @@ def reload_slurmd(run: Run, libraries: Sequence[str]) -> str:
 
 
 def job_step(run: Run, node: str, before: str) -> Proof:
-    """Run a job step of root on a node with a free core, and check that it is cleaned up.
+    """Run a job step as root on a node with a free core, and check its cleanup.
 
-    Slurm starts no step on a drained node. A node that an upgrade has drained is therefore resumed in a reservation for
+    Slurm starts no step on a drained node. A node that an upgrade drained is therefore resumed in a reservation for
     root, and drained again after the step.
 
     Args:
         run: runs a command.
         node: name of the node in Slurm.
-        before: what `state_of` gave before.
+        before: earlier result of `state_of`.
     """
     if not re.search(rf"State=\S*DRAIN.*Reason={re.escape(UPGRADE_REASON)}", before):
         return _step(run, node, before)
     name = f"busbar-spank-{node}"
     delete = ["scontrol", "delete", f"ReservationName={name}"]
-    run(delete)  # Left by a run that was killed.
+    run(delete)  # Stale after a killed run.
     words = [f"ReservationName={name}", f"Nodes={node}", "StartTime=now", "Duration=5", "Users=root"]
     status, out, err = run(["scontrol", "create", "reservation", *words, "Flags=maint,ignore_jobs"])
     if status:
@@ -127,13 +127,13 @@ def _step(run: Run, node: str, before: str, *arguments: str) -> Proof:
 
 
 def state_of(run: Run, node: str) -> str:
-    """Return the line in which Slurm tells of a node; '' when it does not answer."""
+    """Return scontrol's line about a node; '' if the controller does not answer."""
     status, out, _ = run(["scontrol", "--oneliner", "show", "node", node])
     return out if status == 0 else ""
 
 
 def _left_by_step(run: Run, node: str, before: str) -> str:
-    """Wait until a job is cleaned up, in which plugins take part; return why the node was drained then, or ''."""
+    """Wait for the cleanup of a job, which calls plugins; return the reason if it drained the node, or ''."""
     end = time.monotonic() + STEP_S
     while "COMPLETING" in (now := state_of(run, node)) and time.monotonic() < end:
         time.sleep(0.5)
@@ -141,7 +141,7 @@ def _left_by_step(run: Run, node: str, before: str) -> str:
 
 
 def resume_after_failure(run: Run, node: str, before: str) -> bool:
-    """Give a node back that the failed job step drained, and nobody else; return whether that was so."""
+    """Resume a node if the failed job step drained it; return whether it was resumed."""
     now = state_of(run, node)
     drained = any(f"Reason={words}" in now and f"Reason={words}" not in before for words in _LEFT_BY_FAILURE)
     if not drained or "DRAIN" in before:

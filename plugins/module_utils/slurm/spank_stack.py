@@ -1,7 +1,7 @@
-"""Which SPANK plugins of others a host loads, and for which Slurm they were built, read from plugstack.conf.
+"""Find SPANK plugins in plugstack.conf that busbar did not install, and the Slurm release they were built for.
 
-As `spank.c` of Slurm reads it: ``required|optional LIBRARY [ARGUMENTS]`` and ``include PATTERN``, which is relative to
-the file that it stands in; a library without a leading slash is looked for in the directory of Slurm's own plugins.
+Syntax as in Slurm's `spank.c`: ``required|optional LIBRARY [ARGUMENTS]`` and ``include PATTERN``, relative to the file
+that contains it; a library without a leading slash is searched in Slurm's plugin directory.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["StackLine", "foreign_plugins", "stack_lines"]
 
-# Where a controller has its configuration, and where slurmd and sackd keep what it sent them.
+# Configuration directory of a controller, and the directory where slurmd and sackd store received files.
 FOLDERS = ("/etc/slurm", "/run/slurm/conf")
-# The files with the lines that busbar writes.
+# Files that busbar writes.
 OURS = "plugstack.conf.d/busbar-*.conf"
 _PLUGIN_DIRECTORIES = ("usr/lib/*/slurm-wlm", "usr/lib/*/slurm", "usr/lib64/slurm", "usr/lib/slurm")
 _LINE = re.compile(r"\s*(required|optional|include)\s+(\S+)")
@@ -27,14 +27,14 @@ _ELSEWHERE = re.compile(r"^\s*PlugStackConfig\s*=\s*(\S+)", re.IGNORECASE | re.M
 
 
 class StackLine(NamedTuple):
-    """A line that loads a library: in which file it stands."""
+    """A line that loads a library, and its file."""
 
     library: str
     file: str
 
 
 def stack_lines(path: Path, seen: set[Path] | None = None) -> Iterator[StackLine]:
-    """Yield the lines of a plugstack.conf and of all that it includes, each file once."""
+    """Yield the lines of a plugstack.conf and its includes; each file is read once."""
     seen = set() if seen is None else seen
     if path.resolve() in seen or not path.is_file():
         return
@@ -56,10 +56,10 @@ def stack_lines(path: Path, seen: set[Path] | None = None) -> Iterator[StackLine
 def foreign_plugins(root: Path = Path("/")) -> list[dict[str, str]]:
     """Return the plugins that busbar does not load: `library`, `file` with its line, and `slurm`.
 
-    What Slurm cannot load already, since it is not there or is no plugin, is left out: no upgrade changes that.
+    Plugins that Slurm already cannot load, because they are missing or invalid, are omitted: no upgrade changes that.
 
     Args:
-        root: where the host's files are.
+        root: root directory of the host.
     """
     found, seen = [], set[Path]()
     for path in _stacks(root):
@@ -76,14 +76,14 @@ def foreign_plugins(root: Path = Path("/")) -> list[dict[str, str]]:
 
 
 def _source(file: str, root: Path) -> str:
-    """Return where a file that a controller has sent is written: there, and not in the copy, it is changed."""
+    """Return the original path of a file that slurmd received from the controller, because the copy is not editable."""
     source, sent = (root / folder.lstrip("/") for folder in FOLDERS)
     path = Path(file)
     return str(source / path.relative_to(sent) if path.is_relative_to(sent) else path)
 
 
 def _stacks(root: Path) -> Iterator[Path]:
-    """Yield where plugstack.conf may lie."""
+    """Yield the possible paths of plugstack.conf."""
     for folder in FOLDERS:
         place = root / folder.lstrip("/")
         yield place / "plugstack.conf"
@@ -96,7 +96,7 @@ def _stacks(root: Path) -> Iterator[Path]:
 
 
 def _library(name: str, root: Path) -> Path | None:
-    """Return where a library lies; None where it does not."""
+    """Return the path of a library, or None if it does not exist."""
     if name.startswith("/"):
         path = Path(name)
         return path if path.is_file() else None

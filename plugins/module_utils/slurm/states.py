@@ -1,4 +1,4 @@
-"""One word for the state of a node, as `sinfo` would choose it, from its base state and its flags."""
+"""Reduce the base state and flags of a node to one word, as `sinfo` does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MARKS = {
 }
 _MARKED = re.compile(r"^(\w+)([^\w]*)$")
 _BUSY = {"ALLOCATED": "allocated", "ALLOC": "allocated", "MIXED": "mixed", "MIX": "mixed"}
-# A node that Slurm starts, stops or reboots, or cannot take: neither free nor broken.
+# Slurm starts, stops or reboots these nodes, or rejects them: neither free nor broken.
 _AWAY = frozenset(
     {
         *("POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP", "POWER_UP", "CLOUD_DOWN"),
@@ -38,9 +38,9 @@ _ASLEEP = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_UP",
 
 
 def split_state(state: str | Iterable[str], flags: Iterable[str] = ()) -> list[str]:
-    """Return base state and flags in capitals, the base first.
+    """Return base state and flags in capitals, the base state first.
 
-    Slurm writes ``IDLE+DRAIN``, ``DOWN*+DRAIN`` and ``idle`` with a list of flags aside, or one list of all.
+    Slurm writes ``IDLE+DRAIN``, ``DOWN*+DRAIN``, or ``idle`` with a separate list of flags, or one list of all.
     """
     words = state.split("+") if isinstance(state, str) else list(state)
     found: list[str] = []
@@ -54,8 +54,9 @@ def split_state(state: str | Iterable[str], flags: Iterable[str] = ()) -> list[s
 def node_state(words: Iterable[str]) -> str:
     """Return one of NODE_STATES for a base state and its flags, in any order.
 
-    The order of the questions is that of `sinfo` (node_state_string in Slurm's slurm_protocol_defs.c): maintenance,
-    then drain, then the base state; but a node that does not answer is ``down``, since nothing will start on it.
+    The order of the checks is that of `sinfo` (node_state_string in Slurm's slurm_protocol_defs.c): maintenance, then
+    drain, then the base state. Unlike in `sinfo`, a node that does not respond is ``down``, because no job starts on
+    it.
     """
     known = set(words)
     busy = next((_BUSY[word] for word in sorted(known) if word in _BUSY), "")
@@ -68,7 +69,7 @@ def node_state(words: Iterable[str]) -> str:
         ("down", down or unanswered),
         (busy, busy),
         ("other", known & _AWAY or "IDLE" not in known),
-        # Its jobs are gone, but not their epilogs: nothing new starts yet.
+        # Its jobs have ended but their epilogs have not; no job starts yet.
         ("allocated", "COMPLETING" in known),
         ("reserved", "RESERVED" in known),
         ("planned", "PLANNED" in known),

@@ -1,6 +1,6 @@
-"""Whether a disk is blank: not only without a known signature, but without data at any place looked at.
+"""Detect whether a disk is blank: no known signature, and only zeros in all samples.
 
-Plain dm-crypt, a raw device of a database and a damaged header have no signature.
+Plain dm-crypt, raw database devices and damaged headers have no signature.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 __all__ = ["data_offset", "sample_places"]
 
 MEBIBYTE = 1 << 20
-# What is read is bounded, however large the disk: 52 MiB, and as many seeks as there are samples.
+# The amount read does not depend on the disk size: 52 MiB, and one seek per sample.
 HEAD = 32 * MEBIBYTE
 TAIL = 4 * MEBIBYTE
 SAMPLES = 256
@@ -19,7 +19,7 @@ SAMPLE = 64 << 10
 
 
 def sample_places(size: int) -> list[tuple[int, int]]:
-    """Return the offset and length of each piece of a disk of `size` bytes to be looked at, in order, none twice."""
+    """Return offset and length of each sample of a disk of `size` bytes, ordered and without overlap."""
     step = max(size // SAMPLES, SAMPLE)
     spread = [(number * step // SAMPLE * SAMPLE, SAMPLE) for number in range(SAMPLES)]
     wanted = [(at, MEBIBYTE) for at in range(0, HEAD, MEBIBYTE)] + spread
@@ -34,10 +34,10 @@ def sample_places(size: int) -> list[tuple[int, int]]:
 
 
 def data_offset(path: str) -> int | None:
-    """Return where on a disk the first data is, of all places looked at; None when all of them are zero.
+    """Return the offset of the first data in the samples, or None if all are zero.
 
     Raises:
-        OSError: it cannot be read; then nobody may say that it is blank.
+        OSError: the disk cannot be read, so it is unknown whether it is blank.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""Questions to file servers over the network, each with a time limit."""
+"""Query file servers over the network, with time limits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def addresses(name: str) -> list[str]:
     """Return the IP addresses of a host.
 
     Raises:
-        OSError: when its name cannot be resolved.
+        OSError: the name cannot be resolved.
     """
     return sorted({str(found[4][0]) for found in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
 
 
 def _receive(connection: socket.socket) -> bytes:
-    """Return the first record that a server sends, as far as it came."""
+    """Return the first record from a server, possibly truncated."""
     data = b""
     while len(data) < 4 or len(data) < 4 + (int.from_bytes(data[:4], "big") & 0x7FFFFFFF):  # noqa: PLR2004 - the mark
         part = connection.recv(4096)
@@ -37,10 +37,10 @@ def _receive(connection: socket.socket) -> bytes:
 
 
 def _ask(host: str, port: int, version: int | None, timeout_s: float) -> str:
-    """Return what is wrong with a server that listens; '' when nothing is, or only its port was asked (no version).
+    """Return the fault of a listening server, or ''; without a version only the port is checked.
 
     Raises:
-        OSError: when it does not answer.
+        OSError: the server does not answer.
     """
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         if version is None:
@@ -51,7 +51,7 @@ def _ask(host: str, port: int, version: int | None, timeout_s: float) -> str:
 
 
 def server_fault(servers: list[tuple[str, int]], version: int | None, timeout_s: int) -> str:
-    """Return why none of these servers can be used, after asking them again and again; '' when one can."""
+    """Retry until one of the servers is usable or the timeout is over; return the faults, or ''."""
     deadline = time.monotonic() + timeout_s
     while True:
         faults = []

@@ -1,6 +1,6 @@
-"""How much each home may hold: what is declared, what the file system has, and what is to be set.
+"""Compare declared quotas of home directories with those of the file system.
 
-For the program of the file server and for the preflight.
+Used by the program on the file server and by preflight.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _MIB = 1 << 10
 _UNITS_KIB = {"M": _MIB, "G": 1 << 20, "T": 1 << 30}
 _SIZE = re.compile(r"([1-9][0-9]{0,9})([MGT])")
 _UNLIMITED = "none"
-# mount(8): what switches the quotas of users on; xfs(5) knows the second and third as well, `noenforce` only counts.
+# Mount options that enable user quotas (mount(8), xfs(5)); XFS with `uqnoenforce` counts usage without a limit.
 _SWITCHES = {"xfs": {"usrquota", "uquota", "quota"}, "ext4": {"usrquota", "quota"}}
 _REPORT = ("User", "BlockSoftLimit", "BlockHardLimit", "FileSoftLimit", "FileHardLimit")
 
 
 class QuotaError(Exception):
-    """Nothing was changed; the message says why and what to do."""
+    """Quotas could not be read or set; the message has the reason and the remedy."""
 
 
 class Limit(NamedTuple):
-    """What a user's files may take, in KiB; from `soft` on for a week, beyond `hard` never. 0 is no limit."""
+    """Limits of a user in KiB: `soft` may be exceeded for a week, `hard` never. 0 means unlimited."""
 
     soft: int
     hard: int
@@ -58,14 +58,14 @@ NONE = Limit(0, 0)
 
 
 class Found(NamedTuple):
-    """What is in force for a user: of room, and of the number of files, which is nobody's business here."""
+    """Current limits of a user: blocks and number of files. busbar does not change the latter."""
 
     limit: Limit
     files: Limit
 
 
 class Steps(NamedTuple):
-    """What is to be set, what users have of whom somebody else has set it, and declared names that nobody has."""
+    """Limits to set, limits that an administrator set by other means, and declared names without a home."""
 
     limits: dict[int, Limit]
     kept: dict[int, Limit]
@@ -73,17 +73,17 @@ class Steps(NamedTuple):
 
 
 def is_size(text: str) -> bool:
-    """Return whether `limit_of` can read a size."""
+    """Return whether `limit_of` accepts a size."""
     return text == _UNLIMITED or bool(_SIZE.fullmatch(text))
 
 
 def limit_of(size: str, soft_percent: int) -> Limit:
-    """Return the limit of a size such as 200G, or of `none`.
+    """Return the limit for a size such as 200G, or `none`.
 
-    Both are whole MiB: a file system rounds to its blocks, and what it rounded would look like somebody else's limit.
+    Both values are whole MiB: file systems round to blocks, and a rounded limit would look like a manual change.
 
     Raises:
-        ValueError: the text is neither.
+        ValueError: the text is not a size.
     """
     if size == _UNLIMITED:
         return NONE
@@ -96,12 +96,12 @@ def limit_of(size: str, soft_percent: int) -> Limit:
 
 
 def file_system_fault(kind: str, options: Iterable[str], target: str) -> tuple[str, str] | None:
-    """Return why a file system has no quotas of users, and what to do about it.
+    """Return why a file system has no user quotas, and the remedy; None if it has them.
 
     Args:
-        kind: such as `xfs`.
-        options: those with which it is mounted.
-        target: where it is mounted.
+        kind: file system type, such as `xfs`.
+        options: mount options.
+        target: mount point.
     """
     given = set(options)
     if kind not in _SWITCHES:
@@ -117,10 +117,10 @@ def file_system_fault(kind: str, options: Iterable[str], target: str) -> tuple[s
 
 
 def run_tool(command: Sequence[str], text: str = "") -> str:
-    """Return what a tool prints.
+    """Return the output of a tool.
 
     Raises:
-        QuotaError: it cannot be started, takes too long or fails.
+        QuotaError: the tool cannot be started, times out or fails.
     """
     try:
         done = subprocess.run(  # noqa: S603 - the tools of the package quota
@@ -136,10 +136,10 @@ def run_tool(command: Sequence[str], text: str = "") -> str:
 
 
 def file_system(path: str) -> str:
-    """Return where the file system of a directory, which may be yet to come, is mounted.
+    """Return the mount point of the file system for a directory, which need not exist yet.
 
     Raises:
-        QuotaError: it has no quotas of users; with a remedy.
+        QuotaError: the file system has no user quotas; the message includes a remedy.
     """
     there = next(place for place in (Path(path), *Path(path).parents) if place.is_dir())
     said = run_tool(["findmnt", "--json", "--output", "TARGET,FSTYPE,OPTIONS", "--target", str(there)])
@@ -151,10 +151,10 @@ def file_system(path: str) -> str:
 
 
 def parse_report(text: str) -> dict[int, Found]:
-    """Return what is in force for each user, from `repquota -u -n -O csv`.
+    """Return the current limits of each UID from the output of `repquota -u -n -O csv`.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the text is not such a table.
     """
     lines = text[text.find("User,") :].splitlines() if "User," in text else []
     found = {}
@@ -177,16 +177,16 @@ def decide(
     default: Limit | None,
     declared: Mapping[str, Limit],
 ) -> Steps:
-    """Return what is to be set.
+    """Return the limits to change.
 
-    What somebody else has set for a user stays, unless the user is declared by name.
+    Limits that an administrator set by other means stay, unless the user is declared by name.
 
     Args:
-        owners: names of those who have a home, by number; '' where a number has no name.
-        found: limits in force; who is not named has none.
-        made: limits that were set here before, and those that a run began to set that died.
-        default: that of everybody who is not declared; None where there is none.
-        declared: limits by name.
+        owners: UIDs with a home directory and their names; '' for a UID without a name.
+        found: current limits; a missing UID has none.
+        made: limits that busbar set before, or began to set in a run that was killed.
+        default: limit for users that are not declared; None for no default.
+        declared: limits by user name.
     """
     limits, kept = {}, {}
     for number, name in owners.items():
@@ -207,7 +207,7 @@ def decide(
 
 
 def setquota_input(limits: Mapping[int, Limit], found: Mapping[int, Found]) -> str:
-    """Return what `setquota -b` reads: number, soft and hard limit of blocks of 1 KiB, those of files as they are."""
+    """Return the input of `setquota -b`: UID, block limits in KiB, and the unchanged limits of files."""
     files = {number: entry.files for number, entry in found.items()}
     return "".join(
         "{} {} {} {} {}\n".format(number, *limit, *files.get(number, NONE)) for number, limit in sorted(limits.items())

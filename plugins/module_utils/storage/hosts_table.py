@@ -1,4 +1,4 @@
-"""The table of names and addresses in /etc/hosts."""
+"""Format the names and addresses of the cluster in /etc/hosts."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def cluster_entries(
 ) -> list[dict[str, Any]]:
     """Return `name`, `target`, `address`, `names`, `port` and `known_as` of each host.
 
-    The target is what Ansible connects to; the address is '' when the inventory gives none; the names are all names.
-    The port is that of SSH for other hosts, and `known_as` are all names and addresses as known_hosts has them.
+    `target` is the address that Ansible connects to; `address` is '' if the inventory sets none; `port` is the SSH port
+    for other hosts; `known_as` are all names and addresses in the format of known_hosts.
 
     Args:
         names: hosts of the inventory.
-        variables: the variables of each; `hosts_address`, else `ansible_host`, else the name is the address, and
-            `hosts_aliases` are further names; `ssh_port`, else `ansible_port`, else 22 is the port.
-        domain: when not empty, the first of a host's names is its name in this domain.
+        variables: variables of each host. The address is `hosts_address`, or else `ansible_host`, or else the name;
+            `hosts_aliases` are further names; the port is `ssh_port`, or else `ansible_port`, or else 22.
+        domain: if set, the first name of a host is its name in this domain.
 
     Raises:
-        ValueError: when two hosts have one address.
+        ValueError: two hosts have the same address.
     """
     entries = []
     holders: dict[str, str] = {}
@@ -68,16 +68,16 @@ def _reached_by(variables: Mapping[str, Any]) -> int:
 
 
 def _known_as(names: Iterable[str], ports: Iterable[int]) -> list[str]:
-    """Return the names of a host as known_hosts has them: with each port that is not SSH's own."""
+    """Return the names of a host for known_hosts, with each port other than 22."""
     named = list(dict.fromkeys(filter(None, names)))
     return [name if port == SSH_PORT else f"[{name}]:{port}" for port in sorted(ports) for name in named]
 
 
 def hosts_file(current: str, block: str) -> str:
-    """Return the text of /etc/hosts with the managed block, which alone says where the cluster's names are.
+    """Return the text of /etc/hosts with the managed block as the only entries for the cluster's names.
 
-    Elsewhere those names are taken out, and so is Debian's line that leads a host's own name to itself: with it, a
-    daemon would listen on, and tell others, a loopback address.
+    These names are removed from other lines, as is Debian's line for 127.0.1.1: with it, daemons would listen on a
+    loopback address and advertise it.
 
     Raises:
         ValueError: a line of the block has no valid address or no name.

@@ -1,4 +1,4 @@
-"""Why a mount cannot be made: what a look at a host found, in words with the remedy."""
+"""Describe why a mount is not possible, with the remedy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KNOWN_FAILURES = (
 def place_state(
     entry: Mapping[str, Any], mounts: Sequence[Mount], addresses: Sequence[str] = ()
 ) -> tuple[str, Fault | None]:
-    """Return the state of a mount point, `mounted`, `waiting` (for an automount), `free` or `taken`, and what is wrong.
+    """Return the state of a mount point (`mounted`, `waiting` for an automount, `free` or `taken`) and its fault.
 
     Args:
         entry: `type`, `src` and `path`.
@@ -62,7 +62,7 @@ def place_state(
 
 
 def bound_state(path: str, mounts: Sequence[Mount]) -> tuple[str, Fault | None]:
-    """Return `mounted` where something is mounted at a path or above it, other than the root; else what is wrong."""
+    """Return `mounted` if the path or a parent other than / is a mount point, otherwise `taken` and the fault."""
     if any(mount["path"] != "/" and lies_in(path, mount["path"]) for mount in mounts):
         return "mounted", None
     problem = "there is no shared tree: storage_backend is bind, and nothing is mounted there"
@@ -70,7 +70,7 @@ def bound_state(path: str, mounts: Sequence[Mount]) -> tuple[str, Fault | None]:
 
 
 def content_fault(path: str, names: Sequence[str]) -> Fault | None:
-    """Return why a directory with this content cannot be mounted over; None for an empty one."""
+    """Return why a directory with this content must not be mounted over, or None if it is empty."""
     if not names:
         return None
     if path.rstrip("/") == _HOMES:
@@ -86,7 +86,7 @@ def content_fault(path: str, names: Sequence[str]) -> Fault | None:
 
 
 def busy_fault(holders: Sequence[Mapping[str, Any]]) -> Fault | None:
-    """Return why a mount point that these processes (`pid`, `command`) use cannot be mounted over."""
+    """Return why a mount point used by these processes (`pid`, `command`) cannot be mounted over, or None."""
     if not holders:
         return None
     named = [f"{holder['command']} (pid {holder['pid']})" for holder in holders]
@@ -94,7 +94,7 @@ def busy_fault(holders: Sequence[Mapping[str, Any]]) -> Fault | None:
 
 
 def kernel_fault(kind: str, release: str) -> Fault:
-    """Return what it means that a kernel of this release lacks the module of a kind of storage."""
+    """Return the fault for a kernel release without the module of a storage type."""
     wanted = STORAGE_TYPES[kind]
     problem = f"the kernel {release} has no module {wanted.module}"
     if kind == "nfs":
@@ -104,11 +104,11 @@ def kernel_fault(kind: str, release: str) -> Fault:
 
 
 def trial_fault(source: str, text: str) -> Fault:
-    """Return why a mount that was tried failed, and the remedy.
+    """Return why a trial mount failed, and the remedy.
 
     Args:
-        source: what was to be mounted.
-        text: what mount said.
+        source: source of the mount.
+        text: output of mount.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = lines[-1] if lines else "no reason given"

@@ -1,4 +1,4 @@
-"""Who uses a directory, as /proc tells it; reading that never waits for a file server."""
+"""Find the processes that use a directory through /proc, without contacting a file server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROC = Path("/proc")
 
 
 def read(path: Path) -> str:
-    """Return the text of a file, '' when it cannot be read."""
+    """Return the text of a file, or '' if it cannot be read."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -23,7 +23,7 @@ def read(path: Path) -> str:
 
 
 def holders(path: str, proc: Path = PROC) -> list[dict[str, Any]]:
-    """Return `pid` and `command` of the processes whose directory, root or open files lie in a path."""
+    """Return `pid` and `command` of processes with working directory, root or open files below a path."""
     found = []
     for process in sorted(proc.glob("[0-9]*"), key=lambda entry: int(entry.name)):
         if int(process.name) == os.getpid():
@@ -37,7 +37,7 @@ def holders(path: str, proc: Path = PROC) -> list[dict[str, Any]]:
 
 
 def _target(link: Path) -> str:
-    """Return where a link of /proc leads, '' when it is gone."""
+    """Return the target of a link in /proc, or '' if it is gone."""
     try:
         return str(link.readlink())
     except OSError:

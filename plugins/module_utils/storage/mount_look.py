@@ -1,7 +1,7 @@
-"""A look at the mounts of a host: never waits for a server that does not answer, and changes nothing.
+"""Examine the mounts of a host without changes and without hanging on unreachable servers.
 
-What is mounted is read from /proc/self/mountinfo, every question to a server and every look at a directory has its time
-limit. A trial mount is made in a mount namespace of its own, read-only, and is gone when the process ends.
+Mounts are read from /proc/self/mountinfo; every server request and every directory access has a time limit. Trial
+mounts are read-only, in a private mount namespace that disappears with its process.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ LOOK_S = 5
 
 
 class Examination:
-    """A look at the mounts of a host."""
+    """An examination of the mounts of a host."""
 
     def __init__(self, module: AnsibleModule, host: str, key: str, timeout_s: int = 20) -> None:
-        """Read what is mounted and what the kernel has.
+        """Read the mounts and the kernel's file systems.
 
         Args:
-            module: the module that runs.
+            module: the running module.
             host: name of the host, for the problems.
             key: name of the variable that declares the mounts, for the problems.
-            timeout_s: for how many seconds a server may fail to answer.
+            timeout_s: seconds to wait for a server.
         """
         self.module, self.host, self.key, self.timeout_s = module, host, key, timeout_s
         self.mounts = parse_mountinfo(read(PROC / "self" / "mountinfo"))
@@ -56,24 +56,24 @@ class Examination:
         return kernel_offers(name, self.filesystems, self.modules)
 
     def blame(self, entry: dict[str, Any], fault: tuple[str, str] | None, about: str = "place") -> bool:
-        """Note a fault of a mount, and what it is about; return whether there is one."""
+        """Record a fault of a mount and its subject; return whether there is one."""
         if fault:
             key = f"{self.key}[{entry['path']}]"
             self.problems.append({**make_problem([self.host], key, *fault), "about": about})
         return fault is not None
 
     def look_bound(self, paths: list[str]) -> None:
-        """Look for shared trees that are bound in from outside."""
+        """Check shared trees that are bind-mounted from outside."""
         for path in paths:
             self.states[path], fault = bound_state(path, self.mounts)
             self.blame({"path": path}, fault)
 
     def look(self, mounts: list[dict[str, Any]], *, client_ready: bool) -> None:
-        """Look at every mount point, then at the servers, then at the mounts and at what the client needs.
+        """Check every mount point, then the servers, then the mounts and the client.
 
         Args:
             mounts: each with `type`, `src`, `path` and `options`.
-            client_ready: whether the client's software must be there by now; then NFS mounts are tried.
+            client_ready: whether the client software must be installed; if so, NFS mounts are tried.
         """
         known = self.resolve(mounts)
         good = []
@@ -103,11 +103,11 @@ class Examination:
 
     @staticmethod
     def server(entry: dict[str, Any]) -> str:
-        """Return the NFS server of a mount, '' for other storage."""
+        """Return the NFS server of a mount, or '' for other storage."""
         return endpoints(entry)[0][0] if entry["type"] == "nfs" else ""
 
     def place_fault(self, path: str) -> tuple[str, str] | None:
-        """Return what is wrong with a mount point on which nothing is mounted."""
+        """Return the fault of a mount point without a mount."""
         place = Path(path)
 
         def content() -> list[str] | str:
@@ -127,7 +127,7 @@ class Examination:
         return content_fault(path, found) or busy_fault(holders(path))
 
     def stale_fault(self, path: str) -> tuple[str, str] | None:
-        """Return what is wrong with a mount that is there but cannot be used."""
+        """Return the fault of an existing mount that is unusable."""
         try:
             bounded(partial(os.statvfs, path), 2 * LOOK_S)
         except OSError as exc:
@@ -135,7 +135,7 @@ class Examination:
         return None
 
     def ask_servers(self, entries: list[dict[str, Any]]) -> set[Any]:
-        """Ask all servers at once, note which mounts they fail, and return those that do."""
+        """Query all servers in parallel, record the failing mounts, and return the failing servers."""
         asked = {endpoints_key(entry): entry for entry in entries if endpoints(entry)}
         with concurrent.futures.ThreadPoolExecutor(max(1, len(asked))) as pool:
             waiting = {key: pool.submit(server_fault, list(key[0]), key[1], self.timeout_s) for key in asked}
@@ -147,7 +147,7 @@ class Examination:
         return {key for key, fault in faults.items() if fault}
 
     def client_fault(self, entry: dict[str, Any], *, ready: bool) -> tuple[str, str] | None:
-        """Return what the host lacks for a mount, or why a trial of it fails."""
+        """Return what the client lacks for a mount, or why a trial mount fails."""
         kind = STORAGE_TYPES[entry["type"]]
         helper = self.module.get_bin_path(kind.helper, opt_dirs=["/sbin", "/usr/sbin"]) if kind.helper else "none"
         if ready and not helper:
@@ -157,7 +157,7 @@ class Examination:
         return self.tried(entry) if ready and entry["type"] == "nfs" else None
 
     def tried(self, entry: dict[str, Any]) -> tuple[str, str] | None:
-        """Return why an NFS mount fails; it is made where nobody else sees it, and goes with its process."""
+        """Return why a trial NFS mount fails; it is made in a private namespace."""
         limit = max(LOOK_S, self.timeout_s)
         with tempfile.TemporaryDirectory(prefix="busbar-mount-") as folder:
             mount = ["mount", "-t", "nfs", "-o", trial_options(entry["options"]), entry["src"], folder]
@@ -169,7 +169,7 @@ class Examination:
 
 
 def endpoints_key(entry: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the servers of a mount and the version of NFS to ask them for; None for other storage."""
+    """Return the servers of a mount and the NFS version to query (None for other storage)."""
     version = None
     if entry["type"] == "nfs":
         version = int((option(entry["options"], "vers", "nfsvers") or "4").partition(".")[0])

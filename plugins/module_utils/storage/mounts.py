@@ -1,4 +1,4 @@
-"""Mounts of a host: what is mounted where, whether it is what was declared, and what each kind of storage needs."""
+"""Parse and compare mounts of a host, and list the requirements of each storage type."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _NETWORK = frozenset(
     {"nfs", "nfs4", "lustre", "beegfs", "wekafs", "ceph", "cifs", "smb3", "gpfs", "afs", "9p", "fuse.sshfs"}
 )
 _OCTAL = re.compile(r"\\([0-7]{3})")
-# Of a declared mount these have no meaning for, or would lengthen, a mount that only tries.
+# Options that are meaningless for a trial mount, or would delay it.
 _NOT_TRIED = ("hard", "bg", "fg", "rw", "_netdev", "auto", "noauto", "nofail", "user", "users", "defaults")
 
 
 class Mount(TypedDict):
-    """One line of /proc/self/mountinfo; later lines lie over earlier ones."""
+    """A line of /proc/self/mountinfo; later lines cover earlier ones."""
 
     path: str
     fstype: str
@@ -48,14 +48,14 @@ class Mount(TypedDict):
 
 
 class StorageType(NamedTuple):
-    """What one kind of storage needs on a client.
+    """Client requirements of a storage type.
 
     Attributes:
-        fstype: the type that `mount -t` takes.
-        shown: the types under which the kernel lists it.
-        module: the kernel's module.
-        helper: the program that mounts it, '' when none is needed.
-        origin: the client's packages and where they come from.
+        fstype: type for `mount -t`.
+        shown: types in the kernel's mount table.
+        module: kernel module.
+        helper: mount helper, '' if none is needed.
+        origin: client packages and their source.
     """
 
     fstype: str
@@ -101,9 +101,9 @@ STORAGE_TYPES = {
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
-    """Return the mounts in the text of /proc/self/mountinfo, in its order.
+    """Return the mounts in the text of /proc/self/mountinfo, in order.
 
-    Format: proc(5). Reading it never waits for a server, as looking at a mount point may.
+    Format: proc(5). Unlike stat on a mount point, reading it never waits for a server.
     """
     found: list[Mount] = []
     for line in text.splitlines():
@@ -119,19 +119,19 @@ def parse_mountinfo(text: str) -> list[Mount]:
 
 
 def mounts_at(path: str, mounts: Iterable[Mount]) -> list[Mount]:
-    """Return the mounts at exactly this path; the last is the one that is seen."""
+    """Return the mounts at exactly this path; the last one is visible."""
     return [mount for mount in mounts if mount["path"] == path]
 
 
 def mounts_below(path: str, mounts: Iterable[Mount]) -> list[Mount]:
-    """Return the mounts at paths inside this one, which a mount over it would hide."""
+    """Return the mounts below this path, which a mount over it would hide."""
     return [mount for mount in mounts if mount["path"] != path and lies_in(mount["path"], path)]
 
 
 def on_network(path: str, mounts: Iterable[Mount]) -> bool:
-    """Return whether a path lies on a network file system, or where one would be mounted on access.
+    """Return whether a path is on a network file system, or triggers an automount of one.
 
-    Looking at such a path may wait for a server for ever.
+    Accessing such a path may hang.
     """
     holder: Mount | None = None
     for mount in mounts:
@@ -149,7 +149,7 @@ def nfs_source(source: str) -> tuple[str, str]:
     """Return server and path of an NFS source: '[fd00::1]:/x' gives ('fd00::1', '/x').
 
     Raises:
-        ValueError: when it is not of the form server:/path.
+        ValueError: the source does not have the form server:/path.
     """
     found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]]+)):(/\S*)", source)
     if not found:
@@ -160,7 +160,7 @@ def nfs_source(source: str) -> tuple[str, str]:
 
 
 def option(options: Iterable[str], *names: str) -> str | None:
-    """Return the value of the last option of one of these names, '' for one without a value, None when not there."""
+    """Return the value of the last option with one of these names, '' if it has no value, None if missing."""
     value = None
     for item in options:
         name, _, given = item.partition("=")
@@ -170,12 +170,12 @@ def option(options: Iterable[str], *names: str) -> str | None:
 
 
 def is_same_mount(declared: Mapping[str, Any], found: Mount, addresses: Sequence[str] = ()) -> bool:
-    """Return whether what is mounted is what was declared.
+    """Return whether the current mount is the declared one.
 
     Args:
         declared: `type` and `src`.
-        found: the mount that is seen at the path.
-        addresses: addresses of the declared NFS server; a mount under another name of it is the same mount.
+        found: the visible mount at the path.
+        addresses: addresses of the declared NFS server; another name of the same server also matches.
     """
     kind = STORAGE_TYPES[declared["type"]]
     if found["fstype"] not in kind.shown:
@@ -192,7 +192,7 @@ def is_same_mount(declared: Mapping[str, Any], found: Mount, addresses: Sequence
 
 
 def endpoints(entry: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Return (host, TCP port) of the servers of a mount, of which one must answer; [] where the source names none.
+    """Return (host, TCP port) of the servers of a mount, one of which must answer; [] if the source names none.
 
     Ports: NFS 2049 (RFC 7530; the port of RDMA is not TCP's), Lustre 988, Ceph's monitors 3300 and 6789, WEKA 14000.
 
@@ -215,18 +215,18 @@ def endpoints(entry: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 
 def is_rdma(options: Iterable[str]) -> bool:
-    """Return whether NFS goes over RDMA."""
+    """Return whether the options select NFS over RDMA."""
     given = list(options)
     return option(given, "rdma") is not None or (option(given, "proto") or "").startswith("rdma")
 
 
 def fstab_options(entry: Mapping[str, Any], wait_s: int) -> str:
-    """Return the fourth field of the mount's line in fstab: the declared options and what systemd needs.
+    """Return the options field of the mount in fstab: the declared options and those for systemd.
 
     Args:
         entry: `type`, `options` and `automount`.
-        wait_s: for how many seconds a host that boots waits for the server; mount.nfs by itself waits two minutes, as
-            `retry` says in minutes (nfs(5)).
+        wait_s: seconds that a booting host waits for the server; mount.nfs waits two minutes by default, and its
+            `retry` is in minutes (nfs(5)).
     """
     options = [*(entry.get("options") or []), "_netdev"]
     if entry["type"] == "nfs" and option(options, "retry") is None:
@@ -236,7 +236,7 @@ def fstab_options(entry: Mapping[str, Any], wait_s: int) -> str:
 
 
 def mount_plan(entries: Sequence[Mapping[str, Any]], wait_s: int) -> list[dict[str, Any]]:
-    """Return the fields of fstab of each mount, parents first.
+    """Return the fstab fields of each mount, parents first.
 
     Args:
         entries: items of `storage_mounts_entries`.
@@ -255,20 +255,20 @@ def mount_plan(entries: Sequence[Mapping[str, Any]], wait_s: int) -> list[dict[s
 
 
 def nfs_home_mounts(entries: Sequence[Mapping[str, Any]], base: str) -> list[str]:
-    """Return the paths of the NFS mounts on which homes below `base` lie, or some of them.
+    """Return the paths of the NFS mounts that contain home directories below `base`.
 
     Args:
-        entries: as `storage_mounts_entries` has them.
-        base: directory of the homes.
+        entries: items of `storage_mounts_entries`.
+        base: parent directory of the homes.
     """
     paths = [str(entry.get("path")) for entry in entries if entry.get("type") == "nfs"]
     return [path for path in paths if lies_in(base, path) or lies_in(path, base)]
 
 
 def trial_options(options: Iterable[str]) -> str:
-    """Return the options with which an NFS mount is tried: those declared, read-only, and giving up soon.
+    """Return the options for a trial NFS mount: the declared ones, read-only and with short timeouts.
 
-    `timeo` is in tenths of a second, `retry` in minutes (nfs(5)); sharing nothing with mounts that are there already.
+    `timeo` is in tenths of a second, `retry` in minutes (nfs(5)); nosharecache separates it from existing mounts.
     """
     kept = [
         item for item in options if item not in _NOT_TRIED and not item.startswith(("x-", "timeo", "retrans", "retry"))
@@ -277,10 +277,10 @@ def trial_options(options: Iterable[str]) -> str:
 
 
 def kernel_offers(name: str, filesystems: str, modules: Iterable[str]) -> bool:
-    """Return whether the running kernel has a file system, or a module of this name to load.
+    """Return whether the running kernel has a file system, or a loadable module for it.
 
     Args:
-        name: of the file system or module.
+        name: name of the file system or module.
         filesystems: text of /proc/filesystems.
         modules: texts of modules.dep and modules.builtin of the running kernel.
     """

@@ -1,4 +1,4 @@
-"""The one question to an NFS server that costs it nothing: are you there, and do you speak this version?"""
+"""Build an NFS NULL call and check the reply, to test whether a server supports a version."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _FAULTS = {
 
 
 def null_call(version: int, xid: int) -> bytes:
-    """Return a call of procedure 0 of NFS over TCP, without credentials.
+    """Return an NFS NULL call (procedure 0) over TCP, without credentials.
 
-    Source: RFC 5531, sections 9 and 11; the number of the program is RFC 1813's.
+    Source: RFC 5531, sections 9 and 11; the program number is from RFC 1813.
     """
     body = struct.pack(">10I", xid, _CALL, _RPC_VERSION, NFS_PROGRAM, version, 0, 0, 0, 0, 0)
     return struct.pack(">I", _LAST_FRAGMENT | len(body)) + body
 
 
 def reply_fault(reply: bytes, version: int, xid: int) -> str:
-    """Return what is wrong with the reply to `null_call`, as words that follow the server's name; '' when nothing is.
+    """Return the fault in a reply to `null_call`, to follow the server's name, or ''.
 
     Args:
         reply: the reply with its record mark.
-        version: what was asked for.
-        xid: what the call had.
+        version: requested version.
+        xid: transaction id of the call.
     """
     try:
         answered, kind, denied, _, length = struct.unpack_from(">5I", reply, 4)

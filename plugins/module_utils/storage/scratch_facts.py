@@ -1,6 +1,6 @@
-"""What disks hold and who uses them, from the JSON of lsblk and wipefs and the text of mdadm.
+"""Parse contents and users of disks from the JSON of lsblk and wipefs and the text of mdadm.
 
-Everything here is pure and runs on a node's own python3 (3.9, standard library only).
+Pure functions that run with the node's system Python (3.9, standard library only).
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from typing import Any
 
 __all__ = ["DEAD", "DISK_KINDS", "array_of", "block_tree", "mount_at", "pv_group", "signatures"]
 
-# Kinds in the words of lsblk that stand for a whole disk; a loop device serves as one in tests.
+# lsblk types of whole disks; tests use loop devices.
 DISK_KINDS = ("disk", "loop", "mpath")
-# States of an array, in the words of the kernel, in which nothing can be read from it.
+# Kernel states of an array that cannot be read.
 DEAD = frozenset({"broken", "inactive", "clear", "suspended"})
 
 
 def signatures(text: str) -> list[dict[str, str]]:
-    """Return `type`, `label` and `uuid` of each signature in the JSON of `wipefs --json`; equal ones once.
+    """Return `type`, `label` and `uuid` of each signature in the JSON of `wipefs --json`, without duplicates.
 
-    A GPT lies twice on a disk, at its start and at its end, and is one thing to who reads of it.
+    A GPT has copies at both ends of a disk, which count as one.
 
     Raises:
-        ValueError: the text is not that JSON.
+        ValueError: the text is not such JSON.
     """
     found: list[dict[str, str]] = []
-    if not text.strip():  # some releases say nothing at all of a blank disk
+    if not text.strip():  # some releases print nothing for a blank disk
         return found
     for entry in json.loads(text).get("signatures") or []:
         item = {key: str(entry.get(key) or "") for key in ("type", "label", "uuid")}
@@ -35,7 +35,7 @@ def signatures(text: str) -> list[dict[str, str]]:
 
 
 def _node(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return one block device of lsblk in our words."""
+    """Return the fields of one block device in the output of lsblk."""
     several = entry.get("mountpoints")
     single = [entry.get("mountpoint")] if several is None else several
     return {
@@ -49,13 +49,13 @@ def _node(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def block_tree(text: str) -> list[dict[str, Any]]:
-    """Return the device and all that lies on it, itself first, from `lsblk --json --bytes --paths` of one device.
+    """Return a device and the devices on top of it, itself first, from `lsblk --json --bytes --paths`.
 
     Each has `path`, `kind` (disk, part, raid0, lvm, crypt, …), `number` (major:minor), `size` (bytes), `read_only` and
-    `mountpoints` (swap in use stands there as [SWAP]).
+    `mountpoints` ([SWAP] for active swap).
 
     Raises:
-        ValueError: the text is not that JSON, or has no device.
+        ValueError: the text is not such JSON, or has no device.
     """
     roots = json.loads(text).get("blockdevices") or []
     if not roots:
@@ -70,9 +70,9 @@ def block_tree(text: str) -> list[dict[str, Any]]:
 
 
 def array_of(text: str) -> dict[str, Any] | None:
-    """Return `name`, `uuid`, `level` and `devices` of the array in what `mdadm --examine --export` says of a member.
+    """Return `name`, `uuid`, `level` and `devices` of an array from `mdadm --examine --export` of a member.
 
-    The name is without the host, the UUID in the form of file systems. None when it says nothing of an array.
+    The name is without the host, the UUID in the form of file systems. None if the device is not a member.
     """
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     digits = values.get("MD_UUID", "").replace(":", "").lower()
@@ -87,10 +87,10 @@ def array_of(text: str) -> dict[str, Any] | None:
 
 
 def pv_group(text: str) -> dict[str, Any] | None:
-    """Return `name`, `uuid`, `level` and `devices` of the volume group in the JSON of `pvs`; None when in none.
+    """Return `name`, `uuid`, `level` and `devices` of the volume group in the JSON of `pvs`, or None.
 
     Raises:
-        ValueError: the text is not that JSON.
+        ValueError: the text is not such JSON.
     """
     rows = [row for part in json.loads(text or "{}").get("report") or [] for row in part.get("pv") or []]
     if not rows or not rows[0].get("vg_name"):
@@ -105,16 +105,16 @@ def pv_group(text: str) -> dict[str, Any] | None:
 
 
 def mount_at(text: str, path: str) -> dict[str, str] | None:
-    """Return `number`, `source` and `type` of what is mounted at a path, from the text of /proc/self/mountinfo.
+    """Return `number`, `source` and `type` of the mount at a path from the text of /proc/self/mountinfo.
 
-    None when it is no mount point; of several mounts over each other the last counts, since only that is seen.
+    None if it is not a mount point; of several mounts on top of each other, the last one is visible and counts.
     """
     found = None
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         _, _, number, _, place, *_ = before.split()
         kind, source, *_ = after.split()
-        # A blank in a path stands there as \\040.
+        # A space in a path is escaped as \040.
         if place.encode().decode("unicode_escape") == path:
             found = {"number": number, "source": source, "type": kind}
     return found

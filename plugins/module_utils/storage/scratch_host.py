@@ -1,4 +1,4 @@
-"""Disks of a host as they are now, read by lsblk, wipefs, mdadm and LVM. Nothing is changed."""
+"""Read the current state of disks with lsblk, wipefs, mdadm and LVM, without changes."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
     from ansible.module_utils.basic import AnsibleModule
 
-    # Runs a program and returns its exit status, what it said and its errors; the status is None when it is missing.
+    # Runs a program; returns exit status (None if the program is missing), output and errors.
     Run = Callable[[list[str]], tuple[int | None, str, str]]
 
 __all__ = ["module_run", "read_scratch"]
 
 BY_ID = Path("/dev/disk/by-id")
-# Without the column NAME lsblk shows no tree.
+# Without the column NAME lsblk prints no tree.
 LSBLK = ["lsblk", "--json", "--bytes", "--paths", "--output", "NAME,PATH,MAJ:MIN,TYPE,SIZE,RO,MOUNTPOINTS"]
 PVS = ["pvs", "--reportformat", "json", "--options", "pv_name,vg_name,vg_uuid,pv_count"]
-# Names that say what is on a disk or where it is plugged, and not which disk it is.
+# Links that name the contents or position of a disk, rather than the disk.
 NO_IDENTITY = ("lvm-pv-uuid-", "md-", "dm-")
-# Names of a disk that no human would choose to type.
+# Links that are inconvenient to type.
 OPAQUE = ("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-nvme.", "scsi-0", "scsi-1", "scsi-3")
 MAX_SHOWN = 3
-# Nobody can tell before mdadm or LVM is installed.
+# Unknown until mdadm or LVM is installed.
 UNKNOWN = {"name": "", "uuid": "", "level": "unknown", "devices": 0}
 
 
 def module_run(module: AnsibleModule) -> Run:
-    """Return the way in which a module runs programs here: in plain English, and an empty input that says no yes."""
+    """Return a function that runs programs in the C locale, with an empty input that confirms nothing."""
 
     def run(words: list[str]) -> tuple[int | None, str, str]:
         if module.get_bin_path(words[0]) is None:
@@ -45,7 +45,7 @@ def module_run(module: AnsibleModule) -> Run:
 
 
 def disk_ids(path: str, folder: Path = BY_ID) -> list[str]:
-    """Return the paths under /dev/disk/by-id that name a disk, those with model and serial first."""
+    """Return the paths in /dev/disk/by-id of a disk, those with model and serial first."""
     if not folder.is_dir():
         return []
     links = [link for link in folder.iterdir() if not link.name.startswith(NO_IDENTITY)]
@@ -54,9 +54,9 @@ def disk_ids(path: str, folder: Path = BY_ID) -> list[str]:
 
 
 def is_busy(path: str) -> bool:
-    """Return whether the kernel refuses the device for exclusive use: mounted, a member of something, or held open.
+    """Return whether exclusive opening of the device fails: it is mounted, a member of an array, or held open.
 
-    That also holds for a partition in use, and for a mount that only another mount namespace sees.
+    This also covers partitions in use, and mounts in other mount namespaces.
     """
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_EXCL))
@@ -66,9 +66,9 @@ def is_busy(path: str) -> bool:
 
 
 def read_group(run: Run, path: str, contents: list[dict[str, str]]) -> dict[str, Any] | None:
-    """Return the array or volume group that a disk belongs to; None when to none.
+    """Return the array or volume group of a disk, or None.
 
-    The level is `unknown` where the program that could tell is not installed.
+    The level is `unknown` if mdadm or LVM is not installed.
     """
     types = [item["type"] for item in contents if item["device"] == path]
     if "linux_raid_member" in types:
@@ -81,10 +81,10 @@ def read_group(run: Run, path: str, contents: list[dict[str, str]]) -> dict[str,
 
 
 def read_contents(run: Run, path: str) -> list[dict[str, str]]:
-    """Return the signatures of one device, each with the `device`.
+    """Return the signatures of one device, each with `device`.
 
     Raises:
-        ValueError: it cannot be read; then nobody may say that it is blank.
+        ValueError: the device cannot be read, so it is unknown whether it is blank.
     """
     status, out, err = run(["wipefs", "--json", path])
     if status != 0:
@@ -94,7 +94,7 @@ def read_contents(run: Run, path: str) -> list[dict[str, str]]:
 
 
 def read_data(path: str, contents: list[dict[str, str]]) -> int | None:
-    """Return where data is on a device without signatures; None when it is blank, or its contents say enough.
+    """Return the offset of data on a device without signatures; None if it is blank or has signatures.
 
     Raises:
         ValueError: it cannot be read.
@@ -109,7 +109,7 @@ def read_data(path: str, contents: list[dict[str, str]]) -> int | None:
 
 
 def array_state(path: str) -> str:
-    """Return the state of a RAID array in the words of the kernel; '' for what is none."""
+    """Return the kernel's state of a RAID array, or '' for other devices."""
     try:
         return Path("/sys/class/block", Path(path).name, "md", "array_state").read_text().strip()
     except OSError:
@@ -117,10 +117,10 @@ def array_state(path: str) -> str:
 
 
 def read_device(run: Run, given: str) -> dict[str, Any]:
-    """Return one device of the declaration.
+    """Return one declared device.
 
-    `path` is the true device, '' when there is none; `above` is what is made of it (arrays, volumes, partitions);
-    `data` is where there is data although there is no signature.
+    `path` is the real device, '' if missing; `above` are arrays, volumes and partitions on it; `data` is the offset of
+    data without a signature.
 
     Raises:
         ValueError: it cannot be read.
@@ -153,9 +153,9 @@ def read_device(run: Run, given: str) -> dict[str, Any]:
 
 
 def read_scratch(run: Run, devices: list[str], path: str) -> dict[str, Any]:
-    """Return the `devices` in their order, and the place where they are to be mounted.
+    """Return the `devices` in order, and the state of the mount point.
 
-    `place` is absent, directory or other; `entries` are names of the first things in it when nothing is mounted there.
+    `place` is absent, directory or other; `entries` are the first names in it if it is not a mount point.
 
     Raises:
         ValueError: a device cannot be read.

@@ -1,7 +1,7 @@
-"""What is to be done with the disks of a scratch file system, or why nothing may be done.
+"""Plan the commands that turn disks into a scratch file system, or report why they must not be touched.
 
-A disk with anything on it is taken only where the declaration names that very disk by its id on that very host, and
-never while it is in use. What the role has made before is known again by its name or UUID, and left as it is.
+A disk with contents is wiped only if `scratch_wipe_devices` names its id for that host, and never while it is in use.
+The role recognizes scratch that it made before by name or UUID and leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,11}")
 BY_ID = "/dev/disk/by-id/"
 EXAMPLE = f"name the disk by its id, as {BY_ID}nvme-MODEL_SERIAL; `ls -l {BY_ID}` shows them"
 PATH = re.compile(r"/[A-Za-z0-9_./-]+")
-# Places that hold the system itself.
+# Directories of the operating system.
 SYSTEM = re.compile(r"/(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)?")
 MEBIBYTE = 1 << 20
 GIGABYTE = 1e9
@@ -33,7 +33,7 @@ RAIDS = ("mdadm", "lvm", "none")
 
 
 def declaration_problems(host: str, declared: Declared) -> list[Problem]:
-    """Return what is wrong with a declaration, whatever the host has.
+    """Return errors in the declaration that do not depend on the disks of the host.
 
     Args:
         host: name of the host.
@@ -63,12 +63,12 @@ def declaration_problems(host: str, declared: Declared) -> list[Problem]:
 
 
 def size_text(size: int) -> str:
-    """Return bytes as a short text in the unit that disks are sold in."""
+    """Return a size in bytes as text in GB or MB (powers of ten, as disks are sold)."""
     return f"{size / GIGABYTE:.1f} GB" if size >= GIGABYTE else f"{size / 1e6:.0f} MB"
 
 
 def contents_text(contents: Sequence[Mapping[str, str]]) -> str:
-    """Return what lies on a disk as text: type, label, UUID, and the partition it is on."""
+    """Describe the contents of a disk: type, label, UUID and partition of each signature."""
     return ", ".join(
         " ".join(
             filter(
@@ -81,7 +81,7 @@ def contents_text(contents: Sequence[Mapping[str, str]]) -> str:
 
 
 def use_text(device: Device) -> str:
-    """Return who uses a disk; '' when nobody does."""
+    """Describe what uses a disk, or return '' if it is free."""
     said = []
     for item in [device, *device["above"]]:
         said += [
@@ -93,12 +93,12 @@ def use_text(device: Device) -> str:
 
 
 def is_ours(declared: Declared, name: str, uuid: str) -> bool:
-    """Return whether an array, group or file system of this name or UUID is the role's."""
+    """Return whether an array, volume group or file system was made by the role."""
     return bool(name == declared["name"] or uuid == declared["uuid"])
 
 
 def mark(declared: Declared, device: Device) -> str:
-    """Return the UUID of the scratch that a disk belongs to; '' when to none."""
+    """Return the UUID of the scratch that a disk belongs to, or ''."""
     group, contents = device["group"], device["contents"]
     if declared["raid"] == "none":
         own = [item for item in contents if item["type"] == "xfs" and is_ours(declared, item["label"], item["uuid"])]
@@ -110,7 +110,7 @@ def mark(declared: Declared, device: Device) -> str:
 
 
 def device_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[Problem]:
-    """Return why a device of the list can never be used: not there, no disk, there twice, too small, read-only."""
+    """Return the devices that cannot be used: missing, not a disk, listed twice, too small or read-only."""
     found: list[Problem] = []
     seen: dict[str, str] = {}
     for item in devices:
@@ -137,24 +137,24 @@ def device_problems(host: str, declared: Declared, devices: Sequence[Device]) ->
 
 
 def wipe_line(host: str, names: Sequence[str]) -> str:
-    """Return the line that allows to wipe these disks of a host."""
+    """Return the `scratch_wipe_devices` setting that allows wiping these disks of a host."""
     return f"scratch_wipe_devices: {{{host}: [{', '.join(names)}]}}"
 
 
 def by_hand(item: Mapping[str, Any]) -> str:
-    """Return how to empty a device by hand: without signatures it is its data that must go."""
+    """Return the command that empties a device: `wipefs`, or `blkdiscard` for data without a signature."""
     command = "wipefs --all" if item["contents"] else "blkdiscard --zeroout"
     return f"wipe it by hand: {command} {item['path']}"
 
 
 def data_text(item: Mapping[str, Any]) -> str:
-    """Return that a disk without signatures is not blank, and where; '' when it is blank."""
+    """Describe data without a known signature by its offset, or return '' for a blank disk."""
     offset = item["data"]
     return "" if offset is None else f"data without a known signature, first at byte {offset}"
 
 
 def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[Problem]:
-    """Return why disks that are to become new scratch must not be touched."""
+    """Return the disks for a new scratch that are in use, or that have contents and may not be wiped."""
     named, found = list(declared["wipe"].get(host) or []), []
     for item in devices:
         what = f"{item['given']} ({item['path']}, {size_text(item['size'])})"
@@ -173,9 +173,9 @@ def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -
 
 
 def membership_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[Problem]:
-    """Return why a list that mixes disks of a present scratch with others is refused.
+    """Report a list that mixes disks of existing scratch with other disks.
 
-    It is a new scratch only where nothing of the old one is in use and each of its disks is named to be wiped.
+    It is accepted as new scratch only if no disk of the old one is in use and each of them may be wiped.
     """
     named = set(declared["wipe"].get(host) or [])
     ours = [item for item in devices if mark(declared, item)]
@@ -189,7 +189,7 @@ def membership_problems(host: str, declared: Declared, devices: Sequence[Device]
 
 
 def target_of(declared: Declared, devices: Sequence[Device]) -> Mapping[str, Any] | None:
-    """Return the running array or volume of our scratch, the disk itself without RAID; None when it is not running."""
+    """Return the running array or volume, or the disk without RAID; None if the array or volume is not running."""
     if declared["raid"] == "none":
         return devices[0]
     if declared["raid"] == "mdadm":
@@ -200,7 +200,7 @@ def target_of(declared: Declared, devices: Sequence[Device]) -> Mapping[str, Any
 def existing_problems(
     host: str, declared: Declared, devices: Sequence[Device], target: Mapping[str, Any] | None
 ) -> list[Problem]:
-    """Return why a scratch that was made before cannot be used as it is."""
+    """Return the reasons why existing scratch cannot be used."""
     found, group = [], devices[0]["group"]
     if group and group["devices"] != len(devices):
         said = f"the scratch on these disks has {group['devices']} of them, and {len(devices)} are declared"
@@ -231,7 +231,7 @@ def existing_problems(
 
 
 def _remake(declared: Declared) -> str:
-    """Return the way to a scratch of other disks."""
+    """Return the remedy for scratch that was made of other disks."""
     path, array = declared["path"], array_path(declared)
     stop = {"mdadm": f"mdadm --stop {array}", "lvm": f"vgchange -an {declared['name']}"}.get(
         declared["raid"], "nothing more"
@@ -243,7 +243,7 @@ def _remake(declared: Declared) -> str:
 
 
 def place_problems(host: str, declared: Declared, facts: Mapping[str, Any], number: str) -> list[Problem]:
-    """Return why the mount point cannot be taken; `number` is that of our file system, '' when there is none yet."""
+    """Report a mount point that is taken; `number` is the device number of the scratch file system, or ''."""
     mount, path = facts["mount"], declared["path"]
     if mount and mount["number"] != number:
         said = f"{mount['source']} ({mount['type']}) is mounted at {path}"
@@ -265,7 +265,7 @@ def place_problems(host: str, declared: Declared, facts: Mapping[str, Any], numb
 
 
 def _of_existing(host: str, declared: Declared, facts: Mapping[str, Any], found: str) -> dict[str, Any]:
-    """Return the parts of the plan for a scratch that is there, `found` being the UUID of its array or file system."""
+    """Return `problems`, `steps`, `array` and `uuid` for existing scratch; `found` is its UUID."""
     devices = facts["devices"]
     target, paths = target_of(declared, devices), [item["given"] for item in devices]
     problems = existing_problems(host, declared, devices, target)
@@ -279,7 +279,7 @@ def _of_existing(host: str, declared: Declared, facts: Mapping[str, Any], found:
 
 
 def _of_new(host: str, declared: Declared, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of the plan for disks that are to become scratch."""
+    """Return `problems` and `steps` for disks that become new scratch."""
     devices = facts["devices"]
     paths = [item["given"] for item in devices]
     problems = membership_problems(host, declared, devices) or content_problems(host, declared, devices)
@@ -289,24 +289,24 @@ def _of_new(host: str, declared: Declared, facts: Mapping[str, Any]) -> dict[str
 
 
 def _is_unknown(declared: Declared, device: Device) -> bool:
-    """Return whether a disk may be the role's, and the program that could tell is not installed yet."""
+    """Return whether a disk may belong to the role, and mdadm or LVM must be installed to find out."""
     own = {"mdadm": "linux_raid_member", "lvm": "LVM2_member"}.get(declared["raid"])
     unknown = device["group"] and device["group"]["level"] == "unknown"
     return bool(unknown) and own in {item["type"] for item in device["contents"]}
 
 
 def scratch_plan(host: str, declared: Declared, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the way from what is there to what is declared.
+    """Return the changes from the current disks to the declared scratch.
 
     Args:
         host: name of the host.
-        declared: as for `declaration_problems`.
-        facts: what `scratch_host.read_scratch` returns.
+        declared: see `declaration_problems`.
+        facts: result of `scratch_host.read_scratch`.
 
     Returns:
-        `problems` (when there is one, nothing else counts), `steps` (commands to run now; none when all is as it should
-        be), `recipe` (commands that make scratch of blank disks), `uuid` of the file system, `array` (UUID of the
-        array as mdadm writes it), and `undecided`: whether mdadm or LVM must be installed before anybody can tell.
+        `problems` (if there are any, ignore the rest), `steps` (commands to run now; empty if nothing changes),
+        `recipe` (commands that make scratch of blank disks), `uuid` of the file system, `array` (its UUID in mdadm's
+        format), and `undecided`: whether mdadm or LVM must be installed before a decision is possible.
     """
     devices, uuid = facts["devices"], declared["uuid"]
     plan = {"problems": [], "steps": [], "uuid": uuid, "array": md_uuid(uuid), "undecided": False}

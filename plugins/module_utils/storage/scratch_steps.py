@@ -1,7 +1,7 @@
-"""Commands that make a scratch file system of disks. None forces anything: each refuses a disk that is not blank.
+"""Commands that make a scratch file system of disks; none of them overwrites a disk that is not blank.
 
-mdadm asks before it takes a disk with data and gets no answer, LVM and mkfs.xfs without force refuse. So what the plan
-has overlooked fails, and is not lost.
+mdadm asks for confirmation and gets none, LVM and mkfs.xfs refuse without force. So if the plan overlooks data, the
+command fails and the data stays.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ SETTLE = ["udevadm", "settle", "--timeout=30"]
 
 
 def array_path(declared: Declared) -> str:
-    """Return the name under /dev of the array or volume."""
+    """Return the path of the array or volume."""
     name = declared["name"]
     return f"/dev/md/{name}" if declared["raid"] == "mdadm" else f"/dev/{name}/{name}"
 
 
 def mapper_path(declared: Declared) -> str:
-    """Return the name of the volume as lsblk gives it."""
+    """Return the path of the volume in the output of lsblk."""
     return f"/dev/mapper/{declared['name']}-{declared['name']}"
 
 
 def md_uuid(uuid: str) -> str:
-    """Return a UUID as mdadm writes it: four groups of eight digits."""
+    """Return a UUID in mdadm's format: four groups of eight digits."""
     digits = uuid.replace("-", "").lower()
     return ":".join(digits[at : at + 8] for at in range(0, 32, 8))
 
 
 def wipe_steps(devices: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return the commands that take all signatures off the disks that have some, those of the partitions first.
+    """Return the commands that remove all signatures from the disks, those of partitions first.
 
-    wipefs opens each for exclusive use, so that it fails where one is in use after all.
+    wipefs opens each device exclusively, so it fails if one is in use.
     """
     steps = []
     for item in devices:
@@ -49,10 +49,10 @@ def wipe_steps(devices: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def create_steps(declared: Declared, paths: Sequence[str]) -> list[list[str]]:
-    """Return the commands that make the array or volume of blank disks.
+    """Return the commands that make the array or volume from blank disks.
 
-    A new array may show what an older one of the same disks held at that place. It is nobody's any more: the disks
-    were blank, or named to be wiped.
+    A new array may show signatures of an older one at the same place. They are wiped, because the disks were blank or
+    named to be wiped.
     """
     name, chunk, count = declared["name"], str(declared["chunk_kb"]), str(len(paths))
     if declared["raid"] == "mdadm":
@@ -66,14 +66,14 @@ def create_steps(declared: Declared, paths: Sequence[str]) -> list[list[str]]:
 
 
 def format_steps(declared: Declared, paths: Sequence[str]) -> list[list[str]]:
-    """Return the commands that make the file system. XFS itself asks array and volume for their stripes."""
+    """Return the commands that make the file system; mkfs.xfs detects the stripes of array and volume."""
     target = paths[0] if declared["raid"] == "none" else array_path(declared)
     made = ["mkfs.xfs", "-q", "-L", declared["name"], "-m", f"uuid={declared['uuid']}", *declared["mkfs_options"]]
     return [[*made, target], SETTLE]
 
 
 def start_steps(declared: Declared, uuid: str) -> list[list[str]]:
-    """Return the commands that start an array or volume which is there and does not run."""
+    """Return the commands that start an existing array or volume."""
     if declared["raid"] == "mdadm":
         return [["mdadm", "--assemble", array_path(declared), "--uuid", md_uuid(uuid)], SETTLE]
     return [["vgchange", "--activate", "y", declared["name"]], SETTLE]

@@ -1,1 +1,1 @@
-"""Restores the state of a host before busbar."""
+"""Restore the state of a host before busbar."""

@@ -1,4 +1,4 @@
-"""The host that is brought back: its baseline, its present state, and the results so far."""
+"""State of a host during uninstallation: baseline, current state, and results so far."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ __all__ = ["BUSBAR", "KEPT", "UNITS", "HostBase", "RefusedError", "copy_of", "di
 BUSBAR = Path("/var/lib/busbar")
 KEPT = BUSBAR / "kept"
 UNITS = Path("/etc/systemd/system")
-# The first UID of a person.
+# First UID of regular users.
 _FIRST_PERSON = 1000
 _UID, _HOME = 2, 5
 
 
 class RefusedError(Exception):
-    """Why nothing is changed."""
+    """The uninstallation is refused; nothing is changed."""
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 of a content."""
+    """Return the SHA-256 of data in hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def copy_of(name: str) -> Path:
-    """Return where the former file is saved."""
+    """Return the path of the saved copy of a file."""
     return BASELINE / "files" / name.lstrip("/")
 
 
@@ -48,15 +48,15 @@ def read_rows(kind: str) -> dict[str, list[str]]:
 
 
 def is_below(path: str, tops: Iterable[str]) -> str:
-    """Return the directory in which a path lies, or which it is; '' if it lies in none of them."""
+    """Return the first of these directories that contains or equals a path, or ''."""
     return next((top for top in tops if path == top or path.startswith(f"{top.rstrip('/')}/")), "")
 
 
 class HostBase:
-    """One host."""
+    """A host during uninstallation."""
 
     def __init__(self, module: AnsibleModule, baseline: dict[str, Any]) -> None:
-        """Read the state of the host; change nothing."""
+        """Read the state of the host, without changes."""
         self.module, self.given, self.baseline = module, module.params, baseline
         self.before = set(baseline["paths"])
         self.removed: list[str] = []
@@ -66,9 +66,9 @@ class HostBase:
         self.diff: list[dict[str, str]] = []
         self.going: list[str] = []
         self.back: list[str] = []
-        # Users and groups of packages that go.
+        # Users and groups of removed packages.
         self.names: set[str] = set()
-        # By path what busbar wrote there: hashes, kinds, or 'any'.
+        # Hashes and kinds that busbar wrote at each path, or 'any'.
         self.entries = read_written()
         for item in self.given["made"]:
             found = map(str, Path("/").glob(item["path"].lstrip("/")))

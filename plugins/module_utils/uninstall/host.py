@@ -1,4 +1,4 @@
-"""Brings a host back to its state before busbar: what goes, what is restored, what stays and why."""
+"""Restore a host to its state before busbar, and report what stays and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .services import ServicesOfHost
 
 __all__ = ["Host", "RefusedError"]
 
-# Package files that were fetched for an installation.
+# Downloaded package files.
 CACHE = Path("/var/cache/busbar")
 # Written by package managers and the system.
 _OF_THE_SYSTEM = (
@@ -26,13 +26,13 @@ _OF_THE_SYSTEM = (
 
 
 class Host(ServicesOfHost):
-    """One host that is brought back, in a safe order."""
+    """Restores a host in a safe order."""
 
     def run(self) -> None:
-        """Bring the host back, or in check mode list the changes.
+        """Restore the host, or list the changes in check mode.
 
         Raises:
-            RefusedError: that cannot be done as a whole; nothing was changed.
+            RefusedError: the host cannot be restored completely; nothing was changed.
         """
         dry = self.module.check_mode
         if not dry:
@@ -43,7 +43,7 @@ class Host(ServicesOfHost):
         self.plan_packages()
         former = units(self.module)
         self.unmount()
-        # Data on a file server, such as homes, is out of sight now.
+        # Data on file servers, such as homes, is no longer mounted.
         self.data = [path for path in self.data if os.path.lexists(path)]
         if not dry:
             self.stop_units()
@@ -66,7 +66,7 @@ class Host(ServicesOfHost):
             self.finish()
 
     def finish(self) -> None:
-        """List the paths that are not accounted for; remove the baseline when all is done."""
+        """List unknown new paths; remove the baseline after success."""
         known = (*_OF_THE_SYSTEM, *self.data, *self.homes, str(BUSBAR))
         unknown = [path for path in listed_paths(self.module) if path not in self.before and not is_below(path, known)]
         self.kept += [f"{path}: made since by programs or people" for path in top_paths(unknown)]
@@ -85,7 +85,7 @@ class Host(ServicesOfHost):
             else:
                 each.unlink(missing_ok=True)
         shutil.rmtree(CACHE, ignore_errors=True)
-        # Renamed first, so that a half removed baseline is never taken for one.
+        # Rename first, so that a partially removed baseline is never used.
         shutil.rmtree(BASELINE.rename(BASELINE.with_name("baseline.new")))
         with contextlib.suppress(OSError):
             BUSBAR.rmdir()

@@ -1,4 +1,4 @@
-"""The packages of a host that is brought back, and its data while they are removed."""
+"""Remove packages during uninstallation, and protect data meanwhile."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 __all__ = ["AWAY", "UNIT_KINDS", "PackagesOfHost"]
 
-# Data waits here while packages go whose scripts would remove it.
+# Data is moved here while packages are removed whose scripts would delete it.
 AWAY = BUSBAR / "data"
-# Copies of files of others while packages go.
+# Copies of files that others wrote, while packages are removed.
 GUARD = BUSBAR / "guard"
 GOING = BASELINE / "going"
 SCRIPTS = Path("/var/lib/dpkg/info")
 PACKAGED = "/var/lib"
 UNIT_KINDS = (".service", ".timer", ".socket", ".path", ".mount", ".target")
-# Without the patterns of packages that apt never removes by itself, such as kernels and their headers.
+# Omits the patterns of packages that apt never removes automatically, such as kernels and their headers.
 APT_SETTINGS = """\
 Dir::Etc::parts "/dev/null";
 Dir::State::extended_states "{marks}";
@@ -49,13 +49,13 @@ _NAME = re.compile(r"[a-z_][a-z0-9_-]*")
 
 
 class PackagesOfHost(PathsOfHost):
-    """Removes packages, and leaves data and what others wrote."""
+    """Removes packages, and keeps data and files that others wrote."""
 
     def plan_packages(self) -> None:
-        """Choose the packages that go and come back, and ask the package manager whether it agrees.
+        """Choose the packages to remove and reinstall, and simulate it with the package manager.
 
         Raises:
-            RefusedError: it would change other packages as well.
+            RefusedError: the package manager would change other packages as well.
         """
         installed = installed_packages(self.module)
         brought, taken = self.history()
@@ -66,13 +66,13 @@ class PackagesOfHost(PathsOfHost):
         if not self.on_debian():
             self.plan_rpm(here)
         else:
-            # apt forgets at once for all packages that it is about to remove that they were dependencies.
+            # apt clears the automatic mark of all packages before it removes them.
             dependencies = {name for name in here - set(left["packages"]) if brought[name] == AUTOMATIC}
             named = {name for name in dependencies if not installed[name][1]}
             self.kept += [f"package {name}: installed by name since" for name in sorted(named)]
             half = self.half_gone(fresh)
             going = half | self.unneeded(half | here - named, left["packages"])
-            # autoremove keeps all providers of a virtual package that is needed; one that stays is enough.
+            # autoremove keeps all providers of a needed virtual package, although one is enough.
             for name in sorted(here - named - going):
                 command = ["apt-get", "--simulate", "purge", *sorted(going), name]
                 status, said, _err = self.module.run_command(command, environ_update=ENVIRONMENT)
@@ -92,11 +92,11 @@ class PackagesOfHost(PathsOfHost):
                 raise RefusedError(message)
 
     def unneeded(self, names: set[str], left: list[str]) -> set[str]:
-        """Return the packages that apt would remove if only these were dependencies: no other one needs them.
+        """Return the packages that apt would remove if they were automatic, because no other package needs them.
 
         Args:
             names: packages.
-            left: the choice of a run that was killed, if apt cannot choose in the state that this run left.
+            left: choice of a killed run, used if apt cannot resolve the state that the run left.
         """
         kind = self.output("dpkg", "--print-architecture").strip()
         with tempfile.TemporaryDirectory(prefix="busbar-") as folder:
@@ -113,13 +113,13 @@ class PackagesOfHost(PathsOfHost):
         return names & (set(left) if status != 0 else parse_simulation(out)[0])
 
     def half_gone(self, names: Collection[str]) -> set[str]:
-        """Return packages between installed and gone, such as those whose settings are left."""
+        """Return partially removed packages, such as those with remaining configuration files."""
         rows = self.output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n").splitlines()
         states = [row.split() for row in rows]
         return {name for name, state in states if name in names and state not in {"installed", "not-installed"}}
 
     def history(self) -> tuple[dict[str, str], set[str]]:
-        """Return which packages busbar's transactions installed, and which they removed."""
+        """Return the packages that busbar's transactions installed, and those that they removed."""
         if self.on_debian():
             data = HISTORY.read_bytes() if HISTORY.exists() else b""
             return parse_history(data[self.baseline["history"] :].decode(errors="replace"))
@@ -127,7 +127,7 @@ class PackagesOfHost(PathsOfHost):
         return parse_transactions(self.output("dnf", "history", "info", *fresh) if fresh else "")
 
     def new_names(self) -> set[str]:
-        """Return the users and groups that the scripts of packages that go name, and that were not there before."""
+        """Return new users and groups that the scripts of removed packages name."""
         if not self.on_debian():
             text = self.output("rpm", "-q", "--scripts", "--provides", *self.going) if self.going else ""
         else:
@@ -138,13 +138,13 @@ class PackagesOfHost(PathsOfHost):
         return fresh & set(_NAME.findall(text))
 
     def plan_rpm(self, candidates: set[str]) -> None:
-        """Ask rpm which packages no other one needs, until it agrees to remove the rest."""
+        """Find with rpm the packages that no other package needs, repeating until it accepts the rest."""
         going = sorted(candidates)
         while going:
             status, out, err = self.module.run_command(["rpm", "-e", "--test", *going], environ_update=ENVIRONMENT)
             if status == 0:
                 break
-            # It prints: libfoo is needed by (installed) bar-1.0-1.el9.x86_64
+            # rpm prints: libfoo is needed by (installed) bar-1.0-1.el9.x86_64
             needing = {line.rsplit(" ", 1)[-1] for line in f"{out}\n{err}".splitlines() if "is needed by" in line}
             needed = set(self.output("rpm", "-q", "--requires", *sorted(needing)).split("\n")) if needing else set()
             words = sorted({line.split()[0] for line in needed if line})
@@ -158,7 +158,7 @@ class PackagesOfHost(PathsOfHost):
         self.going = going
 
     def package_command(self) -> list[str]:
-        """Return the command that removes packages, and with apt installs those that they had replaced."""
+        """Return the command that removes packages, and with apt also reinstalls those that they replaced."""
         if self.module.get_bin_path("apt-get"):
             verb = "remove" if self.immovable() else "purge"
             words = [*APT, "--allow-change-held-packages", "--no-install-recommends", verb]
@@ -166,7 +166,7 @@ class PackagesOfHost(PathsOfHost):
         return ["dnf", "-y", "--setopt=clean_requirements_on_remove=False", "remove", *self.going]
 
     def change_packages(self) -> None:
-        """Remove packages; data stays in its place, and files that others wrote are kept."""
+        """Remove packages; data and files that others wrote are kept."""
         if self.module.check_mode or not (self.going or self.back):
             return
         for path in self.immovable():
@@ -194,19 +194,19 @@ class PackagesOfHost(PathsOfHost):
             self.output("apt-mark", "auto", *automatic)
 
     def take_away(self) -> tuple[int, str]:
-        """Have the package manager remove the packages; return its exit status and output."""
+        """Remove the packages; return exit status and output of the package manager."""
         status, said = run_manager(self.module, self.package_command(), recorded=False)
         if status != 0 and INTERRUPTED in said:
             self.output("dpkg", "--configure", "-a", "--force-confold")
             status, said = run_manager(self.module, self.package_command(), recorded=False)
-        # apt does not purge what a killed run left between there and gone.
+        # apt does not purge packages that a killed run left partially removed.
         purged = status == 0 and self.on_debian() and not self.immovable()
         if rest := sorted(self.half_gone(self.going)) if purged else []:
             status, said = run_manager(self.module, [*APT, "purge", *rest], recorded=False)
         return status, said
 
     def stop_packaged(self) -> None:
-        """Stop the services of packages that go: their files and data are moved."""
+        """Stop the services of removed packages, because their files and data are moved."""
         lister = ["dpkg-query", "-L"] if self.on_debian() else ["rpm", "-q", "-l"]
         listed = self.output(*lister, *self.going).splitlines() if self.going else []
         found = {Path(line).name for line in listed if "/systemd/system/" in line and line.endswith(UNIT_KINDS)}
@@ -215,14 +215,14 @@ class PackagesOfHost(PathsOfHost):
             self.output("systemctl", "stop", *stopped)
 
     def holds(self) -> list[str]:
-        """Return the packages that busbar holds and that stay."""
+        """Return the remaining packages that busbar holds."""
         if not self.module.get_bin_path("apt-mark"):
             return []
         held = set(self.output("apt-mark", "showhold").split()) - set(self.baseline["held"]) - set(self.going)
         return sorted(name for name in held if "hold" in self.entries.get(name, []))
 
     def release_guarded(self) -> None:
-        """Keep the copies of files that went with a package, in a killed run as well."""
+        """Keep the copies of files that were removed with a package, also after a killed run."""
         for copy in sorted(path for path in GUARD.rglob("*") if path.is_file()):
             name = f"/{copy.relative_to(GUARD)}"
             if not os.path.lexists(name):
@@ -230,11 +230,11 @@ class PackagesOfHost(PathsOfHost):
         shutil.rmtree(GUARD, ignore_errors=True)
 
     def guard(self) -> None:
-        """Copy files of /etc that others wrote: scripts of packages remove whole directories. busbar's are gone."""
+        """Copy files in /etc that others wrote, because package scripts remove whole directories."""
         of_packages: set[str] = set()
         if self.on_debian() and self.going:
             of_packages = set(self.output("dpkg-query", "-L", *self.going).splitlines())
-            # It marks a configuration file that was changed: ??5?????? c /etc/default/munge
+            # dpkg --verify marks changed configuration files: ??5?????? c /etc/default/munge
             checked = self.module.run_command(["dpkg", "--verify", *self.going])[1].splitlines()
             of_packages -= {line.partition(" c ")[2] for line in checked if "5" in line.partition(" c ")[0]}
         for path in Path("/etc").rglob("*"):
@@ -245,7 +245,7 @@ class PackagesOfHost(PathsOfHost):
                 shutil.copy2(path, copy)
 
     def put_away(self, path: str) -> None:
-        """Move data out of the reach of scripts of packages, only below /var/lib: elsewhere others work with it."""
+        """Move data below /var/lib out of reach of package scripts; elsewhere other programs use it."""
         place, away = Path(path), AWAY / path.lstrip("/")
         if not is_below(path, [PACKAGED]) or path in self.immovable() or not place.is_dir():
             return
@@ -254,13 +254,13 @@ class PackagesOfHost(PathsOfHost):
         place.rename(away)
 
     def immovable(self) -> list[str]:
-        """Return mount points and links with data that package scripts may remove; these cannot be moved aside."""
+        """Return mount points and links with data that package scripts may remove; they cannot be moved."""
         device = Path(PACKAGED).stat().st_dev
         found = [path for path in self.data if is_below(path, [PACKAGED]) and Path(path).is_dir()]
         return [path for path in found if Path(path).is_symlink() or Path(path).stat().st_dev != device]
 
     def bring_back(self, path: str) -> None:
-        """Move data back, in the run after a killed one as well."""
+        """Move data back, also after a killed run."""
         away, place = AWAY / path.lstrip("/"), Path(path)
         if not away.exists():
             return

@@ -1,4 +1,4 @@
-"""Which packages busbar's transactions changed, from the history of the package manager."""
+"""Find the packages that busbar's transactions changed in the package manager's history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _IN_HISTORY = re.compile(r"([a-z0-9][a-z0-9+.-]+):\S+ \(([^)]*)\)")
 
 
 def parse_simulation(text: str) -> tuple[set[str], set[str]]:
-    """Return what `apt-get --simulate` would remove, and what it would install."""
+    """Return the packages that `apt-get --simulate` would remove, and those it would install."""
     rows = [line.split() for line in text.splitlines()]
     words = [(row[0], row[1].partition(":")[0]) for row in rows if len(row) > 1]
     return (
@@ -22,9 +22,9 @@ def parse_simulation(text: str) -> tuple[set[str], set[str]]:
 
 
 def parse_history(text: str) -> tuple[dict[str, str], set[str]]:
-    """Return from apt's history which packages it installed ('manual' or 'automatic'), and which others it removed.
+    """Return from apt's history the packages it installed ('manual' or 'automatic'), and others it removed.
 
-    A transaction that was killed has its lines as well: apt writes them before it starts dpkg.
+    Killed transactions are included, because apt logs a transaction before it starts dpkg.
     """
     brought: dict[str, str] = {}
     taken: set[str] = set()
@@ -41,14 +41,14 @@ def parse_history(text: str) -> tuple[dict[str, str], set[str]]:
 
 
 def parse_transactions(text: str) -> tuple[dict[str, str], set[str]]:
-    """Return the same from `dnf history info`, for the transactions with busbar's comment."""
+    """Return the same from `dnf history info` for the transactions with busbar's comment."""
     brought: dict[str, str] = {}
     taken: set[str] = set()
     for block in text.split("Transaction ID")[1:]:
         if "--comment=busbar" not in block:
             continue
         for words in (line.split() for line in block.partition("Packages Altered:")[2].splitlines()):
-            # The name has two more parts: munge-0.5.13-13.el9.x86_64
+            # The name includes version and release: munge-0.5.13-13.el9.x86_64
             if len(words) > 1 and words[0] in {"Install", "Dep-Install"}:
                 brought[words[1].rsplit("-", 2)[0]] = "manual"
             elif len(words) > 1 and words[0] in {"Removed", "Erase", "Obsoleted"}:

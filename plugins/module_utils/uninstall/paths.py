@@ -1,4 +1,4 @@
-"""Files, links and directories of a host that is brought back."""
+"""Restore and remove files, links and directories during uninstallation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def content_of(path: Path) -> bytes:
 
 
 def merged(original: str, last: str, now: str) -> str:
-    """Return the former text with the lines that others added to busbar's, and without those that they removed."""
+    """Return the original text with the changes that others made to busbar's last text."""
     written, there = last.splitlines(), now.splitlines()
     gone = [line for line in written if line not in there]
     added = [line for line in there if line not in written]
@@ -47,7 +47,7 @@ def merged(original: str, last: str, now: str) -> str:
 
 
 def without_block(text: str, begin: str, end: str) -> str:
-    """Return a text without a block of Ansible's blockinfile; a block without its end stays."""
+    """Return a text without a block of Ansible's blockinfile; an unterminated block stays."""
     lines, inside = [], False
     for line in text.splitlines(keepends=True):
         if line.strip() == begin:
@@ -60,7 +60,7 @@ def without_block(text: str, begin: str, end: str) -> str:
 
 
 def top_paths(paths: Sequence[str]) -> list[str]:
-    """Return paths without those that lie below another one."""
+    """Return paths without those below another one."""
     found: list[str] = []
     for path in sorted(paths, key=lambda each: Path(each).parts):
         if not found or not is_below(path, [found[-1]]):
@@ -69,10 +69,10 @@ def top_paths(paths: Sequence[str]) -> list[str]:
 
 
 class PathsOfHost(HostBase):
-    """Restores what busbar replaced, and removes what it made."""
+    """Restores files that busbar replaced, and removes those that it created."""
 
     def files(self) -> None:
-        """Restore and remove all files; directories go last, when the packages are gone."""
+        """Restore and remove all files; directories are removed after the packages."""
         for name, kinds in self.entries.items():
             if name.startswith("/"):
                 self.put_right(name, kinds)
@@ -89,7 +89,7 @@ class PathsOfHost(HostBase):
                         path.unlink()
 
     def put_right(self, name: str, kinds: Sequence[str]) -> None:
-        """Bring one path to its former state."""
+        """Restore one path to its previous state."""
         path, copy = Path(name), copy_of(name)
         now, was = kind_of(path), kind_of(copy)
         if is_below(name, self.given["data"]) or (was == "" and (now == "" or name in self.before)):
@@ -154,7 +154,7 @@ class PathsOfHost(HostBase):
         path.chmod(wanted.st_mode & 0o7777)
 
     def show(self, path: Path, after: bytes) -> None:
-        """Add a file to the diff; a file that not all users can read is hidden."""
+        """Add a file to the diff; the content is hidden if not all users can read it."""
         before = content_of(path) if kind_of(path) in {"file", "link"} else b""
         hidden = bool(before) and not path.lstat().st_mode & 0o004
         texts = ("(not shown)\n" if hidden and text else text.decode(errors="replace") for text in (before, after))
@@ -162,7 +162,7 @@ class PathsOfHost(HostBase):
         self.diff.append({**dict(zip(("before", "after"), texts)), **headers})
 
     def empty_directories(self) -> None:
-        """Remove directories that busbar or its packages made and that are empty now."""
+        """Remove empty directories that busbar or its packages created."""
         written = [Path(name) for name in self.entries if is_below(name, TOPS)]
         found = {each for path in written for each in (path, *path.parents) if not self.was_there(each)}
         others = [*self.given["data"], *self.homes]

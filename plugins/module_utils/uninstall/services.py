@@ -1,4 +1,4 @@
-"""The units, mounts and accounts of a host that is brought back."""
+"""Restore units, mounts and accounts during uninstallation."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ __all__ = ["ServicesOfHost"]
 
 FSTAB = "/etc/fstab"
 _NFS_SERVER = "nfs-server.service"
-# All versions are on in a new kernel; rpc.nfsd switches off at its start what its configuration leaves out.
+# A new kernel enables all versions; rpc.nfsd disables those that its configuration omits.
 _NFS_VERSIONS = ("+3", "+4.0", "+4.1", "+4.2")
 # /etc/systemd/system/NAME.service.d/FILE
 _DROP_IN = 5
 
 
 def mounted() -> set[str]:
-    """Return the mount points of the host; stat() would hang at one whose server is away."""
+    """Return the mount points of the host without stat(), which hangs if a file server is unreachable."""
     rows = (line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines())
     return {row[1].replace("\\040", " ") for row in rows}
 
 
 def allow_nfs_versions(control: Path = Path("/proc/fs/nfsd/versions")) -> None:
-    """Let the kernel serve all versions of NFS that it has, while no server runs.
+    """Enable all NFS versions of the kernel while no server runs.
 
-    It remembers until the next boot which minor versions were switched off, and rpc.nfsd names only those that its
-    configuration has (nfs-utils, nfssvc_setvers).
+    The kernel remembers disabled minor versions until the next boot, and rpc.nfsd only sets those in its configuration
+    (nfs-utils, nfssvc_setvers).
     """
     for version in _NFS_VERSIONS:
-        # The kernel may be built without one. It takes whole lines only (nfsctl.c, __write_versions).
+        # The kernel may lack a version. It accepts only whole lines (nfsctl.c, __write_versions).
         with contextlib.suppress(OSError):
             control.write_text(f"{version}\n", encoding="utf-8")
 
 
 class ServicesOfHost(PackagesOfHost):
-    """Stops what goes, and gives what stays its former state."""
+    """Stops removed services, and restores the state of the others."""
 
     def stop_units(self) -> None:
         """Stop and disable the units whose file busbar wrote."""
@@ -52,7 +52,7 @@ class ServicesOfHost(PackagesOfHost):
                 self.output("systemctl", "disable", "--now", path.name)
 
     def unmount(self) -> None:
-        """Unmount what busbar mounted by lines of fstab.
+        """Unmount busbar's mounts in fstab.
 
         Raises:
             RefusedError: a mount is in use.
@@ -73,7 +73,7 @@ class ServicesOfHost(PackagesOfHost):
             self.removed.append(f"mount {place}")
 
     def bring_units_back(self, former: Mapping[str, str]) -> None:
-        """Let systemd read its files again, and give the units of before their former state."""
+        """Reload systemd, and restore the state of units from the baseline."""
         self.output("systemctl", "daemon-reload")
         now, active = units(self.module), active_units(self.module)
         for name in sorted(self.baseline["units"].keys() & now.keys()):
@@ -91,11 +91,11 @@ class ServicesOfHost(PackagesOfHost):
         self.module.run_command(["systemctl", "reset-failed"])
 
     def touched(self, *tops: str) -> bool:
-        """Return whether busbar wrote below one of some paths, in a run that was killed as well."""
+        """Return whether busbar wrote below one of these paths, including killed runs."""
         return any(is_below(name, tops) for name in self.entries)
 
     def reload(self) -> None:
-        """Have services that stay read their former files."""
+        """Reload remaining services with their restored files."""
         if self.touched("/etc/sysctl.d", "/etc/modprobe.d", "/etc/modules-load.d"):
             self.kept.append("settings and modules of the running kernel: until the next boot")
         if self.module.check_mode:
@@ -110,7 +110,7 @@ class ServicesOfHost(PackagesOfHost):
         for unit in sorted({name.split("/")[4].removesuffix(".d") for name in drop_ins}):
             if unit.endswith(".service") and unit in self.baseline["active"]:
                 self.output("systemctl", "try-restart", unit)
-        # The program goes with the package of a server that busbar installed.
+        # exportfs is removed with an NFS server that busbar installed.
         if self.module.get_bin_path("exportfs"):
             self.withdraw_exports()
         if self.touched("/etc/systemd/journald.conf.d"):
@@ -119,7 +119,7 @@ class ServicesOfHost(PackagesOfHost):
             self.output("udevadm", "control", "--reload")
 
     def withdraw_exports(self) -> None:
-        """Let an NFS server of before export what it did then; the kernel still has what busbar exported."""
+        """Restore the exports of an existing NFS server; the kernel still has busbar's exports."""
         if self.touched("/etc/exports.d"):
             self.output("exportfs", "-ra")
         if _NFS_SERVER in self.baseline["active"] and self.touched("/etc/nfs.conf.d"):
@@ -128,7 +128,7 @@ class ServicesOfHost(PackagesOfHost):
             self.output("systemctl", "start", _NFS_SERVER)
 
     def accounts(self) -> None:
-        """Remove users and groups; homes and their content stay."""
+        """Remove users and groups; their homes stay."""
         owners = {str(Path(path).stat().st_uid): path for path in self.data}
         made = {*self.given["accounts"], *self.names}
         users = read_rows("users")
@@ -148,7 +148,7 @@ class ServicesOfHost(PackagesOfHost):
                 self.delete("group", name)
 
     def delete(self, kind: str, name: str) -> bool:
-        """Remove a user or group; it stays while programs run as the user, or while it is a user's own group."""
+        """Remove a user or group, unless programs run as the user or it is the primary group of a user."""
         status, err = 0, ""
         if not self.module.check_mode:
             status, _out, err = self.module.run_command([f"{kind}del", name], environ_update=ENVIRONMENT)

@@ -1,1 +1,1 @@
-"""Checks of accounts, the firewall and PXE; SSH and TLS certificates; rotation of secrets."""
+"""User rights, networks, password hashes, SSH and TLS certificates, and rotation of secrets."""

@@ -1,4 +1,4 @@
-"""Secrets that hosts hold and the provisioning host lacks: it may not make others in their place."""
+"""Find secrets that hosts have but the provisioning host lacks, so that a run does not replace them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _OPTION = "preflight_rotate_secrets"
 
 
 class Site(TypedDict):
-    """What is known where the run starts.
+    """State of the secrets on the provisioning host.
 
     Attributes:
-        directory: where the provisioning host keeps secrets.
-        absent: names of the secrets that it lacks.
-        known: what is known of each secret; `meaning` says in words what it is.
-        rotated: names of the secrets that shall be made anew.
-        others: hosts that the run leaves out.
+        directory: the directory of the secrets.
+        absent: names of the missing secrets.
+        known: properties of each secret; `meaning` describes it in words.
+        rotated: names of the secrets to replace.
+        others: hosts that are not in this run.
     """
 
     directory: str
@@ -35,12 +35,12 @@ class Site(TypedDict):
 def held_problems(
     answers: Mapping[str, Mapping[str, Any]], controller: tuple[str, Mapping[str, Any]], site: Site
 ) -> list[Problem]:
-    """Return the secrets that would be lost, and the hosts that would be left behind with an old one.
+    """Return the secrets that a run would overwrite, and the hosts that would keep an old one.
 
     Args:
-        answers: for each host of the run its answer of the module `secret_info`; without `held` it gave none.
-        controller: name and answer of a controller that is not in the run; an empty answer when it was not asked.
-        site: what is known where the run starts.
+        answers: by host of the run, its `secret_info` result; a host that did not answer has no `held`.
+        controller: name and answer of a controller outside the run; an empty answer if it was not asked.
+        site: the secrets on the provisioning host.
     """
     name, answer = controller
     was_asked = bool(answer) and not answer.get("skipped")
@@ -73,13 +73,13 @@ def held_problems(
 def rotation_problems(
     rotated: Sequence[str], present: Sequence[str], known: Sequence[str], directory: str
 ) -> list[Problem]:
-    """Return what is wrong with a wish for new secrets.
+    """Return the problems of the option preflight_rotate_secrets.
 
     Args:
-        rotated: names that the user gave.
-        present: names of the secrets that the provisioning host has.
+        rotated: names given by the user.
+        present: names of the secrets on the provisioning host.
         known: names of all secrets.
-        directory: where the provisioning host keeps secrets.
+        directory: the directory of the secrets.
     """
     problems = []
     for name in rotated:

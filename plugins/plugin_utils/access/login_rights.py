@@ -1,4 +1,4 @@
-"""Rights of the declared users: sudo, logins between hosts without a key, accounts of Slurm."""
+"""Rights of the declared users: sudo, logins between hosts without a key, Slurm accounts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["login_rights"]
 
 
 def login_rights(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]] = ()) -> dict[str, list[Any]]:
-    """Return the declared users by their rights.
+    """Return the declared users grouped by their rights.
 
     Args:
         users: items of users_accounts.
         groups: items of users_groups.
 
     Returns:
-        `admin_users` and `admin_groups`, names with sudo rules; `plain_users`, names of all others who have an account
-        of the hosts; `slurm_users`, as the module slurm_accounting takes them.
+        `admin_users` and `admin_groups`, names with sudo rules; `plain_users`, names of the other users with a local
+        account; `slurm_users`, in the format of the module slurm_accounting.
     """
     admin_groups = [group["name"] for group in filter(is_present, groups) if group.get("sudo")]
     present = list(filter(is_present, users))

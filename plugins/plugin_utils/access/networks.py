@@ -1,4 +1,4 @@
-"""Addresses and the networks that a site declares."""
+"""Match addresses against the networks that a site declares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["lies_in", "network"]
 
 
 def network(text: object) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """Return an address or a network as a network; None for anything else."""
+    """Return an address or a network as a network, or None for any other value."""
     try:
         return ipaddress.ip_network(str(text))
     except ValueError:
@@ -20,7 +20,7 @@ def network(text: object) -> ipaddress.IPv4Network | ipaddress.IPv6Network | Non
 
 
 def lies_in(address: str, networks: Iterable[object]) -> bool:
-    """Return whether an address lies in one of the networks; what is no network counts as none."""
+    """Return whether an address lies in one of the networks; invalid networks are ignored."""
     try:
         known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,6 +1,6 @@
-"""Hashes of passwords that stay the same from run to run.
+"""Password hashes that stay the same from run to run.
 
-For the provisioning host only: bcrypt comes there with paramiko.
+For the provisioning host only, where bcrypt is a dependency of paramiko.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ __all__ = ["bcrypt_hash"]
 
 _LONGEST = 72  # bytes; the algorithm ignores what follows, see bcrypt's README
 _SALT_BYTES = 16
-# bcrypt's own order of the characters of base64 (Provos and Mazieres 1999, "A Future-Adaptable Password Scheme").
+# bcrypt's base64 alphabet (Provos and Mazieres 1999, "A Future-Adaptable Password Scheme").
 _STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _BCRYPT = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def bcrypt_hash(password: str, salt: str, rounds: int) -> str:
-    """Return the bcrypt hash of a password, with a salt made of a text.
+    """Return the bcrypt hash of a password, with a salt derived from a text.
 
     Args:
         password: at most 72 bytes.
-        salt: any text that is random and kept.
+        salt: any random text that is stored for later runs.
         rounds: binary logarithm of the number of rounds, 4 to 31.
 
     Raises:
-        ValueError: when the password is empty or too long, or the salt is empty.
+        ValueError: if the password is empty, too long or contains a zero byte, or the salt is empty.
     """
     secret = password.encode()
     if not secret or len(secret) > _LONGEST or b"\0" in secret:

@@ -1,4 +1,4 @@
-"""Which secrets of a cluster are replaced, on which hosts, and what speaks against it. Pure."""
+"""Plan which secrets of a cluster are replaced and on which hosts, and report conflicts. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["KEY", "NEXT", "PREVIOUS", "rotation_plan"]
 
 KEY = "rotate_secrets"
-# What is added to the name of a secret's file for as long as it is being replaced.
+# Suffixes of a secret's file name during its rotation.
 NEXT, PREVIOUS = "_next", "_previous"
 
 
@@ -27,16 +27,17 @@ def rotation_plan(
     """Return the plan of a rotation.
 
     Args:
-        chosen: names of `known`, as a list or as words with commas.
-        known: for each name `secret`, the name of its file; `option`, the variable that takes it, if there is one;
-            `used`, whether the site has it, and `unused`, what is said if not; `hosts`, who has it or something made
-            from it; `pause`, what stands still; `rolling`, whether hosts may be prepared in several runs (--limit).
-        reached: hosts that are in this run and answer.
-        files: names of the files of secrets that are there.
-        given: options that the site sets to something else than the secret's file.
+        chosen: names of `known`, as a list or separated by commas.
+        known: by name, `secret`, the file name; `option`, the variable that overrides it, if any; `used`, whether the
+            site uses it, and `unused`, the message if not; `hosts`, the hosts that have it or a value derived from it;
+            `pause`, the services that are interrupted; `rolling`, whether hosts may be prepared in several runs
+            (--limit).
+        reached: hosts of this run that answer.
+        files: names of the existing secret files.
+        given: options that the site sets to a value other than the secret's file.
 
     Returns:
-        `problems`; `hosts`, by name of what is replaced, in the order of `known`; `lines`, the plan for people.
+        `problems`; `hosts`, by name of the secret, in the order of `known`; `lines`, the plan as text.
     """
     names = _names(chosen)
     problems = _choice_problems(names, known)
@@ -53,7 +54,7 @@ def rotation_plan(
 
 
 def _names(chosen: object) -> list[str]:
-    """The names that were chosen, each once."""
+    """Return the chosen names without duplicates."""
     words = chosen.split(",") if isinstance(chosen, str) else chosen if isinstance(chosen, (list, tuple)) else [chosen]
     return list(dict.fromkeys(filter(None, (str(word).strip() for word in words))))
 
@@ -72,7 +73,7 @@ def _choice_problems(names: Sequence[str], known: Collection[str]) -> list[Probl
 def _problems(
     name: str, each: Mapping[str, Any], reached: Collection[str], files: Collection[str], given: Collection[str]
 ) -> list[Problem]:
-    """What speaks against replacing one secret."""
+    """Return the problems that prevent replacing one secret."""
     if not each["used"]:
         return [make_problem([], KEY, f"{name}: {each['unused']}", f"leave {name} out")]
     option, secret = each.get("option"), str(each["secret"])

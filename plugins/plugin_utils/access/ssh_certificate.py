@@ -1,6 +1,6 @@
-"""Certificates of SSH host keys: judged, and signed when they have to be renewed.
+"""Check SSH host certificates, and sign new ones.
 
-For the provisioning host only: what is imported here is not on every node.
+For the provisioning host only: nodes may lack the imported libraries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OPENSSH = (serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
 
 
 def make_authority() -> str:
-    """Return a fresh private key of an authority, in OpenSSH's format."""
+    """Return a new private key for a certificate authority, in OpenSSH format."""
     key = Ed25519PrivateKey.generate()
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
@@ -30,10 +30,10 @@ def make_authority() -> str:
 
 
 def public_line(authority: str) -> str:
-    """Return the public key of an authority's private key, as one line without comment.
+    """Return the public key of a certificate authority's private key, as one line without comment.
 
     Raises:
-        ValueError: when the text is no such key.
+        ValueError: if the text is not such a key.
     """
     return _private(authority).public_key().public_bytes(*_OPENSSH).decode()
 
@@ -41,20 +41,20 @@ def public_line(authority: str) -> str:
 def sign_host_key(  # noqa: PLR0913 - each is a field of the certificate
     public_key: str, authority: str, *, identity: str, principals: Sequence[str], now: int, days: int
 ) -> str:
-    """Return a certificate for a host's public key as one line, valid for so many days.
+    """Return a certificate for a host's public key, as one line.
 
-    It is valid since yesterday, because the clock of a fresh node may still be behind.
+    It is valid from yesterday, because the clock of a new node may still be behind.
 
     Args:
-        public_key: a line of OpenSSH.
-        authority: the private key that signs.
-        identity: what logs call this certificate.
+        public_key: the host's public key, as a line in OpenSSH format.
+        authority: the private key of the certificate authority.
+        identity: key ID of the certificate, shown in logs.
         principals: names and addresses of the host.
         now: seconds since 1970.
-        days: how long it shall be valid.
+        days: validity in days from now.
 
     Raises:
-        ValueError: when one of the keys cannot be used.
+        ValueError: if one of the keys is unusable.
     """
     builder = (
         serialization.SSHCertificateBuilder()
@@ -70,10 +70,10 @@ def sign_host_key(  # noqa: PLR0913 - each is a field of the certificate
 
 
 def certificate_end(certificate: str) -> int:
-    """Return when a certificate ends, in seconds since 1970.
+    """Return when a certificate expires, in seconds since 1970.
 
     Raises:
-        ValueError: when the text is none.
+        ValueError: if the text is not a certificate.
     """
     try:
         found = serialization.load_ssh_public_identity(certificate.strip().encode())
@@ -96,16 +96,16 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
     renew_days: int,
     days: int,
 ) -> str:
-    """Return why a certificate must be made anew, or '' when it is good.
+    """Return why a certificate needs renewal, or '' if it is good.
 
     Args:
-        certificate: the present one as one line; '' when there is none.
+        certificate: the present certificate, as one line; '' if the host has none.
         public_key: the host's public key.
-        authority: the private key that should have signed.
-        principals: names and addresses that it should carry.
+        authority: the private key of the certificate authority.
+        principals: the expected names and addresses.
         now: seconds since 1970.
-        renew_days: how many days before its end it is renewed.
-        days: for how many days a new one would be valid.
+        renew_days: days before expiry from which a certificate is renewed.
+        days: validity in days of a new certificate.
     """
     if not certificate.strip():
         return "there is none"

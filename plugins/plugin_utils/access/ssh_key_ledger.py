@@ -1,4 +1,4 @@
-"""Which host keys the cluster certified: the present ones, and the former ones, which nobody may use any more."""
+"""Ledger of the host keys that the cluster certified: the current ones, and the retired ones, which are revoked."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def updated_ledger(  # noqa: PLR0913 - each is compared with the entries
     now: int,
     days: int,
 ) -> list[Entry]:
-    """Return the ledger with what is known now.
+    """Return the updated ledger.
 
-    A key is retired when its host shows another one or leaves the inventory. It is forgotten when no certificate of it
-    can be valid any more, because all have ended or their authority is not trusted.
+    A key is retired when its host shows another one or leaves the inventory. Its entry is deleted when no certificate
+    of it can still be valid: all have expired, or their authority is no longer trusted.
 
     Args:
         ledger: entries with `host`, `key`, `authority`, `days` and `retired` (seconds since 1970, or None).
-        present: the key that each host of this run shows; those of other hosts do not count.
+        present: by host of this run, the key that it shows.
         hosts: the hosts of the inventory.
-        trusted: public keys of the authorities, that of the signing one first.
+        trusted: public keys of the certificate authorities, the signing one first.
         now: seconds since 1970.
-        days: for how many days certificates are valid.
+        days: validity of certificates in days.
     """
     shown = {host: _plain(key) for host, key in present.items() if host in hosts}
     kept = [_judged(dict(entry), shown, hosts, now) for entry in ledger if entry["authority"] in trusted]
@@ -50,18 +50,18 @@ def updated_ledger(  # noqa: PLR0913 - each is compared with the entries
 
 
 def former_keys(ledger: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the retired keys; one that some host has now is none of them."""
+    """Return the retired keys, except those that some host uses now."""
     present = set(current_keys(ledger).values())
     return sorted({str(entry["key"]) for entry in ledger if entry["retired"] is not None} - present)
 
 
 def current_keys(ledger: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the present key of each host."""
+    """Return the current key of each host."""
     return {str(entry["host"]): str(entry["key"]) for entry in ledger if entry["retired"] is None}
 
 
 def _judged(entry: Entry, shown: Mapping[str, str], hosts: Collection[str], now: int) -> Entry:
-    """Return an entry, retired when its host has another key or is gone."""
+    """Return an entry, retired if its host has another key or left the inventory."""
     gone = entry["host"] not in hosts or shown.get(entry["host"], entry["key"]) != entry["key"]
     if gone and entry["retired"] is None:
         entry["retired"] = now
@@ -69,14 +69,14 @@ def _judged(entry: Entry, shown: Mapping[str, str], hosts: Collection[str], now:
 
 
 def _restore(entries: list[Entry], host: str, shown: Mapping[str, str]) -> None:
-    """Take back the last key of a host that was out of the inventory and cannot be asked now."""
+    """Reinstate the last key of a host that was out of the inventory and is not reachable now."""
     own = [entry for entry in entries if entry["host"] == host]
     if own and host not in shown and all(entry["retired"] is not None for entry in own):
         max(own, key=lambda entry: int(entry["retired"]))["retired"] = None
 
 
 def _last_end(entry: Entry) -> int:
-    """Return when the last certificate of a retired key ends."""
+    """Return when the last certificate of a retired key expires, in seconds since 1970."""
     return int(entry["retired"]) + (int(entry["days"]) + 1) * _DAY_S
 
 

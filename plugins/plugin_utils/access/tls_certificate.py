@@ -1,7 +1,7 @@
-"""Certificates of hosts for TLS: made by the cluster's authority, judged, and made anew before they end.
+"""Issue and check TLS certificates of hosts, and decide when to renew them.
 
-For the provisioning host only: what is imported here is not on every node. Keys are of P-256, which all that speaks TLS
-in a cluster knows (Go's and GnuTLS's programs among it).
+For the provisioning host only: nodes may lack the imported libraries. Keys are P-256, which all TLS libraries of a
+cluster support (Go and GnuTLS included).
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ __all__ = [
 
 _DAY_S = 86400
 _AUTHORITY_DAYS = 7300
-_LONGEST_NAME = 64  # of a common name, RFC 5280, appendix A.1 (ub-common-name)
+_LONGEST_NAME = 64  # characters of a common name: RFC 5280, appendix A.1 (ub-common-name)
 _PEM = serialization.Encoding.PEM
 _PUBLIC = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 class Authority(NamedTuple):
-    """A private key that signs, and its certificate."""
+    """The private key of a certificate authority, and its certificate."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 
 
 def make_authority(cluster: str, now: int) -> str:
-    """Return a fresh private key and its certificate as PEM, valid for 20 years.
+    """Return a new private key and its certificate as PEM, valid for 20 years.
 
     Args:
-        cluster: what the authority's name speaks of.
+        cluster: name of the cluster, for the certificate's common name.
         now: seconds since 1970.
     """
     key = ec.generate_private_key(ec.SECP256R1())
@@ -75,16 +75,16 @@ def make_authority(cluster: str, now: int) -> str:
 
 
 def made_up_key() -> str:
-    """Return the public key, as a line of OpenSSH, of a private key that nobody keeps; for check mode."""
+    """Return the public key of a discarded private key, in OpenSSH format, for check mode."""
     key = ec.generate_private_key(ec.SECP256R1()).public_key()
     return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
 
 
 def read_authority(text: str) -> Authority:
-    """Return the authority in the PEM of its private key and certificate.
+    """Parse a private key and its certificate from PEM.
 
     Raises:
-        ValueError: when one of them is missing or does not belong to the other.
+        ValueError: if one of them is missing or they do not match.
     """
     try:
         key = serialization.load_pem_private_key(text.encode(), password=None)
@@ -102,28 +102,28 @@ def read_authority(text: str) -> Authority:
 
 
 def authority_certificate(text: str) -> str:
-    """Return the certificate of an authority as PEM.
+    """Return the certificate of a certificate authority as PEM.
 
     Raises:
-        ValueError: when the text is no authority.
+        ValueError: if the text is not a private key with its certificate.
     """
     return read_authority(text).certificate.public_bytes(_PEM).decode()
 
 
 def read_certificates(text: str) -> list[x509.Certificate]:
-    """Return the certificates in a text, in their order.
+    """Return the certificates in a PEM text, in order.
 
     Raises:
-        ValueError: when there is none, or one cannot be read.
+        ValueError: if the text contains no certificate or an invalid one.
     """
     return x509.load_pem_x509_certificates(text.encode())
 
 
 def alternative_names(names: Sequence[str]) -> list[x509.GeneralName]:
-    """Return names and addresses as they stand in a certificate, each once, in their order.
+    """Return names and addresses as subject alternative names, in order, without duplicates.
 
     Raises:
-        ValueError: when one is neither an address nor of ASCII.
+        ValueError: if one is neither an address nor ASCII.
     """
     found: list[x509.GeneralName] = []
     for name in dict.fromkeys(names):
@@ -135,20 +135,20 @@ def alternative_names(names: Sequence[str]) -> list[x509.GeneralName]:
 
 
 def sign_host(public_key: str, authority: str, *, names: Sequence[str], now: int, days: int) -> str:
-    """Return a certificate as PEM with which a host may serve and call, valid for so many days.
+    """Return a server and client certificate for a host, as PEM.
 
-    It is valid since yesterday, because the clock of a fresh node may still be behind, and ends with its authority at
+    It is valid from yesterday, because the clock of a new node may still be behind, and expires with its authority at
     the latest.
 
     Args:
-        public_key: a line of OpenSSH.
-        authority: the private key and the certificate that sign.
-        names: names and addresses of the host, of which the first is its common name.
+        public_key: the host's public key, as a line in OpenSSH format.
+        authority: private key and certificate of the certificate authority, as PEM.
+        names: names and addresses of the host; the first becomes the common name.
         now: seconds since 1970.
-        days: how long it shall be valid.
+        days: validity in days from now.
 
     Raises:
-        ValueError: when the authority has ended, or a key or name cannot be used.
+        ValueError: if the authority has expired, or a key or name is unusable.
     """
     signer = read_authority(authority)
     key = _public(public_key)
@@ -178,19 +178,19 @@ def sign_host(public_key: str, authority: str, *, names: Sequence[str], now: int
 def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
     certificate: str, public_key: str, authority: str, *, names: Sequence[str], now: int, days: int, renew_days: int
 ) -> str:
-    """Return why a certificate must be made anew, or '' when it is good.
+    """Return why a certificate needs renewal, or '' if it is good.
 
     Args:
-        certificate: the present one as PEM; '' when there is none.
-        public_key: the host's public key, a line of OpenSSH.
-        authority: the private key and the certificate that should have signed.
-        names: names and addresses that it should carry.
+        certificate: the present certificate as PEM; '' if the host has none.
+        public_key: the host's public key, as a line in OpenSSH format.
+        authority: private key and certificate of the certificate authority, as PEM.
+        names: the expected names and addresses.
         now: seconds since 1970.
-        days: how long a new one would be valid.
-        renew_days: how many days before its end it is renewed.
+        days: validity in days of a new certificate.
+        renew_days: days before expiry from which a certificate is renewed.
 
     Raises:
-        ValueError: when the authority or the host's key cannot be used.
+        ValueError: if the authority or the host's key is unusable.
     """
     signer, key = read_authority(authority), _public(public_key)
     if not certificate.strip():
@@ -208,26 +208,26 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
         "it is for another key": _bytes(found.public_key()) != _bytes(key),
         "its names differ": list(carried) != alternative_names(names) or found.subject != _name(names[0]),
         "it is not valid yet": found.not_valid_before_utc.timestamp() > now,
-        # A new one that ends no later, because the authority does, would be made at every run.
+        # Near the authority's own expiry, a new certificate would not last longer: every run would renew it.
         "it ends soon": soon and _planned_end(signer, now, days) > _end(found) + _DAY_S,
     }
     return next((reason for reason, applies in reasons.items() if applies), "")
 
 
 def end_of(certificate: str) -> int:
-    """Return when a certificate ends, in seconds since 1970.
+    """Return when a certificate expires, in seconds since 1970.
 
     Raises:
-        ValueError: when the text holds none.
+        ValueError: if the text contains no certificate.
     """
     return _end(read_certificates(certificate)[0])
 
 
 def first_end(certificates: str) -> int:
-    """Return when the first of several certificates ends, in seconds since 1970.
+    """Return when the first of several certificates expires, in seconds since 1970.
 
     Raises:
-        ValueError: when the text holds none.
+        ValueError: if the text contains no certificate.
     """
     return min(map(_end, read_certificates(certificates)))
 
@@ -272,7 +272,7 @@ def _public(line: str) -> ec.EllipticCurvePublicKey | rsa.RSAPublicKey:
     except (ValueError, UnsupportedAlgorithm) as exc:
         message = "the host's public key is not one of OpenSSH"
         raise ValueError(message) from exc
-    # RSA where a site had brought files of its own, and went back to the cluster's authority.
+    # RSA is possible where a site used custom files before it returned to the cluster's authority.
     if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
         message = "the host's public key is neither of an elliptic curve nor of RSA"
         raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given

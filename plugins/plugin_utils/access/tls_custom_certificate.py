@@ -1,6 +1,6 @@
-"""Certificates that a site brings itself: are they fit for a host?
+"""Check the TLS certificates that a site provides itself.
 
-For the provisioning host only: what is imported here is not on every node.
+For the provisioning host only: nodes may lack the imported libraries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PUBLIC = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicK
 
 
 def declaration_problems(host: str, files: Mapping[str, object]) -> list[Problem]:
-    """Return what is wrong with the names of the files: all three have to be given, and nothing else."""
+    """Return missing and unknown keys of `tls_custom_certificate`; all of KINDS are required."""
     problems = []
     for kind, meaning in KINDS.items():
         if not files.get(kind):
@@ -37,12 +37,12 @@ def declaration_problems(host: str, files: Mapping[str, object]) -> list[Problem
 
 
 def content_problems(host: str, texts: Mapping[str, str], *, reached_by: Sequence[str], now: int) -> list[Problem]:
-    """Return what is wrong with the files' contents.
+    """Return the problems of the files' contents.
 
     Args:
-        host: whose files they are.
+        host: the host that uses the files.
         texts: contents of the files by KINDS.
-        reached_by: names or addresses by which others reach the host; the certificate has to carry them.
+        reached_by: names or addresses that clients use for the host; the certificate must contain them.
         now: seconds since 1970.
     """
 
@@ -81,7 +81,7 @@ def content_problems(host: str, texts: Mapping[str, str], *, reached_by: Sequenc
 
 
 def _is_issued(chain: Sequence[x509.Certificate], trusted: Sequence[x509.Certificate]) -> bool:
-    """Return whether a way leads from the first of the chain over its others to one that is trusted."""
+    """Return whether the chain leads from its first certificate to a trusted one."""
     current, between = chain[0], list(chain[1:])
     while True:
         if any(_signed(current, authority) for authority in trusted):

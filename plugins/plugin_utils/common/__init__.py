@@ -1,1 +1,1 @@
-"""Answers of hosts, reports of problems, and placeholders in values."""
+"""Parse answers of hosts, report problems, and detect placeholder values."""

@@ -1,4 +1,4 @@
-"""The known name that a misspelt one stands for; none where no name is close."""
+"""Find the known name that a misspelled name stands for."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ if TYPE_CHECKING:
 
 __all__ = ["near_name", "near_option"]
 
-# Two errors in a short name or word make another one: tls and ssh, mode and nodes.
+# Two typos turn a short name or word into another valid one: tls and ssh, mode and nodes.
 _LONG_NAME, _LONG_WORD = 8, 6
 _LONGEST_ABBREVIATION = 3
 
 
 def near_name(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is one or two typing errors away, or an empty string."""
+    """Return the known name within one or two typos, or an empty string."""
     most = 1 if len(name) < _LONG_NAME else 2
     close = [(errors, other) for other in known if 0 < (errors := _errors(name, other, most)) <= most]
     return min(close)[1] if close else ""
 
 
 def near_option(name: str, known: Iterable[str]) -> str:
-    """Return as `near_name`, or the known name with its words in another order or one of them abbreviated."""
+    """Return the known name within one or two typos, with reordered words, or with one abbreviated word; else ''."""
     names = sorted(known)
     words = name.split("_")
     return near_name(name, names) or next((other for other in names if _has_words(other.split("_"), words)), "")
 
 
 def _errors(name: str, other: str, most: int) -> int:
-    """Return the typing errors by which two names differ, more than `most` for those that are not alike."""
-    # Most pairs differ in so many letters that there is nothing to compare.
+    """Return the number of typos between two names, or more than `most` for dissimilar names."""
+    # Shortcut: most pairs differ in too many letters to compare them further.
     if abs(len(name) - len(other)) > most or (_letters(name) ^ _letters(other)).bit_count() > 2 * most:
         return most + 1
     words, others = name.split("_"), other.split("_")
@@ -45,12 +45,12 @@ def _errors(name: str, other: str, most: int) -> int:
 
 @cache
 def _letters(name: str) -> int:
-    """Return which letters are in a name, as bits."""
+    """Return the set of letters in a name, as a bit mask."""
     return sum({1 << ord(letter) % 64 for letter in name})
 
 
 def _steps(first: str, second: str) -> int:
-    """Return how many letters must be added, removed, replaced or swapped with their neighbour."""
+    """Return the edit distance: letters to add, remove, replace or swap with a neighbor."""
     before: list[int] = []
     row = list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):
@@ -71,6 +71,6 @@ def _has_words(known: list[str], words: list[str]) -> bool:
 
 
 def _abbreviates(short: str, long: str) -> bool:
-    """Whether a short word, such as db, has the first letter of a longer one and further ones in their order."""
+    """Return whether a short word, such as db, abbreviates a longer one: same first letter, the others in order."""
     rest = iter(long[1:])
     return 1 < len(short) <= _LONGEST_ABBREVIATION and short[0] == long[0] and all(each in rest for each in short[1:])

@@ -1,4 +1,4 @@
-"""What kept a node from answering, and how its clock compares: pure helpers of the action `node_info`."""
+"""Classify a node's connection failure, and compare its clock: pure helpers of the action `node_info`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BECOME = re.compile(
 _PYTHON = re.compile(
     r"interpreter .* was not found|python\d?: (command )?not found|no python interpreters", re.IGNORECASE
 )
-# What nologin(8) says, of util-linux and of shadow, instead of a shell.
+# Output of nologin(8) from util-linux and shadow.
 _SHELL = re.compile(r"this account is currently not available", re.IGNORECASE)
 _NOISE = re.compile(
     r"^(task failed: |data could not be sent to remote host.*?: |failed to connect to the host via ssh: )+",
@@ -24,13 +24,13 @@ _PLACE = re.compile(r"^ssh: (?:connect to host \S+ port \d+: )?|^connect to host
 
 
 def clock_offset(before: float, began: float, ended: float, after: float) -> float:
-    """Return by how many seconds another clock is ahead at least; negative if it is behind.
+    """Return by at least how many seconds another clock is ahead; negative if it is behind.
 
     Args:
-        before: our time before the question.
-        began: the other clock's time at the start of its answer.
-        ended: the other clock's time at the end of its answer.
-        after: our time after the answer.
+        before: local time before the request.
+        began: remote time at the start of the answer.
+        ended: remote time at the end of the answer.
+        after: local time after the answer.
     """
     if ended > after:
         return round(ended - after, 3)
@@ -38,7 +38,7 @@ def clock_offset(before: float, began: float, ended: float, after: float) -> flo
 
 
 def failure_kind(text: str) -> str:
-    """Return `shell`, `python`, `become` or `module`: the step that failed, told from the error's text."""
+    """Return the step that failed, from the error text: `shell`, `python`, `become` or `module`."""
     if _SHELL.search(text):
         return "shell"
     if _PYTHON.search(text):
@@ -47,7 +47,7 @@ def failure_kind(text: str) -> str:
 
 
 def short_message(text: str, address: str = "") -> str:
-    """Return the telling line of an error, without what differs from host to host, so that equal causes are equal."""
+    """Return the relevant line of an error, without host-specific parts, so that equal causes compare equal."""
     lines = [_NOISE.sub("", line.strip()) for line in text.splitlines()]
     telling = [line for line in lines if line and not line.startswith(("Warning:", "debug", "@@@"))]
     if not telling:

@@ -1,4 +1,4 @@
-"""Values that stand in examples and reach nobody."""
+"""Detect placeholder values copied from examples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 __all__ = ["host_placeholder", "placeholder"]
 
-# Names that lead nowhere by decree: RFC 2606, sections 2 and 3.
+# Reserved names: RFC 2606, sections 2 and 3.
 _NOWHERE = re.compile(r"(?:^|\.)(?:example(?:\.(?:com|net|org))?|invalid)\.?$", re.IGNORECASE)
 _WORDS = re.compile(
     r"(?:change|replace|fill)[-_ ]?(?:me|this|in)\b.*|todo\b.*|fixme\b.*|placeholder|tbd|x{3,}|\.{3,}|…"
@@ -20,16 +20,16 @@ _SLACK = re.compile(r"/services/?$|/T0+/|/B0+/|/X{3,}|/(?:YOUR|\.\.\.)", re.IGNO
 
 
 def host_placeholder(host: str) -> str:
-    """Return what makes the name of a host one of an example; '' when nothing does."""
+    """Return why a host name is a placeholder, or '' if it is not."""
     if _NOWHERE.search(host):
         return "names example.com or the like, where nobody is"
     return ""
 
 
 def placeholder(value: object) -> str:
-    """Return what makes a value, an address among them, one of an example; '' when nothing does.
+    """Return why a value, such as a URL or a mail address, is a placeholder, or '' if it is not.
 
-    The value itself is no part of what is returned: it may be a secret.
+    The text does not contain the value, which may be a secret.
     """
     text = str(value if value is not None else "").strip()
     if not text:
@@ -47,7 +47,7 @@ def _address_placeholder(text: str) -> str:
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""
-    except ValueError:  # whoever takes addresses tells of that
+    except ValueError:  # invalid URLs are reported by other checks
         return ""
     if host == "hooks.slack.com" and _SLACK.search(parts.path):
         return "is the placeholder of Slack's documentation (hooks.slack.com/services/XXX)"

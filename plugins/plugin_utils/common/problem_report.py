@@ -1,4 +1,4 @@
-"""Problems as text: equal ones grouped, their hosts folded."""
+"""Format problems as text: equal problems are grouped, and host names folded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["group_problems", "problem_report"]
 
 
 def group_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems in their order with equal ones made one that lists all hosts, sorted, each once."""
+    """Return the problems in order; equal ones are merged into one with all hosts, sorted, without duplicates."""
     grouped: dict[tuple[str, str, str], dict[str, None]] = {}
     for item in problems:
         hosts = grouped.setdefault((item["key"], item["problem"], item["remedy"]), {})
@@ -23,6 +23,6 @@ def group_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def problem_report(problems: Iterable[Problem]) -> str:
-    """Return the problems as text: hosts, key and problem on one line, the remedy below; '' when there is none."""
+    """Return the problems as text: hosts, key and problem on one line, the remedy below; '' without problems."""
     grouped = group_problems(problems)
     return "\n".join(line for item in grouped for line in problem_lines(item, fold_hosts(item["hosts"])))

@@ -1,4 +1,4 @@
-"""Checks where the program of a daemon comes from, and the arguments that a site adds."""
+"""Check the options for a daemon's source, and the arguments that a site adds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def source_problems(role: str, settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return the invalid options among `source` and `archives`, by `architecture` and `packaged` of the host."""
+    """Return the invalid values of `source` and `archives`, given the host's `architecture` and `packaged`."""
     if settings["source"] == "distribution" and not settings["packaged"]:
         remedy = f"set {role}_source: url and {role}_archives to the upstream release"
         return [make_problem([host], f"{role}_source", "this distribution has no package of it", remedy)]
@@ -35,7 +35,7 @@ def source_problems(role: str, settings: Mapping[str, Any], host: str) -> list[P
 
 
 def argument_problems(role: str, arguments: Iterable[object], host: str) -> list[Problem]:
-    """Return the arguments that ExecStart= cannot hold."""
+    """Return the arguments with line breaks, which ExecStart= does not allow."""
     return [
         make_problem([host], f"{role}_arguments", f"{word!r} has a line break", "write each argument in one line")
         for word in map(str, arguments)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Data in Python's own types."""
+"""Convert Ansible's tagged data to plain Python types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["untagged"]
 
 
 def untagged(value: Any) -> Any:  # noqa: ANN401 - data is what it is
-    """Return data in Python's own types: Ansible's carry tags that YAML's safe writer does not know."""
+    """Return data in plain Python types: YAML's safe dumper does not support Ansible's tagged ones."""
     if isinstance(value, dict):
         return {str(key): untagged(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

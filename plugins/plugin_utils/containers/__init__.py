@@ -1,1 +1,1 @@
-"""Module files of Lmod, and checks of the options of Pyxis."""
+"""Module files of Lmod."""

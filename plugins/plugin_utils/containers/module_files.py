@@ -1,4 +1,4 @@
-"""Module files of Lmod, written from data."""
+"""Generate module files of Lmod."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PATH_KEYS = ("prepend_path", "append_path")
 def module_files(modules: Iterable[Mapping[str, Any]], path: str, header: str = "") -> list[dict[str, str]]:
     """Return the files of a modules tree: `path`, `content` and `state` (present or absent) of each.
 
-    A name with a default version has a file `.version` that says so; without one Lmod takes the highest. A name of
-    which no version is default loses that file.
+    A name with a default version gets a file `.version`; without one, Lmod loads the highest version. If a name has no
+    default, that file is absent.
 
     Args:
         modules: items of `lmod_modules`.
-        path: the tree.
+        path: root directory of the tree.
         header: first line of each file, without a comment sign.
     """
     files = []
@@ -42,7 +42,7 @@ def module_files(modules: Iterable[Mapping[str, Any]], path: str, header: str = 
 
 
 def module_file(module: Mapping[str, Any], header: str = "") -> str:
-    """Return the text of one module file, in Lua that every Lmod since version 6 understands."""
+    """Return the text of one module file, in Lua that Lmod 6 and later support."""
     title = module.get("description") or f"{module['name']} {module['version']}"
     lines = [f"-- {header}"] if header else []
     lines += [f"help({_long(str(module.get('help') or title))})"]
@@ -63,25 +63,25 @@ def module_file(module: Mapping[str, Any], header: str = "") -> str:
 
 
 def _about(module: Mapping[str, Any], title: str) -> list[str]:
-    """Return the lines of `module whatis`, by which `module keyword` and `module spider` find it."""
+    """Return the lines of `module whatis`, which `module keyword` and `module spider` search."""
     name = str(module["name"]).rpartition("/")[2]
     return [f"Name: {name}", f"Version: {module['version']}", f"Description: {title}"]
 
 
 def _ordered(option: str, places: str | Sequence[str]) -> list[str]:
-    """Return the directories in the order in which their lines give the declared order in the variable."""
+    """Return the directories in the order of their lines, so that the variable keeps the declared order."""
     found = [places] if isinstance(places, str) else list(places)
     return found[::-1] if option == "prepend_path" else found
 
 
 def _dependency(other: str) -> str:
-    """Return the line that loads another module first; Lmod before 7.6 has no depends_on."""
+    """Return the line that loads a dependency; Lmod before 7.6 has no depends_on."""
     quoted = _text(other)
     return f"if depends_on then depends_on({quoted}) elseif not isloaded({quoted}) then load({quoted}) end"
 
 
 def _required(path: str, module: Mapping[str, Any]) -> str:
-    """Return the lines that refuse to load on a host where the software is not."""
+    """Return the lines that refuse to load the module on a host without the software."""
     words = f"{module['name']}/{module['version']}: {path} is not on "
     return "\n".join(
         [
@@ -94,13 +94,13 @@ def _required(path: str, module: Mapping[str, Any]) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a value as a string of Lua."""
+    """Return a value as a Lua string literal."""
     text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'
 
 
 def _long(text: str) -> str:
-    """Return a text of several lines as a string of Lua, whatever brackets are in it."""
+    """Return a multi-line text as a Lua long string, with a bracket level that the text does not contain."""
     level = "="
     while f"]{level}]" in text:
         level += "="

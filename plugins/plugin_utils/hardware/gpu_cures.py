@@ -1,6 +1,6 @@
-"""What a run that begins puts right by itself: the preflight must not keep it from that.
+"""Ignore GPU faults that the run itself will repair, so that the preflight does not block it.
 
-The role nvidia_driver ends red where what is left out here is still so when it has done its work.
+The role nvidia_driver fails if a fault ignored here persists after the driver installation.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ __all__ = ["DRIVER", "SUBNET_MANAGER", "cures_of_run", "manages_subnet", "withou
 
 # The role nvidia_driver installs, loads or renews the driver; the role rdma starts a subnet manager.
 DRIVER, SUBNET_MANAGER = "driver", "subnet_manager"
-# Of nvidia-smi: a driver that was upgraded and not rebooted, and one whose module is not loaded, as beside nouveau.
+# Errors of nvidia-smi after a driver upgrade without reboot, and with the module not loaded (for example with nouveau).
 _DRIVER_SIGNS = ("version mismatch", "couldn't communicate with the nvidia driver")
-# A GPU that waits for a fabric manager to give it its routes.
+# States of a GPU that waits for the fabric manager.
 _WAITING = {"Not Started", "In Progress"}
 _NO = {"", "0", "false", "no", "off", "none"}
 
 
 def manages_subnet(variables: Mapping[str, Mapping[str, Any]], compute: Collection[str]) -> bool:
-    """Return whether the run starts a subnet manager on any of the hosts `compute`; asked once for all of them."""
+    """Return whether the run starts a subnet manager on any of the hosts `compute`."""
     asked = (str(variables[host].get("rdma_opensm") or "").lower() for host in compute)
     return any(word not in _NO for word in asked)
 
 
 def cures_of_run(own: Mapping[str, Any], *, gets_driver: bool, subnet_manager: bool) -> set[str]:
-    """Return what the playbooks of a site put right on a host.
+    """Return the faults that the site's playbooks repair on a host.
 
     Args:
-        own: its variables; options of roles that are not there have their defaults.
-        gets_driver: whether it is one of the hosts that get a driver.
-        subnet_manager: whether the run starts one.
+        own: the host's variables, without role defaults.
+        gets_driver: whether the run installs a driver on the host.
+        subnet_manager: whether the run starts a subnet manager.
     """
     installs = gets_driver and str(own.get("nvidia_driver_source") or "nvidia") != "none"
     keeps_kernel = str(own.get("nvidia_driver_kernel_parts") or "auto") != "skipped"
@@ -41,7 +41,7 @@ def cures_of_run(own: Mapping[str, Any], *, gets_driver: bool, subnet_manager: b
 
 
 def without_cured(facts: Mapping[str, Any], cures: Collection[str]) -> dict[str, Any]:
-    """Return the `devices` of `node_info`, without what is about to be put right."""
+    """Return the `devices` of `node_info`, without the faults that the run repairs."""
     found = dict(facts)
     if DRIVER in cures:
         said = " ".join(str(error) for error in facts["errors"]).lower()
@@ -60,6 +60,6 @@ def _without_fabric(gpu: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_manager(port: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a port as it is when a subnet manager has seen it: a cable without one ends in INIT."""
+    """Return an InfiniBand port in INIT as active: it waits for a subnet manager."""
     waits = port.get("link_layer") == "InfiniBand" and port["state"] == "INIT"
     return {**port, "active": True} if waits else dict(port)

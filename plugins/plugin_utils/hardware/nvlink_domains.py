@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Do the NVLink domains that an inventory declares agree with what the GPUs say of their fabric?
+"""Compare the declared NVLink domains with the fabric that the GPUs report.
 
-GPUs reach each other over NVLink between trays when they have the same ClusterUUID and the same CliqueId: NVML's
+GPUs of different trays reach each other over NVLink if they have the same ClusterUUID and CliqueId: NVML's
 nvmlGpuFabricInfo_t, shown by ``nvidia-smi -q`` under Fabric.
 """
 
@@ -27,7 +27,7 @@ _Fabric = tuple[str, int]
 
 
 def fabric_of(facts: Mapping[str, Any]) -> set[_Fabric]:
-    """Return cluster UUID and clique of the GPUs of a host, less those that do not tell.
+    """Return cluster UUID and clique ID of a host's GPUs; GPUs that report neither are skipped.
 
     Args:
         facts: the `devices` of `node_info`.
@@ -36,17 +36,17 @@ def fabric_of(facts: Mapping[str, Any]) -> set[_Fabric]:
     return {
         (str(fabric["cluster_uuid"]), int(fabric["clique_id"]))
         for fabric in told
-        # Zeros say that the fabric manager has not given it one.
+        # All zeros: the fabric manager has not assigned a UUID yet.
         if fabric.get("clique_id") is not None and str(fabric.get("cluster_uuid") or "").strip("0-")
     }
 
 
 def domain_claims(domains: Mapping[str, str], facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return which hosts share an NVLink fabric and not a declared domain, or the other way round.
+    """Return the hosts whose declared NVLink domain does not match their fabric.
 
     Args:
-        domains: host to its `nvlink_domain`; hosts without one are left alone.
-        facts: host to the `devices` of `node_info`.
+        domains: `nvlink_domain` by host; hosts without one are skipped.
+        facts: the `devices` of `node_info` by host.
     """
     declared: dict[str, dict[_Fabric, list[str]]] = defaultdict(lambda: defaultdict(list))
     found: dict[_Fabric, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))

@@ -1,1 +1,1 @@
-"""Plans and checks of Prometheus, Alertmanager, Grafana, the exporters and the journal receiver."""
+"""Plan and check the configuration of Prometheus and Alertmanager, and the counters of dcgm-exporter."""

@@ -1,4 +1,4 @@
-"""What is wrong with who is told of which alert, as a site declares it.
+"""Check the alert routing that a site declares.
 
 Source of the schema: Alertmanager's documentation, "Configuration", sections route, inhibit_rule and time_interval.
 """
@@ -42,7 +42,7 @@ _MATCHER = re.compile(r"\s*[A-Za-z_:][A-Za-z0-9_:]*\s*(?:=~|!~|!=|=)\s*\S.*", re
 
 
 def site_routing_problems(hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return what is wrong with what `hosts`, who run Alertmanager, declare; a variable that is missing is fine."""
+    """Return the problems of the alert routing of `hosts`, which run Alertmanager; unset variables are valid."""
     problems = []
     for host in hosts:
         own = variables[host]
@@ -52,11 +52,11 @@ def site_routing_problems(hosts: Sequence[str], variables: Mapping[str, Mapping[
 
 
 def routing_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return what is wrong with the options of the role `alertmanager`.
+    """Return the problems of the options of the role `alertmanager`.
 
     Args:
-        settings: its options without its name; one that is missing has its default.
-        host: who runs it.
+        settings: its options without the role prefix; missing ones have their defaults.
+        host: the host of Alertmanager, for the messages.
     """
     if problems := _kind_problems(settings, host):
         return problems
@@ -207,7 +207,7 @@ def _durations(host: str, values: Mapping[str, Any]) -> list[Problem]:
 
 
 def _extra_problems(extra: Mapping[str, Any], host: str, key: str = "alertmanager_extra") -> list[Problem]:
-    """Return the addresses in Alertmanager's own schema that are those of examples."""
+    """Return the placeholder values in `alertmanager_extra`, which has Alertmanager's own schema."""
     problems = []
     for name, value in extra.items() if isinstance(extra, dict) else enumerate(extra):
         place = f"{key}.{name}" if isinstance(extra, dict) else f"{key}[{name}]"

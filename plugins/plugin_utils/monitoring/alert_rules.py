@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""A site's changes to alerts: off, later, of another severity, at another threshold.
+"""Apply a site's overrides of alerts: enabled, for, severity and threshold.
 
-Rules are Prometheus' own YAML, which has no place for a figure that may be changed. An alert that has one repeats it in
-its annotation `threshold`; in the expression it is each equal number that stands right behind a comparison.
+Prometheus's rule schema has no field for a configurable threshold. An alert that supports one repeats it in its
+annotation `threshold`; in the expression, the override replaces each equal number after a comparison operator.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["KEYS", "SEVERITIES", "alert_problems", "alert_rules", "at_threshold"
 
 SEVERITIES = ("critical", "warning", "info", "none")
 KEYS = ("enabled", "for", "severity", "threshold")
-# What Prometheus takes as a duration: units once each and in falling order, or a bare 0.
+# Prometheus's duration syntax: each unit once, in descending order, or a bare 0.
 _DURATION = re.compile(r"0|(?=\d)(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
 
 
 def at_threshold(expression: str, old: str, new: str) -> tuple[str, int]:
-    """Return the expression with `new` where it compares with the number `old`, and how often that was."""
+    """Return the expression with each comparison to `old` changed to `new`, and the number of replacements."""
     compared = re.compile(rf"([<>]=?\s*){re.escape(old)}(?![\w.])")
     return compared.subn(lambda found: found.group(1) + new, expression)
 
@@ -43,7 +43,7 @@ def _alerts(files: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _number(value: object) -> str | None:
-    """Return a number as PromQL writes it, or None when it is none."""
+    """Return a number as PromQL writes it, or None if the value is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -67,7 +67,7 @@ def _threshold_problem(annotations: Mapping[str, str], value: object) -> tuple[s
 
 
 def _key_problem(rule: Mapping[str, Any], key: str, value: object) -> tuple[str, str] | None:
-    """Return what is wrong with one key of an override, and the remedy."""
+    """Return the problem and remedy of one key of an override, or None."""
     if key not in KEYS:
         return f"an alert has no {key!r}", _nearest(key, list(KEYS))
     if key == "enabled" and not isinstance(value, bool):
@@ -82,12 +82,12 @@ def _key_problem(rule: Mapping[str, Any], key: str, value: object) -> tuple[str,
 
 
 def alert_problems(files: Mapping[str, Any], overrides: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return what is wrong with a site's `prometheus_alerts`.
+    """Return the problems of a site's `prometheus_alerts`.
 
     Args:
         files: content of the rule files by name.
         overrides: by the alert's name, any of `enabled`, `for`, `severity`, `threshold`.
-        host: the host that they are for.
+        host: the host of Prometheus, for the messages.
     """
     alerts = _alerts(files)
     problems = []
@@ -118,11 +118,11 @@ def _changed(rule: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def alert_rules(files: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of the rule files with a site's changes; the input is left as it is.
+    """Return the content of the rule files with a site's overrides applied; the input is not modified.
 
     Args:
         files: content of the rule files by name.
-        overrides: as `alert_problems` finds nothing wrong with.
+        overrides: overrides that passed `alert_problems`.
     """
     result: dict[str, Any] = {}
     for name, content in files.items():

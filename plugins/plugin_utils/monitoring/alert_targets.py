@@ -1,4 +1,4 @@
-"""Where alerts are sent: e-mail, Slack and webhooks as a site declares them, checked and in Alertmanager's schema.
+"""Check the alert targets of a site: e-mail, Slack and webhooks.
 
 Source of the schema: Alertmanager's documentation, "Configuration", sections email_config, slack_config, webhook_config
 and http_config, as of 0.25 and 0.28.
@@ -33,20 +33,20 @@ _LAST_PORT = 65535
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """Return the known words, the nearest alone where one is near."""
+    """Return a hint with the closest known word, or with all known words if none is close."""
     names = [str(each) for each in known]
     near = difflib.get_close_matches(str(word), names, 1)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(names) or 'none'}"
 
 
 def target_problems(host: str, key: str, target: object, email: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with one target of a receiver.
+    """Return the problems of one target of a receiver.
 
     Args:
-        host: who runs Alertmanager.
-        key: where the target stands.
-        target: one kind with its settings.
-        email: settings that all e-mail shares.
+        host: the host of Alertmanager, for the messages.
+        key: the target's key, for the messages.
+        target: a mapping with one kind and its settings.
+        email: the common e-mail settings.
     """
     if not isinstance(target, dict) or len(target) != 1:
         remedy = "write one of email, slack and webhook with its settings, such as {webhook: {url: ...}}"
@@ -67,7 +67,7 @@ def target_problems(host: str, key: str, target: object, email: Mapping[str, Any
 
 
 def webhook_problems(host: str, key: str, settings: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with a webhook."""
+    """Return the problems of a webhook target."""
     problems = _url_problems(host, f"{key}.url", settings.get("url")) + _login_problems(host, key, settings)
     if "token" in settings:
         if "username" in settings:
@@ -97,7 +97,7 @@ def _url_problems(host: str, key: str, value: object) -> list[Problem]:
     try:
         parts = urlsplit(str(value))
         sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is not a number
+    except ValueError:  # the port is not a number
         sound = False
     sound = sound and not re.search(r"\s", str(value))
     return [] if sound else [make_problem([host], key, "is not an address of HTTP", remedy)]

@@ -1,4 +1,4 @@
-"""Checks the counters that a site adds to what dcgm-exporter reads of each GPU."""
+"""Check the counters that a site adds to those that dcgm-exporter reads by default."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["FIELDS", "KINDS", "counter_problems"]
 
 KINDS = ("gauge", "counter", "label")
-# The file is read as CSV of exactly three fields, in which a quotation mark after a blank is an error (dcgm-exporter,
+# The file is parsed as CSV with exactly three fields, where a quotation mark after a space is an error (dcgm-exporter,
 # internal/pkg/counters/counter_config.go; Go, encoding/csv).
 _NOT_IN_HELP = (",", '"', "\n", "\r")
 _FIELD = re.compile(r"^DCGM_(FI|EXP)_[A-Z0-9_]+$")
 
 
-# Fields that sites ask for, beside those that the role reads. Another field is accepted with `unchecked`.
+# Known fields that the role does not read by default. Others are accepted with `unchecked`.
 _MORE = """
 DEV_CLOCK_THROTTLE_REASONS DEV_VIDEO_CLOCK DEV_APP_SM_CLOCK DEV_APP_MEM_CLOCK DEV_MAX_SM_CLOCK DEV_MAX_MEM_CLOCK
 DEV_PSTATE DEV_FAN_SPEED DEV_POWER_USAGE_INSTANT DEV_ENFORCED_POWER_LIMIT DEV_POWER_MGMT_LIMIT_MIN
@@ -54,10 +54,10 @@ FIELDS = frozenset(
 
 
 def counter_problems(items: Iterable[Mapping[str, Any]], read: Collection[str], key: str, host: str) -> list[Problem]:
-    """Return the counters with which dcgm-exporter would not start.
+    """Return the problems of counters that would prevent dcgm-exporter from starting.
 
     Args:
-        items: of the site.
+        items: the site's counters.
         read: the fields that the role reads by default.
         key: the option that declares them.
         host: for the messages.

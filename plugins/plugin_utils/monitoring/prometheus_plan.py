@@ -1,4 +1,4 @@
-"""Checks the options of the role prometheus, and moves the passwords in them to files."""
+"""Check the options of the role prometheus, and move their passwords to files."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["duration_seconds", "host_problems", "prometheus_plan", "prometheus_p
 
 SECRETS = "/etc/prometheus/secrets"
 
-# Units and their order: Prometheus' documentation, "Configuration", <duration>, and its regular expression there.
+# Units and their order: Prometheus documentation, "Configuration", <duration>, with its regular expression.
 _DURATION = re.compile(r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?")
 _UNITS_S = (31536000.0, 604800.0, 86400.0, 3600.0, 60.0, 1.0, 0.001)
 # Powers of two: Prometheus' documentation, "Storage", --storage.tsdb.retention.size.
 _SIZE = re.compile(r"(\d+)([KMGTPE]?B)")
 _POWERS = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4, "PB": 5, "EB": 6}
-# What Prometheus' schema lets one write into the configuration itself, and where it takes a file instead.
+# Inline secrets of Prometheus's schema, and the key that names a file instead.
 _SECRET_KEYS = {
     ("basic_auth", "password"): "password_file",
     ("authorization", "credentials"): "credentials_file",
     ("oauth2", "client_secret"): "client_secret_file",
     ("tls_config", "key"): "key_file",
 }
-# Keys of service discovery and the like that have no file beside them; with one, nobody else may read the whole.
+# Secret keys without a file variant (service discovery, for example); with one, the configuration must be private.
 _SECRET_NAME = re.compile(
     r"(?i)(?:^|[_-])(?:pass|passwd|password|secrets?|secret_key|token|api_?key|key|credentials?)$"
 )
@@ -39,10 +39,10 @@ _PLACEHOLDER = re.compile(r"(?i)changeme|\bexample\.(com|org|net)\b|<[^>]*>")
 
 
 def duration_seconds(text: str) -> float:
-    """Return a duration of Prometheus, such as 30d, 1h30m or 15s, in seconds.
+    """Return a Prometheus duration, such as 30d, 1h30m or 15s, in seconds.
 
     Raises:
-        ValueError: it is none.
+        ValueError: if the text is not a duration.
     """
     found = _DURATION.fullmatch(str(text))
     if not found or not any(found.groups()):
@@ -52,10 +52,10 @@ def duration_seconds(text: str) -> float:
 
 
 def size_bytes(text: str) -> int:
-    """Return a size of Prometheus, such as 200GB, in bytes; its units are powers of two.
+    """Return a Prometheus size, such as 200GB, in bytes; its units are powers of two.
 
     Raises:
-        ValueError: it is none.
+        ValueError: if the text is not a size.
     """
     found = _SIZE.fullmatch(str(text))
     if not found:
@@ -65,10 +65,10 @@ def size_bytes(text: str) -> int:
 
 
 def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return the options of the role `prometheus` that are invalid on any host.
+    """Return the problems of the role's options that do not depend on the host.
 
     Args:
-        settings: its options without its prefix; one that is missing has its default.
+        settings: the role's options without prefix; missing ones have their defaults.
         host: for the messages.
     """
     problems = []
@@ -94,7 +94,7 @@ def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
 
 
 def host_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return the invalid options of a host; all of `settings` that the filter prometheus_plan takes are there."""
+    """Return the problems of a host's options; `settings` must contain all keys of the filter prometheus_plan."""
     problems = source_problems("prometheus", settings, host) + prometheus_problems(settings, host)
     return problems + argument_problems("prometheus", settings["arguments"], host)
 
@@ -106,8 +106,8 @@ def prometheus_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
         settings: `jobs`, `scrape_access`, `scrape_extra`, `alertmanager_access` and `remote_write` of the role.
 
     Returns:
-        The same keys; `secrets`, the text of each file by path; and `confidential`, whether secrets stay in the parts,
-        for which Prometheus has no key that names a file.
+        The same keys; `secrets`, the text of each file by path; and `confidential`, whether secrets remain inline
+        because Prometheus has no file key for them.
     """
     secrets: dict[str, str] = {}
     jobs = {
@@ -122,7 +122,7 @@ def prometheus_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _led_to_files(entry: Mapping[str, Any], name: str, secrets: dict[str, str]) -> dict[str, Any]:
-    """Return an entry, and all that is in it, with its secrets led to files whose names begin with `name`."""
+    """Return an entry with its secrets moved to files whose names begin with `name`, recursively."""
     kept = {key: dict(value) if isinstance(value, dict) else value for key, value in entry.items()}
     for (part, key), instead in _SECRET_KEYS.items():
         block = kept.get(part)
@@ -147,7 +147,7 @@ def _led_to_files(entry: Mapping[str, Any], name: str, secrets: dict[str, str]) 
 
 
 def _has_secret(value: object, name: str = "") -> bool:
-    """Return whether something in a configuration is, by its name or form, a secret in clear text."""
+    """Return whether a configuration contains a plain-text secret, judged by key name or URL form."""
     if isinstance(value, dict):
         return any(_has_secret(each, str(key)) for key, each in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Prometheus' files of rules: those that busbar ships and those of the site."""
+"""Prometheus rule files: those shipped with busbar and those of the site."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ FOLDER = "/etc/prometheus/rules"
 
 
 def shipped_rules(folder: str) -> dict[str, str]:
-    """Return the text of the files of rules in a folder, by name."""
+    """Return the text of each rule file in a folder, by name."""
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.yml"))}
 
 
 def shipped_alert_problems(
     folder: str, site: Mapping[str, list[Any]], overrides: Mapping[str, Any], host: str
 ) -> list[Problem]:
-    """Return what is wrong with a site's changes to alerts; rules are read only where these are judged by them."""
+    """Return the problems of a site's alert overrides; rules are read only if there are overrides."""
     return alert_problems(rules_of(shipped_rules(folder), site), overrides, host) if overrides else []
 
 
 def rules_of(shipped: Mapping[str, str], site: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return the content of the files of rules by name; a name of the site replaces what is shipped."""
+    """Return the content of the rule files by name; a file of the site replaces a shipped one."""
     parsed = {name: yaml.safe_load(text) for name, text in shipped.items() if name not in site}
     return parsed | {name: {"groups": groups} for name, groups in site.items()}
 
@@ -43,9 +43,9 @@ def rule_files(
     """Return the files, each with `path` and `content`.
 
     Args:
-        shipped: text by name; it is written as it is unless `alerts` changes one of its alerts.
-        site: groups as Prometheus' schema has them, by name; a name that is shipped replaces what is shipped.
-        alerts: the site's changes to alerts.
+        shipped: text by name; unchanged unless `alerts` overrides one of its alerts.
+        site: groups in Prometheus's schema, by name; they replace a shipped file of the same name.
+        alerts: the site's alert overrides.
     """
     texts = {
         **shipped,

@@ -1,4 +1,4 @@
-"""Whom Prometheus scrapes: targets of the inventory as file-based service discovery reads them."""
+"""Generate Prometheus scrape targets for file-based service discovery from the inventory."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ def scrape_targets(
     variables: Mapping[str, Mapping[str, Any]],
     catalogue: Mapping[str, Mapping[str, Any]],
 ) -> Targets:
-    """Return the targets of each job, each with its labels; work grows with the hosts, not with their square.
+    """Return the targets of each job, with their labels.
 
     Args:
-        jobs: by name: `hosts`, `exporter` (the role: its `<exporter>_address` and `<exporter>_port` win where a host
-            sets them), `port`, and optionally `address` (where all of them listen, such as 127.0.0.1), `gpus` (only
-            hosts whose hardware has GPUs), `source` (variables that say where the exporter comes from, of which the
-            first that a host sets counts; with `none` it is left out) and `source_default` (for a host that sets
-            none of them).
-        variables: variables of every host, without the defaults of roles; `monitoring_address` is where it is reached,
-            by default its `hosts_address`, else its `ansible_host`, else its name.
-        catalogue: the known hardware by name, for `gpus`.
+        jobs: by name: `hosts`, `exporter` (the role; a host's `<exporter>_address` and `<exporter>_port` take
+            precedence), `port`, and optionally `address` (listen address of all hosts, such as 127.0.0.1), `gpus` (only
+            hosts whose hardware has GPUs), `source` (variables with the exporter's source; the first that a host sets
+            counts, and `none` excludes the host) and `source_default` (for hosts that set none of them).
+        variables: variables of every host, without role defaults; the address is `monitoring_address`, by default
+            `hosts_address`, then `ansible_host`, then the host name.
+        catalogue: hardware profiles by name, for `gpus`.
 
     Raises:
-        KeyError: a job without hosts, exporter or port; a host that is not known.
-        ValueError: the hardware of a host is unknown, and a job asks for GPUs.
+        KeyError: if a job lacks hosts, exporter or port, or a host is unknown.
+        ValueError: if a job requires GPUs and the hardware of a host is unknown.
     """
-    # Ansible works a value out anew each time it is read.
+    # Copy the values: Ansible templates them again on each access.
     jobs = {name: {**dict(job.items()), "source": list(job.get("source") or [])} for name, job in jobs.items()}
     wanted: dict[str, list[str]] = {}
     for name, job in jobs.items():
@@ -48,7 +47,7 @@ def scrape_targets(
             wanted.setdefault(str(host), []).append(name)
     targets: Targets = {name: [] for name in jobs}
     for host, names in wanted.items():
-        # Looked up once: Ansible puts a host's variables together anew each time.
+        # Look up once: Ansible assembles a host's variables on each access.
         known = variables[host]
         for name in names:
             if _wanted(host, known, jobs[name], catalogue):
@@ -57,12 +56,12 @@ def scrape_targets(
 
 
 def targets_text(targets: list[dict[str, Any]]) -> str:
-    """Return the targets as YAML that is JSON on each line: quick to write, and a diff shows one line per host."""
+    """Return the targets as YAML with one JSON object per line: fast to write, and a diff shows one line per host."""
     return "".join(f"- {json.dumps(target)}\n" for target in targets) or "[]\n"
 
 
 def target_problems(targets: Targets) -> list[Problem]:
-    """Return a problem for hosts of one job that share address and port: they would be one machine under two names."""
+    """Return a problem for hosts of one job with the same address and port: one machine would have two names."""
     problems = []
     for name, listed in targets.items():
         holders: dict[str, list[str]] = {}

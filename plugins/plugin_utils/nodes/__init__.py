@@ -1,1 +1,1 @@
-"""What a site knows of its nodes: their dossier, their score, and the machines behind their names."""
+"""Node dossiers, lemon scores, and detection of replaced machines."""

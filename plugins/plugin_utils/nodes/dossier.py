@@ -1,16 +1,16 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""All that is known of a node: from reports of validations, Slurm, the node itself, and the site's records.
+"""Combine validation reports, Slurm's history, the node itself and the site's records into a node's dossier.
 
-Pure. What is not known is None, and `not_known` says why. Times are seconds since 1970.
+Pure. Unknown values are None, and `not_known` gives the reason. Times are seconds since 1970.
 
-The score says how much of a lemon a node is: a machine that fails again and again, though each time it looks repaired.
-The signals are those of Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning Research Clusters"
-(arXiv:2410.21680), section IV: xid_cnt, tickets, out_count, multi_node_node_fails and single_node_node_fails. For its
-tickets stand the validations that named the node a culprit. Left out are excl_jobid_count, which Slurm's accounting
-does not keep, and single_node_node_failure_rate, for which each job would have to be read.
+The score detects lemon nodes: machines that fail repeatedly although each repair looks successful. The signals are
+those of Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (arXiv:2410.21680),
+section IV: xid_cnt, tickets, out_count, multi_node_node_fails and single_node_node_fails. Validations that named the
+node a culprit replace tickets. excl_jobid_count is left out because Slurm's accounting does not record it, and
+single_node_node_failure_rate because every job would have to be read.
 
-No signal alone reaches the limit: each counts up to a most, and the limit is above each of these.
+No signal alone reaches the limit: each has a maximum below it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ WINDOW_DAYS = 28
 
 
 def seconds(text: str) -> int:
-    """Return an ISO 8601 time as seconds since 1970, 0 when it is none; UTC where it names no zone."""
+    """Return an ISO 8601 time as seconds since 1970, or 0 if it is invalid; the default time zone is UTC."""
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -63,7 +63,7 @@ def seconds(text: str) -> int:
 
 
 def read_records(text: str) -> tuple[list[Data], int]:
-    """Return the site's records of nodes, the oldest first, and how many lines are damaged.
+    """Return the site's node records, oldest first, and the number of damaged lines.
 
     Each line is a JSON object with `at`, `node` and `event`.
     """
@@ -80,7 +80,7 @@ def read_records(text: str) -> tuple[list[Data], int]:
 
 
 def serial_of(parts: Iterable[Mapping[str, str]]) -> str:
-    """Return what tells a machine from all others: its serial number, else the numbers of its GPUs or NICs."""
+    """Return the identity of a machine: its serial number or ID, else those of its GPUs or NICs."""
     known = list(parts)
     for kind, key in (("machine", "serial"), ("machine", "id"), ("gpu", "serial"), ("gpu", "id"), ("nic", "id")):
         numbers = sorted({part[key] for part in known if part["kind"] == kind and part[key]})
@@ -90,11 +90,11 @@ def serial_of(parts: Iterable[Mapping[str, str]]) -> str:
 
 
 def validations_of(node: str, reports: Iterable[tuple[str, ReadReport]]) -> list[Data]:
-    """Return what each report says of a node, the oldest first; those that say nothing of it are left out.
+    """Return the result of each report that mentions a node, oldest first.
 
     Args:
         node: its name.
-        reports: name of the folder and report, the oldest first.
+        reports: folder name and report, oldest first.
     """
     found = []
     for name, report in reports:
@@ -130,7 +130,7 @@ def validations_of(node: str, reports: Iterable[tuple[str, ReadReport]]) -> list
 
 
 def _own_verdict(validation: Mapping[str, Any]) -> str:
-    """Return what a validation says of the node itself: it passed when it passed a test and nobody blames it."""
+    """Return a validation's verdict on the node itself: PASS if it passed a test and is not a culprit."""
     if validation["blamed"]:
         return "FAIL"
     if not validation["tested"]:
@@ -139,18 +139,18 @@ def _own_verdict(validation: Mapping[str, Any]) -> str:
 
 
 def replaced_at(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return when the machine behind each name was replaced the last time, seconds since 1970."""
+    """Return when each node's machine was last replaced, in seconds since 1970."""
     return {each["node"]: each["at"] for each in records if each["event"] == REPLACED}
 
 
 def _score(node: str, slurm: Mapping[str, Any], blames: Iterable[int], now: int, replaced: int) -> Score:
-    """Return the score of a node; what was before its machine was replaced does not count."""
+    """Return the score of a node; events before its machine was replaced do not count."""
     since = max(now - WINDOW_DAYS * _DAY_S, replaced)
     return lemon_score(slurm.get("events"), slurm.get("jobs"), blames, node=node, since=since)
 
 
 def score_data(score: Score, limit: int) -> Data:
-    """Return a score as data."""
+    """Return a score as JSON-compatible data."""
     return {
         "points": score.points,
         "limit": limit,
@@ -175,20 +175,20 @@ def dossier(  # noqa: PLR0913 - one for each source
     now: int,
     limit: int = LIMIT,
 ) -> Data:
-    """Return all that is known of a node.
+    """Return the dossier of a node.
 
     Args:
         node: its name.
-        slurm: the `history` of the module slurm_node; empty when the controller did not answer.
-        machine: the `record` of the module node_info; None when the node did not answer.
-        reports: name of the folder and report, the oldest first.
-        records: those of the site, as `read_records` gives them.
-        not_known: what could not be asked, and why.
+        slurm: the `history` of the module slurm_node; empty if the controller did not answer.
+        machine: the `record` of the module node_info; None if the node did not answer.
+        reports: folder name and report, oldest first.
+        records: the site's records from `read_records`.
+        not_known: sources that could not be queried, with the reason.
         now: seconds since 1970.
-        limit: from how many points on a node is a lemon.
+        limit: minimum points of a lemon.
     """
     validations = validations_of(node, reports)
-    # A report before the machine was replaced is about the former one.
+    # Reports from before the replacement describe the former machine.
     begin = replaced_at(records).get(node, 0)
     with_parts = [each for each in validations if each["parts"] and each["at"] >= begin]
     source = "the node" if machine else f"report {with_parts[-1]['report']}" if with_parts else ""
@@ -224,7 +224,7 @@ def node_lines(  # noqa: PLR0913 - one for each source
     now: int,
     limit: int = LIMIT,
 ) -> list[Data]:
-    """Return each node with state, last validation and score, in the order given; each source is read once."""
+    """Return state, last validation and score of each node, in the given order; each source is read once."""
     last: dict[str, Data] = {}
     blames: dict[str, list[int]] = {}
     for name, report in reports:
@@ -248,7 +248,7 @@ def node_lines(  # noqa: PLR0913 - one for each source
 
 
 def _by_node(slurm: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
-    """Return events and jobs by the nodes that they are about."""
+    """Group events and failed jobs by node."""
     found: dict[str, dict[str, list[Any]]] = {"events": {}, "jobs": {}}
     for each in slurm.get("events") or ():
         found["events"].setdefault(each["node"], []).append(each)
@@ -259,7 +259,7 @@ def _by_node(slurm: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
 
 
 class Signal(NamedTuple):
-    """What counts towards the score: points for each, up to a most, and what has to be known for it."""
+    """A signal of the score: points per occurrence, their maximum, and the required source."""
 
     points: int
     most: int
@@ -281,7 +281,7 @@ _HEALTH, _OWN = "busbar health:", "busbar:"
 _XID = re.compile(r"\bXid (\d+)\b")
 
 
-# Of a node that goes from drained to down accounting ends one event when it begins the next: that is one outage.
+# When a drained node goes down, Slurm's accounting ends one event and starts another: both are one outage.
 _SAME_OUTAGE_S = 1
 
 
@@ -290,8 +290,8 @@ class Score(NamedTuple):
 
     Attributes:
         points: the sum.
-        counts: how often each signal was seen; None where it is not known.
-        since: from when on it counts, seconds since 1970.
+        counts: occurrences of each signal; None if its source is unknown.
+        since: start of the counted period, seconds since 1970.
     """
 
     points: int
@@ -300,7 +300,7 @@ class Score(NamedTuple):
 
     @property
     def missing(self) -> list[str]:
-        """The signals that are not known."""
+        """Return the signals whose source is unknown."""
         return [name for name, count in self.counts.items() if count is None]
 
 
@@ -315,11 +315,11 @@ def lemon_score(
     """Return the score of a node.
 
     Args:
-        events: its times out of service, as slurm.node_history gives them; None when they are not known.
-        jobs: jobs that failed; None likewise.
-        blames: when each validation that named it a culprit began, seconds since 1970.
+        events: its outages from slurm.node_history; None if unknown.
+        jobs: failed jobs; None if unknown.
+        blames: start of each validation that named it a culprit, seconds since 1970; None if unknown.
         node: its name.
-        since: from when on anything counts; when the machine was replaced that is then.
+        since: start of the counted period; at the earliest, when the machine was replaced.
     """
     counts: dict[str, int | None] = dict.fromkeys(SIGNALS)
     if events is not None:
@@ -337,18 +337,18 @@ def lemon_score(
 
 
 def _broke(job: Mapping[str, Any], node: str) -> bool:
-    """Return whether a job failed because of a node; one that failed by its own doing did not."""
+    """Return whether the node, and not the job itself, caused a job's failure."""
     return node in job["failed_nodes"] and job["state"] in {"NODE_FAIL", "BOOT_FAIL"}
 
 
 def _outages(events: Sequence[Mapping[str, Any]]) -> int:
-    """Return how often a node went out of service, without what busbar plans or says for itself elsewhere."""
+    """Count a node's unplanned outages; busbar's planned drains do not count."""
     count, ended = 0, None
     for each in events:
         reason = str(each["reason"])
         follows = ended is not None and (each["from"] or 0) - ended <= _SAME_OUTAGE_S
         planned = reason.startswith(_OWN)
         count += not follows and not planned
-        # What follows a planned drain, such as the reboot, is of that plan.
+        # Events directly after a planned drain, such as its reboot, belong to it.
         ended = each["until"] if each["until"] is not None else float("inf")
     return count

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether another machine stands behind the name of a node, by host keys and serial numbers. Pure."""
+"""Detect whether a node's machine was replaced, by host keys and serial numbers. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ADMITTED", "AGAIN", "REINSTALLED", "Change", "change_of", "compared", "known_parts"]
 
-# A machine that was there before: installed anew, or as it is, by option.
+# The same machine as before: reinstalled, or unchanged and allowed by option.
 REINSTALLED, AGAIN = "reinstalled", "provisioned again"
 ADMITTED = "admitted"
 _OPTION = "-e replace_node_same_machine=true"
@@ -23,7 +23,7 @@ _KINDS = (("machine", "serial"), ("machine", "id"), ("gpu", "serial"), ("gpu", "
 
 
 class Change(NamedTuple):
-    """What became of the machine behind a name: an event for the records, or why it is refused."""
+    """The outcome for a node's machine: an event for the records, or the reason for refusing it."""
 
     event: str = ""
     problem: str = ""
@@ -31,7 +31,7 @@ class Change(NamedTuple):
 
 
 def known_parts(node: str, records: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the parts of the last machine of a node that the site noted; none when there is none."""
+    """Return the parts of a node's last recorded machine, or an empty list."""
     found = [each["parts"] for each in records if each["node"] == node and isinstance(each.get("parts"), list)]
     return [part for part in (found[-1] if found else []) if isinstance(part, dict)]
 
@@ -39,9 +39,9 @@ def known_parts(node: str, records: Sequence[Mapping[str, Any]]) -> list[dict[st
 def compared(
     before: Iterable[Part | Mapping[str, str]], after: Iterable[Part | Mapping[str, str]]
 ) -> tuple[str, str, bool]:
-    """Return the numbers of two machines by the best kind that both tell, and whether they are one machine.
+    """Return the identifiers of two machines by the best kind that both have, and whether they are the same machine.
 
-    A machine of which nothing can be compared is taken for another one.
+    Machines without a common kind of identifier count as different.
     """
     first, second = ([dict(part) for part in parts] for parts in (before, after))
 
@@ -53,7 +53,7 @@ def compared(
         if one and other:
             said = [", ".join(sorted(each)) for each in (one, other)]
             return said[0], said[1], bool(one & other)
-    # They tell numbers of different kinds, or one of them none at all.
+    # The machines have identifiers of different kinds, or one has none.
     said = [
         next((", ".join(sorted(found)) for each in _KINDS if (found := numbers(parts, *each))), "")
         for parts in (first, second)
@@ -71,16 +71,16 @@ def change_of(  # noqa: PLR0913 - what a machine is known by
     same_serial: bool,
     allow_same: bool,
 ) -> Change:
-    """Return what became of the machine behind a name.
+    """Return the event for the machine that now answers under a node name, or why it is refused.
 
     Args:
-        node: the name.
-        key: the public host key that the machine has now.
-        known: the present key of each host, as the ledger of certified keys has it.
-        former: keys that are revoked.
-        records: those of the site, the oldest first.
-        same_serial: whether its serial number is that of the former machine.
-        allow_same: whether a machine that was there before is provisioned again.
+        node: the node name.
+        key: the machine's present public host key.
+        known: the current key of each host in the ledger of certified keys.
+        former: the revoked keys.
+        records: the site's records, oldest first.
+        same_serial: whether it has the serial number of the former machine.
+        allow_same: whether the same machine may be provisioned again.
     """
     if key in former:
         return Change(
@@ -94,7 +94,7 @@ def change_of(  # noqa: PLR0913 - what a machine is known by
             remedy="correct ansible_host, or give it new keys: rm /etc/ssh/ssh_host_*; ssh-keygen -A, there",
         )
     if known.get(node) == key and not allow_same:
-        # A run that ended before the validation passed goes on with the machine that it had accepted.
+        # An interrupted run resumes with the machine that it had already accepted.
         own = [each for each in records if each["node"] == node]
         if own and own[-1]["event"] != ADMITTED and own[-1].get("host_key") == key:
             return Change(event="")

@@ -1,1 +1,1 @@
-"""Checks of the options of the driver, CUDA and DCGM."""
+"""Check the options of the NVIDIA driver and CUDA, and lock the driver version."""

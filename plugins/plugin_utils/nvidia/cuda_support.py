@@ -1,4 +1,4 @@
-"""Which driver and which GPUs each release of the CUDA toolkit takes.
+"""Drivers and GPU generations that each CUDA toolkit release supports.
 
 Sources:
 
@@ -16,7 +16,7 @@ import re
 
 __all__ = ["driver_fits", "generation_fits", "least_driver", "release_of", "version_key"]
 
-# The driver that the first package of each release came with, on Linux.
+# Driver shipped with the first package of each release, on Linux.
 _OWN_DRIVER = {
     "11.8": "520.61.05",
     "12.0": "525.60.13",
@@ -34,7 +34,7 @@ _OWN_DRIVER = {
     "13.3": "610.43.02",
 }
 _LEAST_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
-# Generation (as in driver_choice) to the first release that makes code for it, and to the last where there is one.
+# Generation (as in driver_choice) to the first release that supports it, and to the last one if support was dropped.
 _FIRST_RELEASE = {
     "turing": "10.0",
     "ampere": "11.0",
@@ -49,7 +49,7 @@ _VERSION = re.compile(r"(\d+\.\d+)(\.\d+)?")
 
 
 def version_key(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version, for comparison: '12.8.1-1' gives (12, 8, 1, 1)."""
+    """Return the numbers of a version for comparison: '12.8.1-1' gives (12, 8, 1, 1)."""
     return tuple(int(number) for number in re.findall(r"\d+", text))
 
 
@@ -57,7 +57,7 @@ def release_of(version: str) -> str:
     """Return major and minor number of a toolkit's version: '12.8.1' gives '12.8'.
 
     Raises:
-        ValueError: when it is not a valid version.
+        ValueError: if it is not a valid version.
     """
     match = _VERSION.fullmatch(version)
     if not match:
@@ -67,9 +67,9 @@ def release_of(version: str) -> str:
 
 
 def least_driver(release: str, *, minor_compatibility: bool) -> str:
-    """Return the oldest driver for a release; '' for a release whose driver is not known here.
+    """Return the oldest driver for a release, or '' if it is unknown.
 
-    With `minor_compatibility` it is that of the major version, else the one that the release came with.
+    With `minor_compatibility`, the minimum of the major version applies, else the driver shipped with the release.
     """
     if minor_compatibility:
         return _LEAST_DRIVER.get(release.partition(".")[0], "")
@@ -77,7 +77,7 @@ def least_driver(release: str, *, minor_compatibility: bool) -> str:
 
 
 def driver_fits(driver: str, least: str) -> bool:
-    """Return whether a driver (a version, or only its branch) is not older than `least`.
+    """Return whether a driver (a version or a branch) is at least `least`.
 
     A branch stands for its newest version: 525 has 525.60.13.
     """
@@ -86,7 +86,7 @@ def driver_fits(driver: str, least: str) -> bool:
 
 
 def generation_fits(generation: str | None, release: str) -> str:
-    """Return what keeps a release from making code for a generation of GPUs; '' when nothing does."""
+    """Return why a release does not support a GPU generation, or '' if it does."""
     first, last = _FIRST_RELEASE.get(generation or ""), _LAST_RELEASE.get(generation or "")
     if first and version_key(release) < version_key(first):
         return f"makes no code for {generation}; the first that does is {first}"

@@ -1,4 +1,4 @@
-"""One version of the driver for the whole cluster: chosen once, written down, the same for nodes that come later."""
+"""Lock the driver version of the cluster, so that nodes added later get the same one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEAD = """\
 
 
 class DriverLock(TypedDict):
-    """The versions by key, the text of the file, whether it is to be written, and what is wrong."""
+    """The versions by key, the text of the lock file, whether it has to be written, and the problems."""
 
     versions: dict[str, str]
     text: str
@@ -33,14 +33,14 @@ class DriverLock(TypedDict):
 
 
 def parse_lock(values: object, path: str) -> dict[str, str]:
-    """Return the versions in the lock's file, as YAML was read from it; empty for one that is not there.
+    """Return the versions in the parsed lock file; empty if the file is missing.
 
     Raises:
-        ValueError: what stands there is no lock.
+        ValueError: if the content is not a lock.
     """
     if values in (None, "", {}):
         return {}
-    # Once: the items of a template's dictionary are gone when they have been read.
+    # Copy once: the items of a template's dictionary can be read only once.
     lines = list(values.items()) if isinstance(values, dict) else [(values, "")]
     for key, version in lines:
         if not _VERSION.fullmatch(str(version)):
@@ -50,21 +50,21 @@ def parse_lock(values: object, path: str) -> dict[str, str]:
 
 
 def lock_text(versions: Mapping[str, str]) -> str:
-    """Return the text of the lock's file."""
+    """Return the text of the lock file."""
     return _HEAD + "".join(f'"{key}": "{versions[key]}"\n' for key in sorted(versions))
 
 
 def choose_lock(
     offers: Mapping[str, Offer], locked: Mapping[str, str], *, elsewhere: Mapping[str, Any] | None, upgrade: bool
 ) -> DriverLock:
-    """Return the lock after the hosts of a run were asked; what is locked stays, unless `upgrade` chooses anew.
+    """Return the lock for the offers of a run's hosts; locked versions stay unless `upgrade` is set.
 
     Args:
-        offers: what each host can have.
-        locked: the versions by key, as they are written down.
-        elsewhere: of hosts outside of this run: `installed`, the version that one of them has of a branch ('' for
-            none), and `known`, whether it answered; None when there are none.
-        upgrade: whether the newest version is taken that all hosts can have.
+        offers: available versions by host.
+        locked: the locked versions by key.
+        elsewhere: for hosts outside this run, `installed`, a version of the branch that one of them has ('' for none),
+            and `known`, whether it answered; None without such hosts.
+        upgrade: whether to choose the newest version available to all hosts.
     """
     versions, problems = dict(locked), []
     for key in sorted({offer["key"] for offer in offers.values()}):
@@ -76,14 +76,14 @@ def choose_lock(
             versions[key] = version
         elif all(offer["known"] for offer in mine.values()):
             problems.append(_nothing_in_common(key, mine))
-    # Of what a node outside of the run has nobody knows: nothing is settled for it.
+    # The versions of a node outside this run may be unknown: do not write a lock then.
     settled = elsewhere is None or bool(elsewhere["known"])
     renewed = versions != dict(locked) and settled
     return {"versions": versions, "text": lock_text(versions), "renewed": renewed, "problems": problems}
 
 
 def _candidates(offers: Mapping[str, Offer], elsewhere: Mapping[str, Any] | None, *, upgrade: bool) -> Iterator[str]:
-    """Yield versions that all hosts can have, the best first: what most have, or else the newest."""
+    """Yield versions available to all hosts, best first: the most common installed one, then the newest."""
     asked = [set(offer["versions"]) for offer in offers.values() if offer["known"] or offer["versions"]]
     common = set.intersection(*asked) if asked else set()
     if not upgrade:

@@ -1,4 +1,4 @@
-"""What is wrong with the NVIDIA driver that is declared for a host."""
+"""Check the NVIDIA driver options of hosts."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def driver_problems(
     settings: Mapping[str, Any],
     system: Mapping[str, str] | None = None,
 ) -> list[Problem]:
-    """Return what is wrong with the driver that is declared for a host.
+    """Return the problems of a host's driver options.
 
     Args:
-        hardware: its entry of the catalogue; without `gpu` nothing is wrong.
+        hardware: the host's hardware profile; without `gpu` there are no problems.
         host: its name.
         settings: `source` (nvidia, distribution, none), `branch`, `version`, `kernel_modules` (auto, open,
             proprietary), `build` (dkms, precompiled), `fabric_manager`, `nvlsm`, `imex` (auto, present, absent),
             `imex_nodes` (addresses), `module_parameters` (module to parameter to value).
-        system: `distribution` and `major` (version) as Ansible names them; None before any host was asked, which leaves
-            out what depends on it.
+        system: `distribution` and `major` (version) in Ansible's terms; None before facts are known, which skips the
+            checks that depend on them.
     """
     gpu = hardware.get("gpu")
     if not gpu or settings["source"] == "none":
@@ -90,13 +90,13 @@ def site_driver_problems(
     catalogue: Mapping[str, Any],
     systems: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[Problem]:
-    """Return what is wrong with the drivers of a site.
+    """Return the problems of a site's driver options.
 
     Args:
-        hosts: those that are to have a driver.
-        variables: variables of every host; options of the role nvidia_driver that are not there have their defaults.
-        catalogue: the known hardware by name.
-        systems: `distribution` and `major` of each host, as driver_problems takes them; None before hosts were asked.
+        hosts: hosts that get a driver.
+        variables: variables of every host, without the defaults of the role nvidia_driver.
+        catalogue: hardware profiles by name.
+        systems: `distribution` and `major` of each host, as for driver_problems; None before facts are known.
     """
     problems = []
     racks = nvlink_racks(hosts, variables)

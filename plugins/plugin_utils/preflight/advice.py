@@ -1,4 +1,4 @@
-"""Warnings about nodes: old versions, packages without security fixes, kernels that wait for a boot."""
+"""Warnings about nodes: old versions, packages without security fixes, kernels that need a reboot."""
 
 from __future__ import annotations
 

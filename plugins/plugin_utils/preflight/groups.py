@@ -1,4 +1,4 @@
-"""Are the inventory's groups those that busbar reads? Their names are an interface, as those of options are."""
+"""Check the group names of the inventory, which are part of busbar's interface like its options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KNOWN_GROUPS", "group_problems", "limit_problems"]
 
-# In the order in which an admin fills them, each with what its hosts do.
+# In the order in which an admin fills them, each with the purpose of its hosts.
 KNOWN_GROUPS = {
     "slurm_controller": "run slurmctld",
     "slurm_database": "run slurmdbd and its database",
@@ -34,20 +34,20 @@ KNOWN_GROUPS = {
 _NEEDED = ("slurm_controller", "slurm_database", "slurm_compute", "slurm_login")
 _PATTERN = frozenset("*?[]~@")
 _CORRECT = "correct the name, or take it out"
-# Groups that Ansible has, and those that busbar's own playbooks add while they run.
+# Groups of Ansible, and those that busbar's playbooks add at run time.
 _ANSIBLE = frozenset({"all", "ungrouped"})
 _INTERNAL = "busbar_"
 _OWN = "a group of your own: rename it, or name it in preflight_allowed_variables"
 
 
 def group_problems(groups: Groups, allowed: Collection[str] = ()) -> list[Problem]:
-    """Return the groups that busbar does not read although they look like its own, and the hosts in none of its groups.
+    """Return groups whose names resemble busbar's but have no effect, and hosts in none of busbar's groups.
 
-    A group of the site's own is fine: by another name, or with hosts that are all in the group that it resembles.
+    A site's own group is valid if its name is distinct, or if all its hosts are also in the group that it resembles.
 
     Args:
-        groups: hosts of every group, as Ansible's variable `groups` has them.
-        allowed: names of the site's own groups that resemble those of busbar.
+        groups: hosts of every group, from Ansible's variable `groups`.
+        allowed: names of the site's own groups that resemble busbar's.
     """
     others = [name for name in groups if not (name in KNOWN_GROUPS or name in _ANSIBLE or name.startswith(_INTERNAL))]
     problems = [problem for name in others if name not in allowed for problem in _one_group(name, others, groups)]
@@ -70,10 +70,10 @@ def group_problems(groups: Groups, allowed: Collection[str] = ()) -> list[Proble
 
 
 def limit_problems(limit: str, groups: Groups) -> list[Problem]:
-    """Return the names of `--limit` that no host or group has: Ansible goes on with the others.
+    """Return the names in `--limit` that match no host or group; Ansible ignores them.
 
     Args:
-        limit: as given; patterns are left to Ansible.
+        limit: the value of `--limit`; patterns are not checked.
         groups: hosts of every group.
     """
     known = [*groups, *groups.get("all", ())]
@@ -88,7 +88,7 @@ def limit_problems(limit: str, groups: Groups) -> list[Problem]:
 
 
 def _one_group(name: str, others: Sequence[str], groups: Groups) -> list[Problem]:
-    """Return the problem of a group that is none of busbar's, at most one."""
+    """Return at most one problem of a group that is not one of busbar's."""
     plain = name.lower().replace("-", "_")
     foreign = None if plain in KNOWN_GROUPS else foreign_group(name)
     near = plain if plain in KNOWN_GROUPS else near_option(plain, KNOWN_GROUPS)
@@ -106,13 +106,13 @@ def _one_group(name: str, others: Sequence[str], groups: Groups) -> list[Problem
     whose = f" but one of {foreign.toolkit}" if foreign.toolkit else ""
     problem = f"is not one of busbar's groups{whose}, so it has no effect"
     found = make_problem(outside, f"group {name}", problem, f"busbar calls it {meant}: put its hosts there; {_OWN}")
-    # A common word may be a group of the site's own, unless nothing else has the hosts that a cluster needs.
+    # A common word may be the site's own group, unless it is the only candidate for a required group.
     certain = foreign.toolkit or any(each in _NEEDED and not groups.get(each) for each in ours)
     return [found if certain else advice(found)]
 
 
 def _child_problem(name: str, others: Sequence[str], groups: Groups) -> list[Problem]:
-    """Return the problem of an empty group whose name is near that of a group with hosts, as a misspelt child has."""
+    """Return the problem of an empty group with a name similar to one with hosts: probably a misspelled child."""
     if groups[name]:
         return []
     near = near_name(name, (each for each in others if groups[each]))

@@ -1,4 +1,4 @@
-"""Is the inventory consistent? Checks that need no node."""
+"""Check the inventory's consistency without contacting nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RESERVED = frozenset({"all", "default", "localhost"})
 
 
 class GroupValue(TypedDict):
-    """A value that a group sets, with the group's ancestors."""
+    """A variable's value in a group, with the group's ancestors."""
 
     group: str
     value: Any
@@ -41,7 +41,7 @@ class GroupValue(TypedDict):
 
 
 class HostEntry(TypedDict):
-    """What the inventory says about a host."""
+    """The inventory data of a host."""
 
     name: str
     address: str
@@ -50,7 +50,7 @@ class HostEntry(TypedDict):
 
 
 def host_problems(hosts: Sequence[HostEntry]) -> list[Problem]:
-    """Return what is wrong with names and addresses."""
+    """Return the problems of host names and addresses."""
     by_address, by_name = defaultdict(list), defaultdict(list)
     for host in hosts:
         by_address[_normal_address(host["address"])].append(host["name"])
@@ -74,9 +74,9 @@ def host_problems(hosts: Sequence[HostEntry]) -> list[Problem]:
 
 
 def competing_groups(values: Sequence[GroupValue]) -> list[GroupValue]:
-    """Return those groups of one host that set a variable and neither of which can be said to overrule the other.
+    """Return the groups of one host that set a variable to different values without a clear precedence.
 
-    A group overrules its ancestors. What is left competes when its values differ; else the list is empty.
+    A group overrides its ancestors. If the remaining values are equal, the list is empty.
     """
     overruled = {ancestor for value in values for ancestor in value["ancestors"]}
     left = [value for value in values if value["group"] not in overruled]
@@ -84,11 +84,11 @@ def competing_groups(values: Sequence[GroupValue]) -> list[GroupValue]:
 
 
 def catalogue_problems(hosts: Sequence[HostEntry], catalogue: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the profiles, each with the hosts that have it.
+    """Return the problems of the hardware profiles, each with the hosts that use it.
 
     Args:
         hosts: all hosts.
-        catalogue: the known hardware by name.
+        catalogue: hardware profiles by name.
     """
     problems = []
     for name, profile in catalogue.items():
@@ -110,14 +110,14 @@ def hardware_choice_problems(
     catalogue: Mapping[str, Any],
     compute: Iterable[str],
 ) -> list[Problem]:
-    """Return what is wrong with `hardware` of each host.
+    """Return the problems of each host's `hardware`.
 
     Args:
         hosts: all hosts.
         values: the groups that set `hardware`.
-        own: hosts that set it themselves, which settles it.
-        catalogue: the known hardware by name.
-        compute: hosts that must have hardware.
+        own: hosts that set it in their own variables, which takes precedence.
+        catalogue: hardware profiles by name.
+        compute: hosts that require a hardware profile.
     """
     by_group = {value["group"]: value for value in values}
     settled, needing = set(own), set(compute)
@@ -142,12 +142,12 @@ def hardware_choice_problems(
 def domain_problems(
     domains: Mapping[str, object], hardware: Mapping[str, str], catalogue: Mapping[str, Any]
 ) -> list[Problem]:
-    """Return what is wrong with `nvlink_domain` of the compute nodes.
+    """Return the problems of the compute nodes' `nvlink_domain`.
 
     Args:
-        domains: compute node to its `nvlink_domain`, None where it has none.
-        hardware: compute node to name of its profile.
-        catalogue: the known hardware by name; nodes of none of it are left alone.
+        domains: `nvlink_domain` by compute node, or None.
+        hardware: name of the profile by compute node.
+        catalogue: hardware profiles by name; nodes with an unknown one are skipped.
     """
     problems, members = [], defaultdict(list)
     for name, domain in domains.items():
@@ -177,7 +177,7 @@ def domain_problems(
 
 
 def _normal_address(address: str) -> str:
-    """Return an address in the one form in which equal ones are equal."""
+    """Return an address in canonical form for comparison."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:
@@ -185,7 +185,7 @@ def _normal_address(address: str) -> str:
 
 
 def _name_fault(name: str) -> str:
-    """Return what is wrong with a host's name, '' when nothing is."""
+    """Return the problem of a host name, or ''."""
     if name.lower() in _RESERVED:
         return "is a reserved word"
     if "." in name:
@@ -196,7 +196,7 @@ def _name_fault(name: str) -> str:
 
 
 def _name_remedy(name: str) -> str:
-    """Return how to put a host's name right."""
+    """Return the remedy for an invalid host name."""
     if "." in name:
         return f"use the short name in the inventory, and set ansible_host: {name}"
     return "rename the host in the inventory; its present address goes into ansible_host"

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The oldest versions of what drives GPUs without a published hole, with the bulletin that says so.
+"""Oldest versions of GPU software without known vulnerabilities, with the bulletin for each.
 
-A table of facts, as of AS_OF; a newer bulletin is a change of a line here. Distributions that mend an old version keep
-its number, so only what comes from NVIDIA's own repositories is in it.
+The table is valid as of AS_OF; a newer bulletin changes one line. It contains only software from NVIDIA's repositories,
+because distributions fix old versions without changing the upstream number.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _BULLETINS = "https://github.com/NVIDIA/product-security/blob/main/2026"
 
 
 class Minimum(NamedTuple):
-    """The oldest good version of a program.
+    """The oldest version of a program without known vulnerabilities.
 
     Attributes:
-        name: as people call it.
-        least: version; of the driver one for each branch that still gets fixes.
-        option: the option of the inventory that chooses it.
-        source: the bulletin, and its day.
+        name: display name.
+        least: version; for the driver, one for each supported branch.
+        option: the inventory option that selects the version.
+        source: the bulletin and its date.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Minimum(NamedTuple):
     source: str
 
 
-# Keys are those of `versions` in the module node_info.
+# Keys as in `versions` of the module node_info.
 MINIMUMS = {
     "driver": Minimum(
         "NVIDIA driver",
@@ -56,15 +56,15 @@ MINIMUMS = {
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of an upstream version: of '1:4.5.3-1' those of 4.5.3."""
+    """Return the numbers of the upstream version: (4, 5, 3) for '1:4.5.3-1'."""
     return tuple(map(int, re.findall(r"\d+", re.sub(r"^\d+:|[-+~].*$", "", version))))
 
 
 def is_below(version: str, minimum: Minimum) -> str:
-    """Return the version that is needed instead, '' when the version is good enough.
+    """Return the required version, or '' if the version is new enough.
 
     Args:
-        version: as the package or the driver says it; without a number it is none, and nothing is said of it.
+        version: as reported by the package or driver; ignored if it contains no number.
         minimum: an entry of MINIMUMS.
     """
     found, known = _numbers(version), [_numbers(least) for least in minimum.least]
@@ -75,5 +75,5 @@ def is_below(version: str, minimum: Minimum) -> str:
     own = [least for least, numbers in zip(minimum.least, known, strict=True) if numbers[0] == found[0]]
     if own:
         return own[0] if found < _numbers(own[0]) else ""
-    # A branch of its own between or below these gets no fixes any more; a newer branch than all was let pass above.
+    # Branches between or below the listed ones no longer get fixes; newer branches were accepted above.
     return next(least for least, numbers in zip(minimum.least, known, strict=True) if numbers > found)

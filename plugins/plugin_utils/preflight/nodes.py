@@ -1,4 +1,4 @@
-"""Are the nodes what the inventory says? Compares what `node_info` found with what is declared."""
+"""Compare the results of `node_info` with the inventory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WHAT = {
 
 
 def contact_problem(host: str, answer: Mapping[str, Any]) -> Problem:
-    """Return the problem of a host that gave no answer.
+    """Return the problem of a host that did not answer.
 
     Args:
         host: its name.
@@ -57,14 +57,14 @@ def contact_problem(host: str, answer: Mapping[str, Any]) -> Problem:
 def node_problems(
     host: str, answer: Mapping[str, Any], hardware: Mapping[str, Any] | None, limits: Mapping[str, Any]
 ) -> list[Problem]:
-    """Return what is wrong with one host.
+    """Return the problems of one host.
 
     Args:
         host: its name.
         answer: result of `node_info`.
-        hardware: its entry of the catalogue, None when it has none.
-        limits: `systems` (id to list of versions or major versions), `architectures`, `clock_s` (largest clock error
-            in seconds), `free_mb` (path to least free MiB).
+        hardware: its hardware profile, or None.
+        limits: `systems` (id to list of versions or major versions), `architectures`, `clock_s` (largest clock error in
+            seconds), `free_mb` (path to minimum free MiB).
     """
     if not answer.get("reached"):
         return [contact_problem(host, answer)]
@@ -80,7 +80,7 @@ def node_problems(
 
 
 def name_problems(host: str, node: Mapping[str, Any], wanted: str) -> list[Problem]:
-    """Return a problem when a container has another name than it is to get, which only its host can change."""
+    """Return a problem if a container's host name differs from the wanted one: only its host can change it."""
     if not node.get("hostname_fixed") or node["hostname"] == wanted:
         return []
     problem = (
@@ -90,7 +90,7 @@ def name_problems(host: str, node: Mapping[str, Any], wanted: str) -> list[Probl
 
 
 def _become(host: str, node: Mapping[str, Any]) -> list[Problem]:
-    """Return a problem when the node was not examined as root."""
+    """Return a problem if the node was not examined as root."""
     if node["euid"] == 0:
         return []
     problem = f"commands run as user {node['euid']}, not as root"
@@ -98,7 +98,7 @@ def _become(host: str, node: Mapping[str, Any]) -> list[Problem]:
 
 
 def _system(host: str, node: Mapping[str, Any], limits: Mapping[str, Any]) -> list[Problem]:
-    """Return problems of an operating system or a processor that is not supported."""
+    """Return problems for an unsupported operating system or processor."""
     system, systems = node["os"], limits["systems"]
     problems = []
     versions = [str(version) for version in systems.get(system["id"], ())]
@@ -115,7 +115,7 @@ def _system(host: str, node: Mapping[str, Any], limits: Mapping[str, Any]) -> li
 
 
 def _clock(host: str, offset: float, limit: float) -> list[Problem]:
-    """Return a problem when the clock is off by more than the limit; the figure is rounded so that like is grouped."""
+    """Return a problem if the clock is off by more than the limit; the offset is rounded so that hosts group."""
     if abs(offset) <= limit:
         return []
     side = "ahead of" if offset > 0 else "behind"
@@ -126,7 +126,7 @@ def _clock(host: str, offset: float, limit: float) -> list[Problem]:
 
 
 def _disk(host: str, free: Mapping[str, int], needed: Mapping[str, int]) -> list[Problem]:
-    """Return a problem for each path with too little free space, but one for paths of the same file system."""
+    """Return a problem for each path with too little free space, once per file system."""
     short = [path for path, least in needed.items() if path in free and free[path] < int(least)]
     return [
         make_problem([host], f"disk {path}", f"{free[path]} MiB free, {needed[path]} needed", f"make room below {path}")
@@ -138,13 +138,13 @@ def _disk(host: str, free: Mapping[str, int], needed: Mapping[str, int]) -> list
 
 
 def _read_only(host: str, paths: Sequence[str]) -> list[Problem]:
-    """Return a problem for each path that cannot be written: a kernel mounts a disk so when it finds errors on it."""
+    """Return a problem for each read-only path: the kernel remounts a disk read-only after errors."""
     remedy = "see why (dmesg; findmnt -no OPTIONS), repair the disk, then mount it writable or reboot"
     return [make_problem([host], f"disk {path}", "is mounted read-only", remedy) for path in paths]
 
 
 def _hardware(host: str, node: Mapping[str, Any], hardware: Mapping[str, Any]) -> list[Problem]:
-    """Return problems of hardware that promises more than there is; Slurm would drain such a node."""
+    """Return problems of profiles that declare more than the node has: Slurm would drain the node."""
     declared = _product(hardware, ("sockets", "cores_per_socket", "threads_per_core"))
     problems = []
     if declared > node["cpus"]:
@@ -160,7 +160,7 @@ def _hardware(host: str, node: Mapping[str, Any], hardware: Mapping[str, Any]) -
 
 
 def _product(values: Mapping[str, Any], names: Sequence[str]) -> int:
-    """Return the product of some entries, 1 for what is missing."""
+    """Return the product of some entries; missing ones count as 1."""
     result = 1
     for name in names:
         result *= int(values.get(name) or 1)
@@ -168,7 +168,7 @@ def _product(values: Mapping[str, Any], names: Sequence[str]) -> int:
 
 
 def _shape(node: Mapping[str, Any]) -> str:
-    """Return processors in words: '2 (1 socket(s) x 2 cores x 1 thread(s))'."""
+    """Return the CPU topology as text: '2 (1 sockets x 2 cores x 1 threads)'."""
     return (
         f"{node['cpus']} ({node['sockets']} sockets x {node['cores_per_socket']} cores x "
         f"{node['threads_per_core']} threads)"
@@ -176,7 +176,7 @@ def _shape(node: Mapping[str, Any]) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Return seconds in the unit that a person would use."""
+    """Return a duration in the largest suitable unit."""
     for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{round(seconds / size)} {name}"

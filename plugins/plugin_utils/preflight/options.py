@@ -1,4 +1,4 @@
-"""Are the options that a site sets those of the roles, and are their values of the right type?"""
+"""Check that the site's variables are existing options, and that their values have the right type."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 _OWN = "a variable of your own: rename it, or name it in preflight_allowed_variables"
 _MOST_PLACES = 3
-# Options of an earlier busbar: what their name began with, and what it begins with now; the first that fits counts.
+# Renamed options: old prefix and new prefix; the first match counts.
 FORMER_NAMES = (
     ("nccl_validation_time_limit", "validation_test_time_limit"),
     ("nccl_validation_total_limit", "validation_time_limit"),
@@ -39,7 +39,7 @@ FORMER_NAMES = (
     ("alertmanager_own_routes", "alertmanager_extra_routes"),
     ("node_exporter_facts", "node_exporter_extra_metrics"),
 )
-# Variables by which Ansible reaches a host, for a suggestion where one is misspelt.
+# Ansible's connection variables, for suggestions on misspelled names.
 CONNECTION_VARIABLES = frozenset(
     f"ansible_{name}"
     for name in (
@@ -59,29 +59,29 @@ CONNECTION_VARIABLES = frozenset(
         *("ssh_timeout", "ssh_transfer_method", "ssh_user", "sudo_pass", "timeout", "user"),
     )
 )
-# Keys by which entries of lists are known.
+# Keys that identify entries of lists.
 _NAMING = ("name", "path", "user", "profile")
-# Roles that take lists as text with commas, as `-e` gives them.
+# Roles that accept lists as comma-separated text, as given with `-e`.
 _TAKE_TEXT = frozenset({"preflight", "validation"})
 _NAMES = {"dict": "mapping", "str": "text", "int": "integer", "float": "number", "bool": "truth value"}
 
 
 class Option(NamedTuple):
-    """An option of a role: which one, '' for none, and what its meta/argument_specs.yml says of it."""
+    """An option: its role ('' for none) and its entry in meta/argument_specs.yml."""
 
     role: str
     spec: Mapping[str, Any]
 
 
 class Setting(NamedTuple):
-    """A variable as it is set in one place.
+    """A variable as set in one place.
 
     Attributes:
-        name: of the variable.
-        value: as it is written, templates not worked out.
-        scope: of whom, such as `group all`, `host gpu1` or `-e`.
-        host: the host when it is set for one alone, else ''.
-        place: file and line, '' when unknown.
+        name: name of the variable.
+        value: the raw value, with templates.
+        scope: for example `group all`, `host gpu1` or `-e`.
+        host: the host if it is set for a single one, else ''.
+        place: file and line, or '' if unknown.
     """
 
     name: str
@@ -94,15 +94,15 @@ class Setting(NamedTuple):
 def unknown_problems(
     settings: Iterable[Setting], known: Collection[str], families: Sequence[str], allowed: Iterable[str]
 ) -> list[Problem]:
-    """Return the variables that are not options of any role although their names say so.
+    """Return the variables that look like options but are not.
 
-    Those are names that begin with the name of a role, names with a typing error in that part, and names of another
-    toolkit. The last are advice where they do not begin with the name of a role: a site may have such a variable.
+    These are names with the prefix of a role, names with a typo in that prefix, and names of other toolkits. The latter
+    are only advice without a role's prefix, because a site may use such a variable itself.
 
     Args:
-        settings: what the site sets.
+        settings: the variables that the site sets.
         known: names of all options and of the other variables that the collection reads.
-        families: what an option's name begins with, without the underscore.
+        families: prefixes of options, without the underscore.
         allowed: the site's own variables that resemble options.
     """
     prefixes = tuple(f"{family}_" for family in families)
@@ -126,7 +126,7 @@ def unknown_problems(
 
 
 def former_problems(settings: Iterable[Setting], known: Collection[str]) -> list[Problem]:
-    """Return the options of an earlier busbar that have another name now, or were removed."""
+    """Return the options that were renamed or removed."""
     problems = []
     for name, where in _by_name(settings).items():
         present = former_name(name, known)
@@ -141,7 +141,7 @@ def former_problems(settings: Iterable[Setting], known: Collection[str]) -> list
 
 
 def former_name(name: str, known: Collection[str]) -> str | None:
-    """Return the present name of an option of an earlier busbar, '' when it was removed, None when it never was one."""
+    """Return the present name of a renamed option, '' for a removed one, or None if it never existed."""
     if name in known:
         return None
     present = _renamed(name)
@@ -151,7 +151,7 @@ def former_name(name: str, known: Collection[str]) -> str | None:
 
 
 def _renamed(name: str) -> str:
-    """Return the name of an option that had another in an earlier busbar."""
+    """Return the new name of a renamed option, or ''."""
     return next((new + name[len(old) :] for old, new in FORMER_NAMES if name.startswith(old)), "")
 
 
@@ -163,10 +163,10 @@ def _by_name(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
 
 
 def type_problems(settings: Iterable[Setting], options: Mapping[str, Option]) -> list[Problem]:
-    """Return the options whose value is of another type than their role takes, and entries with wrong keys.
+    """Return the options with a value of a wrong type, and entries with wrong keys.
 
     Args:
-        settings: what the site sets; values with templates are passed over.
+        settings: the variables that the site sets; values with templates are skipped.
         options: the options of all roles by name.
     """
     problems = []
@@ -178,11 +178,11 @@ def type_problems(settings: Iterable[Setting], options: Mapping[str, Option]) ->
 
 
 def type_problem(setting: Setting, option: Option) -> list[Problem]:
-    """Return what is wrong with the type of a value, and with the entries within it.
+    """Return the type problems of a value and its entries.
 
     Args:
-        setting: the option as it is set.
-        option: what its role says of it.
+        setting: the option as set by the site.
+        option: its specification.
     """
     remedy = f"see the options in roles/{option.role}/README.md" if option.role else "see docs/inventory.md"
     return [
@@ -195,7 +195,7 @@ def type_problem(setting: Setting, option: Option) -> list[Problem]:
 
 
 def _text_for_list(setting: Setting, option: Option) -> list[tuple[str, str, str]]:
-    """Return the fault of a list that is given as text: Ansible takes it, and roles read its letters."""
+    """Return the problem of a list given as text: Ansible accepts it, and roles would iterate over its letters."""
     value, spec = setting.value, option.spec
     if not isinstance(value, str) or _is_template(value) or spec.get("type") != "list":
         return []
@@ -203,13 +203,13 @@ def _text_for_list(setting: Setting, option: Option) -> list[tuple[str, str, str
 
 
 def _value_faults(key: str, value: object, spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with a value: where, what, and the name that a misspelt one stands for."""
+    """Yield key, problem and suggested name for each error in a value."""
     kind = str(spec.get("type") or "str")
     if value is None or kind == "raw" or _is_template(value) or _is_plainly(value, kind, spec):
         return
     outer = {name: spec[name] for name in ("type", "elements", "choices") if name in spec}
     entries = [each for each in value if not _is_template(each)] if isinstance(value, list) else value
-    # Ansible takes the text of a list or mapping for text.
+    # Ansible would convert a list or mapping to text.
     if _errors(key, entries, outer) or (kind in {"str", "path"} and isinstance(value, (dict, list))):
         yield key, _type_fault(key, entries, spec), ""
         if not isinstance(entries, list):
@@ -219,7 +219,7 @@ def _value_faults(key: str, value: object, spec: Mapping[str, Any]) -> Iterator[
 
 
 def _entry_faults(place: str, entry: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with the keys of an entry; `options` says which it may have, none when it may have any."""
+    """Yield the problems of an entry's keys; empty `options` allow any key."""
     for name, value in entry.items() if options else ():
         if name in options:
             yield from _value_faults(f"{place}.{name}", value, options[name])
@@ -232,7 +232,7 @@ def _entry_faults(place: str, entry: Mapping[str, Any], options: Mapping[str, An
 
 
 def _entries(key: str, value: object) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the mappings within a value, each with its place: by name where entries have one."""
+    """Return the mappings within a value, each with its key, such as users[alice], or its index without a name."""
     if isinstance(value, dict):
         return [(key, value)]
     return [
@@ -243,7 +243,7 @@ def _entries(key: str, value: object) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _type_fault(key: str, value: object, spec: Mapping[str, Any]) -> str:
-    """Return what is wrong with the type of a value that is."""
+    """Return the type error of an invalid value as text."""
     found = f"is {_type_words(value)}"
     choices = ", ".join(map(str, spec.get("choices") or []))
     if not _errors(key, value, {"type": spec.get("type") or "str"}):
@@ -255,22 +255,22 @@ def _type_fault(key: str, value: object, spec: Mapping[str, Any]) -> str:
 
 
 def _is_plainly(value: object, kind: str, spec: Mapping[str, Any]) -> bool:
-    """Whether a value is right at first sight, as most are: Ansible's own check takes a hundred times as long."""
+    """Return whether a value is obviously valid: Ansible's own check takes a hundred times as long."""
     plain = {"str": str, "path": str, "int": int, "float": float, "bool": bool}.get(kind)
     return plain is not None and "choices" not in spec and isinstance(value, plain)
 
 
 def _errors(key: str, value: Any, spec: Mapping[str, Any]) -> list[str]:  # noqa: ANN401 - as a site writes it
-    """Return what Ansible says against the type of a value, and of the entries of a list."""
+    """Return Ansible's error messages for the type of a value and of a list's entries."""
     hollow = [_hollow(each) for each in value] if _is_list(value) else _hollow(value)
     return list(ArgumentSpecValidator({key: dict(spec)}).validate({key: hollow}).error_messages)
 
 
 def _hollow(value: object) -> object:
-    """Return a mapping or list without what is in it, anything else as it is.
+    """Return an empty mapping or list in place of a filled one, and any other value unchanged.
 
-    Ansible copies the value that it checks, and a copy of one that it has not worked out takes all variables along:
-    seconds, for a list of a few users.
+    Ansible copies the value that it checks, and copying an untemplated one includes all variables: seconds for a list
+    of a few users.
     """
     return {} if isinstance(value, dict) else [] if _is_list(value) else value
 
@@ -285,7 +285,7 @@ def _is_list(value: object) -> bool:
 
 
 def _expected(spec: Mapping[str, Any]) -> str:
-    """Return a type in words: 'a list of mappings'."""
+    """Return a type as text: 'a list of mappings'."""
     kind = str(spec.get("type") or "str")
     if kind == "list":
         elements = str(spec.get("elements") or "")
@@ -296,7 +296,7 @@ def _expected(spec: Mapping[str, Any]) -> str:
 
 
 def _type_words(value: object) -> str:
-    """Return the type of a value in words; never the value, which may be a secret."""
+    """Return the type of a value as text, without the value, which may be a secret."""
     for kinds, words in (
         (bool, "a truth value"),
         (int, "an integer"),
@@ -315,7 +315,7 @@ def _is_template(value: object) -> bool:
 
 
 def places_of(where: Sequence[Setting]) -> str:
-    """Return where a variable is set, for the end of a sentence."""
+    """Return the places that set a variable, in parentheses for a message."""
     shown = list(dict.fromkeys(f"{each.scope}{f' in {each.place}' if each.place else ''}" for each in where))
     more = f" and {len(shown) - _MOST_PLACES} more" if len(shown) > _MOST_PLACES else ""
     return f" (set for {'; '.join(shown[:_MOST_PLACES])}{more})".replace("set for -e", "given by -e")

@@ -1,6 +1,6 @@
-"""Groups and variables of other toolkits for Slurm clusters, with what stands for them in busbar.
+"""Groups and variables of other Slurm cluster toolkits, with their equivalents in busbar.
 
-From the inventories and defaults of NVIDIA/deepops, dell/omnia, stackhpc/ansible-slurm-appliance,
+Sources: inventories and defaults of NVIDIA/deepops, dell/omnia, stackhpc/ansible-slurm-appliance,
 oracle-quickstart/oci-hpc and the role galaxyproject.slurm, as of November 2026.
 """
 
@@ -18,15 +18,15 @@ class Foreign(NamedTuple):
     """A name of another toolkit.
 
     Attributes:
-        toolkit: its name, '' for a common word that several use.
-        ours: busbar's groups or options, in one text for a variable; empty when there is nothing like it.
+        toolkit: its name, or '' for a common word that several use.
+        ours: the equivalent groups or options of busbar (one text for a variable), or empty.
     """
 
     toolkit: str
     ours: tuple[str, ...]
 
 
-# With underscores for hyphens.
+# Hyphens are written as underscores.
 _GROUPS = {
     "slurm_master": Foreign(DEEPOPS, _HEAD),
     "slurm_node": Foreign(f"{DEEPOPS} and {OMNIA}", ("slurm_compute",)),
@@ -189,12 +189,12 @@ _PREFIXES = {
 
 
 def foreign_group(name: str) -> Foreign | None:
-    """Return the toolkit of a group and busbar's groups for its hosts; None for a name that no toolkit has."""
+    """Return the toolkit of a group and the equivalent groups of busbar, or None for an unknown name."""
     return _GROUPS.get(name.lower().replace("-", "_"))
 
 
 def foreign_variable(name: str) -> Foreign | None:
-    """Return the toolkit of a variable and what stands for it in busbar; None for a name that no toolkit has."""
+    """Return the toolkit of a variable and its equivalent in busbar, or None for an unknown name."""
     for toolkit, names in _VARIABLES.items():
         if name in names:
             return Foreign(toolkit, tuple(filter(None, [names[name]])))

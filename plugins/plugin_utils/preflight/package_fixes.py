@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Which installed packages of Slurm and munge lack the fixes of published vulnerabilities, by package_fixes.yml.
+"""Find installed packages of Slurm and munge with published vulnerabilities, using package_fixes.yml.
 
-Versions compare as dpkg and rpm compare them.
+Versions are compared as dpkg and rpm do.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class Unfixed(NamedTuple):
 
 @cache
 def package_fixes() -> Mapping[str, Any]:
-    """Return the table."""
+    """Return the content of package_fixes.yml."""
     found: Mapping[str, Any] = yaml.safe_load(_TABLE.read_text(encoding="utf-8"))
     return found
 
 
 def unfixed_packages(system: Mapping[str, Any], versions: Mapping[str, str]) -> Iterator[Unfixed]:
-    """Yield what lacks fixes on a host.
+    """Yield the products of a host that lack security fixes.
 
     Args:
         system: `os` of the module node_info: `id` and `version` of os-release, and `name`.
-        versions: `versions` of that module, with the full revisions of packages.
+        versions: `versions` of that module, with full package revisions.
     """
     for product in package_fixes()["products"]:
         version = versions.get(product["key"], "")
@@ -87,7 +87,7 @@ def _unfixed(product: Mapping[str, Any], system: Mapping[str, Any], version: str
 
 
 def _branch(version: str) -> tuple[int, ...]:
-    """Return the release branch of a version: (25, 5) of 25.05.9."""
+    """Return the release branch of a version: (25, 5) for 25.05.9."""
     return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
@@ -99,7 +99,7 @@ def _is_of(entry: Mapping[str, Any], system: Mapping[str, Any]) -> bool:
 
 
 def upstream_of(version: str) -> str:
-    """Return the upstream version: '24.11.5' of '1:24.11.5-4+deb13u1'."""
+    """Return the upstream version: '24.11.5' for '1:24.11.5-4+deb13u1'."""
     return version.partition(":")[2].rpartition("-")[0] or _split(version)[1]
 
 
@@ -116,7 +116,7 @@ def _sign(one: Any, other: Any) -> int:  # noqa: ANN401 - two of one type
 
 
 def _dpkg_key(text: str) -> list[tuple[list[int], int]]:
-    """Return what dpkg's verrevcmp compares: `~` before the end, letters before all other signs, numbers by value."""
+    """Return a sort key like dpkg's verrevcmp: `~` before the end, letters before other signs, numbers by value."""
     parts = _NUMBERS.split(text)
     found = []
     for place in range(0, len(parts), 2):
@@ -127,7 +127,7 @@ def _dpkg_key(text: str) -> list[tuple[list[int], int]]:
 
 
 def compare_dpkg(one: str, other: str) -> int:
-    """Return -1, 0 or 1: how two versions of Debian packages compare (deb-version(7))."""
+    """Compare two Debian package versions and return -1, 0 or 1 (deb-version(7))."""
     (epoch, upstream, revision), (its_epoch, its_upstream, its_revision) = _split(one), _split(other)
     return _sign(epoch, its_epoch) or _verrevcmp(upstream, its_upstream) or _verrevcmp(revision, its_revision)
 
@@ -138,7 +138,7 @@ def _verrevcmp(one: str, other: str) -> int:
 
 
 def _rpmvercmp(one: str, other: str) -> int:
-    """Compare as rpm does: numbers beat letters, `~` sorts before the end, `^` after it but before a further part."""
+    """Compare as rpmvercmp: numbers beat letters, `~` sorts before the end, `^` after it but before a further part."""
     mine, its = _RPM_PARTS.findall(one), _RPM_PARTS.findall(other)
     for place in range(max(len(mine), len(its))):
         left = mine[place] if place < len(mine) else ""
@@ -156,7 +156,7 @@ def _rpm_rank(part: str) -> tuple[int, int, str]:
 
 
 def compare_rpm(one: str, other: str) -> int:
-    """Return -1, 0 or 1: how two versions of RPM packages compare; a missing release equals any."""
+    """Compare two RPM package versions and return -1, 0 or 1; a missing release equals any."""
     (epoch, upstream, revision), (its_epoch, its_upstream, its_revision) = _split(one), _split(other)
     sign = _sign(epoch, its_epoch) or _rpmvercmp(upstream, its_upstream)
     return sign or (_rpmvercmp(revision, its_revision) if revision and its_revision else 0)

@@ -1,4 +1,4 @@
-"""What roles refuse on the distribution or release that a host has, asked before the first change."""
+"""Find options that a host's distribution or release does not support, before the first change."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ _DISTRIBUTIONS = {
     "rhel": "RedHat",
     "rocky": "Rocky",
 }
-# Slurm as the distributions have it, where a problem depends on it.
+# Slurm versions of distributions that are relevant for a check.
 _PACKAGED_SLURM = {("debian", "13"): "24.11.5"}
-# Pyxis enters the container before slurmstepd calls TaskProlog, and these releases call it by way of slurmstepd itself,
-# which no image holds. CHANGELOG of Slurm 24.11.7 and 25.05.2: "Avoid regression requiring slurmstepd …".
+# Pyxis enters the container before slurmstepd calls TaskProlog, and these releases run it through the slurmstepd
+# binary, which container images lack. CHANGELOG of Slurm 24.11.7 and 25.05.2: "Avoid regression requiring slurmstepd
+# …".
 _NO_TASK_PROLOG = re.compile(r"(?<![0-9.])(24\.11\.[0-6]|25\.05\.[01])(?![0-9])")
 
 
 def release_problems(host: str, variables: Variables, node: Mapping[str, Any], groups: Groups) -> list[Problem]:
-    """Return what the options of a host ask for and its distribution or release does not have.
+    """Return the options of a host that its distribution or release does not support.
 
     Args:
         host: its name.
-        variables: its variables; options of roles that are not there have their defaults.
+        variables: its variables, without role defaults.
         node: `node` of the module node_info: `os` and `versions`.
         groups: hosts of every group.
     """
@@ -57,7 +58,7 @@ def release_problems(host: str, variables: Variables, node: Mapping[str, Any], g
 
 
 def driver_system(system: Mapping[str, str]) -> dict[str, str]:
-    """Return `distribution`, as Ansible names it, and `major` version, from what node_info says of a system."""
+    """Return `distribution`, in Ansible's terms, and `major` version of a system from node_info."""
     return {"distribution": _DISTRIBUTIONS.get(system["id"], system["id"]), "major": system["major"]}
 
 
@@ -77,7 +78,7 @@ def _apptainer(host: str, variables: Variables, name: str, groups: Groups, *, pa
 
 
 def _debian_only(host: str, variables: Variables, system: Mapping[str, str], groups: Groups) -> Iterator[Fault]:
-    """Yield what roles that know Debian and Ubuntu alone would refuse."""
+    """Yield the problems of roles that support only Debian and Ubuntu."""
     debian, name = system["id"] in _DEBIAN, system["name"] or system["id"]
     identity = variables.get("identity_source") or "declared"
     old_ubuntu = system["id"] == "ubuntu" and system["major"].isdecimal() and int(system["major"]) < 24  # noqa: PLR2004
@@ -98,7 +99,7 @@ def _debian_only(host: str, variables: Variables, system: Mapping[str, str], gro
 
 
 def _task_prolog(host: str, variables: Variables, node: Mapping[str, Any], groups: Groups) -> Iterator[Fault]:
-    """Yield a TaskProlog that would end each task in a container of Pyxis."""
+    """Yield a problem if TaskProlog would fail every task in a Pyxis container."""
     per_job = _on(variables, "scratch_per_job")
     given = (variables.get(key) or {} for key in ("slurm_job_scripts", "slurm_config"))
     declared = any(each.get("TaskProlog") for each in given)

@@ -1,4 +1,4 @@
-"""Options that an earlier busbar had, with their replacements: data of the check in options.py."""
+"""Removed options with their replacements: data for options.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MONITORING = (
     "tls_custom_certificate takes certificates of the site"
 )
 _PROFILES = "machines of your own are described in hardware_profiles_extra"
-# What to do instead, with the names without their role.
+# Replacement to role to option names without the role prefix.
 _BY_ROLE = {
     "busbar chooses the value": {
         "alertmanager": "timeout_s",

@@ -1,4 +1,4 @@
-"""Checks whether nodes have what the containers of a site need."""
+"""Check that nodes have the software that the site's containers need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECKSUM_REMEDY", "is_on", "node_software_problems"]
 
 CHECKSUM_REMEDY = 'add a line "FILE: <what sha256sum prints for it>" for each package, once you trust that file'
-# What a site may have run on GPUs in a container, but for the validation on CPUs.
+# Options with images that need GPUs, except when the validation runs on CPUs.
 _IMAGES = ("validation_image", "validation_p2p_image", "validation_nvbandwidth_image", "validation_training_image")
 _TRUE = {"true", "yes", "on", "1"}
 
@@ -26,13 +26,13 @@ def node_software_problems(
     programs: Sequence[str],
     system: str = "debian",
 ) -> list[Problem]:
-    """Return what a compute node lacks for the containers that the site wants, and will not be given.
+    """Return the software that a compute node lacks for the site's containers and that no role installs.
 
     Args:
         host: its name.
         variables: its variables.
-        hardware: its entry of the catalogue, None when it has none.
-        programs: which of enroot and nvidia-container-cli it has.
+        hardware: its hardware profile, or None.
+        programs: installed programs among enroot and nvidia-container-cli.
         system: ID in its os-release.
     """
     problems = []

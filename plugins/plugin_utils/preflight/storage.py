@@ -1,4 +1,4 @@
-"""Storage as the preflight sees it: the declarations of all hosts together."""
+"""Check the storage options of all hosts together."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _HOME_REMEDY = (
 def site_storage_problems(
     hosts: Sequence[str], servers: Sequence[str], clients: Sequence[str], variables: Variables
 ) -> list[Problem]:
-    """Return what is wrong with the exports and mounts of a site, before any host is contacted.
+    """Return the problems of a site's exports and mounts, before any host is contacted.
 
     Args:
         hosts: all hosts.
-        servers: hosts that export.
-        clients: hosts that mount what these export.
+        servers: NFS servers.
+        clients: NFS clients.
         variables: variables of every host.
     """
-    # Ansible works a host's variables out anew each time they are asked for.
+    # Copy the variables: Ansible templates them again on each access.
     variables = {host: _known(variables[host]) for host in {*hosts, *servers, *clients}}
     problems = []
     for host in servers:
@@ -72,16 +72,16 @@ def site_storage_problems(
 def home_problems(
     hosts: Sequence[str], servers: Sequence[str], clients: Sequence[str], variables: Variables, *, has_users: bool
 ) -> list[Problem]:
-    """Return the hosts whose homes are on no storage that the inventory declares, where users work on several.
+    """Return hosts without declared shared storage for homes, if users work on several hosts.
 
-    A site that sets `users_create_home` has decided where its homes are.
+    Hosts that set `users_create_home` are skipped.
 
     Args:
-        hosts: those on which users work.
-        servers: hosts that export.
-        clients: hosts that mount what these export.
+        hosts: hosts on which users work.
+        servers: NFS servers.
+        clients: NFS clients.
         variables: variables of every host.
-        has_users: whether there are any users yet; a site that sets `users_home_base` is looked at in any case.
+        has_users: whether the site declares users; hosts that set `users_home_base` are checked in any case.
     """
     known = {host: _known(variables[host]) for host in {*hosts, *servers}} if len(hosts) > 1 else {}
     apart: dict[str, list[str]] = {}
@@ -97,14 +97,14 @@ def home_problems(
 def host_mount_problems(
     host: str, key: str, entries: Sequence[Mapping[str, Any]], servers: Sequence[str], variables: Variables
 ) -> list[Problem]:
-    """Return what is wrong with the mounts of one host.
+    """Return the problems of one host's mounts.
 
     Args:
         host: its name.
         key: `nfs_client_mounts` or `storage_mounts_entries`.
         entries: items of that variable.
-        servers: hosts of the inventory that export; what is mounted from them is compared with their exports.
-        variables: of all hosts.
+        servers: NFS servers of the inventory; mounts from them are compared with their exports.
+        variables: variables of every host.
     """
     names = {entry["name"]: [entry["address"], entry["target"]] for entry in cluster_entries(servers, variables)}
     served = served_paths(names, _exports(servers, variables), servers)
@@ -112,7 +112,7 @@ def host_mount_problems(
 
 
 def _known(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is read here of a host's variables."""
+    """Return the variables of a host that these checks read."""
     return {key: variables[key] for key in _READ if key in variables}
 
 
@@ -123,7 +123,7 @@ def _host_problems(
     variables: Variables,
     served: Mapping[str, Sequence[str]],
 ) -> list[Problem]:
-    """Return what is wrong with the mounts of one host, of both kinds together."""
+    """Return the problems of a host's NFS and other mounts together."""
     mine, own = variables[host], _own_exports(host, servers, variables)
     others = mine.get("storage_mounts_entries") or []
     problems = mount_problems(host, "storage_mounts_entries", others, served, own)
@@ -153,7 +153,7 @@ def _shared_places(host: str, *kinds: Sequence[Mapping[str, Any]]) -> list[Probl
 
 
 def _backend_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
-    """Return a problem of a backend that there is not."""
+    """Return a problem for an unknown storage backend."""
     backend = variables.get("storage_backend", "nfs")
     if backend in _BACKENDS:
         return []

@@ -1,4 +1,4 @@
-"""Options that a site sets and nothing reads, because what they belong to is off."""
+"""Find options that have no effect because the feature that they belong to is off."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["unused_options"]
 _OFF = frozenset({"", "0", "false", "no", "off", "none", "[]", "{}"})
 _GROUP = "a host in "
 _MONITORED = ("alertmanager", "dcgm_exporter", "grafana", "journal_remote", "monitoring", "node_exporter", "prometheus")
-# The beginning of options, and what they need: one of several options, of values of an option, or of groups. Options
-# that begin with the name of a switch need that switch, and need not be listed.
+# Option prefix to its requirements, any of which is enough: an option, a value of an option, or a group. Options with
+# the prefix of a switch require that switch and are not listed.
 _NEEDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((f"{name}_" for name in (*_MONITORED, "slurm_metrics")), (f"{_GROUP}monitoring",)),
     "examples_": ("examples_enabled", "shared_tree", "nfs_server_exports"),
@@ -49,19 +49,19 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     },
     **{f"validation_{each}_": (f"validation_node_checks={each}",) for each in ("dcgm_diag", "nvbandwidth", "p2p")},
 }
-# Given on the command line when they are needed.
+# Options given on the command line for a single run.
 _FOR_ONE_RUN = frozenset({"nvidia_driver_reboot"})
 
 
 class _Site(NamedTuple):
-    """What a site sets, by name; the hosts of its groups; the options of all roles."""
+    """The site's settings by name, the hosts of its groups, and the options of all roles."""
 
     set_to: Mapping[str, Sequence[Setting]]
     groups: Mapping[str, Sequence[str]]
     options: Mapping[str, Option]
 
     def has(self, need: str) -> bool:
-        """Whether a group has a host, or an option is set, somewhere, to a value or to anything but off."""
+        """Return whether a group has a host, or an option has the wanted value (any but off by default) anywhere."""
         if need.startswith(_GROUP):
             return bool(self.groups.get(need.removeprefix(_GROUP)))
         name, _, wanted = need.partition("=")
@@ -72,7 +72,7 @@ class _Site(NamedTuple):
 
 
 def _default(option: Option | None) -> object:
-    """Return the default of an option; what one that is a template depends on is listed among the needs."""
+    """Return the default of an option, or None for a template, whose dependencies are in _NEEDS."""
     default = option.spec.get("default") if option else None
     return None if _is_template(default) else default
 
@@ -88,10 +88,10 @@ def _listed(value: object) -> list[object]:
 def unused_options(
     settings: Iterable[Setting], groups: Mapping[str, Sequence[str]], options: Mapping[str, Option]
 ) -> list[Problem]:
-    """Return the options without effect, as advice: each with what it needs.
+    """Return the options without effect as advice, each with its requirement.
 
     Args:
-        settings: what the site sets.
+        settings: the variables that the site sets.
         groups: hosts of every group.
         options: the options of all roles by name.
     """
@@ -102,7 +102,7 @@ def unused_options(
     needs = [*_NEEDS.items(), *_switches(options)]
     problems = []
     for name, where in set_to.items():
-        # A switch that is set to off is not meant to have an effect.
+        # A switch set to off is expected to have no effect.
         if name not in options or not site.has(name):
             continue
         unmet = (wanted for prefix, wanted in needs if _begins(name, prefix, options) and not _met(name, wanted, site))
@@ -117,13 +117,13 @@ def unused_options(
 
 
 def _begins(name: str, prefix: str, options: Mapping[str, Option]) -> bool:
-    """Whether an option begins so, and is not one of another role: dcgm_exporter is another one than dcgm."""
+    """Return whether an option has the prefix and belongs to its role: dcgm_exporter is not part of dcgm."""
     role = options[name].role
     return name.startswith(prefix) and (role == "site" or len(prefix) > len(role) or f"{role}_" == prefix)
 
 
 def _way(need: str, options: Mapping[str, Option]) -> str:
-    """Return what to do that a need is met."""
+    """Return the remedy for an unmet requirement."""
     name, _, value = need.partition("=")
     spec = options[name].spec if name in options else {}
     if need.startswith(_GROUP):
@@ -134,12 +134,12 @@ def _way(need: str, options: Mapping[str, Option]) -> str:
 
 
 def _met(name: str, needs: Sequence[str], site: _Site) -> bool:
-    """Whether one of the needs of an option is met; the option itself may be one of them."""
+    """Return whether one requirement of an option is met; the option itself may be one of them."""
     return any(name == need.partition("=")[0] or site.has(need) for need in needs)
 
 
 def _switches(options: Mapping[str, Option]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the beginning of names, and the switch that these options need: of a role, or of a part of one."""
+    """Yield each prefix and the switch of a role or of a part of it that these options require."""
     for name, option in options.items():
         default = option.spec.get("default")
         role, _, last = name.rpartition("_")

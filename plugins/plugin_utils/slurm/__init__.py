@@ -1,1 +1,1 @@
-"""Plans of the cluster: slurm.conf, partitions, topology, upgrades, and checks of the options."""
+"""Plan slurm.conf, partitions, topology and upgrades of a cluster, and check the options."""

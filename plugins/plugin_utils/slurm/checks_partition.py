@@ -1,7 +1,7 @@
-"""The partition in which busbar tests idle nodes: its jobs start last and give way to every other job.
+"""The partition in which busbar tests idle nodes: its jobs start last, and all other jobs preempt them.
 
-With `preempt/partition_prio` a job takes the nodes of jobs in a partition of a lower PriorityTier whose PreemptMode is
-not OFF (slurm.conf(5), preempt.html). The other partitions stay as they are: among themselves nothing gives way.
+With `preempt/partition_prio`, a job preempts jobs in partitions with a lower PriorityTier and a PreemptMode other than
+OFF (slurm.conf(5), preempt.html). The other partitions keep their behavior: they do not preempt each other.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["checks_keys", "checks_problems", "with_checks"]
 
 PREEMPTION = {"PreemptType": "preempt/partition_prio", "PreemptMode": "CANCEL"}
-# The lowest there is; others have 1 when nothing is said of it.
+# The lowest tier; the default is 1.
 TIER = 0
-# Open to all, as the validation runs as whichever user the site names: who else uses it gives way, too.
+# Open to all users, because the site chooses the user of the validation; other jobs in it are preempted, too.
 PARAMS = {"PriorityTier": TIER, "PriorityJobFactor": 0, "PreemptMode": "CANCEL", "Hidden": True}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -32,21 +32,21 @@ def _lower(params: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _preempts(config: Mapping[str, Any]) -> bool:
-    """Return whether the site says itself which partition gives way to which."""
+    """Return whether the site configures preemption."""
     return "preempttype" in _lower(config)
 
 
 def checks_keys(name: str) -> dict[str, Any]:
-    """Return the keys of slurm.conf without which no job gives way; none without a partition for checks."""
+    """Return the preemption keys of slurm.conf; empty without a checks partition."""
     return dict(PREEMPTION) if name else {}
 
 
 def with_checks(partitions: Sequence[Partition], name: str, config: Mapping[str, Any]) -> list[Partition]:
-    """Return the partitions with that for checks, of all compute nodes.
+    """Return the partitions, with a checks partition of all compute nodes added.
 
     Args:
         partitions: items of `slurm_partitions`.
-        name: what the partition for checks is called; empty for none.
+        name: name of the checks partition; empty for none.
         config: `slurm_config` of the site.
     """
     if not name:
@@ -57,11 +57,11 @@ def with_checks(partitions: Sequence[Partition], name: str, config: Mapping[str,
 
 
 def checks_problems(partitions: Sequence[Partition], name: str, config: Mapping[str, Any]) -> list[Problem]:
-    """Return what keeps the jobs of checks from giving way to all others.
+    """Return the options that would prevent other jobs from preempting those of the checks partition.
 
     Args:
         partitions: items of `slurm_partitions`.
-        name: what the partition for checks is called; empty for none.
+        name: name of the checks partition; empty for none.
         config: `slurm_config` of the site.
     """
     if not name:

@@ -1,4 +1,4 @@
-"""Lines of slurm.conf, gres.conf, cgroup.conf and topology.conf from what the inventory declares."""
+"""Generate the lines of slurm.conf, gres.conf, cgroup.conf and topology.conf from the inventory."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ __all__ = [
     "topology_lines",
 ]
 
-# Keys of slurm.conf that may stand on many lines; a list given for any other key is joined by commas.
+# Keys of slurm.conf that may be repeated; lists of other keys are joined by commas.
 REPEATED = frozenset({"downnodes", "frontendname", "include", "nodename", "nodeset", "partitionname", "slurmctldhost"})
 
 
 class Node(TypedDict):
-    """A compute node as the inventory declares it."""
+    """A compute node of the inventory."""
 
     name: str
     hardware: str | None
@@ -50,7 +50,7 @@ class Node(TypedDict):
 
 
 def inventory_node(name: str, variables: Mapping[str, Any]) -> Node:
-    """Return the part of a host's variables that Slurm's configuration needs."""
+    """Return the host variables that Slurm's configuration needs."""
     weight = variables.get("slurm_node_weight")
     hardware = variables.get("hardware")
     return {
@@ -65,9 +65,9 @@ def inventory_node(name: str, variables: Mapping[str, Any]) -> Node:
 
 
 def merge_config(own: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `own` with the keys of `site` in place of its own, whatever their case.
+    """Return `own` overridden by `site`; keys are case-insensitive.
 
-    A key that the site sets to null is left out.
+    A key that the site sets to null is removed.
     """
     names = {key.lower(): key for key in own}
     merged = dict(own)
@@ -79,10 +79,10 @@ def merge_config(own: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, A
 
 
 def config_lines(config: Mapping[str, Any]) -> list[str]:
-    """Return `Key=value` lines; a list is joined by commas, or gives one line per entry where Slurm wants that.
+    """Return `Key=value` lines; lists are joined by commas, or become several lines for repeatable keys.
 
     Raises:
-        ValueError: a value is a mapping or holds a line break.
+        ValueError: if a value is a mapping or contains a line break.
     """
     lines = []
     for key, value in config.items():
@@ -96,7 +96,7 @@ def config_lines(config: Mapping[str, Any]) -> list[str]:
 
 
 def _text(key: str, value: object) -> str:
-    """Return a value as Slurm writes it."""
+    """Return a value in slurm.conf syntax."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (dict, list, tuple)) or "\n" in str(value):
@@ -106,10 +106,10 @@ def _text(key: str, value: object) -> str:
 
 
 def profile_of(node: Node, catalogue: Catalogue) -> Profile:
-    """Return the node's entry of the catalogue.
+    """Return the hardware profile of a node.
 
     Raises:
-        ValueError: it has none.
+        ValueError: if its hardware is unknown.
     """
     found = catalogue.get(node["hardware"]) if node["hardware"] else None
     if found is None:
@@ -125,25 +125,25 @@ def cpus_of(profile: Profile) -> int:
 
 
 def node_mig(node: Node, profile: Profile) -> object:
-    """Return a node's MIG layout: its own, else that of its profile; None without."""
+    """Return a node's MIG layout, by default that of its profile, or None."""
     return (profile.get("gpu") or {}).get("mig") if node["mig"] is None else node["mig"]
 
 
 def node_gres(node: Node, profile: Profile) -> list[tuple[str, int]]:
-    """Return type and count of each kind of GPU of a node."""
+    """Return type and count of each kind of GPU in a node."""
     return gres_counts(profile.get("gpu"), node_mig(node, profile))
 
 
 def node_gres_mode(node: Node, profile: Profile) -> str:
-    """Return how slurmd learns of a node's GPUs; an empty text when it has none."""
+    """Return the GPU detection mode of slurmd, or '' for a node without GPUs."""
     return gres_mode(node["gres_mode"], profile["gpu"]) if node_gres(node, profile) else ""
 
 
 def node_attributes(node: Node, catalogue: Catalogue) -> dict[str, Any]:
-    """Return the keys of the node's line in slurm.conf, the site's own `params` in place of ours.
+    """Return the keys of the node's line in slurm.conf, overridden by the site's `params`.
 
     Raises:
-        ValueError: the hardware is not in the catalogue.
+        ValueError: if the hardware is not in the catalogue.
     """
     profile = profile_of(node, catalogue)
     gres = node_gres(node, profile)
@@ -161,9 +161,9 @@ def node_attributes(node: Node, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def kinds(nodes: Iterable[Node]) -> list[tuple[Node, list[str]]]:
-    """Return a node of each kind, the first, with the names of all that differ from it in nothing but the name.
+    """Return one node of each kind, with the names of all nodes that differ only in name.
 
-    A cluster has few kinds of nodes: what follows from the hardware is worked out once for each of them.
+    A cluster has few kinds of nodes: the hardware is evaluated once per kind.
     """
     found: dict[str, tuple[Node, list[str]]] = {}
     for node in nodes:
@@ -173,11 +173,11 @@ def kinds(nodes: Iterable[Node]) -> list[tuple[Node, list[str]]]:
 
 
 def _grouped(pairs: Iterable[tuple[str, list[str]]]) -> dict[str, str]:
-    """Return folded names by what is said of them, in order of first appearance."""
+    """Return folded node names by attributes, in order of first appearance."""
     grouped: dict[str, list[str]] = {}
     for said, names in pairs:
         grouped.setdefault(said, []).extend(names)
-    # The lines of a kind have the same names.
+    # Lines of one kind share their names: fold them once.
     folded = {names: fold_for_slurm(names) for names in {tuple(names) for names in grouped.values()}}
     return {said: folded[tuple(names)] for said, names in grouped.items()}
 
@@ -186,17 +186,17 @@ def node_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
     """Return one NodeName line per kind of node.
 
     Raises:
-        ValueError: the hardware of a node is not in the catalogue.
+        ValueError: if the hardware of a node is not in the catalogue.
     """
     alike = _grouped((" ".join(config_lines(node_attributes(node, catalogue))), names) for node, names in kinds(nodes))
     return [f"NodeName={names} {attributes} State=UNKNOWN" for attributes, names in alike.items()]
 
 
 def gres_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
-    """Return the lines of gres.conf per kind of GPU node; nodes without GPUs have none.
+    """Return the lines of gres.conf per kind of GPU node.
 
     Raises:
-        ValueError: the hardware of a node is not in the catalogue.
+        ValueError: if the hardware of a node is not in the catalogue.
     """
     pairs = []
     for node, names in kinds(nodes):
@@ -208,28 +208,28 @@ def gres_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
 
 
 def _declared_cores(node: Node, profile: Profile) -> int:
-    """Return the cores of a socket as the node's line in slurm.conf has them.
+    """Return the cores per socket in the node's line of slurm.conf.
 
     Raises:
-        ValueError: they are no number.
+        ValueError: if the value is not a number.
     """
     said = {key.lower(): value for key, value in node_attributes(node, {node["hardware"] or "": profile}).items()}
     return int(said.get("corespersocket") or profile["cores_per_socket"])
 
 
 def gpu_types(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
-    """Return the Slurm types of all GPUs, sorted; an empty text stands for GPUs without a type."""
+    """Return the Slurm types of all GPUs, sorted; '' stands for GPUs without a type."""
     return sorted({kind for node, _ in kinds(nodes) for kind, _ in node_gres(node, profile_of(node, catalogue))})
 
 
 def gpu_plugins(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
-    """Return the plugins by which nodes detect their GPUs, such as gpu_nvml; nothing where all files are declared."""
+    """Return Slurm's GPU detection plugins of the nodes, such as gpu_nvml; empty if all device files are declared."""
     modes = {node_gres_mode(node, profile_of(node, catalogue)) for node, _ in kinds(nodes)}
     return sorted(f"gpu_{mode}" for mode in modes - {"", "files"})
 
 
 def default_mem_per_cpu(nodes: Sequence[Node], catalogue: Catalogue) -> int | None:
-    """Return MiB per CPU such that a job with all CPUs of any node fits into its memory; None without nodes."""
+    """Return the memory in MiB per CPU that lets a job use all CPUs of any node; None without nodes."""
     shares = []
     for node, _ in kinds(nodes):
         keys = {key.lower(): value for key, value in node_attributes(node, catalogue).items()}
@@ -240,10 +240,10 @@ def default_mem_per_cpu(nodes: Sequence[Node], catalogue: Catalogue) -> int | No
 def partition_hosts(
     partition: Mapping[str, Any], groups: Mapping[str, Sequence[str]], compute: Sequence[str]
 ) -> list[str] | None:
-    """Return the compute nodes that a partition names by `nodes` and `groups`; None when it takes every one.
+    """Return the compute nodes that a partition selects by `nodes` and `groups`, or None for all.
 
     Raises:
-        ValueError: it names a group that is not in the inventory, or `nodes` is not a host list.
+        ValueError: if a group is not in the inventory, or `nodes` is not a host list.
     """
     if not partition.get("nodes") and not partition.get("groups"):
         return None
@@ -263,7 +263,7 @@ def partition_lines(
     """Return one PartitionName line per partition.
 
     Raises:
-        ValueError: a partition names an unknown group or no valid host list.
+        ValueError: if a partition names an unknown group or an invalid host list.
     """
     lines = []
     for partition in partitions:
@@ -287,7 +287,7 @@ def topology_lines(topology: Mapping[str, Any]) -> list[str]:
             ``block_sizes``.
 
     Raises:
-        ValueError: an entry has neither nodes nor switches.
+        ValueError: if a switch has neither nodes nor switches.
     """
     lines = []
     for switch in topology.get("switches") or []:

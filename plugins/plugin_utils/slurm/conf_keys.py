@@ -1,4 +1,4 @@
-"""The keys that slurm.conf may have in any release from 21.08 to 26.05."""
+"""Keys of slurm.conf in all releases from 21.08 to 26.05."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SLURM_CONF_KEYS", "nearest_key", "unknown_keys"]
 
-# All releases together: what the installed one does not know yet, or no longer, Slurm itself refuses.
+# The union of all releases: Slurm itself rejects keys that the installed release does not support.
 _NAMES = """
     AccountingStorageBackupHost AccountingStorageEnforce AccountingStorageExternalHost AccountingStorageHost
     AccountingStorageLoc AccountingStorageParameters AccountingStoragePass AccountingStoragePort
@@ -56,11 +56,11 @@ _BY_LOWER = {key.lower(): key for key in SLURM_CONF_KEYS}
 
 
 def unknown_keys(keys: Iterable[str]) -> list[str]:
-    """Return the keys that no release knows; upper and lower case are the same to Slurm."""
+    """Return the keys that no release knows; keys are case-insensitive."""
     return [key for key in keys if key.lower() not in _BY_LOWER]
 
 
 def nearest_key(key: str) -> str:
-    """Return the known key that is spelt most like this one; an empty text when none is near."""
+    """Return the most similar known key, or ''."""
     found = get_close_matches(key.lower(), _BY_LOWER, n=1, cutoff=0.7)
     return _BY_LOWER[found[0]] if found else ""

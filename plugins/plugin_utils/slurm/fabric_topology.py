@@ -1,12 +1,12 @@
-"""Slurm's topology from an InfiniBand fabric as `ibnetdiscover` prints it (rdma-core, infiniband-diags).
+"""Generate Slurm's topology from the output of `ibnetdiscover` (rdma-core, infiniband-diags).
 
-Of that the blocks of switches tell who is where: a head with the switch's GUID and description, then a line for each
-cable with the GUID of the other end, `S-` for a switch and `H-` for a host's adapter, whose description begins with the
-host's name (as rdma-ndd writes it: "gpu1 mlx5_0"). Each cable is printed twice, in the blocks of both its
-ends, adapters after switches (ibnetdiscover.c): a text in which one end of a cable lacks is cut off.
+The switch blocks describe the cabling: a head with the switch's GUID and description, then one line per cable with the
+GUID of the other end, `S-` for a switch and `H-` for a host adapter, whose description begins with the host name (as
+written by rdma-ndd: "gpu1 mlx5_0"). Each cable is printed in the blocks of both ends, adapters after switches
+(ibnetdiscover.c): if one end is missing, the output is truncated.
 
-With several rails a node hangs on several switches. Nodes on the same ones are near each other, so these make one
-switch of Slurm's; what joins their switches over one more hop is the next level, and so on, up to one that holds all.
+With several rails, a node is connected to several switches. Nodes with the same set of switches form one Slurm switch;
+switches that are joined by one more hop form the next level, up to a single root.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["fabric_topology", "lowest_entries", "switch_name", "units_of"]
 
 _HEAD = re.compile(r'^Switch\s+\d+\s+"S-([0-9a-fA-F]+)"\s+#\s+"([^"]*)"')
 _CABLE = re.compile(r'^\[\d+\](?:\[ext \d+\])?\s+"([SH])-([0-9a-fA-F]+)"\[\d+\][^#]*#\s+"([^"]*)"')
-# Of any block, also of routers; the port behind it may be followed by the GUID of the port.
+# Start of any block, including routers; a port may be followed by its GUID.
 _BLOCK = re.compile(r'^(?:Switch|Ca|Rt)\s+\d+\s+"([SHR]-[0-9a-fA-F]+)"')
 _END = re.compile(r'^\[(\d+)\][^"]*"([SHR]-[0-9a-fA-F]+)"\[(\d+)\][^#]*#')
-# What switches reduce with; the switch itself, and no host.
+# Adapter for in-network reduction (SHARP) inside a switch, not a host.
 _INNER = "Aggregation Node"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")
 
@@ -36,14 +36,14 @@ def fabric_topology(text: str, nodes: Iterable[str] = ()) -> dict[str, Any]:
     """Return `slurm_topology` for a fabric.
 
     Args:
-        text: what ibnetdiscover printed.
-        nodes: the compute nodes; other hosts are left out. Without any, all hosts of the fabric are nodes.
+        text: output of ibnetdiscover.
+        nodes: the compute nodes; other hosts are ignored. By default, all hosts of the fabric are nodes.
 
     Returns:
-        `switches`, as the option `slurm_topology` of the role slurm takes them, and `notes`, what a reader should know.
+        `switches`, as in the option `slurm_topology` of the role slurm, and `notes` for the user.
 
     Raises:
-        ValueError: the text is of no fabric with hosts, nodes are not on it, or it falls into parts.
+        ValueError: if the text contains no fabric with hosts, lacks nodes, or the fabric is not connected.
     """
     names, cables, hosts = _read(text)
     wanted = set(nodes)
@@ -62,10 +62,10 @@ def fabric_topology(text: str, nodes: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def _refuse_half_cables(text: str) -> None:
-    """Refuse a text that has but one end of a cable.
+    """Reject an output that contains only one end of a cable.
 
     Raises:
-        ValueError: there is such a cable.
+        ValueError: if it contains such a cable.
     """
     ends: set[tuple[tuple[str, str], tuple[str, str]]] = set()
     here = ""
@@ -89,7 +89,7 @@ def _refuse_half_cables(text: str) -> None:
 
 
 def _read(text: str) -> tuple[dict[str, str], dict[str, set[str]], dict[str, set[str]]]:
-    """Return the names of switches, the switches next to each, and the switches of each host."""
+    """Return the names of switches, the neighbors of each switch, and the switches of each host."""
     names: dict[str, str] = {}
     cables: dict[str, set[str]] = defaultdict(set)
     hosts: dict[str, set[str]] = defaultdict(set)
@@ -112,13 +112,13 @@ def _read(text: str) -> tuple[dict[str, str], dict[str, set[str]], dict[str, set
 
 
 def switch_name(described: str) -> str:
-    """Return the name in 'MF0;leaf1:MQM9700/U1' or 'leaf1'; '' where it is none that Slurm takes."""
+    """Return the name in 'MF0;leaf1:MQM9700/U1' or 'leaf1', or '' if Slurm does not accept it."""
     name = described.partition(";")[2].partition(":")[0] or described
     return name if _NAME.fullmatch(name) else ""
 
 
 def units_of(placed: Mapping[str, set[str]]) -> tuple[dict[frozenset[str], list[str]], list[str]]:
-    """Return the nodes by the switches that they hang on; one that lacks a cable belongs to those that have it."""
+    """Return the nodes by their set of switches; a node with a missing cable joins the larger set."""
     units: dict[frozenset[str], list[str]] = defaultdict(list)
     notes = []
     whole = {frozenset(leaves) for leaves in placed.values()}
@@ -138,7 +138,7 @@ def units_of(placed: Mapping[str, set[str]]) -> tuple[dict[frozenset[str], list[
 def lowest_entries(
     units: Mapping[frozenset[str], list[str]], names: Mapping[str, str]
 ) -> tuple[list[dict[str, str]], dict[str, frozenset[str]]]:
-    """Return the entries that hold nodes, and the switches of the fabric that each stands for."""
+    """Return the entries that contain nodes, and the fabric switches that each represents."""
     taken = [names.get(next(iter(leaves)), "") for leaves in units if len(leaves) == 1]
     entries, level = [], {}
     for number, (leaves, hosts) in enumerate(sorted(units.items(), key=lambda item: item[1][0]), 1):
@@ -150,10 +150,10 @@ def lowest_entries(
 
 
 def _levels(level: dict[str, frozenset[str]], cables: Mapping[str, set[str]]) -> list[dict[str, str]]:
-    """Return the entries above, each level one hop of the fabric wider than the one below, until one holds all.
+    """Return the upper entries; each level spans one more hop, up to a single root.
 
     Raises:
-        ValueError: the fabric falls into parts.
+        ValueError: if the fabric is not connected.
     """
     entries: list[dict[str, str]] = []
     depth = 1
@@ -178,7 +178,7 @@ def _levels(level: dict[str, frozenset[str]], cables: Mapping[str, set[str]]) ->
 
 
 def _joined(parts: Mapping[str, frozenset[str]]) -> list[list[str]]:
-    """Return the names of parts that have switches in common, together."""
+    """Group the names of parts that have switches in common."""
     groups: list[tuple[set[str], set[str]]] = []
     for name in parts:
         own, held = {name}, set(parts[name])

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds in the log of slurmd why it could not launch a job, which neither squeue nor sacct tells."""
+"""Find in slurmd's log why a job could not be launched, which neither squeue nor sacct reports."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["launch_error", "launch_log_script"]
 _BEGIN = "busbar-slurmd-log"
 _ERROR = re.compile(r"error: (.*)")
 _LONGEST = 300
-# In the log of slurmd the cause, without the number of the job, comes before "Could not launch JobId=7 StepId=batch and
-# not able to requeue it, cancelling job" (req.c, _launch_job_fail; "job 7" up to Slurm 24.11).
+# slurmd logs the cause, without the job ID, before "Could not launch JobId=7 StepId=batch and not able to requeue it,
+# cancelling job" (req.c, _launch_job_fail; "job 7" up to Slurm 24.11).
 _SCRIPT = """\
 log=$(timeout 20 scontrol show config 2>/dev/null | sed -n 's/^SlurmdLogFile *= //p')
 echo {begin}
@@ -24,10 +24,10 @@ echo {begin}
 
 
 def launch_log_script(job_id: str) -> str:
-    """Return a script of sh that prints the lines of the log of slurmd about a job that it could not launch.
+    """Return a shell script that prints slurmd's log lines about a job that it could not launch.
 
     Raises:
-        ValueError: this is not the number of a job.
+        ValueError: if this is not a job ID.
     """
     if not re.fullmatch(r"[0-9]{1,10}", job_id):
         message = f"{job_id!r} is not the number of a job"
@@ -36,7 +36,7 @@ def launch_log_script(job_id: str) -> str:
 
 
 def launch_error(text: str) -> str:
-    """Return the cause out of the output of the script; empty if slurmd logged no error about the job."""
+    """Return the cause from the script's output, or '' if slurmd logged no error about the job."""
     for line in text.partition(f"{_BEGIN}\n")[2].splitlines():
         if found := _ERROR.search(line):
             return printable(found[1].strip())[:_LONGEST]

@@ -1,11 +1,10 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm's topology from the switches that nodes hear by LLDP: `lldpctl -f json` or `-f json0` of lldpd.
+"""Generate Slurm's topology from the switches that nodes see by LLDP: `lldpctl -f json` or `-f json0` of lldpd.
 
-In json0 everything is a list. In json a list of one is that one, and what has a name hangs under it, so that several
-interfaces are a list of objects with one key each (json_element_cleanup in lldpd's json_writer.c).
-
-Nodes say nothing of what joins their switches, so one entry joins all.
+In json0, every element is a list. In json, a list of one element is replaced by the element, and named elements become
+objects with the name as their only key (json_element_cleanup in lldpd's json_writer.c). LLDP does not show how the leaf
+switches are connected, so one entry joins all of them.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ def lldp_topology(heard: Mapping[str, str], interfaces: str = "*") -> dict[str, 
     """Return `slurm_topology` for nodes.
 
     Args:
-        heard: for each node what lldpctl printed on it.
-        interfaces: a shell pattern; only switches at network interfaces of such names count.
+        heard: lldpctl's output by node.
+        interfaces: a shell pattern; other network interfaces are ignored.
 
     Returns:
-        `switches`, as the option `slurm_topology` of the role slurm takes them, and `notes`, what a reader should know.
+        `switches`, as in the option `slurm_topology` of the role slurm, and `notes` for the user.
 
     Raises:
-        ValueError: a text is not of lldpctl, a node hears no switch, or the switches make no groups of nodes.
+        ValueError: if a text is not lldpctl output, a node sees no switch, or the switches do not group the nodes.
     """
     names: dict[str, str] = {}
     placed: dict[str, set[str]] = {}
@@ -67,10 +66,10 @@ def lldp_topology(heard: Mapping[str, str], interfaces: str = "*") -> dict[str, 
 
 
 def _refuse_overlap(units: Mapping[frozenset[str], list[str]], names: Mapping[str, str]) -> None:
-    """Refuse nodes that share some of their switches, and not all: no switch of Slurm's would say how near they are.
+    """Reject nodes that share some but not all of their switches: a tree cannot express their distance.
 
     Raises:
-        ValueError: there are such nodes.
+        ValueError: if there are such nodes.
     """
     first: dict[str, frozenset[str]] = {}
     for switches in units:
@@ -86,13 +85,13 @@ def _refuse_overlap(units: Mapping[frozenset[str], list[str]], names: Mapping[st
 
 
 def _switches(node: str, text: str, nodes: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield interface, id and name of each switch that a node hears.
+    """Yield interface, ID and name of each switch that a node sees.
 
-    A neighbour that names its port by its MAC address is a machine with lldpd, maybe the node itself by way of a VLAN:
-    switches name their ports.
+    A neighbor whose port ID is a MAC address is a host with lldpd, possibly the node itself through a VLAN: switches
+    use port names.
 
     Raises:
-        ValueError: the text is not of lldpctl.
+        ValueError: if the text is not lldpctl output.
     """
     try:
         data = json.loads(text)
@@ -114,12 +113,12 @@ def _switches(node: str, text: str, nodes: Mapping[str, str]) -> Iterator[tuple[
 
 
 def _many(value: object) -> list[dict[str, Any]]:
-    """Return the objects in a list, or the one that stands for a list of one."""
+    """Return the objects of a list, or a single object as a list."""
     return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
 
 
 def _named(value: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects in a value with their names, which are keys above them, or a key in them, or not there."""
+    """Yield the objects in a value with their names, which are keys above or inside them, or missing."""
     for item in _many(value):
         if "name" in item or "id" in item or not all(isinstance(under, dict) for under in item.values()):
             yield _text(item.get("name")), item
@@ -128,7 +127,7 @@ def _named(value: object) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _text(value: object) -> str:
-    """Return a text that may be hidden in an object, and that in a list."""
+    """Return a text, which may be wrapped in objects and lists."""
     for item in _many(value):
         return _text(item.get("value"))
     return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Which nodes are to be admitted to a running cluster, and which of them it has already under another name."""
+"""Find nodes to admit to a running cluster, and machines that it already has under another name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["new_node_problems", "node_admission"]
 
-# In these a node takes no job, so that provisioning it disturbs nobody.
+# In these states a node takes no jobs, so provisioning it is safe.
 _OUT_OF_SERVICE = frozenset({"drained", "down"})
 _GATE = f"ReservationName={NEW_RESERVATION} "
 _ADDRESS = re.compile(r"\binet6?\s+([0-9a-fA-F.:]+)")
@@ -29,20 +29,20 @@ _KNOWN_AS = re.compile(r"^NodeName=(\S+)(?=.*?\sNodeAddr=(\S+))?(?=.*?\sNodeHost
 def node_admission(
     declared: Sequence[str], shown: str, asked: str | Sequence[str] = "", drained: str | Sequence[str] = ""
 ) -> dict[str, list[str]]:
-    """Return which nodes are new, untested and forgotten.
+    """Return the new, untested and forgotten nodes.
 
-    `new` are those to be admitted, in the inventory's order: Slurm lacks them, or they wait behind the gate. `untested`
-    are those behind the gate that no validation has judged yet. `forgotten` are nodes of Slurm that the inventory does
-    not have.
+    `new` nodes have to be admitted, in inventory order: Slurm lacks them, or they are in the admission reservation.
+    `untested` nodes are in that reservation without a validation verdict. `forgotten` nodes are known to Slurm but not
+    in the inventory.
 
     Args:
         declared: compute nodes of the inventory.
         shown: output of ``scontrol --oneliner show nodes``, and of the same for the reservation busbar-new.
-        asked: nodes that were asked for, as a list or folded; these and no others.
-        drained: nodes that would be drained by now, were it not for check mode.
+        asked: requested nodes, as a list or folded; they replace the selection.
+        drained: nodes that would already be drained outside check mode.
 
     Raises:
-        ValueError: a node that was asked for is no compute node of the inventory, or is in service.
+        ValueError: if a requested node is not a compute node of the inventory, or is in service.
     """
     known = {node.name: node for node in read_text_nodes(shown)}
     left = _left_behind(shown)
@@ -81,7 +81,7 @@ def _new_nodes(
 
 
 def _left_behind(shown: str) -> set[str]:
-    """Return the nodes that a validation which was killed has left in the reservation of the gate, without a drain."""
+    """Return the nodes that a killed validation left in the admission reservation without a drain."""
     found = parse_reservation("\n".join(line for line in shown.splitlines() if line.startswith(_GATE)))
     return set(found.nodes) if found else set()
 
@@ -89,13 +89,13 @@ def _left_behind(shown: str) -> set[str]:
 def new_node_problems(
     new: Sequence[str], shown: str, machines: Mapping[str, str], forgotten: str = ""
 ) -> list[Problem]:
-    """Return which new nodes are machines that Slurm has under another name.
+    """Return the new nodes whose machines Slurm knows under another name.
 
     Args:
-        new: the nodes to be admitted.
+        new: the nodes to admit.
         shown: output of ``scontrol --oneliner show nodes``.
-        machines: by node what its machine said: its name, the state of slurmd and its addresses, as ``ip`` shows them.
-        forgotten: how the controller resolves the nodes that are forgotten: lines of ``getent hosts``.
+        machines: by node, host name, state of slurmd and addresses (as shown by ``ip``) of its machine.
+        forgotten: the forgotten nodes as the controller resolves them: lines of ``getent hosts``.
     """
     owners = {word: name for name, *words in _KNOWN_AS.findall(shown) for word in (name, *words) if word}
     resolved = [line.split() for line in forgotten.splitlines() if line.strip()]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm's blocks from the NVLink domains of nodes: the ClusterUUID and CliqueId that their GPUs report."""
+"""Generate Slurm's blocks from NVLink domains: the ClusterUUID and CliqueId that GPUs report."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["nvlink_topology"]
 
 
 def nvlink_topology(facts: Mapping[str, Mapping[str, Any]], domains: Mapping[str, str]) -> dict[str, Any]:
-    """Return `slurm_topology` for nodes: a block for each NVLink domain.
+    """Return `slurm_topology` with one block per NVLink domain.
 
     Args:
-        facts: for each node the `devices` of `node_info`.
-        domains: the `nvlink_domain` of nodes that declare one.
+        facts: the `devices` of `node_info` by node.
+        domains: `nvlink_domain` of the nodes that declare one.
 
     Returns:
-        `blocks`, as the option `slurm_topology` of the role slurm takes them, and `notes`, what a reader should know.
+        `blocks`, as in the option `slurm_topology` of the role slurm, and `notes` for the user.
 
     Raises:
-        ValueError: the GPUs of a node are of no domain, or of several.
+        ValueError: if the GPUs of a node belong to no domain or to several.
     """
     blocks: dict[tuple[str, int], list[str]] = defaultdict(list)
     alone: list[str] = []

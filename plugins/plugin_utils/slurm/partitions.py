@@ -1,4 +1,4 @@
-"""What is wrong with who does what in a Slurm cluster, and with its partitions."""
+"""Check the Slurm roles of hosts, and the partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def cluster_name_problems(key: str, name: object) -> list[Problem]:
-    """Return an invalid name of a cluster; an empty one stands for the default."""
+    """Return a problem for an invalid cluster name; an empty name stands for the default."""
     if not name or _CLUSTER_NAME.fullmatch(str(name)):
         return []
     return [make_problem([], key, f"{name!r} cannot be used", "use letters, digits, '_' and '-', at most 40")]
@@ -27,7 +27,7 @@ def cluster_name_problems(key: str, name: object) -> list[Problem]:
 def role_problems(
     controllers: Sequence[str], databases: Sequence[str], logins: Sequence[str], compute: Sequence[str]
 ) -> list[Problem]:
-    """Return what is wrong with who does what: compute nodes need a controller and a database."""
+    """Return the problems of the hosts' roles, for example compute nodes without a controller or database."""
     problems = []
     if compute or logins:
         missing = [("slurm_controller", controllers, "controller"), ("slurm_database", databases, "database")]
@@ -50,7 +50,7 @@ def role_problems(
 def partition_problems(
     partitions: Sequence[Mapping[str, Any]], groups: Mapping[str, Sequence[str]], compute: Sequence[str]
 ) -> list[Problem]:
-    """Return what is wrong with the partitions: no node, unknown nodes or groups, names twice, several defaults."""
+    """Return the problems of the partitions: no node, unknown nodes or groups, duplicates, several defaults."""
     problems = [problem for partition in partitions for problem in _one_partition(partition, groups, set(compute))]
     names = [str(partition.get("name")) for partition in partitions]
     problems += [
@@ -72,7 +72,7 @@ def partition_problems(
 def _one_partition(
     partition: Mapping[str, Any], groups: Mapping[str, Sequence[str]], compute: set[str]
 ) -> list[Problem]:
-    """Return what is wrong with one partition."""
+    """Return the problems of one partition."""
     key = f"slurm_partitions[{partition.get('name')}]"
     nodes, names = partition.get("nodes"), partition.get("groups")
     if not nodes and not names:

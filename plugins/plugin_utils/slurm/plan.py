@@ -1,4 +1,4 @@
-"""What Slurm's configuration is for the compute nodes of an inventory: slurm.conf, gres.conf, topology.conf."""
+"""Derive slurm.conf, gres.conf and topology.conf from the inventory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["slurm_plan"]
 
 
 def _computed(nodes: Sequence[Node], declared: Declared) -> dict[str, Any]:
-    """Return the keys of slurm.conf that follow from the nodes and from who does what."""
+    """Return the keys of slurm.conf that follow from the nodes and the hosts' roles."""
     catalogue = declared["catalogue"]
     types = gpu_types(nodes, catalogue)
     tres = ["gres/gpu", *(f"gres/gpu:{name}" for name in types if name)] if types else None
@@ -54,7 +54,7 @@ def _computed(nodes: Sequence[Node], declared: Declared) -> dict[str, Any]:
 
 
 def _health_keys(health: Mapping[str, Any], *, has_gpus: bool) -> dict[str, Any]:
-    """Return the keys of slurm.conf that let Slurm look at its nodes."""
+    """Return the health check keys of slurm.conf."""
     if health["when"] == "never" or (health["when"] == "auto" and not has_gpus):
         return {}
     return {
@@ -65,12 +65,12 @@ def _health_keys(health: Mapping[str, Any], *, has_gpus: bool) -> dict[str, Any]
 
 
 def slurm_plan(names: Sequence[str], hostvars: Mapping[str, Any], declared: Declared) -> dict[str, list[Any]]:
-    """Return the plan.
+    """Return the problems, or the lines of Slurm's configuration files.
 
     Args:
         names: the compute nodes.
         hostvars: variables of all hosts.
-        declared: as the filter `slurm_plan` takes it.
+        declared: as documented for the filter `slurm_plan`.
     """
     nodes = [inventory_node(name, hostvars[name]) for name in names]
     own, config = declared["own"], declared["config"]

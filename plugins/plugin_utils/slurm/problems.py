@@ -1,4 +1,4 @@
-"""What is wrong with the declaration of a Slurm cluster, before anything is written."""
+"""Check the declaration of a Slurm cluster before anything is written."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = ["external_database_problems", "gpu_problems", "slurm_problems"]
 
-# Slurm keeps the interval in 16 bits, and ends a health check after 60 s, in which more than nvidia-smi must fit.
+# Slurm stores the interval in 16 bits, and kills a health check after 60 s, which must cover more than nvidia-smi.
 _HEALTH_LIMITS = {"interval": (0, 65535), "timeout_s": (1, 20)}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _HIGHEST_PORT = 65535
 # DbdHost and DbdBackupHost.
 _MOST_DATABASES = 2
 _LOCAL_STATE = ("/var/lib/slurm/", "/var/spool/slurm")
-# Seconds between two comparisons of groups with accounting; the alert waits two hours for the next.
+# Seconds between two syncs of groups with accounting; the alert fires after two hours without one.
 _INTERVAL = (60, 3600)
 
 
@@ -54,25 +54,25 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     state_shared: bool = False,
     state_directory: str = "",
 ) -> list[Problem]:
-    """Return all problems of what is declared for Slurm.
+    """Return all problems of the Slurm declaration.
 
     Args:
-        nodes: the compute nodes, as `inventory_node` returns them.
-        catalogue: the known hardware by name.
+        nodes: the compute nodes from `inventory_node`.
+        catalogue: hardware profiles by name.
         controllers: hosts that run slurmctld, the primary first.
-        databases: hosts that run slurmdbd; without one there is no accounting.
-        logins: hosts where users log in.
+        databases: hosts that run slurmdbd; empty without accounting.
+        logins: login nodes.
         partitions: items of `slurm_partitions`.
         groups: hosts of each inventory group.
         config: `slurm_config` of the site.
         topology: `slurm_topology` of the site.
-        accounting: `accounts`, `users`, `qos` and `account_groups` of the site, its `identity_source`, and the option
-            `slurm_users` of an earlier version.
+        accounting: `accounts`, `users`, `qos` and `account_groups` of the site, its `identity_source`, and the removed
+            option `slurm_users`.
         health: `interval` and `timeout_s` of the health check.
         job_scripts: `slurm_job_scripts`.
-        checks_partition: name of the partition for checks, empty for none.
-        state_shared: whether the controllers share the directory of their state.
-        state_directory: that directory.
+        checks_partition: name of the checks partition; empty for none.
+        state_shared: whether the controllers share their state directory.
+        state_directory: the state directory.
     """
     compute = [node["name"] for node in nodes]
     databases_wanted = databases or controllers  # a cluster without accounting is allowed
@@ -96,7 +96,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
 
 
 def _node_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Problem]:
-    """Return problems of nodes whose hardware is not known."""
+    """Return the problems of nodes with unknown hardware or invalid GPU options."""
     return [
         make_problem([node["name"]], "hardware", *unknown_hardware(node["hardware"], catalogue))
         for node in nodes
@@ -105,7 +105,7 @@ def _node_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[
 
 
 def gpu_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Problem]:
-    """Return problems of MIG layouts, and of how Slurm learns of GPUs; unknown hardware is passed over."""
+    """Return the problems of MIG layouts and GPU detection modes; nodes with unknown hardware are skipped."""
     return [
         problem
         for node, names in kinds(nodes)
@@ -116,7 +116,7 @@ def gpu_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Pr
 
 
 def _controller_problems(controllers: Sequence[str], directory: str, *, shared: bool) -> list[Problem]:
-    """Return problems of backup controllers that could not take over the state of the primary."""
+    """Return the problems of backup controllers that have no access to the primary's state."""
     if len(controllers) <= 1:
         return []
     remedy = "put slurm_state_directory on a file system that all controllers mount, then set slurm_state_shared: true"
@@ -130,7 +130,7 @@ def _controller_problems(controllers: Sequence[str], directory: str, *, shared: 
 
 
 def _config_problems(config: Mapping[str, Any]) -> list[Problem]:
-    """Return problems of the site's own keys that would break what the role relies on."""
+    """Return the problems of `slurm_config`: unknown keys, and keys that break the role."""
     problems = []
     merged = {key.lower(): value for key, value in merge_config({}, config).items()}
     given = merged.get("slurmctldparameters")
@@ -151,7 +151,7 @@ def _config_problems(config: Mapping[str, Any]) -> list[Problem]:
 
 
 def _topology_problems(topology: Mapping[str, Any], compute: set[str]) -> list[Problem]:
-    """Return problems of switches and blocks: unknown nodes, nodes left out, entries without content."""
+    """Return the problems of switches and blocks: unknown or missing nodes, entries without content."""
     if not topology:
         return []
     try:
@@ -172,7 +172,7 @@ def _topology_problems(topology: Mapping[str, Any], compute: set[str]) -> list[P
 
 
 def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]) -> list[Problem]:
-    """Return problems of accounts, users, QOS and groups."""
+    """Return the problems of accounts, users, QOS and groups."""
     if accounting.get("slurm_users"):
         remedy = "`busbar provision preflight` prints the entries of users_accounts that replace it"
         return [make_problem([], "slurm_users", "was merged into users_accounts", remedy)]
@@ -209,7 +209,7 @@ def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]
 def external_database_problems(
     external: Mapping[str, Any], databases: Sequence[str], *, has_password: bool
 ) -> list[Problem]:
-    """Return what is wrong with `slurm_database_external`; nothing if the site does not set it.
+    """Return the problems of `slurm_database_external`; none if it is not set.
 
     Args:
         external: the option.
@@ -241,7 +241,7 @@ def external_database_problems(
 
 
 def _is_authority(file: str) -> bool:
-    """Whether a file holds a certificate; a relative path depends on the folder of the run, and does not count."""
+    """Return whether a file contains a certificate; relative paths are rejected, as they depend on the directory."""
     try:
         return Path(file).is_absolute() and "-----BEGIN CERTIFICATE-----" in Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -253,7 +253,7 @@ def _present_names(items: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _health_problems(health: Mapping[str, Any]) -> list[Problem]:
-    """Return problems of the health check's times."""
+    """Return the problems of the health check's interval and timeout."""
     return [
         make_problem([], f"node_health_{key}", f"{health[key]} s is out of bounds", f"give {least} to {most} s")
         for key, (least, most) in _HEALTH_LIMITS.items()

@@ -1,4 +1,4 @@
-"""Which nodes a rolling update takes, in which batches, and what an earlier run of it has done. Pure."""
+"""Plan the nodes and batches of a rolling update, resuming an interrupted one. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UPDATE_REASON", "cut", "rolling_plan", "share_of"]
 
-# What the reason of every drain of an update begins with.
+# Prefix of the drain reasons of an update.
 UPDATE_REASON = "busbar: update"
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *%")
 _NUMBER = re.compile(r"[0-9]+")
@@ -26,7 +26,7 @@ _OUT = ("drain", "down", "fail", "maint", "boot", "reboot", "power", "unknown")
 
 
 class _Cluster(NamedTuple):
-    """What the inventory and Slurm say of the nodes."""
+    """The cluster's nodes: all compute nodes, those of this run, those with other roles, and their locations."""
 
     compute: Sequence[str]
     limited: Sequence[str]
@@ -35,10 +35,10 @@ class _Cluster(NamedTuple):
 
 
 def share_of(given: object, whole: int, key: str, least: int) -> int:
-    """Return how many a number, or a share such as 25%, is of some nodes; a share is rounded down, to `least` or more.
+    """Return the number of nodes for a number or a share such as 25%; shares are rounded down, to at least `least`.
 
     Raises:
-        ValueError: it is neither, or out of bounds.
+        ValueError: if the value is neither, or out of bounds.
     """
     text = str(given).strip()
     share = _SHARE.fullmatch(text)
@@ -58,13 +58,13 @@ def _allowed(asked: Mapping[str, Any], batch: int) -> int:
     """Return how many nodes of a batch may fail before the update stops.
 
     Raises:
-        ValueError: neither a number nor a share.
+        ValueError: if the option is neither a number nor a share.
     """
     return share_of(asked["max_failures"], batch, "update_nodes_max_failures", 0)
 
 
 def cut(nodes: Sequence[str], size: int, places: Mapping[str, str] | None = None) -> list[list[str]]:
-    """Return batches of at most `size` nodes; with `places` (node to its switch or rack) all of a batch are in one."""
+    """Return batches of at most `size` nodes; with `places` (node to switch or rack), a batch stays within one."""
     groups: dict[str, list[str]] = {}
     for node in nodes:
         groups.setdefault((places or {}).get(node, ""), []).append(node)
@@ -80,18 +80,18 @@ def rolling_plan(
     """Return the plan of a rolling update.
 
     Args:
-        asked: `nodes`, `batch`, `by` ('', 'switch' or 'rack'), `max_failures`, and whatever else makes two updates the
-            same when it is the same.
-        cluster: `compute`, the compute nodes of the inventory; `limited`, the hosts of this run; `needed`, hosts by the
-            group that says what else they do; `switches`, as `slurm_topology` has them; `rack`, of each node.
-        seen: `nodes`, the output of ``sinfo -h -N -a -o '%N|%T|%E'``, and `queue`, that of
-            ``squeue -h -a -o '%i|%u|%N'``.
-        state: what an earlier run left: `key`, `done`, `ended`.
+        asked: `nodes`, `batch`, `by` ('', 'switch' or 'rack'), `max_failures`, and all other values that identify an
+            update.
+        cluster: `compute`, the compute nodes of the inventory; `limited`, the hosts of this run; `needed`, hosts with
+            other roles, by group; `switches`, from `slurm_topology`; `rack` by node.
+        seen: `nodes`, the output of ``sinfo -h -N -a -o '%N|%T|%E'``, and `queue`, that of ``squeue -h -a -o
+            '%i|%u|%N'``.
+        state: state of an earlier run: `key`, `done`, `ended`.
 
     Returns:
-        `problems` (then nothing else counts), `batches`, `keepers` (a name for each batch that is no node's), `serial`
-        (how many hosts each has with its keeper), `allowed` (how many of each may fail), `skipped` with reasons,
-        `finished` by an earlier run, `key`, and `lines` that tell it all.
+        `problems` (then without other keys), `batches`, `keepers` (a pseudo host name for each batch), `serial` (hosts
+        per batch including its keeper), `allowed` (failures per batch), `skipped` with reasons, `finished` by an
+        earlier run, `key`, and `lines`, the plan as text.
     """
     where = _Cluster(
         cluster["compute"],
@@ -113,7 +113,7 @@ def rolling_plan(
     skipped = _skipped(where, wanted, known)
     finished = [node for node in done if node not in skipped and not _is_own(known[node])]
     left = [node for node in wanted if node not in skipped and node not in finished]
-    # What a run that was cut off has out of service comes first.
+    # Nodes that an interrupted run left drained come first.
     left.sort(key=lambda node: not _is_own(known[node]))
     batches = cut(left, size, where.places.get(str(asked["by"])))
     strays = [node for node, each in known.items() if _is_own(each) and node not in wanted]
@@ -122,7 +122,7 @@ def rolling_plan(
         "problems": [],
         "key": key,
         "batches": batches,
-        # Ansible drops hosts that it cannot reach, and ends the whole playbook with a batch that has none left.
+        # Ansible drops unreachable hosts and aborts the playbook if a batch becomes empty; the keeper prevents that.
         "keepers": [f"update-batch-{number}" for number in range(1, len(batches) + 1)],
         "serial": [len(batch) + 1 for batch in batches],
         "allowed": [_allowed(asked, len(batch)) for batch in batches],
@@ -133,14 +133,14 @@ def rolling_plan(
 
 
 def _switches(declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the leaf switch, or the block, of each node."""
+    """Return the leaf switch or block of each node."""
     return {node: str(each["name"]) for each in declared for node in unfold_hosts(each.get("nodes") or "")}
 
 
 def _problems(
     asked: Mapping[str, Any], where: _Cluster, wanted: Sequence[str], known: Mapping[str, tuple[str, str]]
 ) -> tuple[list[str], int]:
-    """Return what is wrong with what was asked for, and the size of a batch."""
+    """Return the problems of the requested update, and the batch size."""
     if not wanted:
         return ["update_nodes names no node: give some, such as -e 'update_nodes=gpu[1-16]'"], 0
     found, size = [], 0
@@ -175,7 +175,7 @@ def _problems(
 
 
 def _skipped(where: _Cluster, wanted: Sequence[str], known: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-    """Return the nodes that are left as they are, with the reason."""
+    """Return the skipped nodes with the reason."""
     found = {}
     for node in wanted:
         state, reason = known[node]
@@ -191,7 +191,7 @@ def _is_own(node: tuple[str, str]) -> bool:
 
 
 def _key(asked: Mapping[str, Any], wanted: Sequence[str]) -> str:
-    """Return what two runs of the same update have in common; how many at a time does not count."""
+    """Return the key of an update, equal for all its runs; it does not depend on batch size or failure limit."""
     what = {name: value for name, value in asked.items() if name not in {"nodes", "batch", "by", "max_failures"}}
     text = json.dumps([sorted(wanted), what], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""Scripts that Slurm calls for each job, where several parts of a cluster want one of their own.
+"""Configure several job scripts for one key of slurm.conf.
 
-slurm.conf of Slurm 22.05 takes one Prolog, one Epilog and one TaskProlog (a file name pattern at most, slurm.conf(5));
-a second line of the key takes the place of the first. Several are therefore called by one small script.
+slurm.conf of Slurm 22.05 accepts one Prolog, one Epilog and one TaskProlog (at most as a file name pattern,
+slurm.conf(5)); a second line overrides the first. One wrapper script therefore calls several.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 __all__ = ["script_keys", "script_problems"]
 
-# By key of slurm.conf, the script that calls several, a template of the role.
+# Key of slurm.conf to the wrapper script, a template of the role.
 CALLERS = {"Prolog": "job_prolog", "Epilog": "job_epilog", "TaskProlog": "job_task_prolog"}
 
 
 def _paths(value: object) -> list[str]:
-    """Return the paths of one key, given as one or as a list."""
+    """Return the paths of one key as a list."""
     return [str(path) for path in value] if isinstance(value, (list, tuple)) else [str(value)]
 
 
 def script_problems(scripts: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with `slurm_job_scripts`."""
+    """Return the problems of `slurm_job_scripts`."""
     problems: list[Problem] = []
     for key, value in scripts.items():
         place = f"slurm_job_scripts.{key}"
@@ -43,11 +43,11 @@ def script_problems(scripts: Mapping[str, Any]) -> list[Problem]:
 
 
 def script_keys(scripts: Mapping[str, Any], folder: str) -> dict[str, str]:
-    """Return keys and values for slurm.conf: the one script of a key, or the caller of several.
+    """Return keys and values for slurm.conf: a single script, or the wrapper of several.
 
     Args:
         scripts: `slurm_job_scripts`.
-        folder: where the callers lie, on every compute node, whether slurm.conf names them or not.
+        folder: directory of the wrappers on every compute node.
     """
     given = {key: _paths(value) for key, value in scripts.items() if value}
     return {key: paths[0] if len(paths) == 1 else f"{folder}/{CALLERS[key]}" for key, paths in given.items()}

@@ -1,4 +1,4 @@
-"""Which hosts an upgrade of Slurm takes, in which order, and what speaks against it. Pure."""
+"""Plan the hosts and order of a Slurm upgrade, and find the problems that prevent it. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGES", "upgrade_plan"]
 
-# In the order in which they are upgraded: the group of the inventory, the package of its daemon, and the daemon.
+# In upgrade order: inventory group to the package of its daemon, and the daemon.
 STAGES = {
     "slurm_database": ("slurmdbd", "slurmdbd"),
     "slurm_controller": ("slurmctld", "slurmctld"),
@@ -30,7 +30,7 @@ Host = dict[str, Any]
 
 
 class _Step(NamedTuple):
-    """What an upgrade does to one daemon of one host."""
+    """The upgrade of one daemon on one host."""
 
     host: str
     stage: str
@@ -48,19 +48,19 @@ def upgrade_plan(
     """Return the plan of an upgrade.
 
     Args:
-        hosts: of each host that answers what the module `slurm_release` said: `installed` and `offered`, versions by
-            package; `daemons`, by name ``current``, ``stale`` (an older program runs) or ``stopped``; `removes`, which
-            packages apt would remove; `error`, why it would do nothing.
+        hosts: by host, the result of the module `slurm_release`: `installed` and `offered`, versions by package;
+            `daemons`, by name ``current``, ``stale`` (an older program is running) or ``stopped``; `removes`, packages
+            that apt would remove; `error`, why apt would fail.
         cluster: the hosts of each group of STAGES.
-        seen: `nodes`, the output of ``sinfo -h -N -a -o '%N|%T|%E'``, and `queue`, that of
-            ``squeue -h -a -o '%i|%u|%N'``; empty where slurmctld does not answer.
-        batch: how many compute nodes at a time, a number or a share.
+        seen: `nodes`, the output of ``sinfo -h -N -a -o '%N|%T|%E'``, and `queue`, that of ``squeue -h -a -o
+            '%i|%u|%N'``; empty if slurmctld does not answer.
+        batch: compute nodes per batch, as a number or a share.
 
     Returns:
-        `problems` (then nothing else counts), `stages` (the hosts of each that have something to do), `serial` (how
-        many compute nodes at a time), `packages` (by host, with the versions to install), `versions` (by host, before
-        and after), `stops` (by host, the daemons that cannot run while its packages change), `left` (hosts that stay as
-        they are, with the reason), `drained` (nodes that an upgrade which was cut off has drained), and `lines`.
+        `problems` (then without other keys), `stages` (hosts to upgrade by stage), `serial` (compute nodes per batch),
+        `packages` (versions to install by host), `versions` (by host, before and after), `stops` (by host, daemons to
+        stop during the package upgrade), `left` (skipped hosts with the reason), `drained` (nodes that an interrupted
+        upgrade left drained), and `lines`, the plan as text.
     """
     steps = [_step(name, stage, hosts[name]) for stage in STAGES for name in cluster.get(stage, ()) if name in hosts]
     absent = {name: "is not reached" for stage in STAGES for name in cluster.get(stage, ()) if name not in hosts}
@@ -100,7 +100,7 @@ def upgrade_plan(
 def _step(name: str, stage: str, host: Host) -> _Step:
     package, daemon = STAGES[stage]
     before, after = (str(host[which].get(package) or "") for which in ("installed", "offered"))
-    # Also what was installed beside it, such as headers for plugins: all of one host have one version.
+    # Include related packages, such as headers for plugins: all packages of a host have one version.
     todo = any(host["offered"].get(each, version) != version for each, version in host["installed"].items())
     running = host["daemons"].get(daemon, "current")
     return _Step(name, stage, before, after, todo or running != "current")
@@ -119,10 +119,10 @@ def _packages(host: Host) -> list[dict[str, str]]:
 
 
 def _stops(name: str, cluster: Mapping[str, Sequence[str]], host: Host) -> list[str]:
-    """Return the daemons that stand still while the packages of a host change, in the order in which they stop.
+    """Return the daemons to stop during the package upgrade of a host, in order.
 
-    The library and the plugins of all of them are replaced at once, and a daemon reads some only when it needs them.
-    slurmd is started anew at once instead: its jobs do not miss it.
+    The upgrade replaces the library and plugins of all of them, and daemons load some plugins on demand. On other hosts
+    slurmd is only restarted, which does not affect its jobs.
     """
     if name not in {*cluster.get("slurm_database", ()), *cluster.get("slurm_controller", ())}:
         return []
@@ -156,7 +156,7 @@ def _problems(
 
 
 def _plugin_problems(hosts: Mapping[str, Host]) -> list[Problem]:
-    """Return the SPANK plugins that the new Slurm would refuse: of a required one all jobs fail, and slurmd may too."""
+    """Return SPANK plugins that the new Slurm rejects: a required one fails all jobs, and possibly slurmd."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for name, host in hosts.items():
         for each in host.get("plugins") or ():
@@ -180,7 +180,7 @@ def _unready(
     steps: Sequence[_Step],
     absent: Mapping[str, str],
 ) -> list[Problem]:
-    """Return what keeps the versions from being compared, or the order from being kept."""
+    """Return the problems that prevent comparing versions or keeping the upgrade order."""
     found = []
     for stage in ("slurm_database", "slurm_controller"):
         lost = [name for name in cluster.get(stage, ()) if name in absent]
@@ -209,7 +209,7 @@ def _unready(
 
 
 def _order(steps: Sequence[_Step]) -> list[Problem]:
-    """Return where a daemon would be newer than the one that it reports to."""
+    """Return the daemons that would be newer than the one that they connect to."""
     found = []
     for upper, lower in (("slurm_database", "slurm_controller"), ("slurm_controller", "slurm_compute")):
         above = [step for step in steps if step.stage == upper]
@@ -230,7 +230,7 @@ def _order(steps: Sequence[_Step]) -> list[Problem]:
 
 
 def _grouped(steps: Iterable[_Step]) -> list[tuple[tuple[str, str], list[str]]]:
-    """Return the hosts by what is installed and offered there."""
+    """Return the hosts by installed and offered version."""
     found: dict[tuple[str, str], list[str]] = {}
     for step in steps:
         names = found.setdefault((step.before, step.after), [])
@@ -240,7 +240,7 @@ def _grouped(steps: Iterable[_Step]) -> list[tuple[tuple[str, str], list[str]]]:
 
 
 def _lines(steps: Sequence[_Step], stages: Mapping[str, Sequence[str]], size: int) -> list[str]:
-    """Return what is upgraded in which order."""
+    """Return the upgrade steps as text."""
     found = []
     for number, (stage, names) in enumerate(stages.items(), 1):
         daemon = STAGES[stage][0] if stage != "slurm_login" else "commands of Slurm"
@@ -257,7 +257,7 @@ def _lines(steps: Sequence[_Step], stages: Mapping[str, Sequence[str]], size: in
 
 
 def _notes(jobs: Mapping[str, Sequence[str]], absent: Mapping[str, str], *, answers: bool, todo: bool) -> list[str]:
-    """Return which jobs run meanwhile, and which hosts stay as they are."""
+    """Return notes on running jobs and skipped hosts."""
     found = []
     running = sorted({job for each in jobs.values() for job in each})
     if todo and not answers:

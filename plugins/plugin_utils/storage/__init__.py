@@ -1,1 +1,1 @@
-"""Checks of exports and mounts."""
+"""Plan and check NFS exports and mounts."""

@@ -1,4 +1,4 @@
-"""Clients of exports and NFS mounts, derived from the inventory."""
+"""Derive the clients of exports and the NFS mounts from the inventory."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["cluster_addresses", "fold_clients", "homes_are_shared", "nfs_mounts_
 
 
 def cluster_addresses(hosts: Sequence[str], variables: Variables) -> list[str]:
-    """Return the address of each host: `hosts_address`, else `ansible_host`; its name where the inventory has neither.
+    """Return the address of each host: `hosts_address`, else `ansible_host`, else its name.
 
     Raises:
-        ValueError: when two hosts have one address.
+        ValueError: if two hosts have the same address.
     """
     return [entry["address"] or entry["target"] for entry in cluster_entries(hosts, variables)]
 
 
 def fold_clients(addresses: Iterable[str], networks: Sequence[str]) -> list[str]:
-    """Return who may mount: the declared networks, then every address and name that lies in none of them.
+    """Return the allowed clients: the declared networks, then all addresses and names outside of them.
 
-    Nothing is folded into a network that was not declared, since it would let strangers in.
+    Addresses are never folded into undeclared networks, which would admit other hosts.
 
     Raises:
-        ValueError: a network is malformed.
+        ValueError: if a network is malformed.
     """
     known = [ipaddress.ip_network(network) for network in networks]
     outside = [each for each in dict.fromkeys(addresses) if not _covered(each, known)]
@@ -39,9 +39,9 @@ def fold_clients(addresses: Iterable[str], networks: Sequence[str]) -> list[str]
 
 
 def nfs_mounts_from_exports(servers: Sequence[str], variables: Variables, host: str) -> list[dict[str, Any]]:
-    """Return the mounts of a host that follow from what the first server exports: the same paths on every client.
+    """Return the mounts of a client that follow from the first server's exports, with the same paths.
 
-    A server mounts nothing of its own. An export with `mount: false` is left to those who name it.
+    Servers get no mounts. Exports with `mount: false` are mounted only by clients that declare them.
     """
     if not servers or host in servers:
         return []

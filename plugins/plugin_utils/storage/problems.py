@@ -1,4 +1,4 @@
-"""What is wrong with a declaration of exports and mounts, before any node is contacted."""
+"""Check declared exports and mounts before any node is contacted."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _PATH = re.compile(r"/[A-Za-z0-9._+@:/-]*")
 _MODE = re.compile(r"[0-7]{3,4}")
 _NAME = re.compile(r"(@?|(\*\.)?)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _WORD = re.compile(r"[^\s,()\"'#]+")
-# What the kernel or the running system keeps there is nobody else's.
+# Paths of the kernel and the running system.
 _NOT_FOR_SHARING = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/root")
 _NOT_FOR_MOUNTING = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/var/lib/nfs")
 
 
 def export_problems(hosts: Sequence[str], exports: object) -> list[Problem]:
-    """Return what is wrong with `nfs_server_exports` of some hosts."""
+    """Return the problems of `nfs_server_exports`, which the given hosts share."""
     key = "nfs_server_exports"
     if not isinstance(exports, (list, tuple)):
         return [make_problem(hosts, key, "is no list", "write a list of exports, each with a path")]
@@ -59,7 +59,7 @@ def export_problems(hosts: Sequence[str], exports: object) -> list[Problem]:
 
 
 def network_problems(hosts: Sequence[str], key: str, networks: object) -> list[Problem]:
-    """Return what is wrong with a list of networks."""
+    """Return the problems of a list of networks."""
     if not isinstance(networks, (list, tuple)):
         return [make_problem(hosts, key, "is no list", "write a list of networks, such as [10.0.0.0/24]")]
     faults = ((network, _network_fault(str(network))) for network in networks)
@@ -73,14 +73,14 @@ def mount_problems(
     served: Mapping[str, Sequence[str]],
     exported: Iterable[str] = (),
 ) -> list[Problem]:
-    """Return what is wrong with the mounts of one host.
+    """Return the problems of one host's mounts.
 
     Args:
         host: its name.
         key: the variable, `nfs_client_mounts` or `storage_mounts_entries`.
         entries: its value.
-        served: paths that each server of the inventory exports, by every name and address of it.
-        exported: paths that this very host exports.
+        served: exported paths of each inventory server, by all its names and addresses.
+        exported: paths that this host exports itself.
     """
     if not isinstance(entries, (list, tuple)):
         return [make_problem([host], key, "is no list", "write a list of mounts, each with src and path")]
@@ -101,12 +101,12 @@ def mount_problems(
 def served_paths(
     servers: Mapping[str, Sequence[str]], exports: Mapping[str, Sequence[Mapping[str, Any]]], hosts: Iterable[str]
 ) -> dict[str, list[str]]:
-    """Return the paths that each host of the inventory exports, by every name and address of it.
+    """Return the exported paths of each host, by all its names and addresses.
 
     Args:
         servers: names and addresses of each host of the inventory.
         exports: items of `nfs_server_exports` by server.
-        hosts: all hosts; one that is no server exports nothing.
+        hosts: all hosts; those without exports get an empty list.
     """
     served: dict[str, list[str]] = {}
     for host in hosts:
@@ -118,7 +118,7 @@ def served_paths(
 
 
 def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]:
-    """Return what is wrong with one export by itself."""
+    """Return the problems of one export."""
     if not isinstance(export, dict) or not isinstance(export.get("path"), str):
         return [make_problem(hosts, key, f"has an entry without a path: {export}", "give each entry a path")]
     path, key = export["path"], f"{key}[{export['path']}]"
@@ -149,7 +149,7 @@ def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]
 
 
 def _mount_form(host: str, key: str, entry: object) -> list[Problem]:
-    """Return what is wrong with the form of one mount."""
+    """Return the format problems of one mount."""
     if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in ("src", "path")):
         return [make_problem([host], key, f"has an entry without src or path: {entry}", "give each entry both")]
     key_here = f"{key}[{entry['path']}]"
@@ -169,7 +169,7 @@ def _mount_form(host: str, key: str, entry: object) -> list[Problem]:
 
 
 def _mount_place(host: str, key: str, path: str, before: Sequence[str], own: Sequence[str]) -> list[Problem]:
-    """Return what is wrong with the place of a mount."""
+    """Return the problems of a mount point."""
     fault = _path_fault(path, _NOT_FOR_MOUNTING, "mounted over")
     if fault:
         return [make_problem([host], key, *fault)]
@@ -183,7 +183,7 @@ def _mount_place(host: str, key: str, path: str, before: Sequence[str], own: Seq
 
 
 def _mount_source(host: str, key: str, entry: Mapping[str, Any], served: Mapping[str, Sequence[str]]) -> list[Problem]:
-    """Return what is wrong with what is to be mounted, as far as the inventory knows."""
+    """Return a problem if a server of the inventory does not export the source of a mount."""
     if entry.get("type", "nfs") != "nfs":
         return []
     try:
@@ -201,7 +201,7 @@ def _mount_source(host: str, key: str, entry: Mapping[str, Any], served: Mapping
 
 
 def _path_fault(path: str, forbidden: Sequence[str], what: str) -> tuple[str, str] | None:
-    """Return what is wrong with a path, and the remedy."""
+    """Return the problem and remedy of a path, or None."""
     if not path.startswith("/"):
         return "is not an absolute path", "write the whole path, from / on"
     if _normal(path) == "/":
@@ -215,7 +215,7 @@ def _path_fault(path: str, forbidden: Sequence[str], what: str) -> tuple[str, st
 
 
 def _client_fault(client: str) -> tuple[str, str] | None:
-    """Return what is wrong with a client of an export, and the remedy."""
+    """Return the problem and remedy of an export's client, or None."""
     if re.fullmatch(r"[*?.]+", client) or client in {"0.0.0.0/0", "::/0", "everyone"}:
         return f"{client} lets everybody in", "name the networks, addresses or hosts that may mount"
     if "/" in client or re.fullmatch(r"[0-9.]+|[0-9A-Fa-f:]*:[0-9A-Fa-f:]*", client):
@@ -226,7 +226,7 @@ def _client_fault(client: str) -> tuple[str, str] | None:
 
 
 def _network_fault(network: str) -> tuple[str, str] | None:
-    """Return what is wrong with a network or address, and the remedy."""
+    """Return the problem and remedy of a network or address, or None."""
     try:
         parsed = ipaddress.ip_network(network)
     except ValueError:
@@ -241,7 +241,7 @@ def _network_fault(network: str) -> tuple[str, str] | None:
 
 
 def _unknown_keys(hosts: Sequence[str], key: str, entry: Mapping[str, Any], known: frozenset[str]) -> list[Problem]:
-    """Return a problem for each key that means nothing, and for lists that are none."""
+    """Return a problem for each unknown key, and for each value that should be a list."""
     problems = [
         make_problem(hosts, f"{key}.{name}", "is not known", f"use one of: {', '.join(sorted(known))}")
         for name in sorted(set(map(str, entry)) - known)

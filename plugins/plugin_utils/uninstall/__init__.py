@@ -1,1 +1,1 @@
-"""Checks of the choice of hosts to uninstall."""
+"""Select and check the hosts to uninstall."""

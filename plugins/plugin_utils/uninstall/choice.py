@@ -1,4 +1,4 @@
-"""Which hosts an uninstallation takes, in which order, and what is wrong with the request. On the provisioning host."""
+"""Select and order the hosts to uninstall, and check the request. For the provisioning host."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 __all__ = ["SERVERS", "Answer", "uninstall_choice", "uninstall_problems"]
 
 KEY, DATA_KEY = "uninstall_nodes", "uninstall_leaves_data"
-# What others need goes last, and only with the last of those who need it.
+# Servers are uninstalled last, and only together with all their remaining clients.
 SERVERS = ("slurm_controller", "slurm_database", "nfs_server", "ldap_server", "monitoring", "portal")
 
 
 class Answer(TypedDict):
-    """What a host says of itself: whether busbar keeps a record there, and which jobs and data it serves."""
+    """A host's answer: whether it has busbar's record, and which jobs and data it serves."""
 
     recorded: bool
     serves: list[str]
 
 
 def uninstall_choice(asked: str | Sequence[str], groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the hosts by what is done with them: `compute` is drained first, `servers` go last.
+    """Return the hosts by procedure: `compute` nodes are drained first, `servers` are uninstalled last.
 
     Args:
-        asked: names, as a list or folded.
-        groups: the inventory's.
+        asked: host names, as a list or folded.
+        groups: the groups of the inventory.
     """
     names = unfold_hosts(asked) if asked else []
     servers = [name for name in names if any(name in (groups.get(group) or []) for group in SERVERS)]
@@ -46,13 +46,13 @@ def uninstall_problems(
     *,
     leaves_data: bool = False,
 ) -> list[Problem]:
-    """Return what is wrong with a request to uninstall hosts.
+    """Return the problems of a request to uninstall hosts.
 
     Args:
-        asked: names, as a list or folded.
-        groups: the inventory's.
-        answers: of all hosts, None of one that was not reached or not asked; without them only the names are looked at.
-        leaves_data: whether the user knows that jobs and data stay behind.
+        asked: host names, as a list or folded.
+        groups: the groups of the inventory.
+        answers: by host; None for one that was not reached or not asked; without answers, only names are checked.
+        leaves_data: whether the user accepts that jobs and data stay on the host.
     """
     try:
         choice = uninstall_choice(asked, groups)
@@ -84,7 +84,7 @@ def _server_problems(
     *,
     leaves_data: bool,
 ) -> list[Problem]:
-    """Return why servers cannot go: others need them, or they serve what nobody would serve any more."""
+    """Return why servers cannot be uninstalled: other hosts need them, or they hold jobs or data."""
     found = {name: answers.get(name) for name in choice["servers"]}
     servers = {name: answer for name, answer in found.items() if answer and answer["recorded"]}
     others = [name for name in known if name not in choice["names"]]

@@ -1,4 +1,4 @@
-"""The program `busbar-backup` of a host: hooks of its unit, and commands that list, verify and restore snapshots."""
+"""The program `busbar-backup`: hooks of its systemd unit, and commands that list, verify and restore snapshots."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FETCHED = "restored"
 
 
 def main(arguments: Sequence[str], configuration: Path) -> int:
-    """Do what the command line says; print one object of JSON, or a sentence for `list`, and return the exit status."""
+    """Run one command, print a JSON object (a sentence for `list`), and return the exit status."""
     given = _parser().parse_args(arguments)
     mask = os.umask(0o077)
     try:
@@ -83,7 +83,7 @@ def _init(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _collect(repository: Repository, _given: argparse.Namespace) -> dict[str, Any]:
-    """Fill the stage and list the paths for `restic backup`."""
+    """Write the dumps into the staging folder and list the paths for `restic backup`."""
     settings = repository.settings
     folder, stage = Path(settings.folder), stage_of(settings)
     _keep(settings, {**_read(folder / _LAST), "run": time.time(), "failed": 1})
@@ -96,7 +96,7 @@ def _collect(repository: Repository, _given: argparse.Namespace) -> dict[str, An
 
 
 def _note(repository: Repository, _given: argparse.Namespace) -> dict[str, Any]:
-    """Record the result of the unit, and remove the stage: a dump must stay private, and its space is needed."""
+    """Record the result of the unit and remove the staging folder, because dumps are private and large."""
     settings = repository.settings
     folder, stage = Path(settings.folder), stage_of(settings)
     last, summary, manifest = _read(folder / _LAST), _summary(folder / _OUTPUT), _read(stage / MANIFEST)
@@ -119,7 +119,7 @@ def _note(repository: Repository, _given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _summary(path: Path) -> dict[str, Any]:
-    """Return the summary among the lines of restic's output; empty where it has none."""
+    """Return the summary message from restic's JSON output, or an empty dictionary if it has none."""
     for line in reversed(path.read_text(encoding="utf-8").splitlines() if path.is_file() else []):
         with contextlib.suppress(ValueError):
             found = json.loads(line)
@@ -129,10 +129,10 @@ def _summary(path: Path) -> dict[str, Any]:
 
 
 def present(settings: Settings) -> list[str]:
-    """Return the files and folders of this host that are saved as they are.
+    """Return the files and folders of this host that restic saves directly.
 
     Raises:
-        BackupError: one that the site asks for is not there, and would be missing from the snapshot.
+        BackupError: a path that the site declares does not exist and would be missing from the snapshot.
     """
     missing = [path for path in settings.paths if not Path(path).exists()]
     if missing:
@@ -156,11 +156,11 @@ def _fetch(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     stage, manifest = fetch(repository, chosen, Path(settings.folder) / _FETCHED)
     former = _fetched(settings)
     note = {"snapshot": chosen.id, "stage": str(stage), "manifest": manifest, "begun": [], "placed": {}}
-    # A restore that was cut off goes on where it stopped: what it began to put there is no reason to refuse.
+    # An interrupted restore resumes: its own partial data must not block it.
     if former.get("snapshot") == chosen.id:
         note |= {"begun": former["begun"], "placed": former["placed"]}
     left = [part for part in parts_of(settings) if part not in note["placed"]]
-    # Their roles start Grafana and slapd, which make a database at once, before the restored one can be put in place.
+    # Their roles start Grafana and slapd, which create a database before the restored one is in place.
     for part in ("grafana", "directory"):
         if part in left and part not in note["begun"] and not is_there(settings, part):
             note["begun"] = [*note["begun"], part]
@@ -196,17 +196,17 @@ def _place(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _clear(settings: Settings) -> None:
-    """Remove what was fetched: it holds what users must not read, and takes room that the daemons need."""
+    """Remove the fetched snapshot: it contains private data and takes space that the daemons need."""
     shutil.rmtree(Path(settings.folder) / _FETCHED, ignore_errors=True)
 
 
 def _fetched(settings: Settings) -> dict[str, Any]:
-    """What the last `fetch` brought, and how far it was put in place; empty for nothing."""
+    """Return the record of the last `fetch` and of the parts already restored, or an empty dictionary."""
     return _read(Path(settings.folder) / "restored.json")
 
 
 def _write_fetched(settings: Settings, note: dict[str, Any]) -> None:
-    """Keep that, whole also when the host goes down meanwhile."""
+    """Write that record atomically, so that a crash cannot damage it."""
     path = Path(settings.folder) / "restored.json"
     fresh = path.with_suffix(".tmp")
     fresh.write_text(json.dumps(note), encoding="utf-8")
@@ -233,7 +233,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _keep(settings: Settings, last: dict[str, Any]) -> None:
-    """Save the result of the last run, also for the node exporter."""
+    """Save the result of the last run, also as metrics for the node exporter."""
     (Path(settings.folder) / _LAST).write_text(json.dumps(last), encoding="utf-8")
     target = Path(settings.metrics) if settings.metrics else None
     if target is None or not target.parent.is_dir():
@@ -245,11 +245,11 @@ def _keep(settings: Settings, last: dict[str, Any]) -> None:
 
 
 def metrics_text(last: dict[str, Any], max_age_s: int) -> str:
-    """Return the series of the last run for the node exporter.
+    """Return the metrics of the last run for the node exporter.
 
     Args:
         last: ``run`` and ``success``, in seconds since 1970, ``failed`` (0 or 1), ``seconds``, ``bytes`` and ``added``.
-        max_age_s: after how many seconds the newest snapshot is too old.
+        max_age_s: maximum age of the newest snapshot, in seconds.
     """
     series = [
         ("last_run_timestamp_seconds", "When the last backup began.", last.get("run", 0)),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Every rank of an MPI job says where it is, and all add up their numbers."""
+"""Prints the host of each rank of an MPI job and sums the rank numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> int:
-    """Add up the ranks' numbers; returns 0 when every rank has the right sum."""
+    """Sum the rank numbers and return 0 if every rank has the correct sum."""
     try:
         from mpi4py import MPI  # noqa: PLC0415 - its absence is told in words
     except ImportError as exc:

@@ -1,10 +1,10 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The samples of train_ddp.py: computed from their numbers (mlp), or read from a file by the workers of a DataLoader.
+"""The samples of train_ddp.py: computed from their index (mlp), or read from a file by the workers of a DataLoader.
 
-The file is made here: raw images of 8 bits, larger than the model wants, or tokens of 16 bits. What a sample is follows
-from its number alone, so that a training that was interrupted sees what one that was not would have seen. Images are
-cut and mirrored by the workers as for ImageNet; nothing is decoded, for torch alone reads no JPEG.
+This module generates the file: raw 8-bit images, larger than the model input, or 16-bit tokens. A sample depends only
+on its index, so that a resumed training sees the same samples as an uninterrupted one. The workers crop and mirror
+images as for ImageNet; the images are not compressed, because torch alone does not decode JPEG.
 """
 
 from __future__ import annotations
@@ -25,57 +25,57 @@ if TYPE_CHECKING:
 
 __all__ = ["Files", "Numbers"]
 
-_MARGIN = 8  # an image is an eighth larger than what is cut out of it, as 256 is than 224
+_MARGIN = 8  # an image is an eighth larger than its crop, as 256 to 224
 _IMAGES = {True: 512, False: 64}
 _TOKENS = {True: 1 << 23, False: 1 << 15}
-# Few enough that a model soon knows them: images of a kind look alike, and tokens come in words.
+# Few enough to learn quickly: images of a class look alike, and tokens form words.
 _KINDS, _WORDS, _LONG = 16, 256, 8
 _PRIME = 1_000_003
 
 
 class Numbers:
-    """Samples without end, each computed from its number; a teacher network tells the targets."""
+    """An endless series of samples computed from their index; a teacher network computes the targets."""
 
     workers = 0
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        """Draw frequencies and teacher from the seed."""
+        """Draw the frequencies and the teacher from the seed."""
         chance = torch.Generator().manual_seed(seed)
         self.device = device
         self.rates = (torch.rand(MLP_INPUTS, generator=chance, dtype=torch.float64) * 6.28).to(device)
         self.teacher = (torch.randn(MLP_INPUTS, MLP_OUTPUTS, generator=chance) / MLP_INPUTS**0.5).to(device)
 
     def batch(self, first: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs and targets of the samples from `first` on."""
+        """Return the inputs and targets of `count` samples, starting at `first`."""
         numbers = torch.arange(first, first + count, device=self.device, dtype=torch.float64)
         inputs = torch.sin(numbers[:, None] * self.rates[None, :]).float()
         return inputs, torch.tanh(inputs @ self.teacher)
 
     def batches(self, first: int, count: int, stride: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Return batch after batch without end, the first samples of each `stride` apart."""
+        """Yield batches endlessly; their first samples are `stride` apart."""
         return (self.batch(number, count) for number in itertools.count(first, stride))
 
 
 class Records(torch.utils.data.Dataset):
-    """Samples out of a file, by their numbers; used in the workers."""
+    """Samples of a file by index, read in the workers."""
 
     def __init__(self, shape: Shape, content: np.ndarray) -> None:
-        """Take what the file holds: images x 3 x edge x edge of 8 bits, or tokens of 16 bits."""
+        """Use the content of the file: images x 3 x edge x edge as 8-bit values, or 16-bit tokens."""
         self.shape, self.content = shape, content
 
     def __getitem__(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return an image and its class, or tokens and those that follow them."""
+        """Return an image and its class, or tokens and their successors."""
         return self.tokens(number) if self.shape.tokens else self.image(number)
 
     def tokens(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return tokens, and those one further."""
+        """Return a sequence of tokens, and the sequence that starts one token later."""
         length = self.shape.length
         first = number * _PRIME % (len(self.content) - length)
         found = torch.from_numpy(self.content[first : first + length + 1].astype(np.int64))
         return found[:-1], found[1:]
 
     def image(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a piece of an image, mirrored or not, and the image's class."""
+        """Return a crop of an image, mirrored at random, and the class of the image."""
         which, edge = number * _PRIME % len(self.content), self.shape.length
         room = self.content.shape[-1] - edge
         chance = np.random.default_rng(number)
@@ -89,15 +89,15 @@ class Files:
     """Samples that workers read from a file."""
 
     def __init__(self, shape: Shape, device: torch.device, asked: argparse.Namespace, *, makes: bool) -> None:
-        """Open the file, or make it first.
+        """Open the file; create it if it does not exist.
 
         Args:
-            shape: of the model.
-            device: where the samples go.
-            asked: seed of the samples; workers, the processes that load, where 0 loads in this one; data, the folder
-                where the file is kept for all ranks and later runs, None for one of this rank's own that has no name
-                and goes with it.
-            makes: whether this rank makes the file in the folder; the others do so only where it is still missing.
+            shape: shape of the model.
+            device: device of the samples.
+            asked: the options `seed` of the samples; `workers`, the number of loader processes (0 loads in this
+                process); `data`, the folder that keeps the file for all ranks and later runs (None: this rank uses
+                an unnamed temporary file).
+            makes: whether this rank creates the file in the folder; the others create it only if it is still missing.
         """
         seed, folder = asked.seed, asked.data
         self.device, self.workers, gpu = device, asked.workers, device.type == "cuda"
@@ -109,7 +109,7 @@ class Files:
         if folder is None:
             with tempfile.NamedTemporaryFile(prefix="train_ddp-") as file:
                 self.make(file.name, form, kind, shape, seed)
-                # What is mapped stays when the name is gone, for the workers too, which are forked.
+                # The mapping outlives the name of the file, also in the forked workers.
                 content = np.memmap(file.name, kind, "r", shape=form)
         else:
             name = f"train_ddp-{shape.model}-{'x'.join(map(str, form))}-{shape.vocabulary}-{seed}.bin"
@@ -123,7 +123,7 @@ class Files:
         self.records = Records(shape, content)
 
     def whole(self, path: Path, form: tuple[int, ...], kind: np.dtype, shape: Shape, seed: int) -> None:
-        """Make a file that is whole whenever it is there."""
+        """Create a file atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         number, fresh = tempfile.mkstemp(dir=path.parent, prefix=".train_ddp-")
         os.close(number)
@@ -131,7 +131,7 @@ class Files:
         Path(fresh).replace(path)
 
     def make(self, path: str, form: tuple[int, ...], kind: np.dtype, shape: Shape, seed: int) -> None:
-        """Write images or tokens from which something can be learned."""
+        """Write images or tokens that a model can learn."""
         chance = np.random.default_rng(seed)
         content = np.memmap(path, kind, "w+", shape=form)
         if shape.tokens:
@@ -144,12 +144,12 @@ class Files:
         content.flush()
 
     def batch(self, first: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs and targets of the samples from `first` on, loaded in this process."""
+        """Return the inputs and targets of `count` samples, starting at `first`, loaded in this process."""
         found = [self.records[number] for number in range(first, first + count)]
         return self.moved(torch.stack([item[0] for item in found]), torch.stack([item[1] for item in found]))
 
     def batches(self, first: int, count: int, stride: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Return batch after batch without end, the first samples of each `stride` apart, loaded ahead by workers."""
+        """Yield batches endlessly, prefetched by workers; their first samples are `stride` apart."""
         loader = torch.utils.data.DataLoader(
             self.records,
             batch_sampler=(list(range(number, number + count)) for number in itertools.count(first, stride)),
@@ -160,7 +160,7 @@ class Files:
         return (self.moved(*found) for found in loader)
 
     def moved(self, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return samples where the model is; images as numbers around 0, each pixel's channels side by side."""
+        """Return samples on the device of the model; images are normalised and in channels-last format."""
         inputs, targets = (item.to(self.device, non_blocking=True) for item in (inputs, targets))
         if inputs.dtype == torch.uint8:
             inputs = ((inputs.float() - 128) / 64).contiguous(memory_format=torch.channels_last)

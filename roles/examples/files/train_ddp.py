@@ -3,26 +3,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a model on every rank of a Slurm job by DDP, FSDP or DeepSpeed, on GPUs (nccl) or CPUs (gloo).
 
-Started by srun (one process per rank) or torchrun; alone it is one rank. What a sample is follows from its number: the
-same steps give the same model, whether or not the job was requeued on the way. train_work.py tells what can be trained
-and how operations are counted, train_data.py where the samples come from.
+Start it with srun (one process per rank) or torchrun; without them it runs one rank. A sample depends only on its
+index, so the same steps give the same model even if the job was requeued. train_work.py defines the models and counts
+the operations, train_data.py generates the samples.
 
-Who may take part: the store in which ranks find each other knows no passwords. With RENDEZVOUS, the path of a new file
-in a folder that is yours alone and that all nodes see, it is that file. Else it is a port of the first node, and what
-lies there lies under RENDEZVOUS_SECRET, which the ranks alone know. Here ranks send each other numbers and never
-objects, which whoever receives them would run; FSDP and DeepSpeed send some of their own, so they rely on that file.
+Access: the rendezvous store of torch has no authentication. If RENDEZVOUS is the path of a new file in a private folder
+that all nodes share, that file is the store. Otherwise the store is a port of the first node, and all keys start with
+RENDEZVOUS_SECRET, which only the ranks know. This program exchanges only numbers between ranks, never pickled objects,
+which can execute code on the receiver; FSDP and DeepSpeed exchange pickled objects, so they require the file.
 
-What it measures, in seconds, medians over the steps after the first three:
-- step_seconds: a whole step: samples, where a loader brings them, forward, backward with communication, optimizer.
-- data_seconds: what of it the rank waits for its loader; null where the samples are computed.
-- compute_seconds: the same step of a copy of the model that shares nothing with the other ranks, taken on all ranks at
-  once before the training begins; that of the slowest rank, for all wait for it.
-- all_reduce_seconds: what is left of the step, so the communication that is not hidden behind the computation.
-tflops_per_rank are the operations of the samples, as train_work.py counts them, over the time of the steps.
+Measurements, in seconds, medians over the steps after the first three:
 
-Exit codes: 0 done, 2 the input is wrong, 3 torch cannot be used here, 75 stopped with its state saved, or a rank was
-lost: start it again and it goes on from its last checkpoint. Beside 2 and 3 the file no-restart in the folder of the
-checkpoint says why another try is in vain: srun ends with the code of the ranks that it killed for the one that failed.
+- step_seconds: a whole step: loading of samples, forward, backward with communication, optimizer.
+- data_seconds: the part of the step that waits for the loader; null for computed samples.
+- compute_seconds: the same step of a copy of the model without communication, measured on all ranks at the same time
+  before the training; the value of the slowest rank, because all ranks wait for it.
+- all_reduce_seconds: the rest of the step, which is the communication that does not overlap with computation.
+
+tflops_per_rank are the operations of the samples, as train_work.py counts them, divided by the time of the steps.
+
+Exit codes: 0 success; 2 invalid input; 3 torch is not usable; 75 stopped after saving its state, or a rank was lost: a
+restart resumes from the last checkpoint. With codes 2 and 3 the program also writes the reason to the file no-restart
+in the checkpoint folder, because srun may return the code of the ranks that it killed after the failure.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ from train_work import BLOCKS, MODELS, Shape, batch_that_fits, flops_per_sample,
 MARK = "busbar-training "
 WARM_UP = 3
 POINTS = 40
-_BF16_SINCE = (8, 0)  # Ampere; older GPUs only pretend
-# What torch says when another rank is gone; gloo has no error class of its own.
+_BF16_SINCE = (8, 0)  # Ampere; older GPUs emulate bf16
+# Messages of torch about a lost rank; gloo does not have a separate error class.
 _LOST = ("connection", "timed out", "timeout", "gloo", "nccl", "socket", "peer", "broken pipe", "store")
 
 
@@ -90,7 +92,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def timed(torch, device, work, *given):  # noqa: ANN001, ANN002, ANN201 - torch is imported at run time
-    """Return what some work gives, and the seconds that it takes, to the end of what it left on the GPU."""
+    """Run `work` and return its result and its duration in seconds, including queued GPU work."""
     began = time.perf_counter()
     given = work(*given)
     if device.type == "cuda":
@@ -99,7 +101,7 @@ def timed(torch, device, work, *given):  # noqa: ANN001, ANN002, ANN201 - torch 
 
 
 def compute_seconds(torch, asked, model, samples, device) -> float | None:  # noqa: ANN001 - as above
-    """Return the median of a step of a copy of the model that no other rank has a part in."""
+    """Return the median duration of a step of a copy of the model without communication, in seconds."""
     if not asked.probe:
         return None
     from train_models import loss_of  # noqa: PLC0415 - needs torch
@@ -122,36 +124,36 @@ def compute_seconds(torch, asked, model, samples, device) -> float | None:  # no
 
 
 def curve_of(losses: list[float], steps: int) -> list[list[float]]:
-    """Return some steps with their losses, the last one among them; so many that the curve is seen."""
+    """Return a sample of steps with their losses that shows the curve and includes the last step."""
     first, between = steps - len(losses) + 1, max(1, len(losses) // POINTS)
     return [[first + place, losses[place]] for place in range(len(losses) - 1, -1, -between)][::-1]
 
 
 class Stop:
-    """Whether the job was told to end; Slurm does so before its time is over and when it takes the nodes away."""
+    """Records the signals with which Slurm announces the time limit or a preemption."""
 
     def __init__(self) -> None:
-        """Listen to the signals."""
+        """Install the signal handlers."""
         self.asked = False
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, self.note)
 
     def note(self, _number: int, _frame: object) -> None:
-        """Remember; the step that runs is finished first."""
+        """Record the signal; the current step finishes first."""
         self.asked = True
 
 
 def settle(torch, asked: argparse.Namespace, device) -> Shape:  # noqa: ANN001 - as above
-    """Decide what was left open, the same on all ranks: precision, batch, learning rate; returns model and samples."""
+    """Set unset options to the same values on all ranks (precision, batch, learning rate), and return the shape."""
     gpu = device.type == "cuda"
     shape = Shape.asked(asked.model, asked.hidden, asked.layers, asked.length, gpu=gpu)
     memory = torch.cuda.get_device_properties(device).total_memory if gpu else None
     known = gpu and torch.cuda.get_device_capability(device) >= _BF16_SINCE
-    # GPUs may differ from node to node: what the least of them can do.
+    # GPUs may differ between nodes: use the values of the smallest.
     common = torch.tensor([asked.batch or batch_that_fits(asked.model, memory), int(known)], device=device)
     torch.distributed.all_reduce(common, torch.distributed.ReduceOp.MIN)
     asked.batch, known = int(common[0]), bool(common[1])
-    # DeepSpeed's weights are bf16 themselves, which a batch normalisation with figures of 32 bits refuses.
+    # DeepSpeed converts the weights to bf16, which batch normalisation with fp32 statistics rejects.
     refused = asked.strategy == "deepspeed" and asked.model in BLOCKS
     if asked.precision == "auto":
         asked.precision = "bf16" if known and asked.model != "mlp" and not refused else "fp32"
@@ -169,13 +171,13 @@ def make_model(torch, asked: argparse.Namespace, shape: Shape, device):  # noqa:
     torch.manual_seed(asked.seed)
     torch.backends.cudnn.benchmark = True
     model = build_model(shape).to(device)
-    # What the tensor cores want of images. DeepSpeed lays weights out by itself, and cannot do so with these.
+    # Tensor cores are faster with channels-last images; DeepSpeed, which flattens the weights, does not support them.
     images = shape.length and not shape.tokens and asked.strategy != "deepspeed"
     return model.to(memory_format=torch.channels_last) if images else model
 
 
 def open_samples(asked: argparse.Namespace, ranks: Ranks, shape: Shape, device):  # noqa: ANN001, ANN201 - as above
-    """Return where the samples come from."""
+    """Return the source of the samples."""
     from train_data import Files, Numbers  # noqa: PLC0415 - needs torch
 
     if shape.model == "mlp":
@@ -185,7 +187,7 @@ def open_samples(asked: argparse.Namespace, ranks: Ranks, shape: Shape, device):
 
 
 def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str, object]]:  # noqa: ANN001 - as above
-    """Train to the end, or until told to stop; returns the exit code and what was measured."""
+    """Train to the last step or until a signal, and return the exit code and the measurements."""
     from train_strategies import Saved, strategy_named  # noqa: PLC0415 - needs torch
 
     stop = Stop()
@@ -213,10 +215,10 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
         given, waited = timed(torch, device, next, stream)
         loss, seconds = timed(torch, device, strategy.step, *given)
         if step - began_at >= WARM_UP or asked.steps - began_at <= WARM_UP:
-            # Samples that are computed are no part of a step: no training has such.
+            # A step does not include computed samples, because real trainings load theirs.
             waits += [waited] if asked.model != "mlp" else []
             times.append(seconds + (waited if asked.model != "mlp" else 0.0))
-        # One sum tells all ranks the mean loss, and that one was told to stop or has its time over: all stop together.
+        # One reduction shares the mean loss and the stop and time flags, so that all ranks stop together.
         flags = torch.tensor([stop.asked, time.monotonic() > over], dtype=torch.float64, device=device)
         common = torch.cat([loss.double().reshape(1), flags])
         torch.distributed.all_reduce(common)
@@ -234,7 +236,7 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
             break
         time.sleep(max(0.0, due - time.monotonic()))
     seconds = time.monotonic() - began
-    # Its workers end with it.
+    # This ends the loader workers.
     del stream
     result = {
         "program": "train_ddp",
@@ -266,14 +268,14 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
 
 
 def measured(torch, asked, ranks: Ranks, own: list[float | None], flops: float):  # noqa: ANN001, ANN201 - as above
-    """Return the rates, from what all ranks measured; None where nothing was.
+    """Return rates and durations over the measurements of all ranks; None if nothing was measured.
 
     Args:
         torch: the module.
-        asked: the command line.
+        asked: the parsed command line.
         ranks: this rank.
-        own: its seconds: of a step, of it those for which it waits for its loader, of a step without the others.
-        flops: operations of a sample.
+        own: its seconds: a step, the part of it that waits for the loader, a step without communication.
+        flops: operations per sample.
     """
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     everyone = gathered(torch, ranks, node, own)
@@ -301,11 +303,11 @@ def measured(torch, asked, ranks: Ranks, own: list[float | None], flops: float):
 
 
 def main() -> None:
-    """Train, and tell what was measured."""
+    """Train and print the measurements."""
     asked = arguments()
     ranks = find_ranks(dict(os.environ))
     try:
-        # Its absence is a result, told in words.
+        # A missing torch is a regular result with an error message.
         import torch  # noqa: PLC0415
         import torch.distributed  # noqa: PLC0415
     except ImportError as exc:
@@ -325,7 +327,7 @@ def main() -> None:
         sys.stdout.write(f"\n{MARK}{json.dumps(result)}\n")
         if asked.result:
             Path(asked.result).write_text(json.dumps(result) + "\n", encoding="utf-8")
-    # All are done: the threads of gloo and nccl need not be waited for, and some releases abort in trying.
+    # All ranks are done. Do not join the threads of gloo and NCCL: some releases abort there.
     torch.distributed.barrier()
     sys.stdout.flush()
     os._exit(code)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The models that train_ddp.py trains, written with nothing but torch; train_work.py tells their sizes."""
+"""The models that train_ddp.py trains, in plain torch; train_work.py defines their sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CUT_AT", "build_model", "loss_of"]
 
 
 class Block(torch.nn.Module):
-    """A hidden layer with a way around it; the piece into which FSDP cuts the model."""
+    """A hidden layer with a residual connection; FSDP shards the model by these blocks."""
 
     def __init__(self, width: int) -> None:
         """Make the layer."""
@@ -20,19 +20,19 @@ class Block(torch.nn.Module):
         self.inner = torch.nn.Linear(width, width)
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the value, changed a little."""
+        """Return the output of the block."""
         return value + functional.gelu(self.inner(value))
 
 
 def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> torch.nn.Sequential:
-    """Return a convolution that keeps the image's size, but for the stride, with its normalisation."""
+    """Return a padded convolution with batch normalisation; only the stride changes the image size."""
     layer = torch.nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
     torch.nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return torch.nn.Sequential(layer, torch.nn.BatchNorm2d(outputs))
 
 
 class Bottleneck(torch.nn.Module):
-    """Three convolutions and a way around them; the stride is in the second one (version 1.5)."""
+    """Three convolutions with a residual connection; the second one has the stride (version 1.5)."""
 
     def __init__(self, inputs: int, inner: int, stride: int) -> None:
         """Make the layers."""
@@ -44,13 +44,13 @@ class Bottleneck(torch.nn.Module):
         self.around = torch.nn.Identity() if same else convolution(inputs, outputs, 1, stride)
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the features of the next block; images x channels x height x width."""
+        """Return the output of the block; images x channels x height x width."""
         inner = functional.relu(self.second(functional.relu(self.first(value))))
         return functional.relu(self.third(inner) + self.around(value))
 
 
 def residual_network(shape: Shape) -> torch.nn.Module:
-    """Return a ResNet of 1000 classes."""
+    """Return a ResNet with 1000 classes."""
     inputs = shape.width
     layers: list[torch.nn.Module] = [convolution(3, inputs, 7, 2), torch.nn.ReLU(), torch.nn.MaxPool2d(3, 2, 1)]
     for stage, blocks in enumerate(BLOCKS[shape.model]):
@@ -63,17 +63,17 @@ def residual_network(shape: Shape) -> torch.nn.Module:
 
 
 def attention(query: torch.Tensor, key: torch.Tensor, content: torch.Tensor) -> torch.Tensor:
-    """Return what each token makes of those before it; all samples x heads x tokens x width of a head."""
+    """Return causal attention; all tensors are samples x heads x tokens x head width."""
     if hasattr(functional, "scaled_dot_product_attention"):
         return functional.scaled_dot_product_attention(query, key, content, is_causal=True)
-    # Before torch 2.0, as in Debian 12.
+    # For torch before 2.0, as in Debian 12.
     later = torch.ones(query.shape[-2], query.shape[-2], dtype=torch.bool, device=query.device).triu(1)
     scores = (query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5).masked_fill(later, float("-inf"))
     return scores.softmax(-1) @ content
 
 
 class Layer(torch.nn.Module):
-    """A layer of GPT: attention to the tokens before, then two layers for each token by itself."""
+    """A GPT layer: causal attention, then two linear layers per token."""
 
     def __init__(self, width: int) -> None:
         """Make the layers."""
@@ -84,7 +84,7 @@ class Layer(torch.nn.Module):
         self.wide, self.narrow = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the next layer's value; samples x tokens x width."""
+        """Return the output of the layer; samples x tokens x width."""
         samples, tokens, width = value.shape
         split = self.attended(self.before(value)).view(samples, tokens, 3, self.heads, width // self.heads)
         query, key, content = split.permute(2, 0, 3, 1, 4)
@@ -94,7 +94,7 @@ class Layer(torch.nn.Module):
 
 
 class Gpt(torch.nn.Module):
-    """A small GPT in the form of GPT-2 (Radford et al., 2019); the table of tokens is its last layer too."""
+    """A small GPT with the architecture of GPT-2 (Radford et al., 2019); the last layer shares the token embedding."""
 
     def __init__(self, shape: Shape) -> None:
         """Make the layers."""
@@ -107,18 +107,18 @@ class Gpt(torch.nn.Module):
         self.last = torch.nn.LayerNorm(shape.width)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return for each token how likely each may be the next; samples x tokens x vocabulary."""
+        """Return the logits of the next token; samples x tokens x vocabulary."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         value = self.layers(self.token(tokens) + self.position(places))
         return functional.linear(self.last(value), self.token.weight)
 
 
-# Where FSDP cuts a model.
+# FSDP shards a model by these modules.
 CUT_AT = {Block, Bottleneck, Layer}
 
 
 def build_model(shape: Shape) -> torch.nn.Module:
-    """Return the model, as the seed of torch makes it."""
+    """Return the model, initialised from torch's seed."""
     if shape.model == "gpt":
         return Gpt(shape)
     if shape.model in BLOCKS:
@@ -128,7 +128,7 @@ def build_model(shape: Shape) -> torch.nn.Module:
 
 
 def loss_of(model: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return how wrong the model is: against figures (mlp), or against the right classes or tokens."""
+    """Return the loss: mean squared error (mlp) or cross entropy over classes or tokens."""
     found = model(inputs)
     if targets.is_floating_point():
         return functional.mse_loss(found, targets)

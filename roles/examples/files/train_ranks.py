@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks of train_ddp.py find each other, and what they tell each other. Takes torch as an argument."""
+"""Rendezvous and communication of the ranks of train_ddp.py. The functions take torch as an argument."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SIOCGIFADDR = 0x8915
 
 @dataclass(frozen=True)
 class Ranks:
-    """Which of how many ranks this is, and its number on its node."""
+    """The number of this rank, the number of ranks, and its number on its node."""
 
     rank: int
     world: int
@@ -38,9 +38,9 @@ class Ranks:
 
 
 def find_ranks(environment: dict[str, str]) -> Ranks:
-    """Return what torchrun or srun says; one rank when neither started this process.
+    """Return the ranks from the environment of torchrun or srun; a single rank without them.
 
-    SLURM_NTASKS alone proves nothing: it is there in a batch script too, which is no rank.
+    SLURM_NTASKS alone is not sufficient: batch scripts, which are not ranks, have it too.
     """
     if "RANK" in environment and "WORLD_SIZE" in environment:
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -53,23 +53,23 @@ def find_ranks(environment: dict[str, str]) -> Ranks:
 
 
 def tell_ranks(environment: MutableMapping[str, str], ranks: Ranks, device: int | None) -> None:
-    """Set the variables that torchrun would set, for libraries that know no other launcher.
+    """Set the variables of torchrun for libraries that do not support other launchers.
 
-    srun sets SLURM_* alone, and DeepSpeed refuses to begin without LOCAL_RANK even where torch.distributed is
-    initialised (deepspeed/runtime/engine.py, _do_args_sanity_check). It then takes the GPU of that number, which is not
-    this rank's where Slurm shows each rank its own GPU alone.
+    srun sets only SLURM_*, and DeepSpeed requires LOCAL_RANK even after torch.distributed is initialised
+    (deepspeed/runtime/engine.py, _do_args_sanity_check). DeepSpeed uses the GPU with that number, which is wrong if
+    Slurm exposes only one GPU to each rank.
 
     Args:
         environment: changed in place.
         ranks: this rank.
-        device: number of its GPU among those that it sees; None on CPUs.
+        device: index of its GPU among the visible GPUs; None on CPUs.
     """
     local = ranks.local if device is None else device
     environment.update(RANK=str(ranks.rank), WORLD_SIZE=str(ranks.world), LOCAL_RANK=str(local))
 
 
 def interface_towards(address: str, port: int) -> str:
-    """Return the name of the interface over which this host reaches an address; empty when it cannot be told."""
+    """Return the name of the interface with the route to an address, or an empty string if it is unknown."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((address, port))
@@ -87,12 +87,12 @@ def interface_towards(address: str, port: int) -> str:
 
 
 def fail(code: int, words: str, folder: str | None = None) -> None:
-    """Say what is wrong and end at once: a rank that waits for its peers in a destructor would never end.
+    """Print an error and exit immediately, because destructors would wait for the other ranks forever.
 
     Args:
-        code: how the program ends.
-        words: what is wrong.
-        folder: that of the checkpoint, to say there that it would be the same another time.
+        code: exit code.
+        words: the error message.
+        folder: checkpoint folder, in which the file no-restart prevents a retry.
     """
     if folder:
         with contextlib.suppress(OSError):
@@ -104,7 +104,7 @@ def fail(code: int, words: str, folder: str | None = None) -> None:
 
 
 def private_file(path: str) -> str:
-    """Return why nobody should meet at a file: others may read or replace it; empty when they may not."""
+    """Return why a rendezvous file is unsafe because other users can read or replace it, or an empty string."""
     try:
         found = Path(path).parent.stat()
     except OSError as exc:
@@ -115,7 +115,7 @@ def private_file(path: str) -> str:
 
 
 def common_store(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN001, ANN202 - torch is imported at run time
-    """Return the store in which all ranks of this training find each other, and nobody else."""
+    """Return the rendezvous store of this training, which other users cannot access."""
     address, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
     if not address or not port.isdigit():
         words = "MASTER_ADDR and MASTER_PORT must name the first node of the job and a free port"
@@ -133,7 +133,7 @@ def common_store(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN00
         return store
     if secret and not re.fullmatch(r"[0-9a-f]{32,}", secret):
         fail(WRONG_INPUT, "RENDEZVOUS_SECRET must be 32 or more random hexadecimal digits", asked.checkpoint)
-    # Distributions build torch without libuv, which its store would ask for.
+    # Distributions build torch without libuv, which the store uses by default.
     os.environ.setdefault("USE_LIBUV", "0")
     timeout = dt.timedelta(seconds=asked.timeout)
     from torch.distributed.rendezvous import rendezvous  # noqa: PLC0415 - as above
@@ -141,14 +141,14 @@ def common_store(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN00
     found = next(rendezvous("env://", ranks.rank, ranks.world, timeout=timeout))
     if secret:
         return torch.distributed.PrefixStore(secret, found[0])
-    # A job that was submitted with an older script is not lost for it.
+    # Jobs that were submitted with an older script still work.
     if ranks.rank == 0:
         sys.stderr.write("train_ddp: others may join: set RENDEZVOUS or RENDEZVOUS_SECRET, as the newest script does\n")
     return found[0]
 
 
 def start_group(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN001, ANN201 - as above
-    """Join the other ranks; returns the device of this one."""
+    """Join the process group and return the device of this rank."""
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", ranks.local % torch.cuda.device_count()) if cuda else torch.device("cpu")
     if cuda:
@@ -164,20 +164,20 @@ def start_group(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN001
 
 
 def packed(node: str, figures: list[float | None]) -> list[float]:
-    """Return a name and some figures as numbers; None is no number."""
+    """Return a node name and values encoded as floats; None becomes NaN."""
     name = node.encode(errors="replace")[:LONGEST_NAME].ljust(LONGEST_NAME, b"\0")
     return [*map(float, name), *(math.nan if figure is None else figure for figure in figures)]
 
 
 def unpacked(numbers: list[float]) -> tuple[str, list[float | None]]:
-    """Return what `packed` packed, from numbers that may be anything."""
+    """Return the node name and values that `packed` encoded; the input is not trusted."""
     name = bytes(int(number) if 0 < number < 256 else 0 for number in numbers[:LONGEST_NAME]).rstrip(b"\0")  # noqa: PLR2004
     figures = [number if math.isfinite(number) else None for number in numbers[LONGEST_NAME:]]
     return "".join(filter(str.isprintable, name.decode(errors="replace"))), figures
 
 
 def gathered(torch, ranks: Ranks, node: str, figures: list[float | None]):  # noqa: ANN001, ANN201 - as above
-    """Return node and figures of every rank. They travel as numbers: an object would be run by who unpacks it."""
+    """Return the node and values of every rank, exchanged as floats because unpickling objects can execute code."""
     device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
     mine = torch.tensor(packed(node, figures), dtype=torch.float64, device=device)
     everyone = [torch.empty_like(mine) for _ in range(ranks.world)]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What each strategy of train_ddp.py makes of a model, and the checkpoints."""
+"""The parallelisation strategies of train_ddp.py and their checkpoints."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["Saved", "make_optimizer", "reduced", "strategy_named"]
 
 
 def reduced(device: torch.device, asked: object) -> torch.autocast:
-    """Return the context in which a model computes in bf16 where that was asked for; its weights stay 32 bits wide."""
+    """Return a context that computes in bf16 if that precision is selected; the weights remain fp32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=asked.precision == "bf16")
 
 
 def make_optimizer(model: torch.nn.Module, device: torch.device, asked: object) -> torch.optim.Optimizer:
-    """Return Adam, on GPUs in one kernel for all weights."""
+    """Return the Adam optimizer, fused on GPUs."""
     more = {"fused": True} if device.type == "cuda" and asked.model != "mlp" else {}
     return torch.optim.Adam(model.parameters(), lr=asked.learning_rate, **more)
 
 
 class Saved:
-    """The state on disk: one file that is whole at any time, for it is replaced as a whole."""
+    """The checkpoint: one file that is replaced atomically."""
 
     def __init__(self, folder: str | None, rank: int, shape: dict[str, object]) -> None:
-        """Read what an earlier run of this job left; nothing where there is none.
+        """Read the checkpoint of an earlier run of this job, if one exists.
 
         Raises:
-            ValueError: it is of another training, or cannot be read.
+            ValueError: it belongs to another training, or cannot be read.
         """
         self.folder = Path(folder) if folder else None
         self.rank, self.shape = rank, shape
@@ -55,7 +55,7 @@ class Saved:
         self.past, self.state = kept["past"], kept["state"]
 
     def write(self, strategy: Ddp) -> None:
-        """Write where the training is, all ranks together; rank 0 holds the pen."""
+        """Write a checkpoint; all ranks must call this, rank 0 writes the file."""
         state = strategy.state()
         if self.rank == 0 and self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ class Saved:
 
 
 class Ddp:
-    """A whole model on each rank; the gradients are averaged."""
+    """Distributed data parallel: a full model on each rank, with averaged gradients."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device, asked: object, saved: Saved) -> None:
         """Take the model, and the state that was saved."""
@@ -82,7 +82,7 @@ class Ddp:
             self.optimizer.load_state_dict(self.optimizer_state(saved.state["optimizer"]))
 
     def wrapped(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Return the model as all ranks train it together."""
+        """Return the model wrapped for training on all ranks."""
         own = [self.device.index] if self.device.type == "cuda" else None
         return torch.nn.parallel.DistributedDataParallel(model, device_ids=own)
 
@@ -91,7 +91,7 @@ class Ddp:
         return whole
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Learn from some samples; returns the loss."""
+        """Train on a batch and return the loss."""
         with reduced(self.device, self.asked):
             loss = loss_of(self.model, inputs, targets)
         loss.backward()
@@ -113,17 +113,17 @@ class Ddp:
 
 
 class Fsdp(Ddp):
-    """A part of the model, of its gradients and of the optimizer's state on each rank."""
+    """Fully sharded: each rank holds a shard of the model, the gradients and the optimizer state."""
 
     def wrapped(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Return the model, cut into its blocks."""
+        """Return the model sharded by its blocks."""
         from torch.distributed import fsdp  # noqa: PLC0415 - old releases of torch do without
         from torch.distributed.fsdp.wrap import ModuleWrapPolicy  # noqa: PLC0415
 
-        # Newer releases warn of the newer interface, which the older ones lack.
+        # Newer releases deprecate this interface, but older ones do not have the new one.
         warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed.fsdp")
         self.parts = fsdp
-        # On CPUs the offloaded state would be the very memory that FSDP frees again.
+        # On CPUs the offloaded state would share the memory that FSDP frees.
         kept = {"offload_to_cpu": self.device.type == "cuda", "rank0_only": True}
         self.whole = (
             fsdp.StateDictType.FULL_STATE_DICT,
@@ -138,7 +138,7 @@ class Fsdp(Ddp):
     def optimizer_state(self, whole: dict[str, object]) -> dict[str, object]:
         """Return this rank's part of a whole state of the optimizer."""
         flat = self.parts.FullyShardedDataParallel
-        # Every rank has read the whole from the tree that all share.
+        # Every rank has read the full state from the shared file system.
         every = self.parts.FullStateDictConfig(), self.parts.FullOptimStateDictConfig()
         with flat.state_dict_type(self.model, self.whole[0], *every):
             return flat.optim_state_dict_to_load(self.model, self.optimizer, whole)
@@ -152,7 +152,7 @@ class Fsdp(Ddp):
 
 
 class DeepSpeed(Ddp):
-    """DeepSpeed's ZeRO of stage 2: gradients and the optimizer's state in parts, the model whole on each rank."""
+    """DeepSpeed ZeRO stage 2: sharded gradients and optimizer state, a full model on each rank."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device, asked: object, saved: Saved) -> None:
         """Take the model, and the state that was saved."""
@@ -170,13 +170,13 @@ class DeepSpeed(Ddp):
         self.model = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
         self.device = device
         if saved.state:
-            # Its parts lie beside our file, under the step that our file names.
+            # DeepSpeed's files are next to the checkpoint file, in a folder named after the step in that file.
             self.model.load_checkpoint(str(self.folder), tag=saved.state["tag"])
         self.past = saved.past
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Learn from some samples; returns the loss."""
-        # Its weights themselves are of 16 bits then.
+        """Train on a batch and return the loss."""
+        # DeepSpeed's weights are bf16 in this case.
         inputs = inputs.bfloat16() if self.bf16 and inputs.is_floating_point() else inputs
         loss = loss_of(self.model, inputs, targets.bfloat16() if self.bf16 and targets.is_floating_point() else targets)
         self.model.backward(loss)
@@ -184,13 +184,13 @@ class DeepSpeed(Ddp):
         return loss.detach()
 
     def state(self) -> dict[str, object]:
-        """Write the parts of all ranks; returns the name under which they are found."""
+        """Write the shards of all ranks and return the tag with which they are found."""
         tag = f"step{self.past['step']}"
         self.model.save_checkpoint(str(self.folder), tag=tag)
         return {"tag": tag}
 
     def checksum(self) -> str:
-        """Return the SHA-256 of the whole model."""
+        """Return the SHA-256 of the full model."""
         found = hashlib.sha256()
         for name, value in sorted(self.model.module.state_dict().items()):
             found.update(name.encode())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the table of scaling.sbatch: for each batch size the time of a training on one GPU, one node and more nodes.
+"""Prints the table of scaling.sbatch: for each batch size the training time on one GPU, one node and more nodes.
 
 usage: train_table.py FOLDER, which holds run-*.json, each the --result of a train_ddp.py. Needs no torch.
 """
@@ -20,10 +20,10 @@ _WRONG_INPUT = 2
 
 
 def read_runs(folder: Path) -> list[dict[str, Any]]:
-    """Return the results of a folder, by batch size, then by ranks.
+    """Return the results in a folder, sorted by batch size, then by number of ranks.
 
     Raises:
-        ValueError: there is none, or one cannot be read.
+        ValueError: the folder has no results, or one cannot be read.
     """
     found = []
     for path in sorted(folder.glob("run-*.json")):
@@ -41,7 +41,7 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """Return a table for each batch size; speed-up and efficiency are against one GPU, and unknown without it."""
+    """Return a table for each batch size; speed-up and efficiency are relative to one GPU, and unknown without it."""
     parts = []
     for batch in dict.fromkeys(run["batch_per_rank"] for run in runs):
         own = [run for run in runs if run["batch_per_rank"] == batch]

@@ -1,17 +1,17 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What train_ddp.py can train: sizes, operations per sample, batch that fits. Needs no torch.
+"""The models of train_ddp.py: sizes, operations per sample, default batch sizes. Does not import torch.
 
-Operations are counted as NVIDIA counts a GPU's peak: a multiplication and an addition are two.
+Operations are counted as in NVIDIA's peak figures: a multiplication and an addition are two operations.
 
-- ResNet: twice the multiply-accumulates of all convolutions and of the last layer, and as much twice again for the
-  backward pass (gradients of weights and of inputs): 3 x 2 x 4.09e9 for ResNet-50 at 224 x 224. The 3.8e9 "FLOPs" of
-  He et al., Deep Residual Learning (arXiv:1512.03385, table 1) are multiply-accumulates of version 1; version 1.5, here
-  as in torchvision and NVIDIA's DeepLearningExamples, has the stride in the 3 x 3 convolution.
-- GPT: 6N + 12LHQT per token, of which each token of a sample has as many; N weights, L layers, H heads of width Q, T
-  tokens (Chowdhery et al., PaLM, arXiv:2204.02311, appendix B). N counts the table of tokens once, for it is the last
-  layer too; the table of positions multiplies nothing and is left out.
-- mlp: 6 for each weight of its layers.
+- ResNet: twice the multiply-accumulates of all convolutions and of the last layer; the backward pass (gradients of
+  weights and inputs) costs twice as much as the forward pass: 3 x 2 x 4.09e9 for ResNet-50 at 224 x 224. The 3.8e9
+  "FLOPs" of He et al., Deep Residual Learning (arXiv:1512.03385, table 1) are multiply-accumulates of version 1;
+  version 1.5, here as in torchvision and NVIDIA's DeepLearningExamples, has the stride in the 3 x 3 convolution.
+- GPT: 6N + 12LHQT per token; N weights, L layers, H heads of width Q, T tokens per sample (Chowdhery et al., PaLM,
+  arXiv:2204.02311, appendix B). N counts the token embedding once, because it is also the last layer; the position
+  embedding is excluded because it multiplies nothing.
+- mlp: 6 per weight of its layers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MODELS = ("mlp", "resnet50", "resnet152", "gpt")
 BLOCKS = {"resnet50": (3, 4, 6, 3), "resnet152": (3, 8, 36, 3)}
 MLP_INPUTS, MLP_OUTPUTS = 64, 8
 CLASSES = 1000
-# A head of GPT is so wide at the most, as in GPT-2.
+# Maximum width of a GPT head, as in GPT-2.
 HEAD = 64
 _MOST_WORKERS = 8
-# Samples per rank that fit beside weights, gradients and optimizer, by the GiB of a GPU at least.
+# Samples per rank that fit next to weights, gradients and optimizer state, by minimum GPU memory in GiB.
 _FITS = {
     "mlp": ((0, 64),),
     "resnet50": ((36, 256), (15, 128), (7, 64), (0, 16)),
@@ -45,9 +45,9 @@ class Shape:
     Attributes:
         model: one of MODELS.
         width: of the hidden layers (mlp), of a token (gpt), channels of the first stage (resnet).
-        layers: how many (mlp, gpt).
-        length: edge of an image in pixels, tokens of a sample.
-        vocabulary: how many tokens there are (gpt).
+        layers: number of layers (mlp, gpt).
+        length: edge of an image in pixels, or tokens per sample.
+        vocabulary: number of distinct tokens (gpt).
     """
 
     model: str
@@ -58,10 +58,10 @@ class Shape:
 
     @classmethod
     def asked(cls, model: str, width: int, layers: int, length: int, *, gpu: bool) -> Shape:
-        """Return the shape that was asked for; 0 is the usual size, that of GPT-2 small, a tiny one on CPUs.
+        """Return the requested shape; 0 selects the default size (for gpt GPT-2 small; a tiny model on CPUs).
 
         Raises:
-            ValueError: the model has no such size.
+            ValueError: the model does not support this size.
         """
         if model == "mlp":
             if length:
@@ -82,12 +82,12 @@ class Shape:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of a sample; None where samples have none."""
+        """Tokens per sample, or None if samples do not have tokens."""
         return self.length if self.model == "gpt" else None
 
 
 def convolutions(shape: Shape) -> list[tuple[int, int, int, int]]:
-    """Return the convolutions of a ResNet: inputs, outputs, kernel and the shrinkage of the image after it."""
+    """Return the convolutions of a ResNet: inputs, outputs, kernel and downscaling of the image after it."""
     found, inputs, shrinkage = [(3, shape.width, 7, 2)], shape.width, 4
     for stage, blocks in enumerate(BLOCKS[shape.model]):
         inner, outer = shape.width << stage, 4 * shape.width << stage
@@ -103,12 +103,12 @@ def convolutions(shape: Shape) -> list[tuple[int, int, int, int]]:
 
 
 def flops_per_sample(shape: Shape) -> float:
-    """Return the operations of a sample in a step, forward and backward; the module says how they are counted."""
+    """Return the operations per sample of a step, forward and backward, counted as the module docstring describes."""
     width, layers = shape.width, shape.layers
     if shape.model == "mlp":
         return 6.0 * (MLP_INPUTS * width + layers * width * width + width * MLP_OUTPUTS)
     if shape.model == "gpt":
-        # Attention has 4 squares of weights, the two layers after it 8.
+        # Attention has 4 x width^2 weights, the two layers after it 8 x width^2.
         weights = 12 * layers * width * width + shape.vocabulary * width
         return float(shape.length * (6 * weights + 12 * layers * width * shape.length))
     macs = float(CLASSES * (4 * width << 3))
@@ -119,11 +119,11 @@ def flops_per_sample(shape: Shape) -> float:
 
 
 def batch_that_fits(model: str, memory: int | None) -> int:
-    """Return how many samples a rank takes at once.
+    """Return the default batch size per rank.
 
     Args:
         model: one of MODELS.
-        memory: bytes of the GPU's memory; None on CPUs.
+        memory: GPU memory in bytes; None on CPUs.
     """
     if memory is None:
         return _ON_CPUS[model]
@@ -131,5 +131,5 @@ def batch_that_fits(model: str, memory: int | None) -> int:
 
 
 def loader_workers(asked: int, cpus: int) -> int:
-    """Return how many processes load the samples of a rank: those asked for, below 0 one per CPU but for the rank's."""
+    """Return the number of loader processes per rank; a negative value selects one per CPU except one."""
     return asked if asked >= 0 else min(_MOST_WORKERS, max(1, cpus - 1))

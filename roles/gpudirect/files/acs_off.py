@@ -1,11 +1,11 @@
-"""The program that has PCIe bridges redirect nothing of what GPUs and NICs want of each other; root runs it at boot.
+"""Disables ACS on the PCIe bridges above GPUs and NICs; root runs this program at boot.
 
-ACS sends what peers want of each other over the root complex: GPUDirect then goes at a fraction of its speed, or not at
-all (NCCL user guide, "Troubleshooting", "PCI Access Control Services"). Only bridges above GPUs and network cards are
-touched; others guard devices that are none of ours. A boot, or a reset of the bridge, brings it back.
+ACS redirects peer-to-peer traffic over the root complex, so that GPUDirect is slow or fails (NCCL user guide,
+"Troubleshooting", "PCI Access Control Services"). Other bridges stay unchanged, because they isolate other devices. A
+reboot or a reset of the bridge enables ACS again.
 
-With `--look` it prints where it is on, and ends with 1 where it is. A bridge that takes no write, as where Secure Boot
-locks the configuration space, is told and ends it with 2.
+With `--look` the program prints the bridges with ACS enabled and exits with 1 if it finds any. It reports bridges that
+reject the write, for example because Secure Boot locks the configuration space, and exits with 2.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WIDTH = 2
 
 
 def bridges_that_redirect(root: Path) -> dict[Path, int]:
-    """Return the configuration spaces of bridges above GPUs and NICs with any ACS on, and where their control is."""
+    """Return the configuration spaces of bridges above GPUs and NICs with ACS enabled, and offsets of their control."""
     devices = root / "sys/bus/pci/devices"
     ours = {
         folder.name: str(folder.resolve())
@@ -44,11 +44,11 @@ def bridges_that_redirect(root: Path) -> dict[Path, int]:
 
 
 def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
-    """Return the exit status.
+    """Disable ACS, or list bridges with ACS, and return the exit status.
 
     Args:
-        arguments: those of the program.
-        root: where /sys is.
+        arguments: the command line.
+        root: the folder that contains sys/.
     """
     status = 0
     for space, place in bridges_that_redirect(root).items():

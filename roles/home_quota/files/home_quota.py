@@ -1,4 +1,4 @@
-"""The program `busbar-home-quota`: gives each home on this file server its quota."""
+"""The program `busbar-home-quota`: sets the quota of each home on this file server."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ansible_collections.busbar.cluster.plugins.module_utils.storage.home_quota 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Numbers below are those of the system.
+# UIDs below this one are system users.
 _FIRST_PERSON = 1000
 
 
 class Settings(NamedTuple):
-    """What the role declares. `state` keeps what was set before."""
+    """The settings that the role writes. `state` is the file with the quotas of earlier runs."""
 
     path: str
     default: str
@@ -43,7 +43,7 @@ def read_settings(path: Path) -> Settings:
     """Return the settings.
 
     Raises:
-        QuotaError: they cannot be read; the role writes them.
+        QuotaError: the file cannot be read; the role writes it.
     """
     try:
         return Settings(**json.loads(path.read_text(encoding="utf-8")))
@@ -53,7 +53,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def owners_of(path: str) -> dict[int, str]:
-    """Return the names of those who have a directory there, by number; '' for a number without a name."""
+    """Return the names of the users that own a directory in a folder, by UID; '' for a UID without a name."""
     homes = [entry for entry in Path(path).iterdir() if entry.is_dir()] if Path(path).is_dir() else []
     numbers = {home.lstat().st_uid for home in homes if not home.is_symlink()}
     found = {}
@@ -68,10 +68,10 @@ def owners_of(path: str) -> dict[int, str]:
 
 
 def _read_made(path: Path) -> dict[int, list[Limit]]:
-    """What was set before, and what a run that died began to set.
+    """Return the quotas of earlier runs, including those that an interrupted run was setting.
 
     Raises:
-        QuotaError: it cannot be read. Without it, what an admin has set would be taken for something of this program's.
+        QuotaError: the file cannot be read. Without it the program cannot distinguish its quotas from an admin's.
     """
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
@@ -93,7 +93,7 @@ def _keep(path: Path, made: Mapping[int, Sequence[Limit]]) -> None:
 
 
 def apply(settings: Settings, *, dry_run: bool) -> list[str]:
-    """Set what is to be set; what was done, a line for each.
+    """Set the quotas and return one line per change.
 
     Raises:
         QuotaError: nothing was changed.
@@ -106,7 +106,7 @@ def apply(settings: Settings, *, dry_run: bool) -> list[str]:
     steps = decide(owners, found, made, default, declared)
     if steps.limits and not dry_run:
         new = {number: [limit] for number, limit in steps.limits.items()}
-        # A run that dies in between takes nothing of its own for an admin's when it comes again.
+        # After an interrupted run the next one must not mistake its own quotas for those of an admin.
         _keep(state, made | {number: made.get(number, []) + limits for number, limits in new.items()})
         run_tool(["setquota", "-u", "-b", target], setquota_input(steps.limits, found))
         _keep(state, made | new)
@@ -123,7 +123,7 @@ def _said(limit: Limit) -> str:
 
 
 def main(arguments: Sequence[str], config: Path) -> int:
-    """Run the program; the exit status: 0 done, 1 nothing was changed."""
+    """Run the program and return the exit status: 0 for success, 1 if nothing was changed."""
     parser = argparse.ArgumentParser(prog="busbar-home-quota", description=__doc__)
     parser.add_argument("--dry-run", action="store_true", help="say what would be set")
     dry_run = parser.parse_args(arguments).dry_run

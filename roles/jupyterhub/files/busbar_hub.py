@@ -1,7 +1,6 @@
-"""JupyterHub's parts of the portal: who logs in, what is offered, how a notebook becomes a job and tells its port.
+"""JupyterHub classes of the portal: authentication, the form of a notebook, the spawner and the port handler.
 
-The hub has no rights of its own. What needs them is done by five programs without arguments, by sudo; see
-portal.py.
+The hub has no privileges. It runs five programs without arguments through sudo; see portal.py.
 """
 
 from __future__ import annotations
@@ -38,25 +37,25 @@ if TYPE_CHECKING:
 
 PROGRAMS = Path("/usr/local/libexec/busbar-portal")
 JOBS_AGE, CLUSTER_AGE, ACCOUNTS_AGE = 5.0, 10.0, 60.0
-# How many of each program run at a time, however many users ask: one that hangs holds up no other.
+# Maximum number of concurrent processes per program, so that a hanging program does not block the others.
 AT_ONCE = 8
 RUNNING: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
 
-# batchspawner's own handler sets any attribute of a spawner for whoever has the token of its notebook, commands that
-# the hub runs among them. Nothing of it is left; NotebookHandler takes a port.
+# batchspawner's handler lets the holder of a notebook's token set any attribute of the spawner, including commands
+# that the hub runs. NotebookHandler replaces it and accepts only a port.
 default_handlers[:] = [entry for entry in default_handlers if entry[0] != r"/api/batchspawner"]
 
 
 class RefusedError(RuntimeError):
-    """A program refused; the message is for the user."""
+    """A program rejected the request; the message is shown to the user."""
 
 
 async def asked(program: str, request: dict[str, Any], user: str) -> dict[str, Any]:
-    """Have a program do something as a user.
+    """Run a program as a user and return its answer.
 
     Raises:
-        PermissionError: a login is refused.
-        RefusedError: it refused, and says why.
+        PermissionError: the login is refused.
+        RefusedError: the program rejected the request; the message is its error.
     """
     async with RUNNING[program]:
         process = await asyncio.create_subprocess_exec(
@@ -79,21 +78,21 @@ async def asked(program: str, request: dict[str, Any], user: str) -> dict[str, A
 
 
 async def notebooks() -> dict[str, Job]:
-    """The jobs of the notebooks of all users, read once for all who ask."""
+    """Return the notebook jobs of all users by job ID."""
     return parse_jobs((await asked("query", {"what": "jobs"}, "slurm"))["jobs"])
 
 
-# One question for the notebooks of all users.
+# One cached query serves the notebooks of all users.
 JOBS = Kept(notebooks, JOBS_AGE)
 ACCOUNTS = KeptEach(lambda user: asked("query", {"what": "accounts", "user": user}, "slurm"), ACCOUNTS_AGE)
 CLUSTER = Kept(lambda: asked("query", {"what": "cluster"}, "slurm"), CLUSTER_AGE)
 
 
 class PortalAuthenticator(Authenticator):
-    """The password of the cluster, by PAM."""
+    """Authenticates users through PAM."""
 
     async def authenticate(self, handler: object, data: dict[str, str]) -> str | None:  # noqa: ARG002
-        """The name of the user, or nothing."""
+        """Return the name of the user, or None if PAM refuses the login."""
         request = {"user": data.get("username", ""), "password": data.get("password", "")}
         try:
             await asked("login", request, "root")
@@ -103,7 +102,7 @@ class PortalAuthenticator(Authenticator):
         return request["user"]
 
     async def refresh_user(self, user: Any, handler: object = None) -> bool:  # noqa: ANN401, ARG002 - JupyterHub's
-        """Whether somebody who has logged in may still: the account may have been locked or removed since."""
+        """Return whether a logged-in user may still log in; the account may have been locked or removed."""
         try:
             await asked("login", {"user": user.name, "account": True}, "root")
         except PermissionError:
@@ -114,16 +113,16 @@ class PortalAuthenticator(Authenticator):
         return True
 
     def normalize_username(self, username: str) -> str:
-        """The name as it is: users of Linux are told apart by case."""
+        """Return the name unchanged, because Linux user names are case-sensitive."""
         return username
 
 
 class NotebookHandler(APIHandler):
-    """A notebook whose job runs tells its port, once, and gets the certificate of its node."""
+    """Accepts the port of a started notebook once and returns the certificate of its node."""
 
     @web.authenticated
     async def post(self) -> None:
-        """Take the port of the notebook whose token this is."""
+        """Set the port of the notebook that owns the token."""
         token, user = self.get_auth_token(), self.current_user
         spawners = getattr(user, "spawners", {}).values()
         spawner = next((one for one in spawners if token and one.api_token == token), None)
@@ -141,7 +140,7 @@ default_handlers.append((r"/api/busbar/notebook", NotebookHandler))
 
 
 class NotebookSpawner(SlurmSpawner):
-    """A notebook as a job of Slurm."""
+    """Runs a notebook as a Slurm job."""
 
     ports = List(Integer(), help="First and last port of notebooks on the nodes").tag(config=True)
     environments = Dict(help="Titles of the environments by name").tag(config=True)
@@ -153,14 +152,14 @@ class NotebookSpawner(SlurmSpawner):
     ended = Unicode("", help="Why the last notebook ended")
     is_waiting_for_port = False
 
-    # What a user chooses
+    # Options of a notebook
 
     def _options_form_default(self) -> str:
-        # JupyterHub asks whether there is one before it asks for it.
+        # JupyterHub calls get_options_form only if this is not empty.
         return "form"
 
     async def get_options_form(self) -> str:
-        """The form, with what is free now."""
+        """Return the HTML form with the resources that are free now."""
         try:
             view = await CLUSTER.get()
             accounts = parse_accounts((await ACCOUNTS.get(self.user.name))["accounts"])
@@ -181,13 +180,13 @@ class NotebookSpawner(SlurmSpawner):
         )
 
     def options_from_form(self, form: dict[str, list[str]]) -> dict[str, Any]:
-        """What was chosen, in the words of a request."""
+        """Return the submitted form as a request."""
         return choices_from_form(form, self.most_minutes)
 
-    # How it becomes a job
+    # Life of the job
 
     async def submit_batch_script(self) -> str:
-        """Submit the job; its number."""
+        """Submit the job and return its ID."""
         environment = self.get_env()
         files = self.files()
         self.is_waiting_for_port, self.ended = True, ""
@@ -202,7 +201,7 @@ class NotebookSpawner(SlurmSpawner):
         return self.job_id
 
     async def settle(self, port: int) -> dict[str, str]:
-        """Take the port, and make the certificate of the node that the job runs on; its texts."""
+        """Set the port, issue the certificate of the job's node, and return the PEM texts."""
         JOBS.forget()
         await self.query_job_status()
         node = self.state_gethost()
@@ -215,15 +214,15 @@ class NotebookSpawner(SlurmSpawner):
         return self.files()
 
     def files(self) -> dict[str, str]:
-        """What the notebook knows the hub by, and shows it."""
+        """Return the PEM texts of the notebook: certificate authority, certificate and key."""
         return {name: Path(self.cert_paths[f"{key}file"]).read_text() for name, key in _FILES.items()}
 
     async def move_certs(self, paths: dict[str, str]) -> dict[str, str]:
-        """The paths as they are; the job carries the files itself."""
+        """Return the paths unchanged, because the job carries the files."""
         return paths
 
     async def query_job_status(self) -> JobStatus:
-        """What squeue says of the job; a Slurm that does not answer has lost nothing."""
+        """Return the state of the job; UNKNOWN if Slurm does not answer, so that JupyterHub keeps the notebook."""
         if not self.job_id:
             return JobStatus.NOTFOUND
         try:
@@ -240,11 +239,11 @@ class NotebookSpawner(SlurmSpawner):
         return JobStatus.NOTFOUND
 
     def state_gethost(self) -> str:
-        """The node of the job."""
+        """Return the node of the job."""
         return self.job_status.partition(" ")[2]
 
     async def cancel_batch_job(self) -> None:
-        """Cancel the job; that it is gone already is as well."""
+        """Cancel the job; a job that has already ended is not an error."""
         self.is_waiting_for_port = False
         if not self.job_id:
             return
@@ -255,7 +254,7 @@ class NotebookSpawner(SlurmSpawner):
         JOBS.forget()
 
     async def start(self) -> tuple[str, int]:
-        """Submit, and wait until the notebook has told its port; a job that is gone says why."""
+        """Submit the job and wait for the port of the notebook; raise the reason if the job ends."""
         try:
             return await super().start()
         except RuntimeError as exc:
@@ -266,7 +265,7 @@ class NotebookSpawner(SlurmSpawner):
             self.is_waiting_for_port = False
 
     async def progress(self) -> AsyncIterator[dict[str, str]]:
-        """What the page shows while the job waits."""
+        """Yield the messages of the progress page."""
         shown = ""
         while True:
             try:
@@ -285,11 +284,11 @@ class NotebookSpawner(SlurmSpawner):
             await asyncio.sleep(1)
 
     def get_state(self) -> dict[str, Any]:
-        """What outlives the hub."""
+        """Return the state that survives a restart of the hub."""
         return super().get_state() | {"ended": self.ended}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Read what outlived it."""
+        """Restore the state after a restart of the hub."""
         super().load_state(state)
         self.ended = state.get("ended", "")
 
@@ -298,7 +297,7 @@ _FILES = {"authority": "ca", "certificate": "cert", "key": "key"}
 
 
 def shown(why: object, what: str) -> RuntimeError:
-    """An error whose message JupyterHub shows to the user."""
+    """Return an error whose message JupyterHub shows to the user."""
     error = RuntimeError(f"{what}: {why}")
     error.jupyterhub_message = str(error)  # type: ignore[attr-defined]
     return error

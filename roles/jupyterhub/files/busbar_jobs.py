@@ -1,4 +1,4 @@
-"""The page of a user's jobs and of the cluster, and what leads to it from every page of the hub."""
+"""The page /jobs with a user's jobs and the state of the cluster, and its link on every page of the hub."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ LONGEST_S = 20
 
 
 async def answer(program: str, request: dict[str, Any], user: str) -> dict[str, Any]:
-    """What a program answers; a refusal is an answer as well, so that a Slurm that hangs is not asked by each page."""
+    """Return the answer of a program, or its error, so that the cache also protects a hanging Slurm from queries."""
     try:
         return await asked(program, request, user)
     except RefusedError as exc:
         return {"problem": str(exc)}
 
 
-# One question for the queue of all users, and one a minute for the accounting of each who looks.
+# One cached query serves the queue of all users; the accounting is queried once per minute and user.
 QUEUE = Kept(lambda: answer("query", {"what": "queue"}, "slurm"), QUEUE_AGE)
 ENDED = KeptEach(lambda user: answer("history", {}, user), ENDED_AGE)
 
 
 async def soon(told: Awaitable[dict[str, Any]]) -> dict[str, Any]:
-    """An answer, or that there is none yet; who asked goes on, and keeps it for the next page."""
+    """Return an answer, or a problem after a timeout; the query continues and serves the next page."""
     try:
         return await asyncio.wait_for(asyncio.shield(told), LONGEST_S)
     except TimeoutError:
@@ -51,11 +51,11 @@ async def soon(told: Awaitable[dict[str, Any]]) -> dict[str, Any]:
 
 
 class JobsHandler(BaseHandler):
-    """The jobs of who has logged in, and the cluster."""
+    """Serves the page of the user's jobs and the cluster."""
 
     @web.authenticated
     async def get(self) -> None:
-        """Show the page."""
+        """Render the page."""
         name, settings = self.current_user.name, self.settings["busbar"]
         grafana = settings["grafana_url"]
         queue, ended, cluster = await asyncio.gather(soon(QUEUE.get()), soon(ENDED.get(name)), soon(self.cluster()))
@@ -74,13 +74,13 @@ class JobsHandler(BaseHandler):
         self.finish(page)
 
     async def cluster(self) -> dict[str, Any]:
-        """The partitions that are open to the groups of who has logged in."""
+        """Return the partitions that the user's groups may use."""
         view = await CLUSTER.get()
         found = parse_partitions(view["partitions"], view["nodes"])
         return {"rows": cluster_rows(usable(found, groups_of(pwd.getpwnam(self.current_user.name)), []))}
 
     def validation(self, path: str) -> dict[str, Any]:
-        """What the last validation found."""
+        """Return the result of the last validation."""
         try:
             return {"validation": validated(Path(path).read_text(encoding="utf-8"))}
         except FileNotFoundError:

@@ -1,6 +1,7 @@
-"""The server of a notebook: JupyterHub's, which ends when nobody has used it for a while.
+"""The notebook server: JupyterHub's single-user server, which stops when it is idle.
 
-The hub sees requests alone: a page that is left open asks all the time, a cell that computes for hours asks nothing.
+The hub cannot detect idle notebooks because it sees only requests: an open page sends requests all the time, while a
+cell that computes for hours sends none.
 """
 
 import time
@@ -9,7 +10,7 @@ EVERY_S = 30
 
 
 def is_busy(kernels, terminals) -> bool:  # noqa: ANN001 - Jupyter's
-    """Whether a cell is computing, or a program runs in a terminal."""
+    """Return whether a cell is computing or a program runs in a terminal."""
     if any(kernel.execution_state in ("busy", "starting") for kernel in kernels):
         return True
     import psutil  # noqa: PLC0415 - the environment of the notebooks has it
@@ -24,9 +25,9 @@ def is_busy(kernels, terminals) -> bool:  # noqa: ANN001 - Jupyter's
 
 
 def watch(app) -> None:  # noqa: ANN001 - Jupyter's server
-    """Look every half minute whether the notebook is in use, and end it when it was not for long enough.
+    """Check every 30 s whether the notebook is in use, and stop it after the idle time.
 
-    Use is a cell or a program that runs, what a terminal shows or is told, and a file that is saved.
+    A running cell or program, terminal input and output, and a saved file count as use.
     """
     from tornado.ioloop import PeriodicCallback  # noqa: PLC0415 - the environment of the notebooks has it
 

@@ -1,7 +1,7 @@
-"""Login by the site's own identity provider (OpenID Connect), as a user that the cluster has already.
+"""Login with the site's identity provider (OpenID Connect) as an existing user of the cluster.
 
-The code that a browser brings is worth something with its state, the verifier of PKCE in its cookie and the secret of
-the hub alone; who it is, the provider says to the hub over TLS. No ID token is read, so there is no nonce in it.
+The authorization code is valid only with its state, the PKCE verifier in the browser's cookie and the client secret.
+The hub reads the user from the provider over TLS. It does not read ID tokens, so it does not need a nonce.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from traitlets import List, Unicode, default
 
 
 class OidcAuthenticator(PortalAuthenticator, GenericOAuthenticator):
-    """The login of an identity provider, and the account of the cluster."""
+    """Authenticates users at an identity provider and checks their account on the cluster."""
 
     ca_file = Unicode("", help="Certificates that the provider's is checked against").tag(config=True)
     groups_claim = Unicode("groups", help="Claim that lists the groups of a user").tag(config=True)
@@ -24,14 +24,14 @@ class OidcAuthenticator(PortalAuthenticator, GenericOAuthenticator):
 
     @default("http_client")
     def _default_http_client(self) -> AsyncHTTPClient:
-        # The hub's own client trusts the authority of hub and notebooks alone.
+        # The hub's HTTP client trusts only the certificate authority of hub and notebooks.
         trusted = {"ca_certs": self.ca_file} if self.ca_file else {}
         return AsyncHTTPClient(force_instance=True, defaults={"validate_cert": True, **trusted})
 
     async def authenticate(self, handler: object, data: dict[str, str]) -> str | None:
-        """The name of a user whom the provider and the cluster know, or nothing."""
+        """Return the name of a user that both the provider and the cluster accept, or None."""
         if not isinstance(handler, OAuthCallbackHandler):
-            # The form of passwords would pass by the check of the state.
+            # A submitted password form would bypass the check of the state.
             return None
         model = await GenericOAuthenticator.authenticate(self, handler, data)
         if not model:
@@ -46,11 +46,11 @@ class OidcAuthenticator(PortalAuthenticator, GenericOAuthenticator):
         except (PermissionError, RefusedError):
             self.log.warning("login of %r refused: no account of the cluster that may log in", str(name)[:64])
             return None
-        # The tokens of the provider are not kept: a name is all that is needed.
+        # Only the name is needed, so the provider's tokens are discarded.
         return name
 
     def is_wanted(self, claims: dict[str, Any]) -> bool:
-        """Whether a user is in one of the groups that may log in."""
+        """Return whether a user is in one of the groups that may log in."""
         groups = claims.get(self.groups_claim)
         return not self.wanted_groups or (
             isinstance(groups, list) and bool({*map(str, groups)} & {*self.wanted_groups})

@@ -1,8 +1,8 @@
-"""What the hub, which has no rights, runs by sudo: five commands, each of which names its action to this program.
+"""The five commands that the unprivileged hub runs through sudo; each calls this program with its action.
 
-Each reads one request of JSON from its standard input and belongs to root: `submit` and `cancel` run as the user whose
-notebook it is, `history` as the user whose jobs it lists, `query` as Slurm's user, so that it sees the jobs of all
-where a site hides them, and `login` as root, for PAM tells nobody else whether a password is right.
+Each command is owned by root and reads one JSON request from standard input: `submit` and `cancel` run as the owner of
+the notebook, `history` as the owner of the jobs, `query` as SlurmUser, so that it sees all jobs even with PrivateData,
+and `login` as root, because PAM verifies passwords of other users only for root.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,63}")
 
 
 class Settings(NamedTuple):
-    """What the site declares: `/etc/busbar/portal.json`."""
+    """The settings in `/etc/busbar/portal.json`."""
 
     environments: dict[str, Environment]
     start: list[str]
@@ -63,7 +63,7 @@ def read_settings(path: Path) -> Settings:
     """Return the settings.
 
     Raises:
-        OSError, ValueError, KeyError: they cannot be read; the role writes them.
+        OSError, ValueError, KeyError: the file cannot be read; the role writes it.
     """
     declared = json.loads(path.read_text(encoding="utf-8"))
     environments = [
@@ -82,10 +82,10 @@ def read_settings(path: Path) -> Settings:
 
 
 def may_enter(name: str, settings: Settings) -> bool:
-    """Say whether the portal is for this user: a person, and in one of the groups where some are declared.
+    """Return whether a user may use the portal: a person who is in one of the declared groups, if any are declared.
 
-    A person has a number that is high enough, and a shell: services such as `slurm`, whose user administers Slurm, may
-    have the one, and an identity provider may know somebody of that name.
+    A person has a UID above the system range and a login shell. The UID alone is not sufficient: service users such as
+    `slurm`, which administers Slurm, may have a high UID, and an identity provider may have a user with that name.
     """
     if not _USER.fullmatch(name):
         return False
@@ -99,16 +99,16 @@ def may_enter(name: str, settings: Settings) -> bool:
 
 
 def _clean(entry: pwd.struct_passwd) -> dict[str, str]:
-    """The environment of a command: nothing of the hub's."""
+    """Return a clean environment without variables of the hub."""
     person = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": entry.pw_shell}
     return {"PATH": PATHS, "LANG": "C.UTF-8", **person}
 
 
 def _person(settings: Settings) -> pwd.struct_passwd:
-    """Return who runs this.
+    """Return the passwd entry of the calling user.
 
     Raises:
-        RequestError: the portal is not for this user.
+        RequestError: the user may not use the portal.
     """
     entry = pwd.getpwuid(os.getuid())
     if not may_enter(entry.pw_name, settings):
@@ -118,10 +118,10 @@ def _person(settings: Settings) -> pwd.struct_passwd:
 
 
 def _ran(command: list[str], entry: pwd.struct_passwd, text: str = "", more: Mapping[str, str] | None = None) -> str:
-    """Run a command of Slurm, with `more` in its environment; what is no UTF-8 is replaced.
+    """Run a Slurm command, with `more` in its environment, and return its output; invalid UTF-8 is replaced.
 
     Raises:
-        RequestError: it refused, or did not end; the message is what it said.
+        RequestError: the command failed or timed out; the message is its error output.
     """
     try:
         done = subprocess.run(  # noqa: S603 - the words of sbatch and its like, each checked
@@ -143,10 +143,10 @@ def _ran(command: list[str], entry: pwd.struct_passwd, text: str = "", more: Map
 
 
 def submit(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Submit the job of a notebook, as who runs this.
+    """Submit a notebook job as the calling user.
 
     Raises:
-        RequestError: the request or Slurm refuses it.
+        RequestError: the request is invalid, or Slurm rejects it.
     """
     entry = _person(settings)
     choice = parse_choice(request.get("choice", {}), settings.environments)
@@ -163,7 +163,7 @@ def submit(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     except OSError as exc:
         message = f"{folder}: {exc.strerror}: the log of the notebook has no place"
         raise RequestError(message) from exc
-    # The log is of the newest notebook alone, and so never fills the home.
+    # Each notebook overwrites the log, so that logs do not fill the home.
     said = _ran(sbatch_command(choice, str(folder / "notebook.log"), entry.pw_dir), entry, text)
     number = said.strip().split(";")[0]
     if not number.isdigit():
@@ -173,10 +173,10 @@ def submit(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
 
 
 def cancel(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:  # noqa: ARG001 - as the others
-    """Cancel the job of a notebook; no other job of the user's.
+    """Cancel a notebook job; other jobs of the user are refused.
 
     Raises:
-        RequestError: the request or Slurm refuses it.
+        RequestError: the request is invalid, or Slurm rejects it.
     """
     number = request.get("job")
     if not isinstance(number, str) or not re.fullmatch(r"[0-9]{1,12}", number):
@@ -187,11 +187,11 @@ def cancel(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:  #
 
 
 def history(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:  # noqa: ARG001 - as the others
-    """Tell which jobs of who runs this have ended in the last days, with what they used.
+    """Return the calling user's jobs that ended in the last days, with their usage.
 
     Raises:
-        RequestError: the portal is not for this user, or Slurm does not answer.
-        ValueError: its answer cannot be read.
+        RequestError: the user may not use the portal, or Slurm does not answer.
+        ValueError: the output of Slurm cannot be parsed.
     """
     entry = _person(settings)
     if not settings.accounting:
@@ -202,11 +202,11 @@ def history(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:  
 
 
 def query(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Tell what Slurm says of notebooks, of the queue, of the partitions, or of a user's accounts.
+    """Return the notebooks, the queue, the partitions and nodes, or a user's accounts, as Slurm reports them.
 
     Raises:
         RequestError: the request is none of these, or Slurm does not answer.
-        ValueError: its answer cannot be read.
+        ValueError: the output of Slurm cannot be parsed.
     """
     entry, what = pwd.getpwuid(os.getuid()), request.get("what")
     if what == "jobs":
@@ -224,12 +224,12 @@ def query(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
 
 
 def login(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Ask PAM whether a password is right, and whether the account may log in.
+    """Verify a password and the account through PAM.
 
-    With `account` instead of a password the second alone, for somebody who has logged in before.
+    With `account` instead of a password PAM checks only the account, for a user who is already logged in.
 
     Raises:
-        PermissionError: it is not, or the portal is not for this user.
+        PermissionError: PAM refuses the login, or the user may not use the portal.
     """
     import pamela  # noqa: PLC0415 - this program alone runs where it is installed
 
@@ -239,7 +239,7 @@ def login(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         raise PermissionError
     known = may_enter(name, settings)
     try:
-        # Who is not known is asked for as well: an answer at once would tell which names there are.
+        # PAM also runs for unknown users, because an immediate answer would reveal which names exist.
         if not again:
             pamela.authenticate(name if known else "nobody", password, service=PAM_SERVICE, resetcred=0)
         pamela.check_account(name if known else "nobody", service=PAM_SERVICE)
@@ -254,7 +254,7 @@ ACTIONS = {action.__name__: action for action in (cancel, history, login, query,
 
 
 def run(action: Callable[[Mapping[str, Any], Settings], dict[str, Any]], settings: Path) -> int:
-    """Carry out one request; the exit status: 0, `WRONG` for a login that is refused, `REFUSED` for all else."""
+    """Handle one request and return the exit status: 0, `WRONG` for a refused login, `REFUSED` for other errors."""
     try:
         request = json.loads(sys.stdin.buffer.read(LARGEST_REQUEST))
         answer = action(request if isinstance(request, dict) else {}, read_settings(settings))

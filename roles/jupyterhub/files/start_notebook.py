@@ -1,4 +1,4 @@
-"""Starts a notebook in its job: takes a free port, tells it to the hub, and gets the certificate of its node."""
+"""Starts a notebook in its job: chooses a free port, sends it to the hub, and receives the certificate of its node."""
 
 import http.client
 import importlib.util
@@ -18,7 +18,7 @@ ATTEMPTS = 5
 
 
 def free_port(first: int, last: int) -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     ports = list(range(first, last + 1))
     random.shuffle(ports)
     for port in ports:
@@ -32,10 +32,10 @@ def free_port(first: int, last: int) -> int:
 
 
 def told(port: int, folder: Path) -> dict[str, str]:
-    """Tell the hub the port; the files that it answers with."""
+    """Send the port to the hub and return the files of its answer."""
     hub = urlparse(os.environ["JUPYTERHUB_API_URL"])
     context = ssl.create_default_context(cafile=str(folder / "authority.pem"))
-    # The hub is who has a certificate of its authority, by whatever name it is reached.
+    # The hub's certificate authority is private, so the host name of the hub does not matter.
     context.check_hostname = False
     context.load_cert_chain(str(folder / "certificate.pem"), str(folder / "key.pem"))
     for attempt in range(ATTEMPTS):
@@ -61,7 +61,7 @@ def told(port: int, folder: Path) -> dict[str, str]:
 
 
 def main(first: str, last: str, folder: Path) -> int:
-    """Start the notebook; its exit status."""
+    """Start the notebook and return its exit status."""
     missing = [name for name in ("jupyterhub", "jupyterlab") if importlib.util.find_spec(name) is None]
     if missing:
         sys.exit(f"{sys.executable} has no {' and no '.join(missing)}: a notebook does not start without")
@@ -72,7 +72,7 @@ def main(first: str, last: str, folder: Path) -> int:
     os.environ.update({f"JUPYTERHUB_SSL_{key}": str(folder / f"{name}.pem") for key, name in keys.items()})
     url = urlparse(os.environ["JUPYTERHUB_SERVICE_URL"])
     os.environ["JUPYTERHUB_SERVICE_URL"] = urlunparse(url._replace(netloc=f"0.0.0.0:{port}"))
-    # Sockets of kernels; the home may be on NFS, and lies too deep for the 107 characters of a socket's path.
+    # Kernel sockets: the home may be on NFS, and its path may exceed the 107 characters of a socket path.
     os.environ["JUPYTER_RUNTIME_DIR"] = str(folder / "run")
     tools = Path(sys.executable).parent
     os.environ["PATH"] = f"{tools}:{os.environ['PATH']}"

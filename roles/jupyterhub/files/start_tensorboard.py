@@ -1,4 +1,4 @@
-"""Serves TensorBoard through a socket of Unix: a port would be open to every user of the node."""
+"""Serves TensorBoard on a Unix socket, because every user of the node could connect to a port."""
 
 import os
 import sys
@@ -11,10 +11,10 @@ LOGS = Path(os.environ.get("TENSORBOARD_LOGDIR", "~/runs")).expanduser()
 
 
 class SocketServer:
-    """What TensorBoard starts instead of its own server."""
+    """Replaces TensorBoard's HTTP server."""
 
     def __init__(self, application, flags) -> None:  # noqa: ANN001, ARG002 - TensorBoard's
-        """Take what is to be served."""
+        """Keep the WSGI application."""
         self.application = application
 
     def serve_forever(self) -> None:
@@ -22,19 +22,19 @@ class SocketServer:
         run_simple(f"unix://{sys.argv[1]}", 0, self.application, threaded=True)
 
     def get_url(self) -> str:
-        """Where it is."""
+        """Return the address of the socket."""
         return sys.argv[2]
 
     def print_serving_message(self) -> None:
-        """Tell nobody: it stands in the launcher."""
+        """Print nothing, because the launcher shows the link."""
 
 
 if __name__ == "__main__":
     LOGS.mkdir(parents=True, exist_ok=True)
     board = program.TensorBoard(default.get_plugins(), server_class=SocketServer)
-    # TensorBoard notes its port, for programs that look for one in /tmp, where all users write.
+    # TensorBoard records its port in /tmp, which all users can write, so that other programs find it.
     board._register_info = lambda _: None  # noqa: SLF001 - there is no other way
-    # The fast loader is a second server, on a port.
+    # The fast loader would start a second server on a TCP port.
     prefix = ["--path_prefix", sys.argv[2].rstrip("/"), "--load_fast=false"]
     board.configure(argv=["tensorboard", "--logdir", str(LOGS), *prefix])
     sys.exit(board.main())

@@ -1,10 +1,10 @@
-"""The health check of a node: run by slurmd as HealthCheckProgram, by a prolog, and by whoever wants to know.
+"""The health check of a node, run by slurmd as HealthCheckProgram, by a prolog, or by an admin.
 
-It asks Slurm only when something is wrong that drains the node, or when its own note says that it drained it. As
-HealthCheckProgram it always ends with 0: newer releases of slurmd do not register a node whose check fails, and an
-unhealthy node must stay reachable for its running jobs. With `--look` it prints what is wrong, changes nothing, and
-ends with 1 when something is that would drain the node; `--look --json` prints a list. With `--prolog` only the quick
-checks run, Slurm is not asked, and the end is 1 when something is wrong.
+It queries Slurm only if a finding drains the node, or if its state file says that it drained the node. As
+HealthCheckProgram it always exits with 0: newer releases of slurmd do not register a node whose check fails, and an
+unhealthy node must stay reachable for its running jobs. With `--look` it prints the findings, changes nothing, and
+exits with 1 if a finding would drain the node; `--look --json` prints a list. With `--prolog` it runs only the quick
+checks, does not query Slurm, and exits with 1 on a finding.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = Path("/")
-# Slurm ends the program after 60 s; what it asks must fit.
+# Slurm kills the program after 60 s, which includes all its queries.
 SCONTROL_TIMEOUT_S = 8
-# A prolog has 5 s in all, with the start of the program.
+# A prolog has 5 s in total, including the start of the program.
 PROLOG_S = 4.0
-# How long a run waits for another of the same node; together with its own look it must fit into Slurm's 60 s.
+# Maximum time to wait for another run on this node; the wait and the checks together must fit into Slurm's 60 s.
 ALONE_S = 10.0
 
 
 class Run:
-    """One look at the node."""
+    """One run of the checks on the node."""
 
     def __init__(self, declared: Mapping[str, Any], root: Path) -> None:
-        """Read what earlier looks left."""
+        """Read the state of earlier runs."""
         self.declared, self.folder, self.began = declared, Path(str(declared["folder"])), time.time()
         self.state = read_state(self.folder / "state.json", read(root / "proc/sys/kernel/random/boot_id"))
         self.node = Node(declared, root, self.began, self.state.samples, self.state.log_since)
         self.answers: dict[str, Answer] = {}
 
     def look(self, *, quick: bool = False) -> list[Finding]:
-        """Return what is wrong, the most severe first; `quick` runs only what a prolog may wait for."""
+        """Return the findings, most severe first; `quick` runs only the checks of a prolog."""
         checks = {name: each for name, each in checks_of(self.node).items() if each.quick or not quick}
         limits = {name: min(each.limit_s, PROLOG_S) if quick else each.limit_s for name, each in checks.items()}
         said = answers({name: (each.ask, limits[name]) for name, each in checks.items()})
@@ -71,15 +71,15 @@ class Run:
         return weighed([*found, *events], self.declared.get("severities") or {})
 
     def draining(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Return those that take the node out of service."""
+        """Return the findings that drain the node."""
         return [each for each in findings if each.severity in self.declared["drain"]]
 
     def unknown(self) -> dict[str, str]:
-        """Return the checks that learned nothing, with the reason."""
+        """Return the checks without a result, with the reason."""
         return {name: each.unknown for name, each in self.answers.items() if each.unknown}
 
     def finish(self, findings: Sequence[Finding], done: str, passes: int) -> None:
-        """Keep the state and the history, and write the metrics where a node exporter reads them."""
+        """Write the state, the history and the metrics for the node exporter."""
         reason = drain_reason([each.problem for each in self.draining(findings)]) if findings else ""
         before, booted, whole = self.state.standing, self.state.rebooted, not self.unknown()
         new = entries(before, findings, done, reason=reason, booted=booted, whole=whole, now=self.began)
@@ -112,7 +112,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def kept(what: Any) -> None:  # noqa: ANN401 - a function
-    """Do what writes a file; a disk that takes none is not in the way of a drain."""
+    """Call a function that writes a file, and ignore errors, because a full disk must not prevent a drain."""
     try:
         what()
     except OSError as exc:
@@ -120,10 +120,10 @@ def kept(what: Any) -> None:  # noqa: ANN401 - a function
 
 
 def scontrol(words: Sequence[str]) -> str:
-    """Return what scontrol prints.
+    """Return the output of scontrol.
 
     Raises:
-        OSError: it is not there, does not answer, or refuses.
+        OSError: scontrol is missing, timed out or failed.
     """
     os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH"), *PATHS]))
     status, text = run_limited(["scontrol", *words], SCONTROL_TIMEOUT_S)
@@ -134,15 +134,15 @@ def scontrol(words: Sequence[str]) -> str:
 
 
 def say(text: object, *, aside: bool = False) -> None:
-    """Print a line; slurmd keeps both streams in its log when the program fails."""
+    """Print a line; slurmd logs both streams if the program fails."""
     (sys.stderr if aside else sys.stdout).write(f"{text}\n")
 
 
 @contextlib.contextmanager
 def alone(folder: Path, patience_s: float = ALONE_S) -> Iterator[bool]:
-    """Give whether no other run that keeps a state goes on; of two at once the second would undo what the first noted.
+    """Take the lock of this node and yield whether it is held: two concurrent runs would overwrite each other's state.
 
-    A disk that takes no file is not in the way of a drain.
+    A full disk must not prevent a drain, so the run continues without a lock if the file cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -166,12 +166,12 @@ def alone(folder: Path, patience_s: float = ALONE_S) -> Iterator[bool]:
 
 
 def main(arguments: Sequence[str], settings: Path, root: Path = ROOT) -> int:
-    """Return the exit status.
+    """Run the program and return the exit status.
 
     Args:
-        arguments: those of the program.
-        settings: the file with what this node should have.
-        root: where /proc, /sys and /dev are.
+        arguments: the command line.
+        settings: the file with the expected state of this node.
+        root: the folder that contains proc/, sys/ and dev/.
     """
     try:
         declared = json.loads(settings.read_text(encoding="utf-8"))
@@ -188,7 +188,7 @@ def main(arguments: Sequence[str], settings: Path, root: Path = ROOT) -> int:
 
 
 def run(arguments: Sequence[str], here: Run) -> int:
-    """Look at the node, say what is wrong, and see to it unless only a look is asked for; return the exit status."""
+    """Check the node and print the findings; without `--look` and `--prolog` drain or resume it; return the status."""
     findings = here.look(quick="--prolog" in arguments)
     draining = here.draining(findings)
     if "--json" in arguments:
@@ -212,7 +212,7 @@ def run(arguments: Sequence[str], here: Run) -> int:
 
 
 def journal(done: str, draining: Sequence[Finding]) -> None:
-    """Tell the journal what was done to the node."""
+    """Log the action on the node to the journal."""
     reason = drain_reason([each.problem for each in draining])
     words = {
         "drain": f"drained: {reason}",

@@ -1,4 +1,4 @@
-"""Print where the first data of a disk is; nothing for a blank disk. The exit status is 1 if it cannot be read."""
+"""Prints the offset of the first data on a disk, or nothing for a blank disk; exits with 1 if it cannot be read."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The program `busbar-account-groups`: groups of the directory decide who may charge which account of Slurm."""
+"""The program `busbar-account-groups`: grants Slurm accounts to the members of directory groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_groups import Step
 
-# What processes share of sssd's answers is renewed later than sssd itself is.
+# sssd's memory cache, which processes share, is updated later than sssd's own cache.
 _ENVIRONMENT = {
     "SSS_NSS_USE_MEMCACHE": "NO",
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin",
@@ -44,7 +44,7 @@ class SyncError(Exception):
 
 
 class Settings(NamedTuple):
-    """What the role decides. `folder` keeps the state of earlier runs and the metrics."""
+    """The settings that the role writes. `folder` contains the state of earlier runs and the metrics."""
 
     cluster: str
     groups: Sequence[Mapping[str, Any]]
@@ -56,7 +56,7 @@ class Settings(NamedTuple):
 
 
 class Directory(NamedTuple):
-    """How sssd of this host reaches the directory; its password is in no second file."""
+    """The connection of this host's sssd to the directory, so that no second file needs the password."""
 
     connections: Sequence[Connection]
     base: str
@@ -64,10 +64,10 @@ class Directory(NamedTuple):
     min_id: int
 
     def answering(self) -> Connection:
-        """Return the first server that answers, from the base on.
+        """Return a connection to the first server that can read the base.
 
         Raises:
-            SyncError: none does. sssd would answer from its cache, which says nothing of now.
+            SyncError: no server answers. sssd would answer from its cache, which may be outdated.
         """
         said = []
         for connection in self.connections:
@@ -82,10 +82,10 @@ class Directory(NamedTuple):
 
 
 def read_directory(path: Path) -> Directory:
-    """Read from sssd.conf how the directory is reached.
+    """Return the directory connection of sssd.conf.
 
     Raises:
-        SyncError: the file is missing, or names no server.
+        SyncError: the file is missing, or does not name a server.
     """
     parser = configparser.RawConfigParser(strict=False)
     try:
@@ -94,7 +94,7 @@ def read_directory(path: Path) -> Directory:
         uris = [uri.strip() for uri in section["ldap_uri"].split(",") if uri.strip()]
         base = section["ldap_search_base"].split("?")[0].strip()
     except (OSError, KeyError, configparser.Error) as error:
-        # An error of the parser shows the line, which may be the password.
+        # Parser errors contain the line, which may be the password.
         why = "it is no file of settings" if isinstance(error, configparser.Error) else f"{error}"
         message = f"{path} does not say where the directory is ({why}): busbar provision base --tags sssd"
         raise SyncError(message) from None
@@ -114,7 +114,7 @@ def read_directory(path: Path) -> Directory:
 
 
 def main(arguments: Sequence[str], configuration: Path) -> int:
-    """Do what the command line says; 0 when all is as the groups say, 1 after a failure, 3 where a person is needed."""
+    """Synchronise the accounts and return 0 for success, 1 after a failure, 3 if an admin must decide."""
     settings = Settings(**json.loads(configuration.read_text(encoding="utf-8")))
     given = _parser(settings.max_removals).parse_args(arguments)
     folder = Path(settings.folder)
@@ -149,11 +149,11 @@ def _parser(max_removals: int) -> argparse.ArgumentParser:
 def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, float]]:
     directory = read_directory(Path(settings.sssd_config))
     connection = directory.answering()
-    # The directory answers, and sssd tries it again only a minute after it last did not.
+    # The directory is reachable, but sssd retries an offline server only after a minute.
     _ask(["systemctl", "kill", "--signal=USR2", "--kill-who=main", "sssd.service"])
     groups = {str(item["group"]) for item in (*settings.groups, *settings.admins)}
     members = {group: _members(group, directory, connection) for group in sorted(groups)}
-    # What was read while it went away may be a cache, or half of a group.
+    # If the directory fails during the run, the answers may be cached or incomplete.
     directory.answering()
     folder = Path(settings.folder)
     made, rights = read_made(folder / "made.json")
@@ -197,10 +197,10 @@ def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, 
 
 
 def _ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a program.
+    """Run a program and return its result.
 
     Raises:
-        SyncError: it is missing, or does not end.
+        SyncError: the program is missing or timed out.
     """
     try:
         return subprocess.run(  # noqa: S603 - programs of Slurm and sssd, without a shell
@@ -228,7 +228,7 @@ def _answer(command: Sequence[str]) -> str:
 
 
 def _members(group: str, directory: Directory, connection: Connection) -> set[str] | None:
-    """Return who is in a group now, members of groups in it and those whose own group it is included."""
+    """Return the members of a group, including members of nested groups and users with it as primary group."""
     _ask(["sss_cache", "-g", group])
     done = _ask(["getent", "-s", "sss", "group", group])
     fields = done.stdout.strip().split(":")
@@ -268,7 +268,7 @@ def _busy() -> set[tuple[str, str]]:
 
 
 def apply_steps(steps: Sequence[Step]) -> list[Step]:
-    """Run the commands; return the steps that failed. One that fails holds up nobody else's."""
+    """Run all steps, also after a failure, and return the failed ones."""
     undone = []
     for step in steps:
         said = next(filter(None, (_refused(command) for command in step.commands)), "")
@@ -281,7 +281,7 @@ def apply_steps(steps: Sequence[Step]) -> list[Step]:
 
 
 def _refused(command: Sequence[str]) -> str:
-    """Run a command of sacctmgr; return why it failed, or nothing."""
+    """Run a sacctmgr command and return its error, or an empty string."""
     try:
         done = _ask(["sacctmgr", "-i", *command])
     except SyncError as error:
@@ -292,15 +292,15 @@ def _refused(command: Sequence[str]) -> str:
 
 
 def responsible(decided: Collection[_T], before: Collection[_T], failed: Collection[object]) -> set[_T]:
-    """Return what later runs answer for: as decided, and as before where a step failed."""
+    """Return the entries that this program manages from now on: the new ones, except for failed steps the old ones."""
     return {one for one in {*decided, *before} if one in (before if one in failed else decided)}
 
 
 def read_made(path: Path) -> tuple[set[tuple[str, str]], set[tuple[str, str, str]]]:
-    """Return the associations and the rights that earlier runs answer for; none before the first.
+    """Return the associations and rights that earlier runs created; empty before the first run.
 
     Raises:
-        SyncError: the file was damaged; without it those who left meanwhile would keep their account unsaid.
+        SyncError: the file is damaged. Without it users who left a group would keep their account.
     """
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
@@ -338,7 +338,7 @@ def _note(folder: Path, began: float, status: int, numbers: Mapping[str, float])
 
 
 def metrics_text(last: Mapping[str, float]) -> str:
-    """Return the series of the last run for the node exporter.
+    """Return the metrics of the last run for the node exporter.
 
     Args:
         last: ``run`` and ``success`` in seconds since 1970, ``failed`` and ``refused`` (0 or 1), ``members``,

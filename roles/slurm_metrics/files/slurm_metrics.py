@@ -1,4 +1,4 @@
-"""Asks Slurm once per interval, and writes what it said for the node exporter. Runs on a controller's own python3."""
+"""Queries Slurm periodically and writes metrics for the node exporter. Runs with the system python3 of a controller."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PING = ("scontrol", "ping")
 _NODES = ("scontrol", "--all", "show", "nodes")
 _QUEUE = ("squeue", "--all", "--array", "--noheader", "--Format")
 _STATISTICS = ("sdiag",)
-# The lightest question that slurmdbd can answer only with its database.
+# The cheapest query for which slurmdbd needs its database.
 _ACCOUNTING = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=Cluster")
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s"}
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"
@@ -47,7 +47,7 @@ _KILLED_WITHIN_S = 5.0
 
 
 class Settings(NamedTuple):
-    """What the role decides: the file to write, how often, and how long Slurm may take for one answer (seconds)."""
+    """The settings that the role writes: output file, interval and timeout of a query (seconds)."""
 
     file: str
     controller: str
@@ -60,11 +60,11 @@ class Settings(NamedTuple):
 
 
 class Unanswered(Exception):  # noqa: N818 - an answer that is missing is no error of this program
-    """A command of Slurm failed, or took too long; says which and why."""
+    """A Slurm command failed or timed out; the message names the command and the reason."""
 
 
 class _Question:
-    """A command that runs."""
+    """A running command."""
 
     def __init__(self, command: Sequence[str], timeout_s: float) -> None:
         environment = {"PATH": _PATH, **{k: v for k, v in os.environ.items() if k in {"SLURM_CONF", "PATH"}}}
@@ -83,10 +83,10 @@ class _Question:
             )
 
     def answer(self) -> str:
-        """Return what it printed.
+        """Return the output.
 
         Raises:
-            Unanswered: it failed or took too long; then it and all that it started is gone.
+            Unanswered: the command failed or timed out; its process group has been killed.
         """
         if self.process is None:
             message = f"{self.command[0]} cannot be started"
@@ -108,30 +108,30 @@ class _Question:
 
 
 def ask(command: Sequence[str], timeout_s: float) -> str:
-    """Return what a command printed.
+    """Return the output of a command.
 
     Raises:
-        Unanswered: it failed or took too long.
+        Unanswered: the command failed or timed out.
     """
     return _Question(command, timeout_s).answer()
 
 
 class Collector:
-    """Asks, and remembers what this release of Slurm can do."""
+    """Queries Slurm, and remembers what this release of Slurm supports."""
 
     def __init__(self, settings: Settings, say: Callable[[str], None] | None = None) -> None:
-        """Take the settings; `say` gets one line for each new trouble."""
+        """Store the settings; `say` receives one line for each new error."""
         self.settings = settings
         self.has_json = True
         self._say = say or _to_journal
         self._said: dict[str, str] = {}
 
     def collect(self) -> list[Family]:
-        """Return the series of now; at most six commands, never one per node or job."""
+        """Return the current metrics, with at most six commands, independent of the number of nodes and jobs."""
         began, used = time.time(), _cpu_seconds()
         settings = self.settings
         accounting = _Question(_ACCOUNTING, settings.timeout) if settings.accounting else None
-        # Each controller tells of itself; only the one in charge tells of the cluster, so that nothing counts twice.
+        # Only the active controller exports the metrics of the cluster, so that they are not counted twice.
         controllers = controllers_up(self._tried("ping", lambda: ask(_PING, settings.timeout)) or "")
         acting = next((name for name, up in controllers.items() if up), "")
         up = controllers.get(settings.controller, False)
@@ -157,7 +157,7 @@ class Collector:
         ]
 
     def _state(self, now: float) -> tuple[list[Family], bool]:
-        """The series of the cluster, and whether slurmctld went on to answer."""
+        """Return the metrics of the cluster, and whether slurmctld answered all queries."""
         settings = self.settings
         nodes = self._tried("nodes", self._nodes)
         if nodes is None:
@@ -179,7 +179,7 @@ class Collector:
             try:
                 return read_json_nodes(json.loads(ask((*_NODES, "--json"), self.settings.timeout)))
             except ValueError:
-                # Slurm before 23.02 prints text all the same; what is not JSON now will never be.
+                # Slurm before 23.02 prints text instead of JSON, so this is permanent.
                 self.has_json = False
             except Unanswered as exc:
                 if not _is_about_json(str(exc)):
@@ -198,11 +198,11 @@ class Collector:
 
     @property
     def _garbled(self) -> set[str]:
-        """What was answered, but not in a form that is known."""
+        """The queries whose output has an unknown format."""
         return {what for what, trouble in self._said.items() if trouble.startswith("not understood")}
 
     def _tried(self, what: str, question: Callable[[], Any]) -> Any:  # noqa: ANN401 - returns what was asked
-        """The answer, or None; a trouble is told once, and its end."""
+        """Return the answer, or None; log an error once, and once when it is resolved."""
         try:
             answer = question()
         except Unanswered as exc:
@@ -225,25 +225,25 @@ def _to_journal(line: str) -> None:
 
 
 def _is_about_json(message: str) -> bool:
-    """Whether a command failed since it, or its plugins, cannot write JSON."""
+    """Return whether a command failed because it or its plugins do not support JSON."""
     return any(word in message.lower() for word in ("json", "option", "plugin", "serializer"))
 
 
 def _cpu_seconds() -> float:
-    """CPU time of this process and of all children that have ended."""
+    """Return the CPU time of this process and of all its terminated children, in seconds."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
 class Collected:
-    """Series in the form that a registry of prometheus_client asks for."""
+    """A collector for a registry of prometheus_client."""
 
     def __init__(self, families: Sequence[Family]) -> None:
-        """Take the series."""
+        """Store the metric families."""
         self.families = families
 
     def collect(self) -> Iterator[Any]:
-        """Yield them as prometheus_client's own."""
+        """Yield the metric families as objects of prometheus_client."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - targets only
 
         for family in self.families:
@@ -255,10 +255,10 @@ class Collected:
 
 
 def write(file: str, families: Sequence[Family]) -> None:
-    """Replace a file whole by the series.
+    """Write the metrics to a file atomically.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     from prometheus_client import CollectorRegistry, write_to_textfile  # noqa: PLC0415 - only who writes needs it
 
@@ -268,7 +268,7 @@ def write(file: str, families: Sequence[Family]) -> None:
 
 
 def main(arguments: Sequence[str], configuration: Path) -> int:
-    """Collect for ever, or once with ``--once``, or write what is known of the database with ``--database``."""
+    """Collect periodically, once with ``--once``, or write the metrics of the database with ``--database``."""
     values = json.loads(configuration.read_text(encoding="utf-8"))
     if "--database" in arguments:
         write(values["database"]["file"], database_families(values["database"]))

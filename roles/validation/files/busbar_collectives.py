@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives over CPUs with MPI, each result compared with what it must be, printed in the table of nccl-tests.
+"""Runs MPI collectives on CPUs, verifies each result, and prints the table of nccl-tests.
 
-Run under a launcher of MPI, one process per rank: srun --mpi=pmix busbar_collectives.py alltoall -b 1M -e 64M -f 2
-All values are small whole numbers, which 32-bit floats hold and add up exactly.
+Run it with an MPI launcher, one process per rank: srun --mpi=pmix busbar_collectives.py alltoall -b 1M -e 64M -f 2
+
+All values are small integers, which 32-bit floats represent and add exactly.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import traceback
 import numpy as np
 from mpi4py import MPI
 
-# Open MPI 5 lets a rank out of MPI_Init before another is ready for its messages, which then crashes: issue 12495 of
-# open-mpi/ompi. Until that is cured a rank waits a moment before it sends anything.
+# In Open MPI 5 a rank may leave MPI_Init before another rank can receive, which then crashes: issue 12495 of
+# open-mpi/ompi. As a workaround each rank waits before it sends.
 SETTLE_S = 1.0
 PATTERN = 7
 WEIGHTS = 8
@@ -29,7 +30,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def size(text: str) -> int:
-    """Return a number of bytes written as 8, 64K, 16M or 1G."""
+    """Return the number of bytes of a text such as 8, 64K, 16M or 1G."""
     number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
     if unit not in UNITS or not number.isdigit():
         message = f"{text!r} is no size: write 8, 64K, 16M or 1G"
@@ -41,9 +42,9 @@ class Collective:
     """One rank's part in a collective.
 
     Attributes:
-        redop: the operator, as the table names it.
-        root: the root, -1 where there is none.
-        shared: whether the message is made of one part per rank, so that the table counts the elements of a part.
+        redop: the reduction operator in the table.
+        root: the root rank, or -1.
+        shared: whether the message has one part per rank, so that the table counts the elements of a part.
     """
 
     redop = "none"
@@ -51,7 +52,7 @@ class Collective:
     shared = True
 
     def __init__(self, most: int) -> None:
-        """Take the buffers once, for `most` elements."""
+        """Allocate the buffers for `most` elements."""
         self.comm = MPI.COMM_WORLD
         self.rank, self.ranks = self.comm.Get_rank(), self.comm.Get_size()
         self.base = np.arange(most, dtype=np.float32) % PATTERN + 1
@@ -59,40 +60,40 @@ class Collective:
         self.got = np.zeros(most, dtype=np.float32)
 
     def busbw(self, algbw: float) -> float:
-        """Return the bus bandwidth; the factors are those of nccl-tests' doc/PERFORMANCE.md."""
+        """Return the bus bandwidth, with the factors in nccl-tests' doc/PERFORMANCE.md."""
         return algbw * (self.ranks - 1) / self.ranks
 
     def weight(self, rank: int) -> np.float32:
-        """Return by what a rank multiplies its values, so that they can be told from those of others."""
+        """Return the factor of a rank's values, which distinguishes them from those of other ranks."""
         return np.float32(rank % WEIGHTS + 1)
 
     def part(self, count: int, rank: int) -> slice:
-        """Return where the part of a rank is in a message of parts with `count` elements each."""
+        """Return the slice of a rank's part in a message with `count` elements per part."""
         return slice(rank * count, (rank + 1) * count)
 
     def total(self, count: int) -> int:
-        """Return how many elements a message has."""
+        """Return the number of elements of a message."""
         return count * self.ranks if self.shared else count
 
     def fill(self, count: int) -> None:
-        """Fill what this rank sends."""
+        """Fill the send buffer of this rank."""
         raise NotImplementedError
 
     def seed(self, count: int) -> None:
-        """Make the buffer ready in which the in-place half sends and receives."""
+        """Initialise the buffer of the in-place measurement."""
         self.got[: self.total(count)] = self.sent[: self.total(count)]
 
     def run(self, count: int, *, in_place: bool) -> None:
-        """Do it once."""
+        """Run the collective once."""
         raise NotImplementedError
 
     def received(self, count: int) -> tuple[slice, np.ndarray]:
-        """Return where the result of this rank is, and what it must be."""
+        """Return the slice with this rank's result and the expected values."""
         raise NotImplementedError
 
 
 class _AllReduce(Collective):
-    """Sums of all ranks, on all ranks."""
+    """All ranks receive the sum over all ranks."""
 
     redop = "sum"
     shared = False
@@ -112,7 +113,7 @@ class _AllReduce(Collective):
 
 
 class _AllGather(Collective):
-    """The parts of all ranks, on all ranks."""
+    """All ranks receive the parts of all ranks."""
 
     def fill(self, count: int) -> None:
         self.sent[self.part(count, self.rank)] = self.base[:count] * self.weight(self.rank)
@@ -127,7 +128,7 @@ class _AllGather(Collective):
 
 
 class _ReduceScatter(Collective):
-    """Sums of all ranks, of which each rank gets its part."""
+    """Each rank receives its part of the sum over all ranks."""
 
     redop = "sum"
 
@@ -147,10 +148,10 @@ class _ReduceScatter(Collective):
 
 
 class _AllToAll(Collective):
-    """A part of its own from each rank to each rank."""
+    """Each rank sends a different part to each rank."""
 
     def values(self, count: int, sender: int, receiver: int) -> np.ndarray:
-        """Return what one rank sends to another."""
+        """Return the values that one rank sends to another."""
         return self.base[:count] + np.float32(PATTERN * (sender * self.ranks + receiver))
 
     def fill(self, count: int) -> None:
@@ -167,7 +168,7 @@ class _AllToAll(Collective):
 
 
 class _Broadcast(Collective):
-    """The values of the first rank, on all ranks. MPI has it in place only, so the halves are alike."""
+    """All ranks receive the values of the first rank. MPI supports only in place, so both halves are the same."""
 
     root = 0
     shared = False
@@ -188,7 +189,7 @@ class _Broadcast(Collective):
 
 
 class _SendRecv(Collective):
-    """From each rank to the next."""
+    """Each rank sends to the next rank."""
 
     shared = False
 
@@ -221,7 +222,7 @@ COLLECTIVES = {
 
 
 def options() -> argparse.Namespace:
-    """Return the options; those that nccl-tests has too are called the same."""
+    """Return the parsed options, which have the same names as in nccl-tests."""
     arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arg.add_argument("collective", choices=COLLECTIVES)
     arg.add_argument("-b", "--minbytes", type=size, default=1 << 20)
@@ -239,13 +240,13 @@ def options() -> argparse.Namespace:
 
 
 def say(text: str) -> None:
-    """Print at once, so that a killed run shows how far it came."""
+    """Print and flush, so that the output of a killed run shows its progress."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def cpu_name() -> str:
-    """Return the name of the processor, marked as what it is: no GPU."""
+    """Return the name of the processor, marked as a CPU."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - the program stands alone
             name = next((line.split(":", 1)[1] for line in lines if line.startswith("model name")), "")
@@ -255,10 +256,10 @@ def cpu_name() -> str:
 
 
 class Test:
-    """Measures a collective over a range of sizes."""
+    """Measures a collective for a range of sizes."""
 
     def __init__(self, chosen: argparse.Namespace) -> None:
-        """Take the buffers once, at the largest size."""
+        """Allocate the buffers for the largest size."""
         self.chosen = chosen
         self.what = COLLECTIVES[chosen.collective](chosen.maxbytes // 4)
         self.comm, self.rank, self.ranks = self.what.comm, self.what.rank, self.what.ranks
@@ -288,7 +289,7 @@ class Test:
         say(f"#{'(B)':>11s}{'(elements)':>14s}{'':26s} {units} {units}".rstrip())
 
     def first(self, count: int, *, in_place: bool) -> tuple[float, int]:
-        """Do it once from fresh values; returns the longest time of a rank and the wrong elements over all ranks."""
+        """Run the collective once with new values; return the time of the slowest rank and all wrong elements."""
         what = self.what
         what.sent[:], what.got[:] = 0, 0
         what.fill(count)
@@ -305,9 +306,9 @@ class Test:
         return self.comm.allreduce(took, op=MPI.MAX), int(self.comm.allreduce(wrong, op=MPI.SUM))
 
     def usual(self, count: int, first: float, *, in_place: bool) -> float:
-        """Return the seconds that it takes: the median of the repetitions, on the rank that waits longest.
+        """Return the median duration of the repetitions on the slowest rank, in seconds.
 
-        What else the processor does for a moment does not count. One that took very long at first is not repeated.
+        The median ignores short interruptions. If the first run was very slow, the function returns its time.
         """
         fit = min(self.chosen.iters, int(self.chosen.seconds / first)) if first > 0 else self.chosen.iters
         if fit < 1 and first > 2 * self.chosen.seconds:
@@ -339,7 +340,7 @@ class Test:
         self.header()
         what, bytes_now = self.what, self.chosen.minbytes
         while bytes_now <= self.chosen.maxbytes:
-            # As nccl-tests does, a message of parts is rounded down to parts of whole 16 bytes.
+            # Like nccl-tests, round parts down to multiples of 16 bytes.
             count = bytes_now // 4
             if what.shared:
                 count = count // self.ranks // ALIGNED * ALIGNED
@@ -356,7 +357,7 @@ class Test:
 
 
 def main() -> int:
-    """Run the test; a rank that fails ends all others, which would wait for it for ever."""
+    """Run the test; a failing rank aborts all ranks, which would otherwise wait forever."""
     chosen = options()
     time.sleep(SETTLE_S)
     try:

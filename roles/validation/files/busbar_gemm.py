@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Multiplies matrices on the GPU of this rank, or on a CPU, and copies its memory: how fast, and how right.
+"""Measures matrix products and memory copies on the GPU of this rank, or on a CPU, and verifies the results.
 
-All ranks multiply the same matrices, so like devices must give the same result, bit by bit: "all cuBLAS API routines
+All ranks multiply the same matrices, so equal devices must return bitwise equal results: "all cuBLAS API routines
 from a given toolkit version generate the same bit-wise results at every run when executed on GPUs with the same
-architecture and the same number of SMs" (cuBLAS documentation, Results Reproducibility). The inputs are whole numbers
-over 64, which every precision here holds exactly and every generator gives alike.
+architecture and the same number of SMs" (cuBLAS documentation, Results Reproducibility). The inputs are integers
+divided by 64, which are exact in every supported precision and the same with every generator.
 
-It prints one line, busbar-gemm {json}. TFLOP/s count 2 n^3 operations for each product of two matrices of n x n;
-memory_gbs are 10^9 bytes per second that a copy reads and writes together. A batch of products is timed, and its last
-result is compared with the first one ever; changed counts those that differ, copies_changed the copies that do.
+The program prints one line, busbar-gemm {json}. TFLOP/s count 2 n^3 operations per product of two n x n matrices;
+memory_gbs are the 10^9 bytes per second that a copy reads and writes in total. The program times batches of products
+and compares the last result of each batch with the first result; changed counts results that differ, copies_changed
+copies that differ.
 
-Exit codes: 0 done, 2 the input is wrong, 3 there is nothing here to compute with.
+Exit codes: 0 success, 2 invalid input, 3 torch, NumPy or a GPU is missing.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ _LONGEST = 200
 
 
 class WithTorch:
-    """A GPU, or a CPU, by torch."""
+    """A GPU or CPU through torch."""
 
     def __init__(self, device: str, seed: int) -> None:
-        """Take the device of this rank.
+        """Select the device of this rank.
 
         Raises:
-            ImportError: there is no torch.
-            RuntimeError: it sees no GPU.
+            ImportError: torch is not installed.
+            RuntimeError: torch does not find a GPU.
         """
         import torch  # noqa: PLC0415 - it may be missing
 
@@ -95,7 +96,7 @@ class WithTorch:
         target.copy_(source)
 
     def wait(self) -> None:
-        """Wait for what was begun."""
+        """Wait until the queued work is done."""
         if self.gpu:
             self.torch.cuda.synchronize()
 
@@ -109,18 +110,18 @@ class WithTorch:
         return hashlib.sha256(ctypes.string_at(here.data_ptr(), here.numel() * here.element_size())).hexdigest()
 
     def spoil(self, found) -> None:  # noqa: ANN001 - a tensor
-        """Turn one bit of a tensor round."""
+        """Flip one bit of a tensor."""
         found.view(self.torch.uint8)[0, 0] ^= 1
 
 
 class WithNumpy:
-    """A CPU, by NumPy."""
+    """A CPU through NumPy."""
 
     def __init__(self, seed: int) -> None:
-        """Have it.
+        """Import NumPy.
 
         Raises:
-            ImportError: there is no NumPy.
+            ImportError: NumPy is not installed.
         """
         import numpy as np  # noqa: PLC0415 - it may be missing
 
@@ -152,7 +153,7 @@ class WithNumpy:
         self.np.copyto(target, source)
 
     def wait(self) -> None:
-        """Have nothing to wait for."""
+        """Do nothing, because NumPy is synchronous."""
 
     def same(self, one, two) -> bool:  # noqa: ANN001 - arrays
         """Return whether two arrays are equal bit by bit."""
@@ -163,12 +164,12 @@ class WithNumpy:
         return hashlib.sha256(found.tobytes()).hexdigest()
 
     def spoil(self, found) -> None:  # noqa: ANN001 - an array
-        """Turn one bit of an array round."""
+        """Flip one bit of an array."""
         found.view(self.np.uint8)[0, 0] ^= 1
 
 
 def cpu_kind() -> str:
-    """Return what decides about the bits of a CPU's results: its model, and the libraries that multiply."""
+    """Return what determines the exact results of a CPU: its model and its BLAS libraries."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").split()
@@ -180,7 +181,7 @@ def cpu_kind() -> str:
 
 
 def device_of(asked: argparse.Namespace):  # noqa: ANN201 - WithTorch or WithNumpy
-    """Return what computes here."""
+    """Return the device for the selected option."""
     try:
         return WithTorch(asked.device, asked.seed)
     except ImportError as exc:
@@ -195,19 +196,19 @@ def device_of(asked: argparse.Namespace):  # noqa: ANN201 - WithTorch or WithNum
 
 
 def give_up(why: str) -> None:
-    """Say why and end."""
+    """Print the reason and exit."""
     sys.stdout.write(f"busbar_gemm: {node_name()}: {' '.join(why.split())[:_LONGEST]}\n")
     sys.stdout.flush()
     sys.exit(NOTHING)
 
 
 def node_name() -> str:
-    """Return what Slurm calls this node."""
+    """Return Slurm's name of this node."""
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
 def multiply(device, size: int, asked: argparse.Namespace) -> dict:  # noqa: ANN001 - as above
-    """Return speed and digest of a product that is taken again and again."""
+    """Return speed and digest of repeated products."""
     one, two = device.numbers(size, 0), device.numbers(size, 1)
     out = device.empty(one)
     first = device.empty(one)
@@ -235,7 +236,7 @@ def multiply(device, size: int, asked: argparse.Namespace) -> dict:  # noqa: ANN
 
 
 def copy(device, size: int) -> dict:  # noqa: ANN001 - as above
-    """Return how fast memory is copied, and how many copies were not what they were of."""
+    """Return the memory copy rate and the number of corrupted copies."""
     source, target = device.memory(size)
     device.copy(source, target)
     device.wait()
@@ -251,7 +252,7 @@ def copy(device, size: int) -> dict:  # noqa: ANN001 - as above
 
 
 def main() -> None:
-    """Measure and tell."""
+    """Measure and print the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--device", choices=("gpu", "cpu"), required=True, help="what computes")
     parser.add_argument("--seconds", type=float, default=20, help="how long it multiplies")
@@ -277,7 +278,7 @@ def main() -> None:
         "precision": device.precision,
         "size": size,
     }
-    # In one piece, so that the lines of many ranks do not run into one another.
+    # One write, so that the lines of several ranks do not interleave.
     sys.stdout.write(f"{MARK}{json.dumps(about | found)}\n")
     sys.stdout.flush()
 

@@ -1,12 +1,12 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Watches a node under load until its standard input ends: clocks, power, heat, what holds them down, and errors.
+"""Records clocks, power, temperature, throttle reasons and errors of a node under load until standard input closes.
 
-It prints lines busbar-soak {json}: one that begins, one for each interval, and one that ends. Without GPUs it reports
-the CPUs. The kernel's log is read by journalctl, by journalctl with the group systemd-journal, or by dmesg; kernel_log
-says whether one showed any.
+The program prints lines busbar-soak {json}: one at the start, one per interval, and one at the end. Without GPUs it
+reports the CPUs. It reads the kernel log with journalctl, journalctl with the group systemd-journal, or dmesg;
+kernel_log is true if one of them returned lines.
 
-Exit codes: 0 done, 2 the input is wrong.
+Exit codes: 0 success, 2 invalid input.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROC = Path(os.environ.get("BUSBAR_PROC", "/proc"))
 
 
 def run(*command: str) -> str:
-    """Return what a command prints; nothing when it is not there, fails to start or hangs."""
+    """Return the output of a command, or an empty string if it is missing, fails to start or hangs."""
     try:
         done = subprocess.run(  # noqa: S603 - of this program alone
             command,
@@ -54,13 +54,13 @@ def run(*command: str) -> str:
 
 
 def number(text: object) -> float | None:
-    """Return the number at the start of a text, as of "650.12 W"."""
+    """Return the number at the start of a text such as "650.12 W"."""
     found = re.match(r"\s*(-?\d{1,9}(?:\.\d{1,6})?)\b", str(text))
     return float(found[1]) if found else None
 
 
 def gpus(*, whole: bool) -> list[dict]:
-    """Return the GPUs of this node, at the beginning and the end with their counters."""
+    """Return the GPUs of this node; `whole` includes their counters, for the first and last line."""
     text = run("nvidia-smi", "-q", "-x")
     nodes = [node for node in read_xml(text)[0].children if node.tag == "gpu"]
     links = parse_link_errors(run("nvidia-smi", "nvlink", "-e")) if whole else {}
@@ -117,7 +117,7 @@ def cpus(*, whole: bool) -> list[dict]:
 
 
 def edac(name: str) -> int | None:
-    """Return what all memory controllers counted; None where the kernel has no driver for them."""
+    """Return the sum of a counter over all memory controllers, or None without an EDAC driver."""
     found = []
     for file in SYS.glob(f"devices/system/edac/mc/mc*/{name}"):
         with suppress(OSError, ValueError):
@@ -126,7 +126,7 @@ def edac(name: str) -> int | None:
 
 
 def kernel_log() -> list[str] | None:
-    """Return the lines of the kernel's log that tell of broken GPUs; None when nobody lets this user read it."""
+    """Return the kernel log lines about GPU errors, or None if this user cannot read the log."""
     ways = (
         ("journalctl", "-k", "-b", "--no-pager", "-o", "short-iso"),
         ("sg", "systemd-journal", "-c", "journalctl -k -b --no-pager -o short-iso"),
@@ -140,16 +140,16 @@ def kernel_log() -> list[str] | None:
 
 
 class Watch:
-    """What is told of this node."""
+    """The recording of this node."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
-        """Look at the log as it is before the load."""
+        """Read the log before the load starts."""
         self.devices = gpus if asked.device == "gpu" else cpus
         self.gpu = asked.device == "gpu"
         self.before = self.log()
 
     def log(self) -> list[str] | None:
-        """Return the lines of the log that count for what is watched."""
+        """Return the log lines of the watched devices."""
         return kernel_log() if self.gpu else []
 
     def tell(self, when: str) -> None:
@@ -168,13 +168,13 @@ class Watch:
             old = list(self.before or [])
             fresh = [line[:LONGEST] for line in after or [] if line not in old]
             told["faults"] = fresh[:MOST_LINES]
-        # In one piece, so that the lines of many nodes do not run into one another.
+        # One write, so that the lines of several nodes do not interleave.
         sys.stdout.write(f"{MARK}{json.dumps(told)}\n")
         sys.stdout.flush()
 
 
 def main() -> None:
-    """Tell until there is nobody to tell any more."""
+    """Print records until standard input closes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--device", choices=("gpu", "cpu"), required=True, help="what is watched")
     parser.add_argument("--interval", type=float, required=True, help="seconds between two looks")

@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""One node's part in a check of a shared tree; prints one JSON object per observation.
+"""Checks a shared directory tree from one node and prints one JSON object per observation.
 
-Run on every node at once, one phase after the other; the end of a phase is what the next one waits for:
+Run it on all nodes at once, one phase after another; each phase must end before the next one starts:
 srun --ntasks-per-node=1 busbar_storage_check.py --path /shared --phase write
-A node looks at a bounded number of others, so the work per node is the same in a cluster of any size.
+Each node checks a limited number of other nodes, so the work per node does not depend on the size of the cluster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def size(text: str) -> int:
-    """Return a number of bytes written as 8, 64K, 16M or 1G."""
+    """Return the number of bytes of a text such as 8, 64K, 16M or 1G."""
     number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
     if unit not in UNITS or not number.isdigit():
         message = f"{text!r} is no size: write 8, 64K, 16M or 1G"
@@ -43,7 +43,7 @@ def size(text: str) -> int:
 
 
 def options() -> argparse.Namespace:
-    """Return the options."""
+    """Return the parsed options."""
     arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arg.add_argument("--path", type=Path, required=True, help="a folder that all nodes share")
     arg.add_argument("--phase", choices=[*PHASES, "sweep"], required=True)
@@ -51,7 +51,7 @@ def options() -> argparse.Namespace:
     arg.add_argument("--seconds", type=int, default=10, help="stop writing and reading after this time")
     arg.add_argument("--patience", type=float, default=15, help="seconds that a neighbour may take")
     chosen = arg.parse_args()
-    # Not an argument: who could see it on a node could be the first to make the folder that is named after it.
+    # Not an argument: other users of the node could see it and create the folder of that name first.
     chosen.token = os.environ.get("BUSBAR_STORAGE_TOKEN", "")
     if not re.fullmatch(r"[0-9A-Za-z]{8,64}", chosen.token):
         arg.error("BUSBAR_STORAGE_TOKEN: 8 to 64 letters and digits that no other run has, and none can guess")
@@ -59,13 +59,13 @@ def options() -> argparse.Namespace:
 
 
 def partners(rank: int, ranks: int) -> list[int]:
-    """Return whom a rank looks at: its next neighbours and two far ones, so that a few bad nodes split no ring."""
+    """Return the ranks that a rank checks: its neighbours and two distant ranks, so that failed nodes split no ring."""
     found = [(rank + step) % ranks for step in (1, 2, ranks // 3, ranks // 2)]
     return [other for other in dict.fromkeys(found) if other != rank]
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file in place and let it reach the server."""
+    """Write a file in place and sync it to the server."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -73,10 +73,10 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 class Check(Speed):
-    """Looks whether a tree is shared, and what of it can be relied on."""
+    """Checks whether a tree is shared and consistent."""
 
     def write(self) -> None:
-        """Make the files that the others are going to look at."""
+        """Create the files that the other ranks check."""
         self.say("mount", **mount_of(self.chosen.path))
         error = "no room"
         try:
@@ -95,14 +95,14 @@ class Check(Speed):
             self.own_back()
 
     def own_back(self) -> None:
-        """Read the own file back, past the node's own cache where the kernel lets it go."""
+        """Read this rank's file back, bypassing the page cache if possible."""
         with contextlib.suppress(OSError), self.file("data").open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         result, _version = self.look("data", self.rank, DATA)
         self.say("back", result=result)
 
     def claim_tree(self) -> None:
-        """Give the tree a name; of all nodes that see the same tree only one can, the first."""
+        """Create the name file of the tree; only the first node that sees the same tree succeeds."""
         with contextlib.suppress(FileExistsError):
             handle = os.open(self.folder / "tree", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
@@ -112,7 +112,7 @@ class Check(Speed):
                 os.close(handle)
 
     def read(self) -> None:
-        """Look whose tree this is and at the others' files."""
+        """Check the name of the tree and the files of other ranks."""
         try:
             tree = (self.folder / "tree").read_text(encoding="ascii")[:9]
         except (OSError, ValueError) as exc:
@@ -122,19 +122,19 @@ class Check(Speed):
         self.see(1)
 
     def see(self, version: int) -> None:
-        """Look at the others' files, which must be of this version; an older one is stale."""
+        """Check that the files of other ranks have this version; an older version is stale."""
         for other in partners(self.rank, self.ranks):
             self.see_one("data", other, version, DATA)
 
     def see_one(self, name: str, other: int, version: int, size: int) -> None:
-        """Look at a file of another rank."""
+        """Check a file of another rank."""
         result, found = self.look(name, other, size)
         if result == "ok" and found != version:
             result = "stale"
         self.say("see", file=name, peer=other, version=version, result=result, found=found)
 
     def rename(self) -> None:
-        """Replace the own file again and again while looking at a neighbour's, which must always be whole."""
+        """Replace this rank's file repeatedly while checking that a neighbour's file is always complete."""
         counts = {"reads": 0, "missing": 0, "wrong": 0, "back": 0, "other": 0}
         seen, began, version = -1, time.monotonic(), 0
         other = (self.rank - 1) % self.ranks
@@ -153,9 +153,9 @@ class Check(Speed):
         write_whole(self.file("data"), self.content(self.rank, 2, DATA))
 
     def look_at_swap(self, other: int, seen: int, counts: dict[str, int]) -> int:
-        """Count one look at a file that is being replaced; returns the last version seen."""
+        """Check a file that is being replaced once, count the result, and return the last version seen."""
         result, version = self.look("swap", other, SWAP)
-        # A file that was replaced between opening and reading may be gone on an NFS server: then one looks again.
+        # An NFS server may remove a file that was replaced between open and read: retry.
         if result == "handle" or self.ranks == 1:
             return seen
         counts["reads"] += 1
@@ -166,7 +166,7 @@ class Check(Speed):
         return seen
 
     def lock(self) -> None:
-        """Look at what was rewritten; then hold a lock that a neighbour must not get, and try the other one's."""
+        """Check the rewritten files, hold a lock that a neighbour must not get, and try to get another rank's lock."""
         self.see(2)
         other = (self.rank - 1) % self.ranks
         if other == self.rank:
@@ -180,7 +180,7 @@ class Check(Speed):
                 return
             self.tell("turn", self.rank, "held")
             result, error = self.try_lock(other)
-            # Whatever came of the own attempt, the next node relies on this lock being held until it has tried.
+            # Hold the lock in any case until the next node has tried to get it.
             self.await_word("answer", self.rank, "tried")
             fcntl.lockf(own, fcntl.LOCK_UN)
             self.tell("turn", self.rank, "released")
@@ -189,7 +189,7 @@ class Check(Speed):
         self.say("lock", peer=other, result=result, error=error)
 
     def try_lock(self, other: int) -> tuple[str, str]:
-        """Try to get the lock that another holds: refused is right, granted is wrong; returns that and an error."""
+        """Try to get another rank's lock; return the result (`refused` is correct, `granted` is wrong) and an error."""
         try:
             with self.file("lock", other).open("r+b") as theirs:
                 if not self.await_word("turn", other, "held"):
@@ -201,7 +201,7 @@ class Check(Speed):
             return ("missing" if exc.errno == errno.ENOENT else "error"), words(exc)
 
     def get_lock(self, other: int) -> bool:
-        """Return whether the lock is free once the other one has released it."""
+        """Return whether the lock is free after the other rank has released it."""
         self.await_word("turn", other, "released")
         until = time.monotonic() + self.chosen.patience
         with self.file("lock", other).open("r+b") as theirs:
@@ -213,7 +213,7 @@ class Check(Speed):
 
     @staticmethod
     def is_granted(file: IO[bytes]) -> bool:
-        """Return whether a lock is granted at once; it is given back."""
+        """Return whether a lock is granted immediately, and release it."""
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as exc:
@@ -224,17 +224,17 @@ class Check(Speed):
         return True
 
     def tell(self, name: str, rank: int, word: str) -> None:
-        """Write a word in place, so that a reader sees the old or the new one."""
+        """Write a word in place, padded to a fixed length, so that a reader sees the old or the new one."""
         with self.file(name, rank).open("r+b") as file:
             file.write(word.ljust(WORD).encode())
             file.flush()
             os.fsync(file.fileno())
 
     def await_word(self, name: str, rank: int, word: str) -> bool:
-        """Return whether a word comes to stand in a file within the time that a neighbour may take."""
+        """Return whether a word appears in a rank's file within the timeout."""
         until = time.monotonic() + self.chosen.patience
         while time.monotonic() < until:
-            # Opened anew each time: that is when an NFS client asks the server whether its copy is still right.
+            # Reopen the file each time, because an NFS client revalidates its cache on open.
             with contextlib.suppress(OSError):
                 if self.file(name, rank).read_bytes().strip() == word.encode():
                     return True
@@ -254,12 +254,12 @@ PHASES: dict[str, Callable[[Check], None]] = {
 
 
 def stop(number: int, _frame: object) -> None:
-    """Turn a signal into the ordinary end, which cleans up."""
+    """Exit on a signal with the regular cleanup."""
     sys.exit(128 + number)
 
 
 def main() -> int:
-    """Run one phase; whoever is stopped in the middle takes its files away."""
+    """Run one phase and return the exit code; an interrupted phase removes its files."""
     chosen = options()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
@@ -272,7 +272,7 @@ def main() -> int:
         else:
             rank.say("problem", phase=chosen.phase, error="its own file is not there")
     except SystemExit:
-        # The others are stopped in the same moment; nobody shall see these files vanish and complain of it.
+        # The other nodes are stopped at the same time and must not report these files as missing.
         time.sleep(STOPPED_S)
         rank.clean()
         raise

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What every phase of the check of a shared tree needs: who this node is, its files, and how it says what it saw."""
+"""Common parts of all phases of the storage check: the rank of this node, its files, and its output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DATA = 1 << 20
 SWAP = 1 << 16
 WORD = 16
-# The files of a node, and the two of a rename on the way.
+# Files per node, including the two temporary files of a rename.
 NODE_BYTES = 4 * DATA
 POLL_S = 0.05
 SWEEP_S = 3.0
@@ -33,13 +33,13 @@ FILES = ("data", "swap", "swap.new", "lock", "turn", "answer", "fio")
 
 
 def words(exc: Exception) -> str:
-    """Return an error in few words."""
+    """Return a short text for an error."""
     text = exc.strerror or str(exc) if isinstance(exc, OSError) else str(exc)
     return " ".join(f"{text}".split())[:LONGEST_ERROR]
 
 
 def mount_of(path: Path) -> dict[str, str]:
-    """Return point, type and source of the mount that a path lies on, and whether its locks stay on this node."""
+    """Return mount point, type and source of the mount of a path, and whether its locks are local to this node."""
     real = str(path.resolve())
     best: dict[str, str] = {}
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
@@ -55,10 +55,10 @@ def mount_of(path: Path) -> dict[str, str]:
 
 
 class Rank:
-    """What one node does."""
+    """One node of the check."""
 
     def __init__(self, chosen: argparse.Namespace) -> None:
-        """Find out who it is among how many."""
+        """Read the rank and the number of ranks."""
         self.chosen = chosen
         self.rank = int(os.environ.get("SLURM_PROCID", "0"))
         self.ranks = int(os.environ.get("SLURM_NTASKS", "1"))
@@ -66,22 +66,22 @@ class Rank:
         self.folder: Path = chosen.path / f"{FOLDER}{chosen.token}"
 
     def say(self, check: str, **found: Any) -> None:  # noqa: ANN401 - JSON is what it is
-        """Print an observation at once, short enough that srun never mixes it with another's."""
+        """Print an observation immediately, as one line that is short enough for srun not to interleave it."""
         line = json.dumps({"check": check, "rank": self.rank, "node": self.node, **found})
         sys.stdout.write(f"busbar-storage {line}\n")
         sys.stdout.flush()
 
     def file(self, name: str, rank: int | None = None) -> Path:
-        """Return the path of a file of a rank, its own by default."""
+        """Return the path of a file of a rank, by default of this rank."""
         return self.folder / f"{name}-{self.rank if rank is None else rank}"
 
     def content(self, rank: int, version: int, size: int) -> bytes:
-        """Return what a file of a rank must hold: a version that all can read, and bytes that nothing else holds."""
+        """Return the expected content of a rank's file: a readable version, and unique bytes."""
         head = f"{rank} {version}\n".encode()
         return head + hashlib.shake_256(self.chosen.token.encode() + head).digest(size - len(head))
 
     def look(self, name: str, rank: int, size: int) -> tuple[str, int]:
-        """Return what a file of a rank is (ok, missing, wrong or an error) and its version, -1 where it has none."""
+        """Return the state of a rank's file (ok, missing, wrong or an error) and its version, -1 without one."""
         try:
             with self.file(name, rank).open("rb") as file:
                 data = file.read()
@@ -94,14 +94,14 @@ class Rank:
         return ("ok" if head and data == self.content(rank, version, size) else "wrong"), version
 
     def room(self, needed: int) -> bool:
-        """Say and return whether there is room for so many bytes."""
+        """Report and return whether the file system has this many bytes free."""
         stat = os.statvfs(self.folder)
         free = stat.f_bavail * stat.f_frsize
         self.say("room", free=free, needed=needed)
         return free >= needed
 
     def clean(self) -> None:
-        """Remove the own files, and the folder once it is empty."""
+        """Remove this rank's files, and the folder if it is empty."""
         for path in [*(self.file(name) for name in FILES), self.folder / "tree"]:
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -109,7 +109,7 @@ class Rank:
             self.folder.rmdir()
 
     def sweep(self) -> None:
-        """Remove what is left of all nodes; a node that is just being stopped may hold it a moment longer."""
+        """Remove the remaining files of all nodes; retry for nodes that are still stopping."""
         until = time.monotonic() + SWEEP_S
         while self.folder.is_dir() and not self.folder.is_symlink():
             shutil.rmtree(self.folder, ignore_errors=True)

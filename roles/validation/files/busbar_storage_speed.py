@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""How fast this node writes to and reads from a shared tree, measured by fio."""
+"""Measures with fio how fast this node writes to and reads from a shared tree."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FSYNC_S = 300
 
 
 class Speed(Rank):
-    """Measures."""
+    """A rank that measures the speed of the tree."""
 
     def speed_write(self) -> None:
-        """Measure writing; refuse it when the tree has no room for all nodes."""
+        """Measure writing, unless the tree lacks space for all nodes."""
         try:
             if not self.room(self.ranks * (self.chosen.size + NODE_BYTES)):
                 self.say("speed-write", rate=None, error="no room")
@@ -28,7 +28,7 @@ class Speed(Rank):
             self.say("speed-write", rate=None, error=words(exc))
 
     def speed_read(self) -> None:
-        """Measure reading what was written."""
+        """Measure reading the written files."""
         try:
             written = self.file("fio").stat().st_size // DATA * DATA
             if not written:
@@ -41,7 +41,7 @@ class Speed(Rank):
             self.say("speed-read", rate=None, error=words(exc))
 
     def is_direct(self) -> bool:
-        """Return whether the tree can be read and written past the node's cache."""
+        """Return whether the tree supports direct I/O."""
         try:
             os.close(os.open(self.file("data"), os.O_RDWR | os.O_DIRECT))
         except OSError:
@@ -49,10 +49,10 @@ class Speed(Rank):
         return True
 
     def fio(self, way: str, size: int) -> None:
-        """Run fio and say its rate in bytes per second, the time to reach the server included.
+        """Run fio and print its rate in bytes per second, including the time of the final sync.
 
         Raises:
-            ValueError: it printed no JSON.
+            ValueError: fio did not print JSON.
         """
         program = shutil.which("fio")
         if not program:
@@ -62,7 +62,7 @@ class Speed(Rank):
         engine = ["--ioengine=libaio", "--iodepth=16", "--direct=1"] if mode == "direct" else ["--ioengine=psync"]
         command = [program, "--name=busbar", f"--filename={self.file('fio')}", f"--rw={way}", "--bs=1M", *engine]
         command += [f"--size={size}", f"--runtime={self.chosen.seconds}", "--end_fsync=1", "--fallocate=none"]
-        # One process, so that nothing of it goes on once it is killed.
+        # One process, so that killing it leaves no children.
         command += ["--thread", "--output-format=json"]
         limit = self.chosen.seconds + FSYNC_S
         with subprocess.Popen(  # noqa: S603 - the words are ours, and no shell reads them
@@ -78,10 +78,10 @@ class Speed(Rank):
         self.say_rate(way, mode, out, err.strip() or f"fio ended with {child.returncode}", child.returncode)
 
     def say_rate(self, way: str, mode: str, out: str, error: str, code: int) -> None:
-        """Say what fio measured, or why it did not.
+        """Print fio's measurement, or its error.
 
         Raises:
-            ValueError: it printed no JSON.
+            ValueError: fio did not print JSON.
         """
         job = json.loads(out[out.index("{") :])["jobs"][0][way] if code == 0 else {}
         rate = int(job.get("bw_bytes") or 0)

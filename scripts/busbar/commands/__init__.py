@@ -1,1 +1,1 @@
-"""The commands of `busbar`, one module each, and what only they use."""
+"""The commands of `busbar`, one module each, and their helpers."""

@@ -1,4 +1,4 @@
-"""`busbar backup`: whether the snapshots of the hosts and of the site's folder bring everything back."""
+"""`busbar backup`: verifies the snapshots of the hosts and of the site's folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["answers_of", "host_findings", "proven_line", "register", "site_findings"]
 
 PROVEN, FAULTY = 0, 1
-# As `busbar-backup verify` returns: no such snapshot of this host.
+# Exit code of `busbar-backup verify`: the host has no such snapshot.
 NOT_THERE = 3
 LATEST = "latest"
 SAVE_AGAIN = "busbar provision backup makes a new snapshot"
@@ -46,12 +46,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _verify(args: argparse.Namespace) -> int:
-    """Print what was proven, and what was not; returns the exit code."""
+    """Print the verified snapshots and the findings, and return the exit code."""
     if args.snapshot != LATEST and not _ID.fullmatch(args.snapshot):
         message = f"{args.snapshot!r} is no id of a snapshot: give four hexadecimal digits or more, or nothing"
         raise UsageError(message)
     site = Site(args)
-    # In check mode no lookup makes a secret that is missing; the proof itself runs all the same.
+    # In check mode lookups do not create missing secrets; the verification runs anyway.
     options = [
         "--check",
         "--tags",
@@ -69,7 +69,7 @@ def _verify(args: argparse.Namespace) -> int:
         Finding(ERROR, tuple(each.hosts), each.task, " ".join(each.message.split()), remedy) for each in run.failures
     ]
     findings += host_findings(told, args.snapshot)
-    # One snapshot that is chosen is of one host.
+    # A chosen snapshot belongs to one host.
     if args.snapshot == LATEST and told:
         findings += site_findings(folder)
     proven = answers_of(told)
@@ -82,12 +82,12 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def answers_of(told: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return what the hosts compared, of those whose snapshot would come back."""
+    """Return the results of the hosts whose snapshot is complete."""
     return {host: json.loads(each["said"]) for host, each in told.items() if int(each["rc"]) == 0}
 
 
 def host_findings(told: Mapping[str, Mapping[str, Any]], wanted: str) -> Iterator[Finding]:
-    """Yield why snapshots of hosts would not come back; a chosen one belongs to one host."""
+    """Yield the problems of the hosts' snapshots; a chosen snapshot belongs to one host."""
     others = {host for host, each in told.items() if wanted != LATEST and int(each["rc"]) == NOT_THERE}
     for host, each in told.items():
         if int(each["rc"]) and (host not in others or others == set(told)):
@@ -96,7 +96,7 @@ def host_findings(told: Mapping[str, Mapping[str, Any]], wanted: str) -> Iterato
 
 
 def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield what the snapshot of the site's folder lacks, or that it does not exist."""
+    """Yield the files that the snapshot of the site's folder lacks, or that the snapshot does not exist."""
     if not site.get("there"):
         problem = "secrets, inventory and reports are in no snapshot, and without secrets none can be opened"
         yield Finding(WARNING, (), "backup_site_folder", problem, "docs/backup.md says what to switch on, or to copy")
@@ -112,7 +112,7 @@ def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
             name = line.removeprefix("Only in .").replace(": ", "/", 1).lstrip("/")
             problem = f"secrets/{name} is not in the snapshot of the site's folder"
         elif line.startswith("Only in "):
-            # Saved, and removed here since: nothing is lost.
+            # Files in the snapshot that were removed here since are not a problem.
             continue
         else:
             words = str(line).split()
@@ -122,7 +122,7 @@ def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def proven_line(host: str, each: Mapping[str, Any]) -> str:
-    """Return one line for a snapshot that would come back."""
+    """Return the line for a complete snapshot."""
     made = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(each["made_at"]))
     counts = [f"{each['files']} files"]
     if each.get("tables"):

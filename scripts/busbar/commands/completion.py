@@ -28,7 +28,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _print(args: argparse.Namespace) -> int:
-    """Print the shell's code; returns 0."""
+    """Print the completion code of a shell and return 0."""
     from argcomplete.shell_integration import shellcode  # noqa: PLC0415 - no other command needs it
 
     print(shellcode(["busbar"], shell=args.shell), end="")
@@ -36,7 +36,7 @@ def _print(args: argparse.Namespace) -> int:
 
 
 def answer(parser: argparse.ArgumentParser) -> None:
-    """Tell a shell what may follow, and end this process."""
+    """Print the completions for the shell and exit."""
     import argcomplete  # noqa: PLC0415 - no other command needs it
 
     _add_completers(parser)
@@ -44,7 +44,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_completers(parser: argparse.ArgumentParser) -> None:
-    """Give arguments their completers; argcomplete completes files for the others."""
+    """Set the completers of arguments; argcomplete completes files for the others."""
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to go through them
         if isinstance(action.choices, dict):
             for each in dict(action.choices).values():
@@ -72,7 +72,7 @@ def _sandboxes(**_: object) -> list[str]:
 
 
 def _hosts(parsed_args: argparse.Namespace, **_: object) -> list[str]:
-    """Return the hosts and groups of the inventory that is named, or of the default one."""
+    """Return the hosts and groups of the given or the default inventory."""
     import yaml  # noqa: PLC0415 - no other argument needs it
 
     from busbar.sandbox.option import chosen  # noqa: PLC0415
@@ -86,7 +86,7 @@ def _hosts(parsed_args: argparse.Namespace, **_: object) -> list[str]:
     found: dict[str, None] = {}
     for source in sources:
         for path in sorted(source.glob("*.y*ml")) if source.is_dir() else [source]:
-            # Ansible itself would take seconds: only plain YAML is completed.
+            # Importing Ansible would take seconds, so only YAML inventories are completed.
             try:
                 _collect(yaml.safe_load(path.read_text(encoding="utf-8")), found)
             except (OSError, ValueError, yaml.YAMLError):
@@ -95,7 +95,7 @@ def _hosts(parsed_args: argparse.Namespace, **_: object) -> list[str]:
 
 
 def _collect(groups: object, found: dict[str, None]) -> None:
-    """Note the names of groups and their hosts, ranges such as gpu[1:4] as they stand."""
+    """Collect the names of groups and their hosts; ranges such as gpu[1:4] stay unexpanded."""
     for name, content in groups.items() if isinstance(groups, dict) else ():
         found[str(name)] = None
         if isinstance(content, dict):

@@ -1,4 +1,4 @@
-"""`busbar doctor`: what is wrong with provisioning host, inventory and cluster, with what to type."""
+"""`busbar doctor`: finds problems of provisioning host, inventory and cluster, each with a remedy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    """Print the findings; returns the exit code."""
+    """Print the findings and return the exit code."""
     site = Site(args)
     path = collection() / "playbooks" / "preflight.yml"
     broken = [_unreadable(problem) for problem in yaml_problems(site.inventory, path)]
@@ -55,7 +55,7 @@ def _doctor(args: argparse.Namespace) -> int:
     ]
     code = HEALTHY
     if not broken:
-        # In check mode no lookup makes a secret that is missing, and the inventory is not locked.
+        # In check mode lookups do not create missing secrets, and the inventory is not locked.
         skipped = "preflight,doctor_hosts" if args.offline else "preflight"
         run = site.ask(site.playbook("preflight"), "--check", "--tags", "doctor", "--skip-tags", skipped)
         found = list(cluster_findings(run, busy=bool(is_busy(site.inventory))))
@@ -75,11 +75,11 @@ def _unreadable(problem: str) -> Finding:
 
 
 def cluster_findings(run: Run, *, busy: bool) -> Iterator[Finding]:
-    """Yield what a run of playbooks/preflight.yml with the tag doctor found, and what kept it from looking.
+    """Yield the findings of playbooks/preflight.yml with the tag doctor, and the errors that interrupted it.
 
     Args:
-        run: what was seen.
-        busy: whether another run works on the inventory, whose reservation then is expected.
+        run: the finished run.
+        busy: whether another run uses the inventory, whose reservation is then expected.
     """
     told: dict[str, Any] = run.custom
     for key, severity in (

@@ -1,4 +1,4 @@
-"""`busbar fabric`: the culprit search against simulated fabrics."""
+"""`busbar fabric`: runs the culprit search on simulated fabrics."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _print_table(cells: dict[tuple[float, float], Cell]) -> None:
 
 
 def _figures(cells: list[Cell]) -> Iterable[str]:
-    """Return the sums of some cells, of rounds the mean and the maximum."""
+    """Return the sums of some cells, and the mean and maximum number of rounds."""
     sums: dict[str, Any] = {key: sum(getattr(cell, key) for cell in cells) for key in _FIGURES}
     sums["rounds"] = f"{sums['rounds'] / sums['trials']:.1f}" if sums["trials"] else "-"
     sums["most_rounds"] = max(cell.most_rounds for cell in cells)

@@ -1,4 +1,4 @@
-"""`busbar gpu`: what a host's GPUs are, as data."""
+"""`busbar gpu`: prints the GPUs of a host as data."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SUMMARY_ERROR = re.compile(r"\bERR!|Unable to determine the device handle|Unkno
 
 
 def read_query(name: str) -> dict[str, Any]:
-    """What `nvidia-smi` printed into a file, or into standard input for `-`.
+    """Return the parsed output of `nvidia-smi` from a file, or from standard input for `-`.
 
     Raises:
-        UsageError: the file cannot be read, or holds nothing of `nvidia-smi`.
+        UsageError: the file cannot be read, or is not output of `nvidia-smi`.
     """
     where = "standard input" if name == "-" else name
     text = read_text(name, _MOST_BYTES)
@@ -50,7 +50,7 @@ def read_query(name: str) -> dict[str, Any]:
 
 
 def _failing(text: str) -> str:
-    """The GPUs of a summary table that answer with errors, in words."""
+    """Describe the GPUs of a summary table that report errors."""
     index, found = "", {}
     for line in text.splitlines():
         row = _SUMMARY_ROW.match(line)
@@ -84,7 +84,7 @@ _COLUMNS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
 
 
 def _print_table(data: dict[str, Any]) -> None:
-    """The GPUs as a table for people."""
+    """Print the GPUs as a table."""
     versions = f"driver {_cell(data['driver_version'])}, CUDA {_cell(data['cuda_version'])}"
     print(printable(f"{versions}, {data['gpu_count']} GPU(s)"))
     rows = [[title for title, _ in _COLUMNS], *([show(gpu) for _, show in _COLUMNS] for gpu in data["gpus"])]

@@ -1,4 +1,4 @@
-"""`busbar hardware`: the hardware profiles of the catalogue, with the source of each figure."""
+"""`busbar hardware`: shows the hardware profiles of the catalogue, with the source of each value."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def machine(profile: dict[str, Any]) -> str:
 
 
 def figures(busbw: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Each scope and collective with its figures, those for some number of nodes after the general ones."""
+    """Yield each scope and collective with its values; those for specific numbers of nodes follow the general ones."""
     for scope, said in busbw.items():
         for name, each in {"all_reduce": said, **(said.get("collectives") or {})}.items():
             yield SCOPES[scope], name, each
@@ -65,7 +65,7 @@ def figures(busbw: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def _list(args: argparse.Namespace) -> int:
-    """Print all profiles; returns 0."""
+    """Print all profiles and return 0."""
     profiles = {name: shipped_profile(name) for name in profile_names()}
     if args.format == "json":
         return _json(profiles)
@@ -76,7 +76,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    """Print one profile; returns 0.
+    """Print one profile and return 0.
 
     Raises:
         UsageError: no profile has that name.

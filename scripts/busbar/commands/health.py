@@ -1,4 +1,4 @@
-"""`busbar health`: what the health check of nodes finds now."""
+"""`busbar health`: runs the health check of nodes and prints the findings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _health(args: argparse.Namespace) -> int:
-    """Print the findings; returns the exit code."""
+    """Print the findings and return the exit code."""
     run = ask_hosts(args, "health")
     code, lines = report(run.custom.get("busbar_health") or {})
     for line in lines:
@@ -47,10 +47,10 @@ def _health(args: argparse.Namespace) -> int:
 
 
 def report(answers: Mapping[str, str]) -> tuple[int, list[str]]:
-    """Return the exit code and the lines for what nodes answered.
+    """Return the exit code and the output lines.
 
     Args:
-        answers: by host what `node_health --look --json` printed there.
+        answers: the output of `node_health --look --json` by host.
     """
     code, lines = HEALTHY, []
     for host, text in sorted(answers.items()):

@@ -1,4 +1,4 @@
-"""`busbar image`: images that nodes boot from the network, and the signed bundles that configure them."""
+"""`busbar image`: builds network boot images, and the signed bundles that configure nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Makes an image for nodes like HOST: Debian, a kernel, and the software that the 
 it tells one node from another, and nothing is secret; a trace of either ends the build. The folder, with the bundle
 that must be there already, is what the role pxe_server publishes.
 """
-# The halves of keys that anybody may know.
+# Public keys.
 _PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
 
 
@@ -80,10 +80,10 @@ def _secrets(folder: Path) -> dict[str, str]:
 
 
 def _cluster(variables: dict[str, dict[str, Any]]) -> str:
-    """Return the name of the cluster, which every host has.
+    """Return the name of the cluster.
 
     Raises:
-        UsageError: hosts disagree.
+        UsageError: hosts have different names.
     """
     names = {str(own.get("cluster_name", "busbar")) for own in variables.values()}
     if len(names) != 1 or any("{{" in name or not name.strip() for name in names):
@@ -93,7 +93,7 @@ def _cluster(variables: dict[str, dict[str, Any]]) -> str:
 
 
 def _bundle(args: argparse.Namespace) -> int:
-    """Make, sign and publish; returns 0."""
+    """Create, sign and publish a bundle, and return 0."""
     site = Site(args)
     variables, folder = _variables(site, site.playbook("pull"))
     cluster = _cluster(variables)
@@ -110,7 +110,7 @@ def _bundle(args: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
-    """Make the image; returns the exit code."""
+    """Build the image and return the exit code."""
     tree.check_host()
     site = Site(args)
     playbook = site.playbook("image")

@@ -1,4 +1,4 @@
-"""`busbar init`: a site's own folder, outside of any checkout."""
+"""`busbar init`: creates the folder of a site, outside of the checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Writes the folder of a site: inventory/hosts.yml and inventory/group_vars/all wi
 requirements.yml, .gitignore and README.md. Put it under version control; secrets, reports and logs stay out of it.
 Nothing that is there is overwritten.
 """
-# A file whose name begins with a dot would be lost when the command is packaged.
+# Packaging would drop a file whose name begins with a dot.
 _RENAMED = {"gitignore": ".gitignore"}
 _NAME = "CLUSTER"
 
@@ -36,7 +36,7 @@ def site_files(name: str) -> dict[str, str]:
     """Return the files of a site by their paths in its folder.
 
     Args:
-        name: of the cluster.
+        name: name of the cluster.
     """
     paths = sorted(path for path in SITE_FILES.rglob("*") if path.is_file())
     relative = [str(path.relative_to(SITE_FILES)) for path in paths]
@@ -45,10 +45,10 @@ def site_files(name: str) -> dict[str, str]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Write the files; returns 0.
+    """Write the files and return 0.
 
     Raises:
-        UsageError: when one of them is there already, or the folder cannot be written.
+        UsageError: a file already exists, or the folder cannot be written.
     """
     folder: Path = args.folder
     files = site_files(_cluster_name(folder))
@@ -60,7 +60,7 @@ def _run(args: argparse.Namespace) -> int:
         for place, text in files.items():
             path = folder / place
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Whatever came between is not overwritten, either.
+            # Files created after the check are not overwritten either.
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as exc:
@@ -72,5 +72,5 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _cluster_name(folder: Path) -> str:
-    """Return a name for the cluster, of what Slurm takes: that of the folder as far as it serves."""
+    """Return a cluster name that Slurm accepts, derived from the name of the folder."""
     return re.sub(r"[^a-z0-9-]+", "-", folder.resolve().name.lower()).strip("-") or "busbar"

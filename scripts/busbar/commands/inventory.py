@@ -1,4 +1,4 @@
-"""`busbar inventory`: what hardware profile a machine would have, and what topology a fabric."""
+"""`busbar inventory`: derives the hardware profile of a machine and the topology of a fabric."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _topology(args: argparse.Namespace) -> int:
-    """Print the topology; returns 0, or 1 when a host did not answer."""
+    """Print the topology and return 0, or 1 if a host did not answer."""
     if args.source != _FABRIC:
         return _topology_of_hosts(args)
     if len(args.hosts) > 1:
@@ -76,7 +76,7 @@ def _topology(args: argparse.Namespace) -> int:
 
 
 def _topology_of_hosts(args: argparse.Namespace) -> int:
-    """Print the topology that hosts report; returns 0, or 1 without one."""
+    """Print the topology that hosts report and return 0, or 1 without a topology."""
     if args.nodes:
         message = f"--nodes is for {_FABRIC}: with --from {args.source} the hosts are named"
         raise UsageError(message)
@@ -101,12 +101,12 @@ def _unfolded(folded: str) -> list[str]:
 
 
 def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> Run:
-    """Run a playbook that only asks the hosts named.
+    """Run a read-only playbook on the given hosts.
 
     Args:
-        args: with `hosts`, folded or not, and those of `add_run_options`.
-        name: of the playbook.
-        options: more for Ansible.
+        args: with `hosts`, which may contain ranges, and the options of `add_run_options`.
+        name: name of the playbook.
+        options: further options of Ansible.
 
     Raises:
         UsageError: a name is not a host of the inventory.
@@ -121,13 +121,13 @@ def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> Run:
 
 
 def _describe(args: argparse.Namespace) -> int:
-    """Print the profiles; returns 0, or 1 when a host did not answer."""
+    """Print the profiles and return 0, or 1 if a host did not answer."""
     run = ask_hosts(args, "describe", "--skip-tags", "describe_show")
     return _print_answer(run, run.custom.get("busbar_description") or "")
 
 
 def _print_answer(run: Run, answer: str) -> int:
-    """Print what the hosts answered; returns 0, or 1 when one did not answer."""
+    """Print the answers of the hosts and return 0, or 1 if a host did not answer."""
     text = printable(answer).strip("\n")
     if text:
         print(text)

@@ -1,4 +1,4 @@
-"""`busbar nccl` and `busbar judge`: outputs of nccl-tests as data, and a verdict on them and on bandwidth matrices."""
+"""`busbar nccl` and `busbar judge`: parses outputs of nccl-tests, and judges them and bandwidth matrices."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ __all__ = ["read_runs", "register"]
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
 EXTRA = "hardware_profiles_extra"
 _GIVE = "give the output of nccl-tests, or the JSON file that its option -J writes (rccl-tests: the text output)"
-# The beginning of an object or a list. A list of figures is how launchers label lines.
+# The start of a JSON object or list. A list of numbers is a line label of a launcher.
 _JSON = re.compile(r'[\s\ufeff]*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[\]{"]|$))')
 _MOST = 999_999_999
 _MOST_JSON = 1 << 28
 _MOST_MATRIX = 1 << 24
 _LOOK = 8192
-# A log may hold a few stray bytes, as files on a network do that a crash left half written.
+# A log may contain some invalid bytes, for example in a network file after a crash.
 _MOST_STRANGE = 0.1
 _TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
 
 
 def read_runs(path: Path) -> dict[str, Any]:
-    """The runs in a file, or in standard input for `-`, read as a stream.
+    """Return the runs in a file, or in standard input for `-`, read as a stream.
 
     Raises:
         UsageError: the file cannot be read, is empty, is not text, or is in a format that nccl-tests does not write.
@@ -87,7 +87,7 @@ def read_runs(path: Path) -> dict[str, Any]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a file, or a copy of standard input for `-`, to be read more than once."""
+    """Open a file, or a copy of standard input for `-`, so that it can be read more than once."""
     if str(path) != "-":
         return path.open("rb")
     copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
@@ -107,7 +107,7 @@ def _refuse_what_is_no_text(where: str, start: bytes) -> None:
 
 
 def _catalogue(more: Path | None) -> dict[str, Any]:
-    """The hardware catalogue that comes with busbar, with the entries of a site's file over it."""
+    """Return busbar's hardware catalogue, overridden by the entries of a site's file."""
     if more is None:
         return site_catalogue({})
     try:
@@ -130,7 +130,7 @@ def _number(value: float | None, digits: int = 2) -> str:
 
 
 def _print_run(run: dict[str, Any]) -> None:
-    """One run as a table for people."""
+    """Print one run as a table."""
     names = f"{run['program'] or 'unknown program'}, nccl-tests {run['nccl_tests_version'] or '?'}"
     where = f"{run['ranks'] or '?'} ranks on {run['nodes'] or '?'} node(s)"
     print(printable(f"{run['outcome']}: {names}, NCCL {run['nccl_version'] or '?'}, {where}"))
@@ -163,7 +163,7 @@ def _parse(args: argparse.Namespace) -> int:
 
 
 def _profile(args: argparse.Namespace) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return the profile that was asked for, or None and a finding."""
+    """Return the requested profile, or None and a finding."""
     catalogue = _catalogue(args.catalogue)
     profile = catalogue.get(args.hardware)
     problems = profile_problems(args.hardware, profile) if profile is not None else []
@@ -219,7 +219,7 @@ def _matrix(args: argparse.Namespace) -> int:
 
 
 def _judged_matrices(path: Path, hardware: str, profile: dict[str, Any] | None, floor: float) -> dict[str, Any]:
-    """The verdict on a file that p2pBandwidthLatencyTest or nvbandwidth wrote, as p2p_matrix.judge_matrices gives it.
+    """Return the result of p2p_matrix.judge_matrices for an output of p2pBandwidthLatencyTest or nvbandwidth.
 
     Raises:
         UsageError: the file cannot be read.
@@ -231,7 +231,7 @@ def _judged_matrices(path: Path, hardware: str, profile: dict[str, Any] | None, 
 
 
 def _print_matrices(answer: dict[str, Any]) -> None:
-    """The verdict and the matrices; a star stands behind the cells that are too slow."""
+    """Print the verdict and the matrices; a star marks cells that are too slow."""
     lines = [f"{answer['verdict']}: {answer['reason']}", *(f"  {finding}" for finding in answer["findings"])]
     if answer["source"]:
         lines.append(f"  floor from: {answer['source']}")
@@ -248,12 +248,12 @@ def _print_matrices(answer: dict[str, Any]) -> None:
 
 
 def _domains(text: str) -> tuple[int, ...]:
-    """How many nodes of each NVLink domain took part, the most first."""
+    """Return the number of nodes of each NVLink domain, largest first."""
     return tuple(sorted((whole("--domains", part.strip(), 1, _MOST) for part in text.split(",")), reverse=True))
 
 
 def _bandwidth(option: str, text: str) -> float:
-    """A bandwidth above 0 in GB/s."""
+    """Return a bandwidth above 0, in GB/s."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`busbar node`: all that is known of a node, and which nodes fail again and again."""
+"""`busbar node`: shows the history of a node, and lists nodes that fail repeatedly."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["register"]
 DONE, UNKNOWN = 0, 3
 LEMONS = 1
 GROUP = "slurm_compute"
-# Beside each other they are two years of a validation a week.
+# Two years of weekly validations.
 MOST_REPORTS = 200
 DAYS, MOST_DAYS = 90, 3660
 SHOW = """\
@@ -73,7 +73,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _show(args: argparse.Namespace) -> int:
-    """Print the dossier; returns the exit code."""
+    """Print the dossier and return the exit code."""
     if not 0 < args.days <= MOST_DAYS:
         message = f"--days {args.days}: give 1 to {MOST_DAYS}"
         raise UsageError(message)
@@ -101,7 +101,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    """Print the nodes; returns the exit code."""
+    """Print the nodes and return the exit code."""
     site = _Nodes(args)
     found = site.ask("-e", f"node_history_days={WINDOW_DAYS}")
     slurm = site.slurm(found)
@@ -133,10 +133,10 @@ def _print(args: argparse.Namespace, data: dict[str, Any], text: Any) -> None:  
 
 
 class _Nodes:
-    """The inventory that a command is about, and what could not be learned of it."""
+    """The nodes of an inventory, and the sources that could not be read."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        """Read which compute nodes it has.
+        """Read the compute nodes of the inventory.
 
         Raises:
             UsageError: the inventory does not exist, or has no compute nodes.
@@ -156,18 +156,18 @@ class _Nodes:
         self._run: Run | None = None
 
     def ask(self, *options: str) -> dict[str, Any]:
-        """Return what the hosts answered, by name of the statistic."""
+        """Return the answers of the hosts by name of the statistic."""
         self._run = self._site.ask(self._playbook, "--tags", "node_history", *options, log="node")
         return dict(self._run.custom)
 
     def why(self, host: str) -> str:
-        """Return why a host gave no answer."""
+        """Return the reason why a host did not answer."""
         failures = self._run.failures if self._run else []
         said = [failure.message for failure in failures if host in failure.hosts]
         return " ".join(said[0].split())[:300] if said else "it was not asked"
 
     def slurm(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Return what the controller answered; that it did not is noted."""
+        """Return the answer of the controller; record a missing answer."""
         answer = found.get("busbar_node_slurm")
         if isinstance(answer, dict):
             return answer
@@ -178,7 +178,7 @@ class _Nodes:
         return {}
 
     def reports(self) -> list[tuple[str, ReadReport]]:
-        """Return the last reports, the oldest first; those that cannot be read are noted."""
+        """Return the last reports, oldest first; record unreadable reports."""
         found = []
         try:
             places = folders(self.place)[-MOST_REPORTS:] if self.place.is_dir() else []
@@ -193,7 +193,7 @@ class _Nodes:
         return found
 
     def records(self) -> list[dict[str, Any]]:
-        """Return what the site noted of nodes; damaged lines are noted."""
+        """Return the site's records of nodes; report damaged lines."""
         try:
             found, damaged = read_records(read_node_records(self.place))
         except OSError as exc:

@@ -1,4 +1,4 @@
-"""What `busbar node` prints for people."""
+"""Text output of `busbar node`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def dossier_text(data: Data) -> Iterator[str]:
 
 
 def list_text(data: Data) -> Iterator[str]:
-    """Yield one line for each node; of lemons another one that says why."""
+    """Yield one line per node, and a second line with the reason for lemons."""
     nodes = data["nodes"]
     width = max((len(each["node"]) for each in nodes), default=0)
     if not nodes:
@@ -134,7 +134,7 @@ def _job(each: Data) -> str:
 
 
 def _section(title: str, lines: Sequence[str] | None, source: str) -> Iterator[str]:
-    """Yield a title with the newest lines below it; what is not known is never shown as nothing."""
+    """Yield a title and the newest lines; unknown values are shown as unknown and not as empty."""
     if lines is None:
         yield f"{title}  not known ({source})"
         return

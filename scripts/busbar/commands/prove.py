@@ -1,4 +1,4 @@
-"""`busbar prove`: validate nodes of any Slurm cluster as an ordinary user, without root and without an inventory."""
+"""`busbar prove`: validates nodes of any Slurm cluster as an unprivileged user, without an inventory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["register"]
 FAIL, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 1, 3, 4, 130
 _NODES = 2
 _WAIT_S = 3600
-# For the report and the end of the job.
+# Reserved for the report and the end of the job.
 _MARGIN_S = 30
 _LEAST_S = 60
 _ROOM = 1 << 20
@@ -96,7 +96,7 @@ def _say(line: str) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Check the input, and validate; returns the exit code."""
+    """Check the input, run the validation and return the exit code."""
     if args.binary:
         path = Path.cwd() / args.binary
         args.binary = str(path if path.name.endswith("_perf") else path / "all_reduce_perf")
@@ -126,10 +126,10 @@ def _in_allocation(
     interruption: Interruption,
     known: tuple[Path, dict[str, Any], dict[str, str]],
 ) -> int:
-    """Validate in an existing job, or in one that is submitted and cancelled; returns the exit code."""
+    """Validate in an existing job, or submit and cancel a job, and return the exit code."""
     allocation = None
     try:
-        # A job whose number is not known yet cannot be cancelled.
+        # A job cannot be cancelled before its ID is known.
         with interruption.uninterrupted():
             allocation = Allocation(job, own=False) if job else Allocation.submitted(request)
         _say(f"job {allocation.job}: {'used as it is' if job else 'submitted'}")
@@ -142,10 +142,10 @@ def _in_allocation(
 
 
 def _refuse_options(args: argparse.Namespace, folder: Path, catalogue: Mapping[str, Any]) -> None:
-    """Refuse what is wrong before anything is submitted.
+    """Refuse invalid options before a job is submitted.
 
     Raises:
-        UsageError: all that is wrong.
+        UsageError: lists all problems.
     """
     problems = []
     if getuser() == "root":
@@ -173,7 +173,7 @@ def _refuse_options(args: argparse.Namespace, folder: Path, catalogue: Mapping[s
 
 
 def _full(place: Path) -> str:
-    """Return why a report has no room in a folder, empty when it has."""
+    """Return why a report does not fit into a folder, or an empty string."""
     try:
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"\0" * _ROOM)
@@ -185,10 +185,10 @@ def _full(place: Path) -> str:
 
 
 def _requested(args: argparse.Namespace, job: str) -> tuple[Request, dict[str, str]]:
-    """Return what to ask Slurm for, and nodes that it cannot give; of an existing job what to take of it.
+    """Return the request to Slurm, or the nodes to use of an existing job, and the unavailable nodes.
 
     Raises:
-        UsageError: Slurm is not here, or has no such partition or nodes.
+        UsageError: Slurm is not installed here, or the partition or nodes do not exist.
     """
     values = {key: getattr(args, key) for key in _QUEUE} | {"nodelist": tuple(unfold_hosts(args.nodelist))}
     request = Request(**values, nodes=args.nodes)
@@ -213,7 +213,7 @@ def _requested(args: argparse.Namespace, job: str) -> tuple[Request, dict[str, s
 
 
 def _detach(args: argparse.Namespace) -> int:
-    """Start the same command as one that goes on by itself; returns the exit code."""
+    """Start the same command in the background and return the exit code."""
     values = {key: value for key, value in vars(args).items() if key not in {"run", "detach"} and value}
     run = detach(Path.cwd(), ["prove", *(f"--{key}={value}" for key, value in values.items())])
     print(f"validation {run.name} runs (process {run.process}), output {run.output}")
@@ -223,10 +223,10 @@ def _detach(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _locked(allocation: Allocation) -> Iterator[None]:
-    """Keep a second run out of the allocation.
+    """Lock the allocation against a second run.
 
     Raises:
-        UsageError: another one runs in it.
+        UsageError: another run uses the allocation.
     """
     path = Path(tempfile.gettempdir(), f"busbar-prove-{os.getuid()}-{allocation.job}.lock")
     with path.open("w", encoding="ascii") as lock:
@@ -250,7 +250,7 @@ def _validated(
     interruption: Interruption,
     known: tuple[Path, dict[str, Any], dict[str, str]],
 ) -> int:
-    """Wait for the nodes, look at them, and run the validation; returns the exit code."""
+    """Wait for the nodes, probe them, run the validation, and return the exit code."""
     folder, catalogue, lost = known
     allocation.wait(args.wait, _say)
     nodes, missing = _chosen(args, allocation)
@@ -285,7 +285,7 @@ def _validated(
 
 
 def _chosen(args: argparse.Namespace, allocation: Allocation) -> tuple[list[str], dict[str, str]]:
-    """Return the nodes to test, and what the allocation lacks of the number that was asked for."""
+    """Return the nodes to test, and the requested nodes that the allocation lacks."""
     wanted, excluded = unfold_hosts(args.nodelist), set(unfold_hosts(args.exclude))
     here = [node for node in allocation.nodes if node not in excluded and (node in wanted or not wanted)]
     allocation.nodes = here[: args.nodes or None]
@@ -300,7 +300,7 @@ def _chosen(args: argparse.Namespace, allocation: Allocation) -> tuple[list[str]
 def _hardware(
     args: argparse.Namespace, seen: Mapping[str, probe.Node], catalogue: dict[str, Any]
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the profile of each node, and the catalogue with those that were detected."""
+    """Return the profile of each node, and the catalogue with the detected profiles."""
     if args.hardware:
         return dict.fromkeys(seen, args.hardware), catalogue
     hardware, known, text = probe.matched(seen, catalogue)
@@ -316,7 +316,7 @@ def _hardware(
 
 
 def _programs(args: argparse.Namespace, allocation: Allocation, seen: Mapping[str, probe.Node]) -> probe.Programs:
-    """Return how the collectives are run on the nodes."""
+    """Return the programs that run the collectives on the nodes."""
     if args.backend == "mpi":
         return probe.Programs(collectives_program(probe.found_python(seen)))
     if args.image:
@@ -331,7 +331,7 @@ def _cluster() -> str:
 
 
 def _not_started(args: argparse.Namespace, folder: Path, why: str) -> int:
-    """Write the report of a validation that got no nodes; returns the exit code."""
+    """Write the report of a validation without nodes and return the exit code."""
     nodes = unfold_hosts(args.nodelist)
     options: Any = validation_options(args.backend, nodes, user=getuser(), cluster=_cluster(), own={})
     found = broken_report(options, {**FIRST, "left_out": dict.fromkeys(nodes, why)}, why)
@@ -341,7 +341,7 @@ def _not_started(args: argparse.Namespace, folder: Path, why: str) -> int:
 
 
 def _told(done: Mapping[str, Any], interruption: Interruption) -> int:
-    """Print what a validation found; returns the exit code."""
+    """Print the result of a validation and return the exit code."""
     for line in [*done["lines"], done.get("pages_problem"), done.get("problem")]:
         if line:
             _say(line)

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["INTERRUPTED", "exit_code", "register"]
 
 OK, FAIL, USAGE, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
-# Nodes with jobs of users were left out, the play allows that, and nothing else was wrong.
+# The run skipped only nodes with users' jobs, as the play allows.
 _LEFT_OUT = "left out"
-# Nothing but nodes that others have, or that are out of service, kept it from PASS.
+# The verdict is not PASS only because nodes were busy or out of service.
 _UNTESTED = "not tested"
 _VERDICTS = {"PASS": OK, _LEFT_OUT: OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE, _UNTESTED: NOT_TESTED}
-# Ansible's own codes for a command line, playbook or inventory that it cannot use.
+# Ansible's exit codes for an invalid command line, playbook or inventory.
 _ANSIBLE_USAGE = frozenset({1, 5})
-# The same, and what it returns when it or its callback run_guard ends a run before the first task.
+# The same, and the code if Ansible or the callback run_guard stops a run before the first task.
 _ANSIBLE_REFUSED = _ANSIBLE_USAGE | {2, 4}
 _VALIDATION_ROLES = frozenset({"validation", "busbar.cluster.validation"})
 _PREFLIGHT_ROLES = frozenset({"preflight", "busbar.cluster.preflight"})
@@ -89,9 +89,9 @@ def exit_code(returned: int, failures: list[Failure], verdict: str | None) -> in
     """Return the exit code of a run.
 
     Args:
-        returned: what ansible-playbook returned.
-        failures: what failed and was not recovered from.
-        verdict: the verdict of a validation that this run made, None when it made none.
+        returned: exit code of ansible-playbook.
+        failures: failures that were not rescued.
+        verdict: the verdict of this run's validation, or None without a validation.
     """
     if failures and all(_is_input(found) for found in failures):
         return USAGE
@@ -99,25 +99,25 @@ def exit_code(returned: int, failures: list[Failure], verdict: str | None) -> in
     if not failures and returned in _ANSIBLE_USAGE:
         return USAGE
     if verdict is not None and not elsewhere:
-        # A verdict counts only when it fits what Ansible says: nothing that went wrong is ever PASS. A PASS whose
-        # report could not be written in full is not proven, and is no FAIL of the cluster either.
+        # A verdict counts only if it matches Ansible's result: a failed run is never PASS. A PASS with an incomplete
+        # report is neither proven nor a FAIL of the cluster.
         code = _VERDICTS.get(verdict, INCONCLUSIVE)
         return INCONCLUSIVE if code == OK and returned != OK else code
     return OK if returned == OK else FAIL
 
 
 def _is_input(failure: Failure) -> bool:
-    """Whether a failure is one of the inventory, its variables, or nodes that do not fit them: the result says so.
+    """Return whether the inventory, its variables, or nodes that do not match them caused a failure.
 
-    Ansible's own action reports options that are missing or of the wrong type. A failure in the role preflight is a
-    value that could not be evaluated.
+    The results of busbar's checks have a flag for this. Ansible's own action reports options that are missing or have
+    the wrong type. A failure in the role preflight is a value that could not be evaluated.
     """
     mine = failure.role in _PREFLIGHT_ROLES or failure.action in _INPUT_ACTIONS
     return failure.kind == "failed" and (failure.refused or mine)
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Run the playbook that was asked for; returns the exit code."""
+    """Run the requested playbook and return the exit code."""
     _refuse_removed(args)
     site = Site(args)
     if getattr(args, "schedule", None):
@@ -174,10 +174,10 @@ def _refuse_removed(args: argparse.Namespace) -> None:
 
 
 def _detach(args: argparse.Namespace, site: Site) -> int:
-    """Start the command as one that goes on by itself; returns the exit code.
+    """Start the command in the background and return the exit code.
 
     Raises:
-        UsageError: it would ask for a password, or cannot be started.
+        UsageError: the command would prompt for a password, or cannot be started.
     """
     refuse_prompts(args, "--detach")
     words = [args.command, *(word for source in site.inventory for word in ("-i", source)), *args.options]
@@ -210,12 +210,12 @@ def _playbook_path(name: str) -> Path:
 
 
 def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | None:
-    """Return verdict, path and reason of the newest report that this very run wrote, None when it wrote none.
+    """Return verdict, path and reason of the newest report of this run, or None without a report.
 
     Args:
-        run: may name the report among the play's statistics, as `busbar_report`.
-        folder: where reports are by default.
-        began: seconds since 1970 when the run began; an older report is none of it.
+        run: may name the report as `busbar_report` in the play's statistics.
+        folder: default folder of reports.
+        began: start of the run in seconds since 1970; older reports are ignored.
     """
     named = run.custom.get("busbar_report")
     if named:
@@ -241,12 +241,12 @@ def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | Non
 
 
 def _made_tests(args: argparse.Namespace, run: Run) -> bool:
-    """Whether a validation ought to have left a report: it was no rehearsal and did not fail earlier."""
+    """Return whether the validation should have written a report: it was not a dry run and did not fail earlier."""
     return run.returned == OK and bool(run.tasks) and not _NO_RUN.intersection(args.options)
 
 
 def _tell_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], None], *, missing: bool) -> str | None:
-    """Say what the validation found, and return its verdict, None when there was no validation."""
+    """Print the result of the validation and return its verdict, or None without a validation."""
     if report is None:
         if missing:
             say("\nVerdict: INCONCLUSIVE, the validation left no report")

@@ -52,9 +52,9 @@ __all__ = ["register"]
 
 _STYLE = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "yellow"}
 _NARROWEST = 100
-# As a validation that is INCONCLUSIVE.
+# The exit code of an INCONCLUSIVE validation.
 NOTHING_COMPARED = 3
-# Of a validation that was killed nothing can be said.
+# A killed validation has no result.
 _KILLED = 3
 
 
@@ -107,7 +107,7 @@ def _json(data: object) -> int:
 
 
 def _console() -> Console:
-    """A console that does not wrap tables if the output is not a terminal."""
+    """Return a console that does not wrap tables if the output is not a terminal."""
     console = Console(highlight=False, soft_wrap=False)
     return console if console.is_terminal else Console(highlight=False, width=max(_NARROWEST, 200))
 
@@ -262,7 +262,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _two_clusters(args: argparse.Namespace, first: ReadReport, second: ReadReport) -> int:
-    """Print the reports of two clusters side by side; returns the exit code."""
+    """Print the reports of two clusters side by side and return the exit code."""
     found = side_by_side((first, second))
     both = [each for each in found if None not in each["sides"]]
     fails = any("FAIL" in two["verdicts"] and "FAIL" not in one["verdicts"] for one, two in (e["sides"] for e in both))
@@ -297,7 +297,7 @@ def _two_clusters(args: argparse.Namespace, first: ReadReport, second: ReadRepor
 
 
 def _cells(side: dict[str, Any] | None) -> tuple[str, str, str]:
-    """Return the verdicts, the median and the lowest figure of one side."""
+    """Return the verdicts, the median and the minimum of one side."""
     if side is None:
         return "not tested", "-", "-"
     verdicts = ", ".join(f"{side['verdicts'][word]} {word}" for word in VERDICTS if word in side["verdicts"])
@@ -311,7 +311,7 @@ def _fails_now(verdicts: list[str]) -> bool:
 
 
 def _differences(found: dict[str, Any]) -> list[str]:
-    """Describe what cannot be compared in two reports."""
+    """Describe the parts of two reports that cannot be compared."""
     first, second = (set(nodes) for nodes in found["nodes"])
     lines = [] if found["tests"] else ["No test ran on the same nodes in both reports, so no figures are compared."]
     if first != second:
@@ -335,7 +335,7 @@ def _differences(found: dict[str, Any]) -> list[str]:
 
 
 def _wait(args: argparse.Namespace) -> int:
-    # `busbar prove` has no site: it keeps its runs in the folder where it was started.
+    # `busbar prove` has no site and stores its runs in the current folder.
     here = detached.place_of(Path.cwd())
     named = args.inventory or chosen(args)
     place = here if here.is_dir() and not named else detached.place_of(site_of(args))

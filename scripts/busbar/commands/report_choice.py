@@ -1,4 +1,4 @@
-"""Which report of a validation a command is about."""
+"""Options and functions that select a validation report."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["LATEST", "add_place", "all_reports", "find_report", "place_of", "readable_report", "site_of"]
 
 LATEST = "latest"
-# How the names of the folders of `busbar prove` begin; the time follows.
+# Prefix of the folders of `busbar prove`; the time follows.
 _OWN_FOLDER = "busbar-report-"
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the reports are."""
+    """Add the options for the location of reports."""
     parser.add_argument("-i", "--inventory", metavar="INVENTORY", help="of the cluster (default: inventory/)")
     add_sandbox(parser)
     parser.add_argument("--reports", type=Path, metavar="DIR", help="folder that holds the reports")
 
 
 def place_of(args: argparse.Namespace) -> Path:
-    """The folder that holds the reports: the one named, that beside the inventory's directory, or the present folder.
+    """Return the folder of reports: the given one, the one next to the inventory, or the current folder.
 
     Raises:
         UsageError: the options contradict each other, or the folder does not exist.
@@ -47,7 +47,7 @@ def place_of(args: argparse.Namespace) -> Path:
             raise UsageError(message)
         return Path(args.reports)
     if not args.inventory and not chosen(args) and not default_inventory().exists():
-        # `busbar prove` needs no site, and keeps its reports where it is called.
+        # `busbar prove` does not need a site and stores its reports in the current folder.
         return Path.cwd()
     place = site_of(args) / "reports"
     if not place.is_dir():
@@ -57,7 +57,7 @@ def place_of(args: argparse.Namespace) -> Path:
 
 
 def site_of(args: argparse.Namespace) -> Path:
-    """The folder of the site whose inventory is named.
+    """Return the folder of the site of the given inventory.
 
     Raises:
         UsageError: the inventory does not exist.
@@ -70,7 +70,7 @@ def site_of(args: argparse.Namespace) -> Path:
 
 
 def all_reports(place: Path) -> list[Path]:
-    """The folders of all reports, the oldest first.
+    """Return the folders of all reports, oldest first.
 
     Raises:
         UsageError: the place cannot be read.
@@ -83,10 +83,10 @@ def all_reports(place: Path) -> list[Path]:
 
 
 def find_report(args: argparse.Namespace, name: str) -> Path:
-    """The folder of the report that was asked for.
+    """Return the folder of the requested report.
 
     Raises:
-        UsageError: no report or several match.
+        UsageError: no report or several reports match.
     """
     given = Path(name)
     if given.name == "report.json" and given.is_file():
@@ -114,7 +114,7 @@ def find_report(args: argparse.Namespace, name: str) -> Path:
 
 
 def readable_report(folder: Path) -> ReadReport:
-    """A report.
+    """Read a report.
 
     Raises:
         UsageError: it cannot be read.

@@ -1,7 +1,7 @@
-"""`busbar report sign` and `verify`: a signed statement of what a validation tested, with which limits, on which parts.
+"""`busbar report sign` and `verify`: sign and verify a statement of a validation's tests, limits and hardware.
 
-The signature is one of OpenSSH (PROTOCOL.sshsig) in the namespace busbar-report: ssh-keygen makes and checks it, with a
-key on disk, in an agent or on a token, and anybody can check it without busbar.
+The signature is an OpenSSH signature (PROTOCOL.sshsig) in the namespace busbar-report. ssh-keygen creates and verifies
+it, with a key on disk, in an agent or on a token, so that it can be verified without busbar.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = ["NAMESPACE", "register"]
 NAMESPACE = "busbar-report"
 STATEMENT = "statement.json"
 SIGNATURE = f"{STATEMENT}.sig"
-# The site's own key, made when it is first needed.
+# The site's signing key, created at first use.
 KEY = "report_key"
 _REFUSED = 1
-# `busbar report render` writes these anew from report.json.
+# `busbar report render` regenerates these files from report.json.
 _UNSIGNED = frozenset({STATEMENT, SIGNATURE, *FILES})
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add both commands to those about reports."""
+    """Add both commands."""
     signed = commands.add_parser(
         "sign",
         help=f"write {STATEMENT} and its SSH signature",
@@ -81,10 +81,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _ssh_keygen(*arguments: str | Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run ssh-keygen, in English.
+    """Run ssh-keygen with English messages.
 
     Raises:
-        UsageError: there is none.
+        UsageError: ssh-keygen is not installed.
     """
     program = shutil.which("ssh-keygen")
     if program is None:
@@ -109,7 +109,7 @@ def _digest(path: Path) -> str:
 
 
 def _kept(folder: Path) -> Iterator[str]:
-    """The names of the files of a report, but for those that are written from it."""
+    """Yield the names of the files of a report, except generated ones."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if name not in _UNSIGNED and not path.is_symlink() and path.is_file():
@@ -160,7 +160,7 @@ def _version() -> str:
 
 
 def _key(args: argparse.Namespace) -> tuple[Path, str]:
-    """The key that signs, and the public line of the site's own; empty for a key that was named.
+    """Return the signing key, and the public line of the site's key, which is empty for a given key.
 
     Raises:
         UsageError: the key does not exist.
@@ -174,7 +174,7 @@ def _key(args: argparse.Namespace) -> tuple[Path, str]:
 
 
 def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
-    """The site's own key and its public line.
+    """Return the site's signing key and its public line.
 
     Raises:
         UsageError: the key does not exist, or cannot be used.
@@ -256,10 +256,10 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _signers(args: argparse.Namespace, place: Path) -> Path:
-    """The file that says who may sign.
+    """Return the allowed signers file.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the file does not exist.
     """
     if args.allowed_signers:
         if not args.allowed_signers.is_file():
@@ -273,7 +273,7 @@ def _signers(args: argparse.Namespace, place: Path) -> Path:
 
 
 def _signer(args: argparse.Namespace, raw: bytes, signature: Path, signers: Path) -> tuple[str, list[str]]:
-    """Return the signer of a statement, or why the signature is refused."""
+    """Return the signer of a statement, or the reasons why the signature is invalid."""
     who = args.signer
     if not who:
         found = _ssh_keygen("-Y", "find-principals", "-s", signature, "-f", signers)
@@ -293,7 +293,7 @@ def _changed(folder: Path, files: dict[str, str]) -> Iterator[str]:
     for name, digest in files.items():
         path = folder / name
         try:
-            # A name that leads elsewhere is none of this report.
+            # Ignore names outside the folder of the report.
             if ".." in Path(name).parts or Path(name).is_absolute() or path.is_symlink():
                 yield f"{printable(name)} is no file of the report"
             elif _digest(path) != digest:

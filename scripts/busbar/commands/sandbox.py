@@ -1,4 +1,4 @@
-"""`busbar sandbox`: a small real cluster on this machine."""
+"""`busbar sandbox`: manages a small real cluster on this machine."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def register_faults(parser: argparse.ArgumentParser) -> None:
 
 
 def number(least: int, most: int) -> Callable[[str], int]:
-    """An argparse type: a whole number in a range."""
+    """Return an argparse type for integers in a range."""
 
     def convert(text: str) -> int:
         value = int(text) if text.isdecimal() else least - 1
@@ -108,7 +108,7 @@ def number(least: int, most: int) -> Callable[[str], int]:
 
 
 def run_up(args: argparse.Namespace) -> int:
-    """Make or extend the sandbox."""
+    """Create or extend the sandbox."""
     if args.databases:
         message = "--databases was removed: leave it out; a database outside of the cluster is slurm_database_external"
         raise UsageError(message)
@@ -130,7 +130,7 @@ def run_up(args: argparse.Namespace) -> int:
 
 
 def storage_line(sandbox: Sandbox) -> str:
-    """Describe what the nodes share."""
+    """Describe the shared storage of the nodes."""
     return (
         f"storage: bind, no NFS: {SHARED} of every node is {sandbox.shared} of this machine, "
         "and sandbox down removes it"
@@ -138,10 +138,10 @@ def storage_line(sandbox: Sandbox) -> str:
 
 
 def refuse_shrinking(sandbox: Sandbox, args: argparse.Namespace) -> None:
-    """Stop before a running sandbox would lose a node or change under its users.
+    """Refuse options that would remove nodes from, or change, a running sandbox.
 
     Raises:
-        UsageError: names what differs and the way out.
+        UsageError: names the differences and a remedy.
     """
     asked = {
         "compute": args.compute,
@@ -171,7 +171,7 @@ def run_down(args: argparse.Namespace) -> int:
 
 
 def run_status(args: argparse.Namespace) -> int:
-    """Show the nodes; 0 when all run and no fault is in force, else 1."""
+    """Show the nodes and return 0 if all run without an active fault, otherwise 1."""
     sandbox = load(args.name)
     nodes = cluster.node_states(sandbox)
     if args.format == "json":
@@ -189,7 +189,7 @@ def run_status(args: argparse.Namespace) -> int:
 
 
 def run_ssh(args: argparse.Namespace) -> int:
-    """Log in over SSH; the exit code is that of ssh."""
+    """Log in over SSH and return ssh's exit code."""
     words = own_words(args, args.command)
     sandbox = load(args.name)
     user, _, node = args.node.rpartition("@")
@@ -202,7 +202,7 @@ def run_ssh(args: argparse.Namespace) -> int:
 
 
 def run_exec(args: argparse.Namespace) -> int:
-    """Run a command as root; the exit code is the command's."""
+    """Run a command as root and return its exit code."""
     command = own_words(args, args.command) or ["/bin/bash", "-l"]
     container = load(args.name).container(args.node)
     terminal = ["--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else []
@@ -225,14 +225,14 @@ def run_stop(args: argparse.Namespace) -> int:
 
 
 def run_pull(args: argparse.Namespace) -> int:
-    """Pull a node."""
+    """Stop a node as if its power was cut."""
     faults.pull(load(args.name), args.node)
     say(f"{args.node}: pulled")
     return 0
 
 
 def run_heal(args: argparse.Namespace) -> int:
-    """Heal every fault."""
+    """Undo every fault."""
     sandbox = load(args.name)
     if not sandbox.faults:
         say(f"sandbox {sandbox.name}: no fault is in force")
@@ -241,5 +241,5 @@ def run_heal(args: argparse.Namespace) -> int:
 
 
 def say(line: str) -> None:
-    """Tell the user how far it has come."""
+    """Print the progress."""
     print(line, flush=True)

@@ -1,4 +1,4 @@
-"""`busbar validate --schedule`: a timer that tests idle nodes in the background."""
+"""`busbar validate --schedule`: installs a timer that tests idle nodes in the background."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["NEVER", "schedule"]
 
 NEVER = "never"
-# Options that let the jobs of a validation give way to those of users.
+# With these options users' jobs take precedence over the jobs of a validation.
 _GIVES_WAY = ("slurm_checks_partition", "validation_partition", "validation_qos")
 _GROUPS = {"slurm_controller", "slurm_compute"}
-# Nothing but busy or drained nodes kept it from a verdict.
+# Only busy or drained nodes prevented a verdict.
 _NOT_TESTED = "4"
 
 
 def schedule(site: Site, calendar: str) -> list[str]:
-    """Install the timer of an inventory, or remove it when the calendar is `never`; returns what the user should know.
+    """Install the timer of an inventory, or remove it for the calendar `never`, and return messages for the user.
 
     Raises:
-        UsageError: not one inventory is given, its jobs would not give way, or systemd does not accept the timer.
+        UsageError: not exactly one inventory is given, its jobs would delay users' jobs, or systemd rejects the timer.
     """
     sources, options = site.inventory, site.args.options
     if len(sources) != 1 or "," in sources[0]:

@@ -1,4 +1,4 @@
-"""`busbar secrets`: what secrets a site has, where they are, and who can read them."""
+"""`busbar secrets`: lists the secrets of a site, their locations, and the accounts that can read them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _audit(args: argparse.Namespace) -> int:
-    """Print secrets and findings; returns the exit code."""
+    """Print secrets and findings, and return the exit code."""
     site = Site(args)
     playbook = site.playbook("preflight")
     hosts = host_variables(Playbook(playbook.path, site.inventory, []))

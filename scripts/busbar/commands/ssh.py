@@ -1,4 +1,4 @@
-"""`busbar ssh`: first contact with the hosts of an inventory, and the renewal of their certificates."""
+"""`busbar ssh`: establishes first contact with the hosts of an inventory, and renews their certificates."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run_timer(args: argparse.Namespace) -> int:
-    """Install or remove the timer; returns 0."""
+    """Install or remove the timer and return 0."""
     require_ansible()
     from busbar.run.timer import Timer  # noqa: PLC0415 - the other action does without it
 
@@ -90,7 +90,7 @@ def run_timer(args: argparse.Namespace) -> int:
 
 
 def host_fingerprint(text: str) -> tuple[str, str]:
-    """An argparse type: a host and the fingerprint of its key."""
+    """Parse a host and the fingerprint of its key (argparse type)."""
     host, _, print_ = text.partition("=")
     if not host or not _FINGERPRINT.fullmatch(print_):
         msg = f"{text!r} is not HOST=SHA256:… with a fingerprint as `ssh-keygen -lf` shows it"
@@ -99,7 +99,7 @@ def host_fingerprint(text: str) -> tuple[str, str]:
 
 
 def run_bootstrap(args: argparse.Namespace) -> int:
-    """Install the key everywhere; returns 0 when every host is open now, else 1."""
+    """Install the key on all hosts and return 0 if every host accepts it, otherwise 1."""
     require_ansible()
     from busbar.ssh import bootstrap, host_keys  # noqa: PLC0415 - loads cryptography, which no other command needs
 
@@ -131,10 +131,10 @@ def run_bootstrap(args: argparse.Namespace) -> int:
 
 
 def inventory_source(args: argparse.Namespace) -> str:
-    """Return the inventory that was chosen.
+    """Return the chosen inventory.
 
     Raises:
-        UsageError: two ways to choose one are mixed, or the sandbox does not exist.
+        UsageError: the options contradict each other, or the sandbox does not exist.
     """
     if args.inventory and chosen(args):
         message = "choose the hosts with -i, or a sandbox with --sandbox or --name, not with both"
@@ -161,7 +161,7 @@ def read_public_key(path: Path) -> str:
     """Return the public key as one line.
 
     Raises:
-        UsageError: when the file holds anything else; a private key in particular is never sent anywhere.
+        UsageError: the file contains anything else; this also ensures that a private key is never sent.
     """
     try:
         lines = [line.strip() for line in path.read_text().splitlines() if line.strip()]
@@ -175,10 +175,10 @@ def read_public_key(path: Path) -> str:
 
 
 def check_hosts(given: list[tuple[str, str]], targets: list[Target]) -> None:
-    """Look whether every fingerprint is of a host of this run.
+    """Check that every fingerprint belongs to a host of this run.
 
     Raises:
-        UsageError: when one is not.
+        UsageError: a fingerprint belongs to another host.
     """
     names = {name for target in targets for name in (target.name, target.address)}
     strangers = sorted({host for host, _ in given} - names)
@@ -188,7 +188,7 @@ def check_hosts(given: list[tuple[str, str]], targets: list[Target]) -> None:
 
 
 def vouch(fresh: Mapping[Target, str], args: argparse.Namespace) -> dict[Target, str]:
-    """Show host keys that were never seen, before anything is sent; return why hosts are refused."""
+    """Show unknown host keys for confirmation before anything is sent, and return the reasons for refused hosts."""
     given: dict[str, set[str]] = {}
     for host, print_ in args.fingerprint:
         given.setdefault(host, set()).add(print_)
@@ -215,7 +215,7 @@ def vouch(fresh: Mapping[Target, str], args: argparse.Namespace) -> dict[Target,
 
 
 def _confirmed() -> bool:
-    """Ask whether the host keys shown are right, until the answer is yes or no; the end of the input is a no."""
+    """Ask whether the shown host keys are correct until the answer is yes or no; end of input means no."""
     question = "Are all of them right? (yes/no) "
     while True:
         try:
@@ -228,10 +228,10 @@ def _confirmed() -> bool:
 
 
 def read_targets(inventory: str, limit: str, user: str | None) -> tuple[list[Target], list[Path]]:
-    """Return the hosts of an inventory that a pattern names, and the known_hosts files of their clusters.
+    """Return the hosts of an inventory that match a pattern, and the known_hosts files of their clusters.
 
     Raises:
-        UsageError: when the inventory cannot be read or the pattern names no host.
+        UsageError: the inventory cannot be read, or the pattern matches no host.
     """
     from ansible.errors import AnsibleError  # noqa: PLC0415 - Ansible takes long to load
     from ansible.inventory.manager import InventoryManager  # noqa: PLC0415
@@ -279,10 +279,10 @@ def read_targets(inventory: str, limit: str, user: str | None) -> tuple[list[Tar
 
 
 def password(args: argparse.Namespace) -> str:
-    """Return the password: from the file, else from the environment, else asked for.
+    """Return the password from the file, the environment or a prompt, in this order.
 
     Raises:
-        UsageError: no terminal to ask on.
+        UsageError: a prompt is needed but standard input is not a terminal.
     """
     if args.password_file:
         try:

@@ -1,4 +1,4 @@
-"""`busbar user`: who works on the cluster, in the inventory or in the cluster's own directory."""
+"""`busbar user`: manages users in the inventory or in the cluster's directory."""
 
 from __future__ import annotations
 
@@ -105,10 +105,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def changes(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return what is asked for.
+    """Return the requested changes.
 
     Raises:
-        UsageError: it cannot be.
+        UsageError: the request is invalid.
     """
     if args.action == "import":
         return read_table(args.file)
@@ -129,13 +129,13 @@ def changes(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 class _Site(Site):
-    """The inventory that a command is about."""
+    """The inventory of a command."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         """Find the inventory.
 
         Raises:
-            UsageError: it does not exist, or has no hosts.
+            UsageError: the inventory does not exist, or has no hosts.
         """
         super().__init__(args)
         self.dry = getattr(args, "dry_run", False) or not _DRY.isdisjoint(args.options)
@@ -146,9 +146,9 @@ class _Site(Site):
             raise UsageError(message)
 
     def change(self, variables: Mapping[str, Any], *more: str) -> tuple[int, Run]:
-        """Run the playbook; returns the exit code and what was seen."""
+        """Run the playbook and return the exit code and the run."""
         with tempfile.TemporaryDirectory(prefix="busbar-user-") as folder:
-            # Not on a command line, which others can read.
+            # Command lines are visible to other users.
             given = Path(folder) / "request.json"
             given.touch(mode=0o600)
             given.write_text(json.dumps(dict(variables)), encoding="utf-8")
@@ -166,7 +166,7 @@ class _UsersSite(_Site):
     """An inventory whose users are changed or listed."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        """Find out where its users come from.
+        """Determine the source of users.
 
         Raises:
             UsageError: the inventory does not exist, or busbar does not administer its users.
@@ -190,7 +190,7 @@ class _UsersSite(_Site):
 
 
 def extra_variables(options: Sequence[str]) -> dict[str, Any]:
-    """Return the variables given with -e that can be read here; Ansible reports errors."""
+    """Return the variables given with -e that can be parsed here; Ansible reports errors."""
     found: dict[str, Any] = {}
     for option, word in zip(options, options[1:]):
         if option not in {"-e", "--extra-vars"}:
@@ -209,7 +209,7 @@ def extra_variables(options: Sequence[str]) -> dict[str, Any]:
 
 
 def _change(args: argparse.Namespace) -> int:
-    """Make changes; returns the exit code."""
+    """Make the changes and return the exit code."""
     asked = changes(args)
     site = _UsersSite(args)
     if not site.dry:
@@ -234,7 +234,7 @@ def _change(args: argparse.Namespace) -> int:
 
 
 def _change_declared(site: _UsersSite, asked: list[dict[str, Any]], variables: dict[str, Any]) -> int:
-    """Change the files, then the hosts; returns the exit code."""
+    """Change the files, then the hosts, and return the exit code."""
     declared = Declared(site.inventory, site.variables)
     said = declared.change(asked)
     texts = declared.texts()
@@ -248,7 +248,7 @@ def _change_declared(site: _UsersSite, asked: list[dict[str, Any]], variables: d
     if site.dry:
         for path, (before, after) in texts.items():
             lines = difflib.unified_diff(before.splitlines(), after.splitlines(), str(path), str(path), lineterm="")
-            # Of a password's hash nothing is shown.
+            # Do not show password hashes.
             print("\n".join(printable(line) for line in lines if "password_hash" not in line))
         with tempfile.TemporaryDirectory(prefix="busbar-user-") as folder:
             future = Path(folder) / "future.yml"
@@ -259,7 +259,7 @@ def _change_declared(site: _UsersSite, asked: list[dict[str, Any]], variables: d
         write(path, after)
     code, run = site.change(variables)
     if code == USAGE and not any(run.stats.get("changed", {}).values()):
-        # Refused before anything was done: the inventory shall not say otherwise.
+        # The run was refused before it changed anything, so the files must stay unchanged too.
         for path, (before, after) in texts.items():
             if path.read_text(encoding="utf-8") == after:
                 write(path, before)
@@ -270,7 +270,7 @@ def _change_declared(site: _UsersSite, asked: list[dict[str, Any]], variables: d
 
 
 def _elevate(args: argparse.Namespace) -> int:
-    """Give or take rights for a time; returns the exit code."""
+    """Grant or revoke temporary root rights and return the exit code."""
     asked = elevation(args, dt.datetime.now(dt.timezone.utc))
     said = told(asked)
     site = _Site(args)
@@ -281,7 +281,7 @@ def _elevate(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    """Print the users; returns the exit code."""
+    """Print the users and return the exit code."""
     site = _UsersSite(args)
     people: list[dict[str, Any]] = Declared(site.inventory, site.variables).people()
     if site.source == DIRECTORY:

@@ -1,4 +1,4 @@
-"""`busbar vm`: a file server and its client as virtual machines, each with a kernel of its own."""
+"""`busbar vm`: manages a file server and its client as virtual machines with separate kernels."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run_up(args: argparse.Namespace) -> int:
-    """Make the machines."""
+    """Create the machines."""
     with locked(args.name):
         group.up(args.name, say)
     return 0
@@ -64,7 +64,7 @@ def run_down(args: argparse.Namespace) -> int:
 
 
 def run_status(args: argparse.Namespace) -> int:
-    """Show the machines; 0 when all run, else 1."""
+    """Show the machines and return 0 if all run, otherwise 1."""
     machines = load(args.name)
     pids = [qemu.pid_of(machines, machine) for machine in MACHINES]
     for machine, pid in zip(MACHINES, pids):
@@ -74,14 +74,14 @@ def run_status(args: argparse.Namespace) -> int:
 
 
 def run_cable(args: argparse.Namespace) -> int:
-    """Pull or plug a cable."""
+    """Disconnect or connect a network cable."""
     machines = load(args.name)
     qemu.set_cable(machines, machines.machine(args.machine), plugged=args.state == "plug")
     return 0
 
 
 def run_ssh(args: argparse.Namespace) -> int:
-    """Log in over SSH; the exit code is that of ssh."""
+    """Log in over SSH and return ssh's exit code."""
     words = own_words(args, args.command)
     machines = load(args.name)
     terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else []
@@ -91,5 +91,5 @@ def run_ssh(args: argparse.Namespace) -> int:
 
 
 def say(line: str) -> None:
-    """Tell the user how far it has come."""
+    """Print the progress."""
     print(line, flush=True)

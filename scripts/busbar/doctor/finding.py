@@ -1,4 +1,4 @@
-"""A finding of `busbar doctor`, and findings as text and as data."""
+"""Findings of `busbar doctor`, and their output as text and JSON."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ HERE = "provisioning host"
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong.
+    """A problem with its remedy.
 
     Attributes:
         severity: one of SEVERITIES.
         hosts: names; empty for the whole site.
-        key: variable, file or thing.
-        problem: what is wrong with it.
-        remedy: what to type.
+        key: variable, file or other subject.
+        problem: the problem.
+        remedy: the command or action that fixes it.
     """
 
     severity: str
@@ -41,12 +41,12 @@ class Finding(NamedTuple):
 
 
 def here(severity: str, key: str, problem: str, remedy: str) -> Finding:
-    """Return a finding about the machine that the command runs on."""
+    """Return a finding about this machine."""
     return Finding(severity, (HERE,), key, problem, remedy)
 
 
 def findings_of(severity: str, problems: Iterable[Problem]) -> Iterator[Finding]:
-    """Yield problems of the collection as findings, equal ones once with all their hosts."""
+    """Yield problems of the collection as findings; equal problems are merged."""
     checked = (make_problem(each["hosts"], each["key"], each["problem"], each["remedy"]) for each in problems)
     for each in group_problems(checked):
         yield Finding(severity, tuple(each["hosts"]), each["key"], each["problem"], each["remedy"])

@@ -1,4 +1,4 @@
-"""Findings on the provisioning host, and in the files that a site has there."""
+"""Findings about the provisioning host and the site's files on it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 
 
 def host_findings(site: Path, *, sandbox: bool, private_keys: Sequence[str] = ()) -> Iterator[Finding]:
-    """Yield what is wrong with this machine.
+    """Yield the problems of this machine.
 
     Args:
-        site: the site's folder, whose disk must have room.
-        sandbox: whether the cluster is one of podman.
-        private_keys: files that the inventory names for SSH.
+        site: the site's folder, whose disk needs free space.
+        sandbox: whether the cluster runs in podman.
+        private_keys: SSH key files in the inventory.
     """
     yield from _packages()
     if not (collection() / "playbooks" / "site.yml").is_file():
@@ -64,7 +64,7 @@ def host_findings(site: Path, *, sandbox: bool, private_keys: Sequence[str] = ()
 
 
 def _packages() -> Iterator[Finding]:
-    """Yield packages that are missing or not in the versions that busbar[ansible] needs."""
+    """Yield packages that are missing or have a version that busbar[ansible] does not support."""
     from packaging.requirements import Requirement  # noqa: PLC0415 - `busbar --help` needs no Ansible
 
     try:
@@ -86,7 +86,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _keys(named: Sequence[str]) -> Iterator[Finding]:
-    """Yield a finding if no key for logins exists, and one for each named key that is missing."""
+    """Yield a finding if no login key exists, and one for each missing key file."""
     for path in sorted(set(named)):
         if not Path(path).expanduser().is_file():
             remedy = "correct ansible_ssh_private_key_file, or make the key: ssh-keygen -t ed25519"
@@ -105,12 +105,12 @@ def _keys(named: Sequence[str]) -> Iterator[Finding]:
 
 
 def site_findings(site: Path, sources: Sequence[str], secrets: Sequence[Path]) -> Iterator[Finding]:
-    """Yield what is wrong with what a site keeps.
+    """Yield the problems of a site's files.
 
     Args:
-        site: its folder.
-        sources: of its inventory.
-        secrets: its folders of secrets.
+        site: folder of the site.
+        sources: sources of its inventory.
+        secrets: folders of its secrets.
     """
     for folder in secrets:
         yield from secret_findings(folder)
@@ -119,11 +119,11 @@ def site_findings(site: Path, sources: Sequence[str], secrets: Sequence[Path]) -
 
 
 def secret_findings(folder: Path) -> Iterator[Finding]:
-    """Yield secrets that others can read, or that this user cannot."""
+    """Yield secrets that other users can read, or that this user cannot read."""
     if not folder.is_dir():
         return
     modes = [(folder, 0o700)]
-    # Public parts are for everybody.
+    # Public keys may be readable.
     public = (".pub", "known_hosts", "ssh_host_keys.json", ".crt")
     if os.access(folder, os.R_OK | os.X_OK):
         modes += [(path, 0o600) for path in sorted(folder.iterdir()) if path.is_file() and path.suffix != ".lock"]
@@ -141,7 +141,7 @@ def secret_findings(folder: Path) -> Iterator[Finding]:
 
 
 def _authority(folder: Path) -> Iterator[Finding]:
-    """Yield a finding when this host does not trust the authority that signs the keys of the cluster's hosts."""
+    """Yield a finding if this host does not trust the certificate authority of the cluster's host keys."""
     from ansible_collections.busbar.cluster.plugins.plugin_utils.ssh_authority import (  # noqa: PLC0415 - as above
         CURRENT,
         trusted_lines,
@@ -162,7 +162,7 @@ def _authority(folder: Path) -> Iterator[Finding]:
 
 
 def is_busy(sources: Sequence[str]) -> str:
-    """Return the run that works on the inventory now, empty if none does."""
+    """Return the run that uses the inventory now, or an empty string."""
     try:
         refuse_if_locked(sources)
     except LockedError as exc:
@@ -171,7 +171,7 @@ def is_busy(sources: Sequence[str]) -> str:
 
 
 def _left_over(site: Path, sources: Sequence[str]) -> Iterator[Finding]:
-    """Yield runs that did not come to their end."""
+    """Yield runs that did not finish."""
     if not is_busy(sources):
         for path in lock_paths(sources):
             left = Holder.read(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
@@ -186,7 +186,7 @@ def _left_over(site: Path, sources: Sequence[str]) -> Iterator[Finding]:
 
 
 def _validation(site: Path) -> Iterator[Finding]:
-    """Yield what the last validation found, and its age."""
+    """Yield the result of the last validation, and its age."""
     place = site / "reports"
     known = folders(place) if place.is_dir() else []
     if not known:
@@ -202,7 +202,7 @@ def _validation(site: Path) -> Iterator[Finding]:
     verdict = str(report["verdict"])
     if verdict != "PASS":
         severity = ERROR if verdict == "FAIL" else WARNING
-        # The reason names the culprits, where any were found.
+        # The reason names the culprits, if any.
         problem = f"the last one ({last.name}) ended with {verdict}: {report['reason']}"
         yield here(severity, "validation", problem, f"{show}; busbar validate")
     age = (time.time() - (last / "report.json").stat().st_mtime) / _DAY_S

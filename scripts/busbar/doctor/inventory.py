@@ -1,4 +1,4 @@
-"""Faults of an inventory that are found without a playbook: names that do not resolve."""
+"""Checks of an inventory without a playbook: names that do not resolve."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def unresolved(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     """Yield the hosts whose address is a name that does not resolve.
 
     Args:
-        hosts: variables of the inventory by host; addresses that are templates are left to Ansible.
+        hosts: variables of the inventory by host; addresses that are templates are skipped.
     """
     names = {
         host: str(variables.get("ansible_host") or host)
@@ -48,7 +48,7 @@ def unresolved(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
 
 
 def _jumps(variables: Mapping[str, Any]) -> bool:
-    """Whether another host, or a configuration of SSH, knows the name."""
+    """Return whether a jump host or an SSH configuration resolves the name."""
     words = " ".join(str(variables.get(f"ansible_ssh_{part}_args") or "") for part in ("common", "extra"))
     return any(word in words for word in ("Proxy", "-J", "-F"))
 
@@ -63,7 +63,7 @@ def _fault(name: str) -> bool:
 
 
 def key_files(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the private keys that an inventory names, but for templates."""
+    """Return the private keys that an inventory names, except templates."""
     named = {
         str(variables.get(key))
         for variables in hosts.values()
@@ -74,10 +74,10 @@ def key_files(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def secret_folders(hosts: Mapping[str, Mapping[str, Any]], site: Path) -> list[Path]:
-    """Return where an inventory keeps its secrets: `cluster_secrets_dir`, by default a folder of the site.
+    """Return the folders of secrets of an inventory: `cluster_secrets_dir`, by default a folder of the site.
 
     Args:
-        hosts: variables of the inventory by host; templates are filled in, but for one that Ansible itself will refuse.
+        hosts: variables of the inventory by host; templates are evaluated, except those that Ansible will reject.
         site: folder of the site.
     """
     from ansible.errors import AnsibleError  # noqa: PLC0415 - slow, and reads ansible.cfg when imported

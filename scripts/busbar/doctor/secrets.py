@@ -1,4 +1,4 @@
-"""The secrets of a site on the provisioning host and on its nodes: their age, and who can read them."""
+"""The secrets of a site on the provisioning host and its nodes: their age and their readers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Kept", "as_table", "kept_here", "kept_on_hosts", "open_places"]
 
-# Files beside the secrets that are not secret.
+# Files in the folder of secrets that are not secret.
 _PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
 _MEANINGS = {
     "backup.key": "an SSH key to the host that keeps backups",
@@ -36,18 +36,18 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Kept(NamedTuple):
-    """A file with a secret, or with something made from it.
+    """A file with a secret, or with data derived from it.
 
     Attributes:
-        secret: its name.
-        meaning: what it is.
-        hosts: where the file is.
-        path: of the file.
-        since: when it was written, on the first of these hosts; in UTC.
+        secret: name of the secret.
+        meaning: description of the secret.
+        hosts: hosts with this file.
+        path: path of the file.
+        since: modification time on the first of these hosts, in UTC.
         mode: in octal digits.
-        owner: its account.
-        readers: accounts that can read it; root can in any case.
-        problem: why too many can use it, or ''.
+        owner: account that owns the file.
+        readers: accounts that can read the file, except root.
+        problem: why too many accounts can use it, or ''.
     """
 
     secret: str
@@ -102,10 +102,10 @@ def _account(number: int) -> str:
 
 
 def kept_on_hosts(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Kept]:
-    """Return what hosts keep, what is equal but for its age once with all its hosts.
+    """Return the secrets on hosts; files that differ only in age are merged.
 
     Args:
-        answers: what the module `secret_info` returned for each host.
+        answers: result of the module `secret_info` by host.
     """
     found: dict[tuple[Any, ...], list[tuple[str, str]]] = {}
     for host, files in answers.items():
@@ -121,7 +121,7 @@ def kept_on_hosts(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Ke
 
 
 def open_places(kept: Iterable[Kept]) -> Iterator[Finding]:
-    """Yield a finding for each file that too many can use."""
+    """Yield a finding for each file that too many accounts can use."""
     for each in kept:
         if each.problem and each.hosts != (HERE,):
             remedy = f"chmod o=,g= {each.path} there, and replace {each.secret} if somebody has read it"

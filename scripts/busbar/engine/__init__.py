@@ -1,9 +1,8 @@
 """The validation as a library, without Ansible and inventories.
 
-A program says what to test, on which nodes (`options`, `job_script`) and through which `Transport`.
-`Transport.report_progress` receives an event for each step, and `run_validation` writes the report into a folder and
-returns the verdict. `busbar prove` uses `LocalTransport`: steps of a Slurm job of this user. `read_output` and `judge`
-are for outputs that exist already.
+The caller chooses the tests and nodes (`options`, `job_script`) and a `Transport`. `Transport.report_progress` receives
+an event for each step, and `run_validation` writes the report into a folder and returns the verdict. `busbar prove`
+uses `LocalTransport`, which runs steps in a Slurm job of this user. `read_output` and `judge` process existing outputs.
 """
 
 from __future__ import annotations

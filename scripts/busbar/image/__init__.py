@@ -1,1 +1,1 @@
-"""Images of compute nodes, and the signed bundles from which nodes that booted them configure themselves."""
+"""Images of compute nodes, and the signed bundles with which booted nodes configure themselves."""

@@ -1,7 +1,7 @@
-"""Make a bundle, sign and publish it: the roles, the Ansible that runs them, and what the inventory says in public.
+"""Creates, signs and publishes a bundle: the roles, Ansible, and the public part of the inventory.
 
-A published folder has `bundle.signed`, a manifest in JSON with a signature of `ssh-keygen -Y sign` below it, and the
-archive that it names by its SHA-256. So a new bundle replaces the old one in one step, and no node sees half of it.
+A published folder has `bundle.signed`, a JSON manifest followed by a signature of `ssh-keygen -Y sign`, and the archive
+that it names by its SHA-256. Replacing the manifest publishes a new bundle atomically.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ SIGNED = "bundle.signed"
 MARK = "-----BEGIN SSH SIGNATURE-----"
 COLLECTION = "collections/ansible_collections/busbar/cluster"
 PARTS = ("meta", "playbooks", "plugins", "roles")
-# Ansible, what it needs to run, and what filters of the roles need. Where a part was compiled for another Python, the
-# plain one beside it serves.
+# Ansible, its dependencies, and those of the roles' filters. If a compiled extension is for another Python, its pure
+# Python version is used.
 ENGINE = ("ansible-core", "jinja2", "MarkupSafe", "PyYAML", "packaging", "ClusterShell")
-# Of the collections that come with Ansible what the roles of playbooks/pull.yml use; releases differ in names.
+# Collections of the Ansible package that the roles of playbooks/pull.yml use; names differ between releases.
 COLLECTIONS = (
     "ansible/posix/meta/runtime.yml",
     "ansible/posix/plugins/module_utils/mount.py",
@@ -63,13 +63,13 @@ COLLECTIONS = (
     "community/general/plugins/plugin_utils/*keys_filter.py",
 )
 LEFT_OUT = ("__pycache__", ".so", ".pyc", ".pyi")
-# What ansible-core needs at least, by its minor version, as its own packages say.
+# Minimum Python by minor version of ansible-core, from its package metadata.
 PYTHON = {"2.19": (3, 11), "2.20": (3, 12), "2.21": (3, 12)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Bundle:
-    """What was published."""
+    """A published bundle."""
 
     serial: int
     sha256: str
@@ -77,7 +77,7 @@ class Bundle:
 
 
 def make_key(secrets: Path) -> Path:
-    """The key that signs the bundles of a cluster, made at its first use."""
+    """Return the key that signs a cluster's bundles; create it at first use."""
     key = secrets / KEY
     if not key.exists():
         secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def make_key(secrets: Path) -> Path:
 
 
 def archive(inventory: Mapping[str, Any], top: Path | None = None) -> bytes:
-    """The archive of a bundle: the same input makes the same bytes."""
+    """Return the archive of a bundle; it is reproducible."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, compresslevel=6) as compressed,
@@ -103,7 +103,7 @@ def archive(inventory: Mapping[str, Any], top: Path | None = None) -> bytes:
 
 def _files(inventory: Mapping[str, Any], top: Path) -> Iterator[tuple[str, bytes]]:
     yield "inventory.json", (json.dumps(inventory, indent=1, sort_keys=True) + "\n").encode()
-    # Whatever this machine has configured is not the node's.
+    # The node must not use the configuration of this machine.
     yield "ansible.cfg", b"[defaults]\n"
     for part in PARTS:
         for path in _below(top / part):
@@ -120,7 +120,7 @@ def _files(inventory: Mapping[str, Any], top: Path) -> Iterator[tuple[str, bytes
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, links among them as what they lead to."""
+    """Yield the files below a folder; links are followed."""
     for base, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(each for each in folders if each not in LEFT_OUT)
         for name in sorted(names):
@@ -129,7 +129,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _collections() -> Path:
-    """The folder of the collections that come with Ansible."""
+    """Return the folder of the collections in the Ansible package."""
     found = importlib.util.find_spec("ansible_collections.community.general")
     if found is None or not found.submodule_search_locations:
         message = "the collection community.general is not installed here, and a bundle needs it: run scripts/setup"
@@ -138,10 +138,10 @@ def _collections() -> Path:
 
 
 def published_serial(folder: Path) -> int:
-    """The serial of the bundle in a folder, 0 when there is none.
+    """Return the serial number of the bundle in a folder, or 0 without a bundle.
 
     Raises:
-        UsageError: there is one that cannot be read.
+        UsageError: the bundle cannot be read.
     """
     path = folder / SIGNED
     if not path.exists():
@@ -154,17 +154,17 @@ def published_serial(folder: Path) -> int:
 
 
 def publish(content: bytes, cluster: str, key: Path, folder: Path, serial: int | None = None) -> Bundle:
-    """Sign an archive and put it into a folder, in place of the bundle that is there.
+    """Sign an archive and publish it in a folder, replacing the current bundle.
 
     Args:
         content: the archive.
-        cluster: whose nodes take it.
-        key: what signs: a private key, or the public half of one that ssh-agent has.
-        folder: where it goes.
-        serial: its number, above that of all before; by default the time in seconds, the same on all machines.
+        cluster: name of the cluster whose nodes accept it.
+        key: the signing key: a private key, or the public key of one in ssh-agent.
+        folder: the published folder.
+        serial: serial number, which must increase; by default the time in seconds, which works across machines.
 
     Raises:
-        UsageError: the key does not sign, or the folder cannot be written.
+        UsageError: signing failed, or the folder cannot be written.
     """
     serial = serial or max(int(time.time()), published_serial(folder) + 1)
     digest = hashlib.sha256(content).hexdigest()
@@ -190,7 +190,7 @@ def publish(content: bytes, cluster: str, key: Path, folder: Path, serial: int |
     except OSError as exc:
         message = f"{exc.filename or folder}: {exc.strerror or exc}"
         raise UsageError(message) from exc
-    # The one before stays, for a node that has just read its manifest.
+    # Keep the previous archive for nodes that have just read its manifest.
     kept = sorted(former, key=lambda path: path.stat().st_mtime)[-1:]
     for path in former - {*kept, folder / f"bundle-{digest}.tar.gz"}:
         path.unlink()
@@ -205,7 +205,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def ansible_version() -> str:
-    """Minor version of the Ansible that a bundle has."""
+    """Return the minor version of the bundled Ansible."""
     from ansible.release import __version__  # noqa: PLC0415 - slow, and only here
 
     return ".".join(str(__version__).split(".")[:2])

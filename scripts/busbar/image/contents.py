@@ -1,6 +1,6 @@
-"""What a bundle tells of the inventory: the options of the roles that nodes apply to themselves, and nothing else.
+"""Selects the content of a bundle's inventory: only the options of the roles that nodes apply to themselves.
 
-Whoever reaches the server can read a bundle. So nothing is in it because nobody thought of leaving it out.
+Every host that reaches the server can read a bundle, so the content is an allowlist.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ROLES", "declared_options", "public_inventory"]
 
-# Those of playbooks/pull.yml, and those whose options they read of other hosts.
+# The roles of playbooks/pull.yml, and roles whose options they read from other hosts.
 ROLES = ("site", "hosts", "nfs_client", "nfs_server", "storage_mounts", "lmod")
-# Where a host is reached; `ansible_user` and the like are the provisioning host's own affair.
+# The address of a host. Only the provisioning host needs `ansible_user` and similar variables.
 CONNECTION = frozenset({"ansible_host", "hardware", "hosts_address"})
-# Values that exist on the provisioning host alone.
+# Values that exist only on the provisioning host.
 LOOKUP = re.compile(r"\b(?:lookup|query|q)\s*\(")
-# What Ansible sets itself.
+# Variables that Ansible sets.
 ANSIBLES = re.compile(r"ansible_|inventory_|playbook_|role_|(?:groups|group_names|hostvars|omit)$")
 SHORTEST_SECRET = 12
 
 
 def declared_options(roles: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the options that a bundle may hold, and those of any role that are secrets."""
+    """Return the options that a bundle may contain, and the secret options of all roles."""
     allowed, secret = set(CONNECTION), set()
     for path in sorted(roles.glob("*/meta/argument_specs.yml")):
         entries = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"].values()
@@ -40,7 +40,7 @@ def declared_options(roles: Path) -> tuple[frozenset[str], frozenset[str]]:
         secret |= hidden
         if path.parts[-3] in ROLES:
             allowed |= set(options) - hidden
-    # What the roles' own defaults ask for besides, such as storage_backend, which is no option of one role.
+    # Other variables in the defaults of the roles, such as storage_backend, which belongs to several roles.
     for role in ROLES:
         for path in sorted([*roles.glob(f"{role}/defaults/*.yml"), *roles.glob(f"{role}/vars/*.yml")]):
             for text in _strings(yaml.safe_load(path.read_text(encoding="utf-8"))):
@@ -54,12 +54,12 @@ def public_inventory(
     """Return the inventory of a bundle.
 
     Args:
-        variables: of each host, as Ansible has them, with `groups`.
+        variables: Ansible's variables of each host, with `groups`.
         roles: the folder of roles.
-        secrets: what the secrets of the site are, by what they are called; none may be in it.
+        secrets: the secrets of the site by name; the bundle must not contain their text.
 
     Raises:
-        UsageError: an option that belongs in it is encrypted, looked up or a secret.
+        UsageError: an option of the bundle is encrypted, uses a lookup, or contains a secret.
     """
     allowed, secret = declared_options(roles)
     hosts = {name: _public(name, own, allowed, secret) for name, own in variables.items()}
@@ -78,7 +78,7 @@ def public_inventory(
 
 
 def _public(host: str, own: Mapping[str, Any], allowed: frozenset[str], secret: frozenset[str]) -> dict[str, Any]:
-    """Return the options of a host that belong in a bundle, and the variables that they refer to."""
+    """Return the options of a host for the bundle, and the variables that they refer to."""
     kept: dict[str, Any] = {}
     waiting = sorted(allowed & set(own))
     while waiting:
@@ -93,7 +93,7 @@ def _public(host: str, own: Mapping[str, Any], allowed: frozenset[str], secret: 
 
 
 def _plain(host: str, key: str, value: Any) -> Any:  # noqa: ANN401 - whatever an inventory says
-    """Return a value as JSON has it."""
+    """Return a value as plain JSON types."""
     if isinstance(value, dict):
         return {str(name): _plain(host, key, each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -132,7 +132,7 @@ def _referred(value: Any, host: str, key: str) -> set[str]:  # noqa: ANN401
 def _names(text: str) -> set[str]:
     """Return the variables that a template refers to."""
     try:
-        # Only parsed: Jinja does not know the filters of Ansible.
+        # Only parse the template, because Jinja does not know Ansible's filters.
         parsed = Environment(autoescape=False).parse(text)  # noqa: S701 - no page
         return {name.name for name in parsed.find_all(nodes.Name) if name.ctx == "load"}
     except TemplateSyntaxError:

@@ -1,4 +1,4 @@
-"""Make an image: Debian in a folder, the roles in a chroot, less what tells one node from another; packed."""
+"""Builds an image: Debian in a folder, configured by the roles in a chroot, without node identities, then packed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PACKAGES = [
     *("python3-apt", "sudo", "systemd", "systemd-sysv", "udev", "util-linux", "zstd"),
 ]
 KERNEL = "linux-image-amd64"
-# What is installed into an image; the rest of each role is for the node that has booted it.
+# Steps that run in the image; the booted node runs the rest of each role.
 TAGS = "image,hosts_install,munge_install,slurm_install,node_pull"
 NETWORK = "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n\n[DHCPv4]\nClientIdentifier=mac\n"
-# Started by their packages; key, controller and TLS come from the provisioning host, which starts them then.
+# Services that their packages enable. The provisioning host starts them once it has installed key, controller and TLS.
 LATER = ["munge.service", "slurmd.service", "prometheus-node-exporter.service"]
-# What makes one machine of many, and what packages made at random while they were installed here.
+# Identity of a machine, and random data that packages generated during installation.
 IDENTITY = (
     *("etc/hostname", "etc/ssh/ssh_host_*", "etc/munge/munge.key", "etc/ssl/private/*", "etc/resolv.conf"),
     *("var/lib/dbus/machine-id", "var/lib/systemd/random-seed", "var/lib/systemd/credential.secret"),
@@ -38,9 +38,9 @@ IDENTITY = (
     *("root/.ssh/id_*", "root/.ssh/known_hosts", "root/.bash_history", "root/.ansible"),
     *("var/cache/apt/*", "var/lib/apt/lists/*", "tmp/*", "var/tmp/*", "usr/sbin/policy-rc.d"),
 )
-# Its files are of the installation; its folders are of packages, whose daemons do not start without them.
+# Remove the files, which come from the installation, but keep the folders, without which some daemons do not start.
 LOGS = "var/log"
-# Places in which a secret would lie; what packages bring lies elsewhere.
+# Folders in which a secret may be; packages install elsewhere.
 SEARCHED = ("etc", "root", "home", "srv", "opt", "usr/local", "var")
 PRIVATE_KEY = b"PRIVATE KEY-----"
 SHORTEST_SECRET = 12
@@ -51,14 +51,14 @@ _TOOLS = {"mmdebstrap": "mmdebstrap", "mksquashfs": "squashfs-tools", "ssh-keyge
 
 @dataclasses.dataclass(frozen=True)
 class Login:
-    """Who may log in to nodes that booted the image: an account, and its public key."""
+    """The account, with its public key, that may log in to nodes that booted the image."""
 
     user: str
     public_key: str
 
 
 def check_host() -> None:
-    """Fail with one line that names all that this host lacks.
+    """Check the prerequisites and report all missing ones in one line.
 
     Raises:
         UsageError: not root, or tools are missing.
@@ -75,7 +75,7 @@ def check_host() -> None:
 
 
 def make_tree(tree: Path, distribution: str, login: Login, kernel: str = KERNEL) -> None:
-    """Install a bare Debian with a kernel and what boots it from the network into a folder.
+    """Install a minimal Debian with a kernel and network boot support into a folder.
 
     Raises:
         UsageError: mmdebstrap failed.
@@ -98,15 +98,15 @@ def make_tree(tree: Path, distribution: str, login: Login, kernel: str = KERNEL)
 
 
 def chroot(tree: Path, *command: str) -> None:
-    """Run a program of the tree in it."""
+    """Run a command in a chroot of the tree."""
     run("chroot", str(tree), *command)
 
 
 @contextlib.contextmanager
 def mounted(tree: Path) -> Iterator[None]:
-    """Give the tree names, /proc, and no start of daemons, for as long as something is installed into it.
+    """Provide name resolution and /proc in the tree, and prevent daemons from starting, during an installation.
 
-    What is mounted this process and its children alone can see, so nothing of it stays, however they end.
+    The mounts are in a private mount namespace, so none remain when the processes end.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if library.unshare(_CLONE_NEWNS):
@@ -126,7 +126,7 @@ def mounted(tree: Path) -> Iterator[None]:
 
 
 def chroot_variables(tree: Path, like: str) -> dict[str, object]:
-    """Variables with which a playbook configures the tree in the place of a host."""
+    """Return the variables with which a playbook configures the tree instead of a host."""
     return {
         "ansible_connection": "community.general.chroot",
         "ansible_host": str(tree),
@@ -136,7 +136,7 @@ def chroot_variables(tree: Path, like: str) -> dict[str, object]:
 
 
 def seal(tree: Path) -> None:
-    """Take out of a tree what tells one node from another, and what is a secret."""
+    """Remove node identities and secrets from a tree."""
     for unit in LATER:
         if (tree / "usr/lib/systemd/system" / unit).exists() or (tree / "lib/systemd/system" / unit).exists():
             chroot(tree, "systemctl", "--quiet", "disable", unit)
@@ -145,22 +145,22 @@ def seal(tree: Path) -> None:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     for path in _logs(tree):
         path.unlink()
-    # Empty, and not missing: systemd makes one for this boot, and does not take it for that after an installation.
+    # Empty instead of missing: systemd then generates an ID without treating this as the first boot.
     (tree / "etc/machine-id").write_text("", encoding="utf-8")
     (tree / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n", encoding="utf-8")
 
 
 def _logs(tree: Path) -> list[Path]:
-    """Return what has been logged in a tree."""
+    """Return the log files in a tree."""
     return [path for path in sorted((tree / LOGS).rglob("*")) if path.is_symlink() or not path.is_dir()]
 
 
 def traces(tree: Path, secrets: Mapping[str, str]) -> list[str]:
-    """List what of an identity or a secret is left in a tree: files, each with what it is.
+    """Return the files in a tree that still contain an identity or a secret, each with a description.
 
     Args:
         tree: the tree.
-        secrets: the texts of the secrets of the site, by their names.
+        secrets: the secrets of the site by name.
     """
     own = [*(path for mark in IDENTITY for path in tree.glob(mark)), *_logs(tree)]
     found = [f"/{path.relative_to(tree)}: tells a node from another" for path in own]
@@ -181,7 +181,7 @@ def traces(tree: Path, secrets: Mapping[str, str]) -> list[str]:
 
 
 def pack(tree: Path, folder: Path) -> None:
-    """Pack a tree: a kernel, its initramfs and a file system, each put in place when it is whole.
+    """Pack a tree into a kernel, its initramfs and a SquashFS image, each written atomically.
 
     Raises:
         UsageError: the tree has no kernel, or mksquashfs failed.

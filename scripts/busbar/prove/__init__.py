@@ -1,1 +1,1 @@
-"""A validation of nodes of any Slurm cluster, as an ordinary user."""
+"""Validation of nodes of any Slurm cluster as an unprivileged user."""

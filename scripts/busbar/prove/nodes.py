@@ -1,4 +1,4 @@
-"""Reads what the nodes of an allocation are and have, in a first step on each of them."""
+"""Reads hardware and software of the nodes of an allocation in a first job step."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = ["Node", "Programs", "found_binary", "found_image", "found_python", "m
 
 _STEP_S = 180
 _UNKNOWN_NICS = [{"count": 1, "gbps": 10_000, "rdma": False}]
-# Where nccl-tests lies on clusters: packages, images of clouds, HPC-X, and what its README builds.
+# Common paths of nccl-tests: packages, cloud images, HPC-X, and a build as in its README.
 _PLACES = (
     *("/usr/local/bin", "/usr/bin", "/opt/nccl-tests/build", "/opt/nccl_tests/build", "/opt/nccl-tests/bin"),
     *("/usr/local/nccl-tests/build", "/usr/local/cuda/efa/test-cuda-*", "/opt/hpcx/nccl_rdma_sharp_plugin/bin"),
     *("/opt/microsoft/nccl-tests", "$HOME/nccl-tests/build", "$HOME/nccl_tests/build"),
 )
-# Each line is one of a section; sysfs gives a file as PATH=VALUE, a link to hardware as PATH=.
+# Each line belongs to a section; sysfs prints a file as PATH=VALUE, and a link to a device as PATH=.
 _PROBE = r"""
 section() { sed "s|^|# $node $1 |"; }
 node=${SLURMD_NODENAME:-$(uname -n)}
@@ -69,7 +69,7 @@ echo end | section end
 
 
 class Node(NamedTuple):
-    """What a node said: lines by section."""
+    """The output of a node: lines by section."""
 
     name: str
     sections: dict[str, list[str]]
@@ -80,7 +80,7 @@ class Node(NamedTuple):
 
 
 class Programs(NamedTuple):
-    """How the collectives are run: a command, the image that Pyxis runs it in, and what a script does before."""
+    """The programs of the collectives: a command, its Pyxis image, and the setup commands of a script."""
 
     command: list[str]
     image: str = ""
@@ -88,7 +88,7 @@ class Programs(NamedTuple):
 
 
 def run_step(allocation: Allocation, nodes: list[str], command: list[str], *more: str) -> tuple[int, str, str]:
-    """Run a command once on each of some nodes; returns exit code, output and error."""
+    """Run a command once on each node and return exit code, output and error."""
     gpus = min((allocation.gpus.get(node, 0) for node in nodes), default=0)
     words = [
         *("srun", f"--jobid={allocation.job}", "--overlap", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}"),
@@ -115,11 +115,11 @@ def run_step(allocation: Allocation, nodes: list[str], command: list[str], *more
 
 
 def read_nodes(allocation: Allocation, binary: str) -> dict[str, Node]:
-    """Return what each node of the allocation says; a node that says nothing is left out.
+    """Return the output of each node of the allocation; nodes without output are omitted.
 
     Args:
-        allocation: which runs.
-        binary: path of a program that is looked for as well.
+        allocation: the running allocation.
+        binary: path of a further program to look for.
     """
     places = " ".join([*_PLACES, *([shlex.quote(str(Path(binary).parent))] if binary else [])])
     _code, out, err = run_step(allocation, allocation.nodes, ["bash", "-c", _PROBE.replace("PLACES", places)])
@@ -164,9 +164,9 @@ def _whole(text: str | None) -> int:
 
 
 def _fits(known: Mapping[str, Any], found: Mapping[str, Any], keys: set[str]) -> bool:
-    """Return whether a machine differs from a profile in nothing that its floors depend on.
+    """Return whether a machine matches a profile in everything that the floors depend on.
 
-    NICs beyond those of the profile are those of storage and administration.
+    Additional NICs are allowed, because they serve storage and management.
     """
     if any(key.startswith("gpu.") for key in keys):
         return False
@@ -178,7 +178,7 @@ def _fits(known: Mapping[str, Any], found: Mapping[str, Any], keys: set[str]) ->
 
 
 def matched(nodes: Mapping[str, Node], catalogue: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any], str]:
-    """Return the profile of each node by name, the catalogue with those that it lacked, and these as YAML."""
+    """Return the profile of each node by name, the catalogue with new profiles, and the new profiles as YAML."""
     machines = [(name, *_profile(node)) for name, node in nodes.items()]
     hardware: dict[str, str] = {}
     strange: list[tuple[str, dict[str, Any], list[str]]] = []
@@ -192,7 +192,7 @@ def matched(nodes: Mapping[str, Node], catalogue: dict[str, Any]) -> tuple[dict[
         if not profile.get("gpu"):
             continue
         if not profile["nics"][0]["rdma"]:
-            # What is known of Ethernet is one interface, or a guess: no ceiling follows from it.
+            # The data about Ethernet is one interface or a guess, which does not give a ceiling.
             profile = {**profile, "nics": _UNKNOWN_NICS}  # noqa: PLW2901
         label = next((key for key, value in own.items() if value == profile), f"detected-{len(own) + 1}")
         own[label] = profile
@@ -201,10 +201,10 @@ def matched(nodes: Mapping[str, Node], catalogue: dict[str, Any]) -> tuple[dict[
 
 
 def found_python(nodes: Mapping[str, Node]) -> str:
-    """Return the Python that has MPI on all nodes.
+    """Return a Python interpreter that has MPI on all nodes.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no such interpreter exists.
     """
     first, *others = (node.lines("python") for node in nodes.values())
     common = [path for path in first if all(path in paths for paths in others)]
@@ -219,10 +219,10 @@ def found_python(nodes: Mapping[str, Node]) -> str:
 
 
 def found_binary(nodes: Mapping[str, Node], binary: str, say: Any) -> Programs:  # noqa: ANN401 - a function
-    """Return how nccl-tests is run on the nodes.
+    """Return the nccl-tests programs on the nodes.
 
     Raises:
-        UsageError: it is not on all of them.
+        UsageError: a node lacks nccl-tests.
     """
     first = next(iter(nodes.values()))
     paths = [path for path in first.lines("binary") if all(path in node.lines("binary") for node in nodes.values())]
@@ -244,10 +244,10 @@ def found_binary(nodes: Mapping[str, Node], binary: str, say: Any) -> Programs: 
 
 
 def found_image(allocation: Allocation, nodes: Mapping[str, Node], image: str) -> Programs:
-    """Return how nccl-tests is run in an image, by Pyxis where srun has it, else by Apptainer.
+    """Return the nccl-tests programs in an image, run by Pyxis if srun supports it, otherwise by Apptainer.
 
     Raises:
-        UsageError: neither is there, or the image cannot be pulled or has no nccl-tests.
+        UsageError: neither is available, or the image cannot be pulled or lacks nccl-tests.
     """
     first = allocation.nodes[:1]
     helped = subprocess.run(["srun", "--help"], capture_output=True, text=True, check=False).stdout

@@ -1,4 +1,4 @@
-"""The options and the batch script of a validation, from the role validation, without Ansible."""
+"""Evaluates the options and the batch script of the role validation without Ansible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["collectives_program", "job_script", "validation_options"]
 
-# Options of the role that depend on nothing but the backend; those of the job script are no options of the engine.
+# Options of the role that depend only on the backend; the job script's options are not options of the engine.
 _DEFAULTS = (
     *("iterations", "collectives", "search_collective", "search_drop", "rails", "allow_unchecked", "drain_failed"),
     *("allow_known_causes", "sbatch_arguments", "drain_limit", "test_time_limit", "locate_rounds", "inspector"),
@@ -33,7 +33,7 @@ def _role() -> Path:
 
 
 def collectives_program(python: str) -> list[str]:
-    """Return the command that runs the collectives for CPUs: no file of it is needed on the nodes."""
+    """Return the command that runs the CPU collectives without files on the nodes."""
     return [python, "-c", (_role() / "files" / "busbar_collectives.py").read_text(encoding="utf-8")]
 
 
@@ -42,12 +42,12 @@ def _quoted(value: object) -> str:
 
 
 def _replaced(value: list[str], pattern: str, new: str) -> list[str]:
-    """Replace in the last word of a command."""
+    """Replace a pattern in the last word of a command."""
     return [*value[:-1], re.sub(pattern, new, value[-1])]
 
 
 def _environment() -> NativeEnvironment:
-    """Return Jinja2 with the filters of Ansible that the role uses here."""
+    """Return a Jinja2 environment with the Ansible filters that the role uses."""
     loader = FileSystemLoader(_role() / "templates")
     found = NativeEnvironment(loader=loader, trim_blocks=True, keep_trailing_newline=True)
     found.filters |= {
@@ -62,7 +62,7 @@ def _environment() -> NativeEnvironment:
 
 
 def _values(backend: str) -> dict[str, Any]:
-    """Return variables of the role that depend on nothing but the backend."""
+    """Return variables of the role that depend only on the backend."""
     found: dict[str, Any] = {}
     options = (*(f"validation_{name}" for name in _DEFAULTS), *_OF_SCRIPT)
     for file, names in (("defaults", options), ("vars", _CONSTANTS)):
@@ -80,21 +80,21 @@ def job_script(backend: str, program: list[str], image: str) -> str:
 
     Args:
         backend: mpi or nccl.
-        program: the command that runs the collectives; for nccl that of all_reduce, beside which those of others lie.
-        image: in which Pyxis runs it; empty for none.
+        program: the command that runs the collectives; for nccl that of all_reduce, in the same folder as the others.
+        image: Pyxis image; empty for none.
     """
     template = _environment().overlay().get_template("job.sh.j2")
     context = {
         "ansible_managed": "Written by busbar prove",
         "validation_backend": backend,
         "validation_image": image,
-        # The culprit search takes alltoall, which uses every connection.
+        # The culprit search uses alltoall, which covers every connection.
         "__validation_used_collectives": ("all_reduce", "alltoall"),
         "__validation_program": program,
         "__validation_some_program": program,
         "__validation_mpi_wrong_rank": -1,
     }
-    # As text: what is rendered is a script, and no value.
+    # A plain environment, because the result is a script and not a Python value.
     return "".join(map(str, template.root_render_func(template.new_context({**_values(backend), **context}))))
 
 
@@ -103,8 +103,8 @@ def validation_options(backend: str, nodes: list[str], **own: Any) -> dict[str, 
 
     Args:
         backend: mpi or nccl.
-        nodes: to be tested.
-        own: what differs from the defaults; among them what has none, such as script and hardware.
+        nodes: nodes to test.
+        own: options that differ from the defaults, or have no default, such as script and hardware.
     """
     now = time.time()
     values = _values(backend)

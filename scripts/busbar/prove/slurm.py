@@ -1,4 +1,4 @@
-"""Runs commands of Slurm on this host, and submits, watches and cancels the one allocation of a validation."""
+"""Runs Slurm commands on this host, and submits, monitors and cancels the allocation of a validation."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _POLL_S = 2.0
 _NOT_FOUND = 127
 _UNKNOWN = "UNKNOWN"
 _PROGRAMS = ("sbatch", "srun", "scancel", "squeue", "sinfo", "scontrol")
-# A limit of an association, a QOS or a partition; names as in Slurm's job_reason_codes.c.
+# Limits of associations, QOS and partitions; names as in Slurm's job_reason_codes.c.
 _LIMIT = re.compile(r"\b((?:Assoc|QOS|Partition)\w*(?:Limit|Grp|Max|PerJob|PerUser|PerAccount|Min)\w*)")
-# What another job of the user or the account may hold now and give back later.
+# Limits that other jobs of the user or account may use now and release later.
 _SHARED = re.compile(r"Grp|PerUser|PerAccount|MaxJobs|MaxSubmit")
 _REFUSED = re.compile(r"Invalid(Account|QOS)|(Account|QOS)NotAllowed|BadConstraints|Partition(Node|Time)Limit")
 
 
 class NotStarted(Exception):  # noqa: N818 - no error: the queue gave no nodes
-    """The job did not start; says why."""
+    """The job did not start; the message is the reason."""
 
 
 class Request(NamedTuple):
-    """What a user asks Slurm for; empty for Slurm's default."""
+    """A resource request; empty values select Slurm's defaults."""
 
     partition: str = ""
     nodes: int = 0
@@ -59,13 +59,13 @@ class Request(NamedTuple):
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the environment without options of srun, such as those of a surrounding salloc."""
+    """Return the environment without srun options, such as those of an outer salloc."""
     kept = {"SLURM_CONF", "SLURM_CLUSTERS"}
     return {key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key in kept}
 
 
 def ask(*command: str, data: str | None = None) -> tuple[int, str, str]:
-    """Run a command of Slurm; returns its exit code, output and error."""
+    """Run a Slurm command and return its exit code, output and error."""
     try:
         done = subprocess.run(
             command,
@@ -77,7 +77,7 @@ def ask(*command: str, data: str | None = None) -> tuple[int, str, str]:
             timeout=_ANSWER_S,
             check=False,
             env=clean_environment(),
-            # Ctrl-C is for busbar, which may be about to learn the number of a job.
+            # Ctrl-C must reach only busbar, which may be waiting for a job ID.
             start_new_session=True,
         )
     except FileNotFoundError:
@@ -88,10 +88,10 @@ def ask(*command: str, data: str | None = None) -> tuple[int, str, str]:
 
 
 def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str]]:
-    """Return a request with what Slurm knows of its partition, and the nodes that cannot be had, with the reason.
+    """Return the request completed with properties of its partition, and the unavailable nodes with the reason.
 
     Raises:
-        UsageError: there is no Slurm here, or it has no such partition, node or GPU.
+        UsageError: Slurm is not installed here, or the partition, node or GPU does not exist.
     """
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
     if missing:
@@ -135,25 +135,25 @@ def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str
 
 
 def _limit_words(reason: str) -> str:
-    """Return what to do about a limit that keeps a job from starting."""
+    """Return a remedy for a limit that prevents a job from starting."""
     owners = {"P": ("the partition", "scontrol show partition"), "Q": ("your QOS", "sacctmgr show qos")}
     owner, shown = owners.get(reason[:1], ("your account", "sacctmgr show assoc"))
     return f"ask the admin to raise the limit {reason} of {owner} ({shown}), or ask for less with --nodes or --time"
 
 
 class Allocation:
-    """The one allocation in which a validation runs.
+    """The allocation of a validation.
 
     Attributes:
-        job: its number.
-        own: whether it was submitted here, and is cancelled here.
+        job: its job ID.
+        own: whether this program submitted it and therefore cancels it.
         nodes: its nodes, once it runs.
-        gpus: how many GPUs it has on each node.
-        ends: when it ends, in seconds since 1970; None for no limit.
+        gpus: number of GPUs on each node.
+        ends: end time in seconds since 1970; None without a limit.
     """
 
     def __init__(self, job: str, *, own: bool) -> None:
-        """Take an existing job, or one just submitted."""
+        """Use an existing or a newly submitted job."""
         self.job, self.own = job, own
         self.nodes: list[str] = []
         self.gpus: dict[str, int] = {}
@@ -161,10 +161,10 @@ class Allocation:
 
     @classmethod
     def submitted(cls, request: Request) -> Allocation:
-        """Submit a job that holds nodes and does nothing.
+        """Submit a job that only holds nodes.
 
         Raises:
-            UsageError: Slurm refuses it.
+            UsageError: Slurm rejects the job.
         """
         count = len(request.nodelist) or request.nodes
         options = {
@@ -192,8 +192,8 @@ class Allocation:
         """Wait until the job runs.
 
         Raises:
-            NotStarted: it did not within that time, or was cancelled by others.
-            UsageError: a limit forbids it, or there is no such job.
+            NotStarted: the job did not start within that time, or another process cancelled it.
+            UsageError: a limit forbids the job, or it does not exist.
         """
         until, told = time.monotonic() + seconds, ""
         while True:
@@ -226,7 +226,7 @@ class Allocation:
         return state, reason, start
 
     def _forbidden(self, reason: str) -> bool:
-        """Return whether a job of this size can never start, whatever other jobs do."""
+        """Return whether a job of this size can never start, regardless of other jobs."""
         if _REFUSED.fullmatch(reason):
             return True
         if not _LIMIT.fullmatch(reason):
@@ -235,7 +235,7 @@ class Allocation:
             return True
         whose = ["-u", getuser()]
         if "Grp" in reason:
-            # Other members of the group may hold it, whose jobs PrivateData hides.
+            # Other members of the group may use the limit; PrivateData hides their jobs.
             _code, out, _err = ask("scontrol", "show", "config")
             if re.search(r"^PrivateData\s*=.*\bjobs\b", out, re.MULTILINE):
                 return False
@@ -256,16 +256,16 @@ class Allocation:
             self.ends = time.mktime(time.strptime(job.get("EndTime", ""), "%Y-%m-%dT%H:%M:%S"))
 
     def end(self) -> str:
-        """Return how the job ended; empty as long as it runs, and when Slurm does not answer."""
+        """Return the final state of the job, or an empty string while it runs or if Slurm does not answer."""
         state = self._queue()[0]
         return "" if state in {"RUNNING", _UNKNOWN} else state or "unknown to Slurm"
 
     def cancel(self) -> bool:
-        """Cancel the job if it was submitted here; returns whether nothing of it is left."""
+        """Cancel the job if this program submitted it, and return whether it has ended completely."""
         return not self.own or ask("scancel", self.job)[0] == 0
 
     def steps(self, names: Iterable[str] = ()) -> list[str]:
-        """Return the steps of busbar in the job, those of some names alone when there are any."""
+        """Return busbar's steps of the job; `names` selects steps."""
         wanted = set(names)
         _code, out, _err = ask("squeue", "-h", "-s", "-j", self.job, "-o", "%i|%j")
         found = [line.strip().split("|", 1) for line in out.splitlines() if "|" in line]

@@ -1,4 +1,4 @@
-"""Runs the tests of a validation as job steps of one allocation, from this host and as this user."""
+"""Runs the tests of a validation as job steps of one allocation, from this host as this user."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _BEGINS = "# busbar test: "
 _POLL_S = 0.2
 _KILL_S = 15
 _KEPT = ("state", "reason", "exit_code", "batch_host", "seconds", "problem", "over", "started_at")
-# A step on some nodes of an allocation does not inherit them: srun takes the nodes of a nested step from -w alone
-# (job_step_create_allocation in srun_job.c), and the counts of the step around it from the environment.
+# A nested step does not inherit the nodes of its outer step: srun takes the nodes only from -w
+# (job_step_create_allocation in srun_job.c), but the counts of the outer step from the environment.
 _PREAMBLE = """\
 exec 2>&1 </dev/null
 for name in "${{!SLURM_@}}" "${{!PMI_@}}" "${{!PMIX_@}}"; do
@@ -57,12 +57,12 @@ timeout() {{
 
 
 def script_of(job: str, test: dict[str, Any], nodes: list[str], setup: str = "") -> str:
-    """Return the batch script of a test as one that runs in a step of an allocation, on the first node of the test.
+    """Return the batch script of a test, adapted to run in a job step on the first node of the test.
 
     Args:
-        job: number of the allocation.
-        test: with name, script and arguments of sbatch.
-        nodes: on which it runs.
+        job: job ID of the allocation.
+        test: with name, script and sbatch arguments.
+        nodes: nodes of the test.
         setup: commands before the script, such as one that loads a module.
     """
     options = dict(word[2:].split("=", 1) for word in test["arguments"] if word.startswith("--") and "=" in word)
@@ -85,16 +85,16 @@ def script_of(job: str, test: dict[str, Any], nodes: list[str], setup: str = "")
 
 
 class Step:
-    """A test that runs, or waits for nodes that other tests of the same round use."""
+    """A test that runs, or waits for nodes of other tests of the same round."""
 
     def __init__(self, entry: dict[str, Any], command: list[str], output: Path) -> None:
-        """Take its entry of the answer, the command of srun and the file of its output."""
+        """Store the entry in the answer, the srun command and the output file."""
         self.entry, self.command, self.output = entry, command, output
         self.process: subprocess.Popen[bytes] | None = None
         self.errors = output.with_suffix(".err")
 
     def start(self) -> None:
-        """Run it, beyond the reach of Ctrl-C in this terminal."""
+        """Start the step in a new session, so that Ctrl-C in this terminal does not reach it."""
         self.output.parent.mkdir(parents=True, exist_ok=True)
         with self.output.open("wb") as out, self.errors.open("wb") as err:
             self.process = subprocess.Popen(
@@ -108,7 +108,7 @@ class Step:
         self.entry.update(state="RUNNING", started_at=time.monotonic(), batch_host=self.entry["nodes"][0])
 
     def end(self) -> None:
-        """End srun, whose tasks are cancelled by now."""
+        """Terminate srun, whose tasks have been cancelled."""
         if self.process is None or self.process.poll() is not None:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -119,7 +119,7 @@ class Step:
                 return
 
     def said(self) -> str:
-        """Return what srun itself said, and remove it."""
+        """Return srun's own messages and delete their file."""
         with contextlib.suppress(OSError):
             words = " ".join(self.errors.read_text(encoding="utf-8", errors="replace").split())
             self.errors.unlink()
@@ -140,14 +140,14 @@ class LocalTransport:
         lost: dict[str, str] | None = None,
         setup: str = "",
     ) -> None:
-        """Take the allocation.
+        """Store the allocation and the callbacks.
 
         Args:
-            allocation: which runs.
-            folder: of the report and the outputs.
+            allocation: the running allocation.
+            folder: folder of the report and the outputs.
             say: shows a line.
             interruption: the signals that end the validation.
-            lost: nodes that were asked for and are not in the allocation, each with the reason.
+            lost: requested nodes that are not in the allocation, each with the reason.
             setup: commands before each script.
         """
         self.allocation, self.lost = allocation, lost or {}
@@ -157,7 +157,7 @@ class LocalTransport:
         self._steps: dict[str, Step] = {}
 
     def request(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Start, follow or cancel steps, as the module slurm_tests does jobs."""
+        """Start, monitor or cancel steps, with the interface of the module slurm_tests."""
         ways = {"submitted": self._submit, "followed": self._follow, "cancelled": self._cancel}
         entries = ways[arguments.get("state", "submitted")](arguments)
         return {"tests": entries, "waits_for": {}, "answered": True, "node_reasons": []}
@@ -204,7 +204,7 @@ class LocalTransport:
         return entry
 
     def _start_waiting(self) -> None:
-        """Start the steps whose nodes no other step uses."""
+        """Start the steps whose nodes are free."""
         busy = {node for step in self._open() if step.process is not None for node in step.entry["nodes"]}
         for step in self._open():
             if step.process is None and busy.isdisjoint(step.entry["nodes"]):
@@ -232,7 +232,7 @@ class LocalTransport:
             time.sleep(_POLL_S)
 
     def _look(self, step: Step, arguments: dict[str, Any], here: float) -> None:
-        """Enter how a step is; cancel it if it may not go on."""
+        """Record the state of a step, and cancel it if it must stop."""
         entry, process = step.entry, step.process
         if entry["over"]:
             return
@@ -250,12 +250,12 @@ class LocalTransport:
             entry.update(over=True, problem=why)
 
     def _problem(self, said: str, *, empty: bool) -> str:
-        """Return why a step has no result; empty when its own program failed."""
+        """Return why a step has no result, or an empty string if its program failed."""
         if end := self.allocation.end():
             return f"{CUT}allocation {self.allocation.job} ended ({end})"
         if re.search(r"[Nn]ode failure|NODE FAIL", said):
             return f"the step ended as NODE_FAIL: {said[:300]}"
-        # Nothing of the script was printed: srun did not start it.
+        # The script printed nothing, so srun did not start it.
         return f"the step could not be run: {said[:300] or 'srun gives no reason'}" if empty else ""
 
     def _too_much(self, step: Step, arguments: dict[str, Any], here: float) -> str:
@@ -276,7 +276,7 @@ class LocalTransport:
         return [{"name": step.entry["name"], "batch_host": step.entry["batch_host"]} for step in steps]
 
     def _end(self, steps: Iterable[Step]) -> None:
-        """Cancel the steps of tests, those that their scripts started among them."""
+        """Cancel the steps of tests, including steps that their scripts started."""
         running = [step for step in steps if step.process is not None and step.process.poll() is None]
         numbers = self.allocation.steps(f"busbar-{step.entry['name']}" for step in running) if running else []
         if numbers:
@@ -286,7 +286,7 @@ class LocalTransport:
             step.said()
 
     def close(self) -> None:
-        """Cancel all that runs."""
+        """Cancel all running steps."""
         self._end(self._steps.values())
         if numbers := self.allocation.steps():
             ask("scancel", "--signal=KILL", *numbers)
@@ -294,26 +294,26 @@ class LocalTransport:
     # -- outputs and the rest ------------------------------------------------------------------------------------
 
     def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
-        """Return why an output cannot be used, by name; each was written here while its step ran."""
+        """Return the reason for each unusable output by name; the outputs are already local."""
         del seconds
         return {output.name: "" if (self._folder / output.name).is_file() else "was not written" for output in outputs}
 
     def launch_error(self, host: str, job_id: str) -> str:
-        """Return nothing: the log of slurmd is root's."""
+        """Return an empty string, because only root can read the log of slurmd."""
         del host, job_id
         return ""
 
     def read(self, name: str) -> str:
-        """Return the text of an output, without what NCCL's own lines repeat."""
+        """Return the text of an output without redundant NCCL lines."""
         with (self._folder / name).open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
             return condensed(bounded_lines(file), lambda line: line.startswith(_BEGINS), _MOST_KEPT).rstrip("\r\n")
 
     def update_node(self, node: str, *words: str) -> str:
-        """Return why a node is not changed: an ordinary user may not."""
+        """Return the reason why nodes are not changed: the user is not an admin."""
         return f"only an admin may run: scontrol update nodename={node} {' '.join(words)}"
 
     def report_progress(self, line: str) -> None:
-        """Show a line at once."""
+        """Show a line immediately."""
         self._say(printable(" ".join(line.split())))
 
     def now(self) -> float:
@@ -325,5 +325,5 @@ class LocalTransport:
         time.sleep(seconds)
 
     def uninterrupted(self) -> AbstractContextManager[None]:
-        """Defer an interruption to the end of the block."""
+        """Return a context that defers an interruption to its end."""
         return self.interruption.uninterrupted()

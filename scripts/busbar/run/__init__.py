@@ -1,1 +1,1 @@
-"""Runs playbooks: in the foreground or detached, with what the terminal shows of them."""
+"""Runs playbooks in the foreground or detached, and displays their progress."""

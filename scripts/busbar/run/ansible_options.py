@@ -1,4 +1,4 @@
-"""Options of ansible-playbook that busbar hands on as they are."""
+"""Options that busbar passes unchanged to ansible-playbook."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FLAGS = (
 
 
 class _HandOn(argparse.Action):
-    """Keeps an option as it was written."""
+    """Keeps an option as written."""
 
     def __call__(
         self,
@@ -59,7 +59,7 @@ class _HandOn(argparse.Action):
 
 
 def add_ansible_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options; those given are found, in order, in `options` of the parsed arguments."""
+    """Add the options; `options` of the parsed arguments contains the given ones in order."""
     group = parser.add_argument_group("options of ansible-playbook, handed on")
     parser.set_defaults(options=[])
     for flags, metavar, text in _VALUES:

@@ -1,7 +1,7 @@
-"""Validations that go on by themselves: started with `busbar validate --detach`, picked up with `busbar report wait`.
+"""Detached validations, started with `busbar validate --detach` and followed with `busbar report wait`.
 
-Each has a folder: `lock`, which its process holds for as long as it lives, `output`, what it prints, `started`, its
-process, and `exit_code`, once it has ended by itself.
+Each has a folder with the files `lock`, which its process holds while it lives, `output`, `started` with its process
+ID, and `exit_code`, which exists once the process has exited normally.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Detached", "detach", "find", "main", "place_of"]
 
 _LOCK, _OUTPUT, _STARTED, _CODE = "lock", "output", "started", "exit_code"
-# Python may take long to start on a busy machine.
+# Python may start slowly on a busy machine.
 _START_S = 60.0
 _POLL_S = 0.2
 _SYSTEMD = Path("/run/systemd/system")
@@ -58,7 +58,7 @@ class Detached:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code, None as long as it runs, and when it was killed."""
+        """Its exit code, or None while it runs or if it was killed."""
         try:
             return int((self.folder / _CODE).read_text(encoding="ascii"))
         except (OSError, ValueError):
@@ -66,7 +66,7 @@ class Detached:
 
     @property
     def process(self) -> str:
-        """The number of its process, empty when it is not known."""
+        """Its process ID, or an empty string if it is unknown."""
         try:
             return (self.folder / _STARTED).read_text(encoding="ascii").strip()
         except OSError:
@@ -74,18 +74,18 @@ class Detached:
 
     @property
     def output(self) -> Path:
-        """The file that takes what it prints."""
+        """The file with its output."""
         return self.folder / _OUTPUT
 
     def __str__(self) -> str:
-        """Return how it is, in words."""
+        """Describe its state."""
         if self.runs:
             return f"runs (process {self.process or '?'})"
         code = self.exit_code
         return "was killed" if code is None else f"ended with exit code {code}"
 
     def follow(self, say: Callable[[str], object]) -> int | None:
-        """Hand on what it prints until it has ended; returns its exit code, None when it was killed."""
+        """Pass on its output until it ends, and return its exit code, or None if it was killed."""
         with self.output.open(encoding="utf-8", errors="replace") as stream:
             alive = True
             while alive:
@@ -98,7 +98,7 @@ class Detached:
 
 
 def find(place: Path, name: str = "") -> Detached:
-    """Return a detached validation by its id or the beginning of it, the last one for no name.
+    """Return a detached validation by its ID or a prefix of it; without a name the last one.
 
     Raises:
         UsageError: no run or several match.
@@ -113,14 +113,14 @@ def find(place: Path, name: str = "") -> Detached:
 
 
 def detach(site: Path, words: Sequence[str]) -> Detached:
-    """Start a command of busbar that outlives this login; returns it as soon as it runs.
+    """Start a busbar command that survives a logout, and return once it runs.
 
     Args:
         site: the folder of the site.
         words: arguments of busbar.
 
     Raises:
-        UsageError: it cannot be started.
+        UsageError: the command cannot be started.
     """
     try:
         run = Detached(_new_folder(place_of(site)))
@@ -148,10 +148,10 @@ def _new_folder(place: Path) -> Path:
 
 
 def _keepers(name: str) -> list[list[str]]:
-    """Return what a command is started with so that no logout ends it, the best first.
+    """Return the commands that protect a process from a logout, best first.
 
-    A scope of systemd is kept where logind kills what a user leaves behind (KillUserProcesses); that of a user goes
-    with the user manager unless the user lingers. A new session is enough everywhere else.
+    A systemd scope survives logind's KillUserProcesses; a user scope ends with the user manager unless lingering is
+    enabled. Everywhere else a new session is sufficient.
     """
     words = ["--scope", "--quiet", "--collect", f"--unit=busbar-validate-{name}", "--"]
     plain: list[list[str]] = [[]]
@@ -163,7 +163,7 @@ def _keepers(name: str) -> list[list[str]]:
 
 
 def _started(run: Detached, prefix: Sequence[str], words: Sequence[str], lock: IO[bytes], output: IO[bytes]) -> bool:
-    """Start the command with what keeps it; returns whether it runs, or has run."""
+    """Start the command with a prefix and return whether it runs or has run."""
     command = [*prefix, sys.executable, "-m", "busbar.run.detached", str(run.folder), str(lock.fileno()), *words]
     process = subprocess.Popen(
         command,
@@ -182,15 +182,15 @@ def _started(run: Detached, prefix: Sequence[str], words: Sequence[str], lock: I
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a command of busbar as a detached one: what `detach` starts.
+    """Run a detached command of busbar; `detach` starts this function.
 
     Args:
-        argv: its folder, the descriptor of its lock, and the arguments of busbar.
+        argv: the folder, the descriptor of the lock, and the arguments of busbar.
     """
     from busbar.cli import main as busbar  # noqa: PLC0415 - it imports the commands, and those this file
 
     folder, descriptor = Path(argv[0]), int(argv[1])
-    # The lock lives with this process, and with none that it starts.
+    # Child processes must not inherit the lock.
     os.set_inheritable(descriptor, False)  # noqa: FBT003 - that is its form
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     own = os.getpid()
@@ -201,8 +201,7 @@ def main(argv: Sequence[str]) -> int:
     except SystemExit as exc:
         code = exc.code if isinstance(exc.code, int) else 1
     finally:
-        # A process forked from this one comes here as well, when it fails before it has become another program: so it
-        # does when this one is killed just then.
+        # A forked child also reaches this point if it fails before exec, for example because this process is killed.
         if os.getpid() == own:
             sys.stdout.flush()
             _write(folder / _CODE, str(code))
@@ -210,7 +209,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file atomically."""
     fresh = path.with_name(f".{path.name}")
     fresh.write_text(f"{text}\n", encoding="ascii")
     fresh.replace(path)

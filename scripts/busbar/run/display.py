@@ -1,4 +1,4 @@
-"""Shows a playbook run: live on a terminal, one line per task elsewhere."""
+"""Displays a playbook run: live on a terminal, otherwise one line per task."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _BOLD, _RED, _YELLOW = 1, 31, 33
 
 @dataclasses.dataclass
 class TaskState:
-    """A task that runs or has run.
+    """A running or finished task.
 
     Attributes:
-        name: with its role in front.
-        started: seconds of the monotonic clock.
-        hosts: number of hosts it will run on, 0 when not known.
+        name: name with its role as prefix.
+        started: start time in seconds of the monotonic clock.
+        hosts: number of its hosts, or 0 if unknown.
         counts: hosts by result: ok, changed, skipped, failed, unreachable, ignored.
-        messages: what the play itself has to say (debug), each line once.
-        diffs: what changes in files, each text with the hosts that it concerns; empty unless --diff asked for it.
+        messages: messages of the play (debug), each line once.
+        diffs: file changes, each with its hosts; empty without --diff.
     """
 
     name: str
@@ -43,25 +43,25 @@ class TaskState:
 
     @property
     def done(self) -> int:
-        """Number of hosts that are through with it."""
+        """Number of hosts that have finished the task."""
         return sum(self.counts.values())
 
     @property
     def noteworthy(self) -> bool:
-        """Whether it changed anything or went wrong."""
+        """Whether the task changed something or failed."""
         return bool(self.messages or self.diffs or self.counts.keys() - {"ok", "skipped"})
 
     @property
     def skipped(self) -> bool:
-        """Whether every host skipped it."""
+        """Whether every host skipped the task."""
         return self.counts.keys() == {"skipped"}
 
 
 class Display:
-    """One line per play and task; on a terminal a task leaves a line only if it changed something or failed."""
+    """Prints one line per play and task; on a terminal only for tasks that changed something or failed."""
 
     def __init__(self, stream: TextIO, *, skipped: bool = False) -> None:
-        """Take the stream to write to, and whether tasks are shown that every host skips."""
+        """Set the output stream, and whether to show tasks that every host skips."""
         self._stream = stream
         self._skipped = skipped
         self._live = stream.isatty() and os.environ.get("TERM") != "dumb"
@@ -84,21 +84,21 @@ class Display:
         self._write(f"\x1b[{colour}m{printable(text)}\x1b[0m\n" if coloured else f"{printable(text)}\n")
 
     def play(self, name: str, hosts: int) -> None:
-        """Show that a play begins."""
+        """Show the start of a play."""
         self.line(f"PLAY {name}{_hosts(hosts)}", _BOLD)
 
     def task(self, task: TaskState) -> None:
-        """Take the task that runs now."""
+        """Set the current task."""
         self._task = task
         self.tick()
 
     def tick(self) -> None:
-        """Renew the status line: the task, the hosts that are done, the time since the start."""
+        """Update the status line: the task, the finished hosts, the elapsed time."""
         if self._live:
             self._write("")
 
     def finished(self, task: TaskState, seconds: float) -> None:
-        """Show how the task ended."""
+        """Show the result of the task."""
         if task.noteworthy or (not self._live and (self._skipped or not task.skipped)):
             bad = task.counts.keys() & {"failed", "unreachable"}
             colour = _RED if bad else 0 if task.messages else _YELLOW
@@ -107,7 +107,7 @@ class Display:
             self.line(line)
 
     def _write(self, text: str) -> None:
-        """Write text in the place of the status line, and that line below."""
+        """Write text above the status line."""
         if self._live:
             clear, status = ("\r\x1b[K" if self._status else ""), ""
             if self._task is not None:
@@ -120,7 +120,7 @@ class Display:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as a person would say them: 0.4 s, 12 s, 3 min 05 s."""
+    """Format seconds: 0.4 s, 12 s, 3 min 05 s."""
     if seconds < _TENTH:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -128,12 +128,12 @@ def duration(seconds: float) -> str:
 
 
 def _hosts(number: int) -> str:
-    """Return a number of hosts for the end of a line, '' for unknown."""
+    """Format a number of hosts for the end of a line; '' if unknown."""
     return f" ({number} host{'s' if number > 1 else ''})" if number else ""
 
 
 def _said(task: TaskState) -> list[str]:
-    """Return what a task has to show: its messages, and the changes of files with the hosts that they concern."""
+    """Return the messages of a task, and its file changes with their hosts."""
     lines = list(task.messages)
     for text, hosts in task.diffs.items():
         lines += [f"{fold_hosts(hosts)}:", *text.splitlines()]
@@ -141,5 +141,5 @@ def _said(task: TaskState) -> list[str]:
 
 
 def _counts(task: TaskState) -> str:
-    """Return how the task went: 'ok=3 changed=1'."""
+    """Format the results of a task: 'ok=3 changed=1'."""
     return " ".join(f"{name}={task.counts[name]}" for name in _ORDER if name in task.counts)

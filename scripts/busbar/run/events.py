@@ -1,4 +1,4 @@
-"""The state of a playbook run, from the events of ansible-runner, and its summary."""
+"""Derives the state and the summary of a playbook run from the events of ansible-runner."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ _EMPTY_WORDS = frozenset({"", "non-zero return code", "MODULE FAILURE", "One or 
 _STATS = ("failures", "dark", "changed", "ok", "skipped", "rescued", "ignored")
 _LONGEST = 4000
 _LONGEST_DIFF = 20_000
-# Beginnings of lines of actions that are shown before the task ends.
+# Prefixes of progress lines that actions print before the task ends.
 _AT_ONCE = ("WAITING ", "VALIDATION ")
 _MOST_ERRORS = 20
 _MOST_DIFFS = 50
 SLOWEST = 5
 WARNINGS = 5
 LEAST_S = 0.1
-# Ansible's become plugin, and sudo itself where it may not ask.
+# Messages of Ansible's become plugin, and of sudo if it cannot prompt.
 _SUDO_PASSWORD = re.compile(r"(missing|incorrect) \S+ password|a password is required", re.IGNORECASE)
 
 
 @dataclasses.dataclass
 class Failure:
-    """One cause with all hosts that it struck.
+    """A failure with all affected hosts.
 
     Attributes:
-        task: where.
-        message: what happened.
-        role: the task's role, '' when it has none.
-        action: the task's module.
+        task: name of the task.
+        message: error message.
+        role: role of the task, or ''.
+        action: module of the task.
         kind: `failed` or `unreachable`.
-        refused: whether it was the input that was wrong, by the result's own word.
-        hosts: names in the order of coming.
+        refused: whether the result attributes the failure to the input.
+        hosts: names in order of arrival.
     """
 
     task: str
@@ -70,7 +70,7 @@ class Failure:
 
 
 class Run:
-    """Follows the events of a run; keeps figures and failures only, so that memory does not grow with what is done."""
+    """Processes the events of a run; keeps only counts and failures, so that memory use stays bounded."""
 
     def __init__(
         self,
@@ -79,13 +79,13 @@ class Run:
         clock: Callable[[], float] = time.monotonic,
         log: Path = Path(os.devnull),
     ):
-        """Take the display, a function that returns the number of hosts of a pattern (0: unknown), clock and log."""
+        """Store the display, a function that counts the hosts of a pattern (0: unknown), the clock and the log."""
         self._display = display
         self._hosts_of = hosts_of
         self._clock = clock
         self._play_hosts = 0
         self._failures: dict[tuple[str, str], Failure] = {}
-        # Failed items of the task's loop by host: later releases of Ansible do not mark them in the result of the loop.
+        # Failed loop items by host, because newer releases of Ansible do not include them in the result of the loop.
         self._failed_items: dict[str, list[dict[str, Any]]] = {}
         self.started = clock()
         self.task: TaskState | None = None
@@ -110,18 +110,18 @@ class Run:
 
     @property
     def failures(self) -> list[Failure]:
-        """The failures that count: those of hosts that did not recover."""
+        """The failures of hosts that were not rescued."""
         bad = {*self.stats.get("failures", {}), *self.stats.get("dark", {})}
         if not self.stats:
             return list(self._failures.values())
         return [found for found in self._failures.values() if bad & set(found.hosts)]
 
     def slowest(self, number: int) -> list[tuple[str, float]]:
-        """Return the tasks that took longest, with their seconds, added up by name."""
+        """Return the slowest tasks with their total seconds by name."""
         return sorted(self.seconds.items(), key=lambda item: -item[1])[:number]
 
     def handle(self, event: Event) -> None:
-        """Take one event in."""
+        """Process an event."""
         kind, data = str(event.get("event", "")), event.get("event_data") or {}
         if self.pid is None and isinstance(event.get("pid"), int):
             self.pid = event["pid"]
@@ -146,24 +146,24 @@ class Run:
             self._message(kind, str(event.get("stdout", "")))
 
     def tick(self) -> None:
-        """Show that time passes."""
+        """Update the elapsed time on the display."""
         self._display.tick()
 
     def close(self) -> None:
-        """End the task that was running when the run broke off."""
+        """End the task that was running when the run was interrupted."""
         self._end_task()
 
     def _start_task(self, data: dict[str, Any]) -> None:
-        """Take in that a task begins."""
+        """Process the start of a task."""
         self._end_task()
         self._failed_items.clear()
         self.task = TaskState(_task_name(data), self._clock(), self._play_hosts)
         self._display.task(self.task)
 
     def _end_task(self) -> None:
-        """Note how long the task took that ran until now."""
+        """Record the duration of the current task."""
         task, self.task = self.task, None
-        # A task without hosts, such as a flush of handlers, is not shown.
+        # Do not show tasks without hosts, such as a flush of handlers.
         if task is None or not task.counts:
             return
         self.tasks += 1
@@ -172,7 +172,7 @@ class Run:
         self._display.finished(task, seconds)
 
     def _result(self, result: str, data: dict[str, Any], stdout: str) -> None:
-        """Take in how a task ended on a host."""
+        """Process the result of a task on a host."""
         given = data.get("res")
         found: dict[str, Any] = given if isinstance(given, dict) else {}
         if items := self._failed_items.pop(str(data.get("host", "")), []):
@@ -191,7 +191,7 @@ class Run:
         self._display.tick()
 
     def _say(self, message: object) -> None:
-        """Keep a message of the play for the display."""
+        """Record a message of the play."""
         texts = message if isinstance(message, list) else [message or ""]
         if self.task is None:
             return
@@ -202,7 +202,7 @@ class Run:
             self.task.messages.setdefault("… what other hosts say is in the log")
 
     def _diff(self, data: dict[str, Any], stdout: str) -> None:
-        """Keep what changes in a host's files, as Ansible prints it: without what no_log or diff: false holds back."""
+        """Record the file changes of a host as Ansible prints them, so that no_log and diff: false apply."""
         text = "\n".join(printable_lines(stdout))
         if not text:
             return
@@ -223,13 +223,13 @@ class Run:
         failure.hosts.append(_one_line(data.get("host", "")))
 
     def _statistics(self, data: dict[str, Any], stdout: str) -> None:
-        """Take in Ansible's own recap and what plays put aside with set_stats."""
+        """Process Ansible's recap and the data of set_stats."""
         self.stats = {key: data.get(key) or {} for key in _STATS}
         self.custom = data.get("artifact_data") or {}
         self.recap = printable(stdout).strip("\n")
 
     def _message(self, kind: str, text: str) -> None:
-        """Keep an error or a warning, each once, and what was said before the first task."""
+        """Record each error and warning once, and the output before the first task."""
         text = "\n".join(printable_lines(text))
         if not text:
             return
@@ -246,10 +246,10 @@ class Run:
 
 
 def summary(run: Run) -> list[str]:
-    """Return the lines that sum a run up: failures by cause, warnings, the slowest tasks."""
+    """Return the summary lines: failures by cause, warnings, the slowest tasks."""
     lines = []
     for failure in run.failures:
-        # A preflight speaks of all hosts at once and names them itself.
+        # The preflight names the hosts in its messages.
         hosts = "" if failure.role.endswith("preflight") and failure.kind == "failed" else fold_hosts(failure.hosts)
         lines += [
             "",
@@ -260,7 +260,7 @@ def summary(run: Run) -> list[str]:
             lines.append(f"    {SUDO_REMEDY}")
     said = [*([] if run.tasks else run.prelude), *([] if run.failures else run.errors)]
     if said:
-        # Foreign text is indented, so that it cannot be mistaken for a line of busbar.
+        # Indent external text to distinguish it from busbar's lines.
         lines += ["", *("\n    ".join(text.splitlines()) for text in said)]
     if run.warnings:
         firsts = dict.fromkeys(text.splitlines()[0] for text in run.warnings)
@@ -275,7 +275,7 @@ def summary(run: Run) -> list[str]:
 
 
 def failure_message(result: dict[str, Any]) -> str:
-    """Return what a failed result has to say, '' when it says nothing."""
+    """Return the message of a failed result, or ''."""
     items = [item for item in result.get("results") or [] if isinstance(item, dict)]
     parts = [failure_message(item) for item in items if item.get("failed") or item.get("unreachable")]
     if any(parts):
@@ -289,13 +289,13 @@ def failure_message(result: dict[str, Any]) -> str:
 
 
 def _shortened(message: str, result: dict[str, Any]) -> str:
-    """Return a message of a bearable length; a list of what is wrong with the input is worth more of it."""
+    """Truncate a message; lists of input errors may be longer."""
     most = _LONGEST_DIFF if is_refused(result) else _LONGEST
     return message if len(message) <= most else f"{message[:most]}\n… the rest is in the log"
 
 
 def _task_name(data: dict[str, Any]) -> str:
-    """Return a task's name with its role in front, without the collection's name."""
+    """Return a task's name with its role, without the collection's name."""
     name, role = _one_line(data.get("task") or data.get("name") or ""), _one_line(data.get("role") or "")
     if role and name.startswith(f"{role} : "):
         name = name.removeprefix(f"{role} : ")
@@ -306,5 +306,5 @@ def _task_name(data: dict[str, Any]) -> str:
 
 
 def _one_line(text: object) -> str:
-    """Return text that may stand within a line."""
+    """Return text on one line."""
     return " ".join(printable_lines(text))

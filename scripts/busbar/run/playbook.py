@@ -1,4 +1,4 @@
-"""Runs a playbook through ansible-runner, with everything it leaves behind in one log."""
+"""Runs a playbook through ansible-runner and writes one log."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ __all__ = [
     "run_playbook",
 ]
 
-# A validation cancels its jobs and writes its report in that time.
+# In this time a validation cancels its jobs and writes its report.
 _PATIENCE_S = 45.0
-# Prompts of ansible-playbook, by the option that causes them. Runner answers them on the program's terminal, so that
-# a password is in no argument, environment or file.
+# Prompts of ansible-playbook by option. Runner answers them on the program's terminal, so that passwords do not appear
+# in arguments, the environment or files.
 PROMPTS = {
     "ask_pass": r"^SSH password:\s*$",
     "ask_become_pass": r"^BECOME password.*:\s*$",
@@ -58,7 +58,7 @@ class Playbook:
         inventory: sources in the order of `-i`.
         options: further options of ansible-playbook.
         passwords: answers by key of PROMPTS.
-        command: what the user started, for others who want to work on the same inventory meanwhile.
+        command: the command of the user, shown to other users of the same inventory.
     """
 
     path: Path
@@ -69,10 +69,10 @@ class Playbook:
 
 
 def open_log(folder: Path, command: str) -> Path:
-    """Make an empty log that only its owner can read, and return its path.
+    """Create an empty log that only its owner can read, and return its path.
 
     Raises:
-        UsageError: when the folder cannot be written.
+        UsageError: the folder cannot be written.
     """
     stamp = time.strftime("%Y%m%dT%H%M%S")
     try:
@@ -93,7 +93,7 @@ def environment(inventory: Sequence[str]) -> dict[str, str]:
     """Return the environment of ansible-playbook, independent of the current directory.
 
     Args:
-        inventory: its sources; the first one's site may have its own ansible.cfg.
+        inventory: sources of the inventory; the site of the first one may have an ansible.cfg.
     """
     folders = [site_folder(source) for source in inventory[:1] if "," not in source]
     config = Path(os.environ.get("ANSIBLE_CONFIG") or ansible_config(folders))
@@ -105,18 +105,18 @@ def _environment(config: Path) -> dict[str, str]:
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_FORCE_COLOR": "0",
         "ANSIBLE_SHOW_CUSTOM_STATS": "0",
-        # Half an inventory is worse than none.
+        # Fail on an inventory that can be parsed only partially.
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
-        # Runner would switch it off.
+        # Runner would disable it.
         "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        # The collection that this command belongs to comes first.
+        # This command's collection comes first.
         "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(collections_root()), *_collections_paths(config)]),
     }
 
 
 def _collections_paths(config: Path) -> list[str]:
-    """Return where else collections are: as the user has it, else as Ansible does."""
+    """Return the other folders of collections: the user's setting or Ansible's default."""
     if given := os.environ.get("ANSIBLE_COLLECTIONS_PATH"):
         return given.split(os.pathsep)
     parsed = configparser.ConfigParser(interpolation=None)
@@ -128,12 +128,12 @@ def _collections_paths(config: Path) -> list[str]:
 
 
 def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
-    """Return a function that counts the hosts of a pattern; 0 if the inventory cannot be read here."""
+    """Return a function that counts the hosts of a pattern; it returns 0 if the inventory cannot be read here."""
     known: list[Any] = []
 
     def count(pattern: str) -> int:
         try:
-            # Ansible's own process says the same; once is enough.
+            # The Ansible process repeats these messages.
             with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
                 if not known:
                     known.append(_inventory(playbook)[0])
@@ -160,9 +160,9 @@ def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
 
 
 def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
-    """Return what the inventory itself says of each host, with its groups' variables, as it stands there.
+    """Return the unevaluated inventory variables of each host, including those of its groups.
 
-    Empty if the inventory cannot be read: the playbook reports why.
+    The result is empty if the inventory cannot be read: the playbook reports the reason.
     """
     try:
         with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
@@ -179,13 +179,13 @@ def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
 
 
 def _inventory(playbook: Playbook) -> tuple[Any, Any]:
-    """Return Ansible's inventory, limited as the run is, and its loader."""
+    """Return Ansible's inventory with the limit of the run, and its loader."""
     os.environ.update(environment(playbook.inventory))
     from ansible.inventory.manager import InventoryManager  # noqa: PLC0415 - slow, and reads ansible.cfg when imported
     from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415
 
     loader = DataLoader()
-    # Variables beside the playbook count, and not those of the folder in which the command happens to be called.
+    # Use variables next to the playbook, not those in the current folder.
     loader.set_basedir(str(playbook.path.parent))
     inventory = InventoryManager(loader=loader, sources=playbook.inventory)
     for option, value in zip(playbook.options, playbook.options[1:]):
@@ -195,12 +195,12 @@ def _inventory(playbook: Playbook) -> tuple[Any, Any]:
 
 
 def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
-    """Run a playbook to its end; returns its exit code and whether it was broken off.
+    """Run a playbook and return its exit code and whether the user interrupted it.
 
     Args:
-        playbook: what to run.
+        playbook: the playbook.
         run: receives every event.
-        log: takes everything that the playbook prints.
+        log: receives the complete output.
     """
     import ansible_runner  # noqa: PLC0415 - slow, and most commands do not need it
 
@@ -219,7 +219,7 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
             run.tick()
             return cancelled()
 
-        # Runner reads these from a file only.
+        # Runner reads these only from a file.
         settings = Path(private) / "env" / "settings"
         settings.parent.mkdir(mode=0o700)
         settings.write_text(json.dumps({"suppress_output_file": True, "pexpect_timeout": 1}), encoding="utf-8")
@@ -243,32 +243,32 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
 
 
 def _write_event(stream: io.FileIO, run: Run, event: dict[str, Any]) -> None:
-    """Write what an event printed to a log."""
-    # An event's last line end may be cut in two.
+    """Write the output of an event to a log."""
+    # The last line break of an event may be split.
     text = printable(str(event.get("stdout") or "").rstrip("\r\n"))
     try:
         stream.write(f"{text}\n".encode() if text else b"")
     except OSError as exc:
-        # The hosts are not to be left half done because this one's disk is full.
+        # A full disk on this host must not interrupt the run on the hosts.
         run.log_problem = exc.strerror or str(exc)
 
 
 class _Cancel:
-    """Ends the playbook in two steps: it is asked to stop, and killed only when it does not."""
+    """Stops the playbook in two steps: it sends an interrupt first, and kills the playbook if it does not stop."""
 
     def __init__(self, pid: Callable[[], int | None]) -> None:
-        """Take a function that returns the process of the playbook, once it is known."""
+        """Store a function that returns the process ID of the playbook, once it is known."""
         self._pid = pid
         self._since: float | None = None
         self._again = False
 
     @property
     def asked(self) -> bool:
-        """Whether the user broke the run off."""
+        """Whether the user interrupted the run."""
         return self._since is not None
 
     def ask(self, number: int, frame: object) -> None:
-        """Take a signal: pass it on at the first time, insist at the second."""
+        """Handle a signal: pass on the first one, kill the playbook at the second."""
         del number, frame
         if self._since is not None:
             self._again = True
@@ -279,7 +279,7 @@ class _Cancel:
                 os.killpg(os.getpgid(pid), signal.SIGINT)
 
     def __call__(self) -> bool:
-        """Whether runner shall kill the playbook now."""
+        """Return whether runner must kill the playbook now."""
         if self._since is None:
             return False
         return self._again or self._pid() is None or time.monotonic() - self._since > _PATIENCE_S
@@ -287,7 +287,7 @@ class _Cancel:
 
 @contextlib.contextmanager
 def _interruptible(run: Run) -> Iterator[_Cancel]:
-    """Take SIGINT and SIGTERM for the playbook, and give the handlers back afterwards."""
+    """Handle SIGINT and SIGTERM for the playbook, and restore the handlers afterwards."""
     cancel = _Cancel(lambda: run.pid)
     before = {number: signal.signal(number, cancel.ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,4 +1,4 @@
-"""The inventory that a command works on: how it is chosen, and playbooks that run on it."""
+"""Chooses the inventory of a command and runs playbooks on it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _QUESTIONS = {"ask_pass": "SSH password: ", "ask_become_pass": "sudo password: "
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of each command that runs a playbook."""
+    """Add the common options of commands that run playbooks."""
     where = parser.add_argument_group("which cluster")
     where.add_argument(
         "-i",
@@ -60,8 +60,8 @@ class Site:
 
     Attributes:
         inventory: its sources, in the order of `-i`.
-        chosen_by: how they were chosen, in words.
-        folder: where its logs, reports and secrets are.
+        chosen_by: description of how they were chosen.
+        folder: folder of logs, reports and secrets.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -71,7 +71,7 @@ class Site:
             args: with the options of `add_run_options`.
 
         Raises:
-            UsageError: Ansible is not installed, the inventory does not exist, or two ways to choose one are mixed.
+            UsageError: Ansible is not installed, the inventory does not exist, or the options contradict each other.
         """
         require_ansible()
         self.args = args
@@ -79,7 +79,7 @@ class Site:
         self.folder = Path.cwd() if "," in self.inventory[0] else site_folder(self.inventory[0])
 
     def playbook(self, name: str | Path) -> Playbook:
-        """Return a playbook, by its name in the collection or its path, with the user's options.
+        """Return a playbook, given by its name in the collection or its path, with the user's options.
 
         Raises:
             UsageError: the inventory cannot be read.
@@ -90,16 +90,16 @@ class Site:
         return Playbook(path, self.inventory, [*self.args.options, *prompts])
 
     def ask(self, playbook: Playbook, *options: str, log: str = "") -> Run:
-        """Run a playbook; its progress goes to standard error, since the answer may be redirected into a file.
+        """Run a playbook with its progress on standard error, because standard output may be redirected into a file.
 
         Args:
-            playbook: what to run.
-            options: further ones.
-            log: name of its log; none is kept without one.
+            playbook: the playbook.
+            options: further options.
+            log: name of its log; empty for no log.
 
         Raises:
-            KeyboardInterrupt: the user interrupted it.
-            UsageError: a password is asked for without a terminal.
+            KeyboardInterrupt: the user interrupted the run.
+            UsageError: a password prompt is needed without a terminal.
         """
         run = self.run(playbook, *options, log=log, display=Display(sys.stderr))
         if run.interrupted:
@@ -107,7 +107,7 @@ class Site:
         return run
 
     def run(self, playbook: Playbook, *options: str, log: str, display: Display, title: str = "") -> Run:
-        """Run a playbook to its end or interruption; the title and the path of the log are the first line."""
+        """Run a playbook; the first line shows the title and the path of the log."""
         playbook = dataclasses.replace(
             playbook, options=[*options, *playbook.options], passwords=_ask_passwords(self.args)
         )
@@ -121,15 +121,15 @@ class Site:
 
 
 def explain(run: Run) -> None:
-    """Print why a run failed, beside the output."""
+    """Print the reason of a failed run on standard error."""
     print("\n".join([*summary(run), f"log: {run.log}"]), file=sys.stderr)
 
 
 def refuse_prompts(args: argparse.Namespace, option: str) -> None:
-    """Check that a command that runs in the background asks for no password.
+    """Check that a background command does not prompt for a password.
 
     Raises:
-        UsageError: it would.
+        UsageError: an option causes a prompt.
     """
     asked = next((key for key in PROMPTS if getattr(args, key)), None)
     if asked is not None:
@@ -138,10 +138,10 @@ def refuse_prompts(args: argparse.Namespace, option: str) -> None:
 
 
 def refuse_unreadable(sources: list[str], playbook: Path | None = None) -> None:
-    """Look whether every file of the inventory, and of the variables beside the playbook, is valid YAML.
+    """Check that every file of the inventory, and of the variables next to the playbook, is valid YAML.
 
     Raises:
-        UsageError: names those that are not, with line and column.
+        UsageError: names the invalid files, with line and column.
     """
     problems = yaml_problems(sources, playbook)
     if problems:
@@ -150,10 +150,10 @@ def refuse_unreadable(sources: list[str], playbook: Path | None = None) -> None:
 
 
 def refuse_busy(sources: list[str]) -> None:
-    """Look whether another run works on the inventory; the playbook's own process does so again, and takes the lock.
+    """Check that no other run uses the inventory; the playbook's process repeats this and takes the lock.
 
     Raises:
-        UsageError: one does; says which.
+        UsageError: names the other run.
     """
     try:
         refuse_if_locked(sources)
@@ -165,7 +165,7 @@ def _choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
     """Return the inventory's sources, and how they were chosen.
 
     Raises:
-        UsageError: the inventory does not exist, or two ways to choose one are mixed.
+        UsageError: the inventory does not exist, or the options contradict each other.
     """
     if args.inventory and chosen(args):
         message = "choose the cluster with -i, or a sandbox with --sandbox or --name, not with both"
@@ -183,17 +183,17 @@ def _choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
                 " is given as a folder Ansible reads every file: name the file in it, or call the folder inventory"
             )
             raise UsageError(message)
-    # As they are: Ansible reads a path from the present directory, too.
+    # Unchanged, because Ansible also resolves paths from the current directory.
     return [source if "," in source else str(Path(source).resolve()) for source in sources], (
         "as given" if args.inventory else "default; -i chooses another"
     )
 
 
 def _ask_passwords(args: argparse.Namespace) -> dict[str, str]:
-    """Ask for the passwords that are wanted, and return them by key of PROMPTS.
+    """Prompt for the requested passwords, and return them by key of PROMPTS.
 
     Raises:
-        UsageError: no terminal to ask on.
+        UsageError: standard input is not a terminal.
     """
     wanted = [key for key in PROMPTS if getattr(args, key)]
     if not wanted:
@@ -206,6 +206,6 @@ def _ask_passwords(args: argparse.Namespace) -> dict[str, str]:
     passwords: dict[str, str] = {}
     for key in wanted:
         word = getpass.getpass(_QUESTIONS[key])
-        # As Ansible does: an empty sudo password is the one of SSH.
+        # As in Ansible, an empty sudo password means the SSH password.
         passwords[key] = word or (passwords.get("ask_pass", "") if key == "ask_become_pass" else "")
     return passwords

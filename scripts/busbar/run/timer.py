@@ -1,4 +1,4 @@
-"""Timers of systemd on the provisioning host, which run busbar on an inventory by themselves."""
+"""Systemd timers on the provisioning host that run busbar on an inventory."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Timer:
     """The timer of one inventory: a system unit for root, a user unit for others.
 
     Attributes:
-        inventory: on which busbar works.
-        kind: first part of the name of the units.
-        does: the sentence that systemd shows, without the inventory.
-        words: of the command line of busbar; the inventory follows the first `-i`.
-        effect: what the timer does, for the user who installs it.
-        calendar: as systemd's OnCalendar.
-        good: exit codes other than 0 with which the unit has not failed.
+        inventory: the inventory.
+        kind: prefix of the unit names.
+        does: the description in systemd, without the inventory.
+        words: arguments of busbar; the inventory follows the first `-i`.
+        effect: the effect of the timer, shown to the user who installs it.
+        calendar: a value of systemd's OnCalendar.
+        good: exit codes other than 0 that are not a failure of the unit.
     """
 
     inventory: Path
@@ -87,10 +87,10 @@ class Timer:
         return {folder / f"{self.name}.{kind}": text.format(**values) for kind, text in kinds.items()}
 
     def install(self) -> list[str]:
-        """Write and start the timer; return what the user should know.
+        """Write and start the timer, and return messages for the user.
 
         Raises:
-            UsageError: systemd does not accept it.
+            UsageError: systemd rejects it.
         """
         if shutil.which("systemctl") is None:
             message = f"systemd is not installed here: let cron run the same: {self.effect}"
@@ -107,10 +107,10 @@ class Timer:
         return lines
 
     def remove(self) -> str:
-        """Stop and remove the timer; return what was done.
+        """Stop and remove the timer, and return a message.
 
         Raises:
-            UsageError: systemd does not stop it.
+            UsageError: systemd cannot stop it.
         """
         if not any(path.exists() for path in self.units):
             return f"{self.name}.timer: was not there"

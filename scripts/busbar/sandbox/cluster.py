@@ -1,4 +1,4 @@
-"""Make, inspect and remove the containers of a sandbox."""
+"""Creates, inspects and removes the containers of a sandbox."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ FILES = Path(__file__).resolve().parent / "files"
 
 
 def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -> None:
-    """Bring the sandbox to the state that is asked for; what is there and right stays as it is.
+    """Bring the sandbox to the requested state; existing nodes stay unchanged.
 
     Raises:
-        UsageError: the host cannot do it, or a node does not boot.
+        UsageError: the host lacks a prerequisite, or a node does not boot.
     """
     host.check_host()
     began = time.monotonic()
@@ -50,7 +50,7 @@ def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -
     present = containers(sandbox.name)
     missing = [node for node in sandbox.nodes if sandbox.container(node) not in present]
     in_parallel(lambda node: create(sandbox, node, public_key), missing)
-    # All of them: a run that was killed may have left a node that runs but has not finished booting.
+    # Check all nodes, because a killed run may have left a running node that has not finished booting.
     in_parallel(lambda node: boot(sandbox, node), sandbox.nodes)
     write_known_hosts(sandbox)
     inventory.write_inventory(sandbox, public_key, say)
@@ -58,13 +58,13 @@ def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -
 
 
 def down(name: str, *, purge: bool = False) -> bool:
-    """Remove the containers, network and state folder of a sandbox, complete or half made.
+    """Remove the containers, network and state folder of a complete or partial sandbox.
 
     Returns:
-        whether there was anything to remove.
+        whether anything existed.
 
     Raises:
-        UsageError: podman could not remove something, or something else is mounted below the state folder.
+        UsageError: podman could not remove something, or a file system is mounted below the state folder.
     """
     refuse_mounts(sandbox_path(name))
     found = [*containers(name), *leftover_storage(name)]
@@ -86,11 +86,11 @@ def down(name: str, *, purge: bool = False) -> bool:
 
 
 def refuse_mounts(folder: Path, table: str | None = None) -> None:
-    """Stop before a removal of this folder would empty a file system that is mounted below it.
+    """Refuse to remove a folder with a file system mounted below it, because the removal would empty that file system.
 
     Args:
-        folder: what is going to be removed.
-        table: text of /proc/self/mountinfo; the present one by default.
+        folder: the folder to remove.
+        table: text of /proc/self/mountinfo; by default the current one.
 
     Raises:
         UsageError: names the mounts.
@@ -105,20 +105,20 @@ def refuse_mounts(folder: Path, table: str | None = None) -> None:
 
 
 def containers(name: str) -> dict[str, str]:
-    """The containers that carry the sandbox's label: name to state (running, exited, created, …)."""
+    """Return the state (running, exited, created, …) of each container with the sandbox's label."""
     listed = host.podman("ps", "--all", "--filter", f"label={LABEL}={name}", "--format", "json")
     return {item["Names"][0]: item["State"] for item in json.loads(listed.stdout or "[]")}
 
 
 def leftover_storage(name: str) -> list[str]:
-    """Names that podman still holds for containers whose making was cut short; they carry no label."""
+    """Return names that podman still reserves for partially created containers, which have no label."""
     pattern = re.compile(rf"busbar-{re.escape(name)}-(ctl2?|db\d|login|gpu\d+)")
     listed = host.podman("ps", "--all", "--external", "--format", "{{.Names}}").stdout.split()
     return [found for found in listed if pattern.fullmatch(found) and found not in containers(name)]
 
 
 def node_states(sandbox: Sandbox) -> list[dict[str, Any]]:
-    """One entry per node: name, address, and state (running, exited, …, missing)."""
+    """Return one entry per node: name, address, and state (running, exited, …, missing)."""
     present = containers(sandbox.name)
     return [
         {"node": node, "address": sandbox.address(node), "state": present.get(sandbox.container(node), "missing")}
@@ -127,7 +127,7 @@ def node_states(sandbox: Sandbox) -> list[dict[str, Any]]:
 
 
 def remove_strangers(sandbox: Sandbox) -> None:
-    """Remove what a killed or differently shaped run left under this sandbox's label."""
+    """Remove containers with this sandbox's label that a killed or differently sized run left."""
     wanted = {sandbox.container(node) for node in sandbox.nodes}
     present = containers(sandbox.name)
     half_made = {name for name, state in present.items() if state in {"created", "initialized"}}
@@ -139,10 +139,10 @@ def remove_strangers(sandbox: Sandbox) -> None:
 
 
 def remove(names: list[str]) -> None:
-    """Remove containers; patiently, since one whose start was cut short may hold its mounts a moment longer.
+    """Remove containers, with retries, because an interrupted start may hold mounts for a short time.
 
     Raises:
-        UsageError: one could not be removed.
+        UsageError: a container could not be removed.
     """
     for attempt in range(REMOVAL_ATTEMPTS):
         if not names:
@@ -154,7 +154,7 @@ def remove(names: list[str]) -> None:
 
 
 def ensure_network(sandbox: Sandbox) -> None:
-    """Make the sandbox's network on a /24 that neither podman nor the host uses, or find the one it has."""
+    """Create the sandbox's network on a /24 that neither podman nor the host uses, unless it exists."""
     if host.podman("network", "exists", sandbox.network, check=False).returncode == 0:
         if sandbox.subnet:
             return
@@ -178,7 +178,7 @@ def ensure_network(sandbox: Sandbox) -> None:
 
 
 def used_subnets() -> list[ipaddress.IPv4Network]:
-    """IPv4 networks that the host routes or podman has given out."""
+    """Return the IPv4 networks that the host routes or podman uses."""
     texts = [line.split()[0] for line in host.run("ip", "-4", "route", "show", "table", "all").stdout.splitlines()]
     listed = json.loads(host.podman("network", "ls", "--format", "json").stdout or "[]")
     texts += [subnet["subnet"] for entry in listed for subnet in entry.get("subnets") or []]
@@ -190,7 +190,7 @@ def used_subnets() -> list[ipaddress.IPv4Network]:
 
 
 def ensure_key(sandbox: Sandbox) -> str:
-    """The public half of the sandbox's own SSH key, made at first use."""
+    """Return the sandbox's public SSH key; create the key pair at first use."""
     key = sandbox.path / "ssh" / "id_ed25519"
     if not key.exists():
         key.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -199,8 +199,8 @@ def ensure_key(sandbox: Sandbox) -> str:
 
 
 def ensure_shared(sandbox: Sandbox) -> None:
-    """Make the folders that nodes share: that of all, writable for their users, and that of the controllers."""
-    # Closed to the users of this machine.
+    """Create the shared folders: one for all nodes, writable for their users, and one for the controllers."""
+    # Users of this machine have no access.
     sandbox.shared.parent.mkdir(mode=0o700, exist_ok=True)
     sandbox.controller_state.mkdir(mode=0o755, exist_ok=True)
     sandbox.shared.mkdir(exist_ok=True)
@@ -208,14 +208,14 @@ def ensure_shared(sandbox: Sandbox) -> None:
 
 
 def create(sandbox: Sandbox, node: str, public_key: str = "", own_image: str = "", mac: str = "") -> None:
-    """Make one node's container, with its simulated GPUs where it is a compute node.
+    """Create a node's container, with simulated GPUs on a compute node.
 
     Args:
-        sandbox: of which it is a part.
-        node: its name.
-        public_key: key that may log in; empty for an image that has its own.
-        own_image: what it boots in place of the sandbox's bare machine.
-        mac: its Ethernet address; any when empty.
+        sandbox: the sandbox.
+        node: name of the node.
+        public_key: authorized SSH key; empty for an image that contains one.
+        own_image: image to boot instead of the sandbox's image.
+        mac: Ethernet address; generated if empty.
     """
     container = sandbox.container(node)
     has_state = len(sandbox.controller_nodes) > 1 and node in sandbox.controller_nodes
@@ -256,10 +256,10 @@ def create(sandbox: Sandbox, node: str, public_key: str = "", own_image: str = "
 
 
 def boot(sandbox: Sandbox, node: str) -> None:
-    """Start a node and wait until systemd has brought it up.
+    """Start a node and wait until systemd has finished booting.
 
     Raises:
-        UsageError: it did not come up in time; names the node and its failed units.
+        UsageError: the node did not boot in time; names the node and its failed units.
     """
     container = sandbox.container(node)
     host.podman("start", container)
@@ -276,7 +276,7 @@ def boot(sandbox: Sandbox, node: str) -> None:
 
 
 def write_known_hosts(sandbox: Sandbox) -> None:
-    """Record the nodes' host keys, read through podman, so that the first SSH contact is already verified."""
+    """Record the nodes' host keys, read through podman, so that the first SSH connection is verified."""
     path = sandbox.path / "ssh" / "known_hosts"
     old = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     up_nodes = {name for name, state in containers(sandbox.name).items() if state == "running"}
@@ -291,7 +291,7 @@ def write_known_hosts(sandbox: Sandbox) -> None:
 
 
 def in_parallel(work: Callable[[str], _T], nodes: Iterable[str]) -> list[_T]:
-    """Do the work for each node at once; results in the order of the nodes, the first error is raised."""
+    """Run `work` for all nodes in parallel and return the results in order; raise the first error."""
     nodes = list(nodes)
     if not nodes:
         return []

@@ -1,4 +1,4 @@
-"""Faults that are injected for real, and their cure."""
+"""Injects real faults into a sandbox and undoes them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["heal", "parse_rate", "pull", "stop", "throttle"]
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(k|m|g)bit", re.IGNORECASE)
 _SCALE = {"k": 1e3, "m": 1e6, "g": 1e9}
 SMALLEST_BURST = 32 * 1024
-# tc refills its token bucket once per kernel tick; a bucket smaller than one tick's bytes cannot reach its rate.
+# tc refills its token bucket once per kernel tick, so a bucket smaller than the bytes of a tick cannot reach the rate.
 TICKS_PER_SECOND = 250
 LATENCY_MS = 50
 
 
 def parse_rate(text: str) -> int:
-    """A link rate such as `1gbit` or `100mbit` in bits per second.
+    """Return a link rate such as `1gbit` or `100mbit` in bits per second.
 
     Raises:
-        UsageError: it is not a positive number with kbit, mbit or gbit.
+        UsageError: the text is not a positive number with kbit, mbit or gbit.
     """
     match = _RATE.fullmatch(text.strip())
     rate = int(float(match[1]) * _SCALE[match[2].lower()]) if match else 0
@@ -70,7 +70,7 @@ def stop(sandbox: Sandbox, node: str, service: str) -> None:
 
 
 def pull(sandbox: Sandbox, node: str) -> None:
-    """Take a node away at once, as if its power cord had been pulled."""
+    """Kill a node immediately, as in a power failure."""
     container = running(sandbox, node)
     host.podman("kill", "--signal", "KILL", container)
     host.podman("wait", container)
@@ -78,7 +78,7 @@ def pull(sandbox: Sandbox, node: str) -> None:
 
 
 def heal(sandbox: Sandbox, say: Callable[[str], None]) -> None:
-    """Undo every active fault, the last one first."""
+    """Undo all active faults in reverse order."""
     while sandbox.faults:
         fault = sandbox.faults[-1]
         cure(sandbox, fault)
@@ -99,23 +99,23 @@ def cure(sandbox: Sandbox, fault: dict[str, str]) -> None:
         host.podman("exec", sandbox.container(node), "systemctl", "start", fault["detail"])
     if fault["kind"] == "throttle" and is_up:
         inside, outside = link_ends(sandbox, node)
-        # A node that was restarted meanwhile has a new link without a limit; there is nothing to remove then.
+        # A restarted node has a new link without a limit.
         host.run(*inside, "qdisc", "del", "dev", "eth0", "root", check=False)
         host.run("tc", "qdisc", "del", "dev", outside, "root", check=False)
 
 
 def remember(sandbox: Sandbox, **fault: str) -> None:
-    """Record a fault that heal must undo; the same fault is recorded once."""
+    """Record a fault for `heal`, unless it is already recorded."""
     if fault not in sandbox.faults:
         sandbox.faults.append(fault)
     sandbox.save()
 
 
 def running(sandbox: Sandbox, node: str) -> str:
-    """The container of a node that runs.
+    """Return the container of a running node.
 
     Raises:
-        UsageError: it does not run.
+        UsageError: the node is not running.
     """
     container = sandbox.container(node)
     state = containers(sandbox.name).get(container, "missing")
@@ -126,7 +126,7 @@ def running(sandbox: Sandbox, node: str) -> str:
 
 
 def link_ends(sandbox: Sandbox, node: str) -> tuple[list[str], str]:
-    """A `tc` command inside the node's network namespace, and the host's end of its link.
+    """Return the prefix of a `tc` command inside the node's network namespace, and the host's interface of its link.
 
     Raises:
         UsageError: the node is not running, or its link cannot be found.

@@ -1,4 +1,4 @@
-"""Container runtime, limits and missing programs of this host."""
+"""Container runtime, limits and prerequisites of this host."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["check_host", "check_watchers", "choose_runtime", "podman", "run", "u
 
 CGROUP = Path("/sys/fs/cgroup")
 PODMAN_NOFILE = 1048576
-# Enough for any job here. Without CAP_SYS_RESOURCE the runtime cannot reach the hard limit that this process sees.
+# Sufficient for all jobs here. Without CAP_SYS_RESOURCE the runtime cannot set the hard limit of this process.
 NODE_PROCESSES = 20000
-# Instances of systemd and its services in one node: five were counted; one more for the session of a user.
+# inotify instances of systemd and its services per node: five were measured, plus one for a user session.
 NODE_WATCHERS = 6
 _TOOLS = {
     "podman": "podman",
@@ -36,10 +36,10 @@ _TOOLS = {
 
 
 def run(*command: str, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program of the host and return what it printed.
+    """Run a program on the host and return the completed process.
 
     Raises:
-        UsageError: it failed and `check` is true; carries the last line of its error output.
+        UsageError: the program failed and `check` is true; contains the last line of its error output.
     """
     done = subprocess.run(command, check=False, capture_output=True, text=True, input=stdin)
     if check and done.returncode:
@@ -55,12 +55,12 @@ def podman(*arguments: str, check: bool = True, stdin: str | None = None) -> sub
 
 
 def choose_runtime(cgroup: Path = CGROUP, which: object = shutil.which) -> str:
-    """The OCI runtime that can start system containers on this host: its name.
+    """Return the name of the OCI runtime that can start system containers on this host.
 
-    crun refuses hosts that mount cgroup v1 controllers beside a v2 tree; runc takes both.
+    crun fails on hosts that mount cgroup v1 controllers in addition to a v2 tree; runc supports both.
 
     Raises:
-        UsageError: none of the right kind is installed.
+        UsageError: no suitable runtime is installed.
     """
     find = which if callable(which) else shutil.which
     unified = (cgroup / "cgroup.controllers").is_file()
@@ -74,7 +74,7 @@ def choose_runtime(cgroup: Path = CGROUP, which: object = shutil.which) -> str:
 
 
 def ulimits() -> list[str]:
-    """Podman options that keep the nodes' limits within what this host may grant."""
+    """Return podman options that keep the nodes' limits within the limits of this host."""
     hard_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     hard_processes = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     files = PODMAN_NOFILE if hard_files == resource.RLIM_INFINITY else min(PODMAN_NOFILE, hard_files)
@@ -86,7 +86,7 @@ def ulimits() -> list[str]:
 
 
 def check_host() -> None:
-    """Fail with one line that names all that this host lacks.
+    """Check the prerequisites and report all missing ones in one line.
 
     Raises:
         UsageError: not root, or tools are missing.
@@ -104,16 +104,14 @@ def check_host() -> None:
 
 
 def check_watchers(nodes: int, open_one: Callable[[], int] | None = None) -> None:
-    """Fail when the kernel has not enough inotify instances left for this many more nodes.
-
-    Without them systemd waits in a starting node for ever and says nothing.
+    """Check that enough inotify instances are left for more nodes, without which systemd hangs silently during boot.
 
     Args:
-        nodes: how many are going to boot.
-        open_one: opens one instance and returns its descriptor, -1 when none is left; the kernel's by default.
+        nodes: number of nodes to boot.
+        open_one: opens an instance and returns its descriptor, or -1; by default the system call.
 
     Raises:
-        UsageError: too few are left; names the setting and what to type.
+        UsageError: too few instances are left; names the setting and a command.
     """
     opened: list[int] = []
     try:
@@ -136,5 +134,5 @@ def check_watchers(nodes: int, open_one: Callable[[], int] | None = None) -> Non
 def _inotify() -> int:
     library = ctypes.CDLL(None, use_errno=True)
     descriptor = int(library.inotify_init1(os.O_CLOEXEC))
-    # Only EMFILE says that none is left; a host that has no inotify at all is not to be refused for it.
+    # Only EMFILE means that no instance is left; ignore other errors, such as on hosts without inotify.
     return descriptor if descriptor >= 0 or ctypes.get_errno() == errno.EMFILE else os.open(os.devnull, os.O_RDONLY)

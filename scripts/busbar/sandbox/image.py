@@ -1,4 +1,4 @@
-"""The image of a bare node: systemd, sshd, python3 and sudo, nothing else."""
+"""The image of a bare node: only systemd, sshd, python3 and sudo."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ __all__ = ["ADMIN", "COMMON_HOOKS", "REPOSITORY", "ensure_image", "image_name", 
 
 REPOSITORY = "localhost/busbar-sandbox"
 ADMIN = "admin"
-# python3-apt belongs to every Debian server installation; Ansible's check mode cannot do without it.
+# Every Debian server installation has python3-apt, and Ansible's check mode requires it.
 PACKAGES = ["ca-certificates", "dbus", "openssh-server", "python3", "python3-apt", "sudo", "systemd", "systemd-sysv"]
 ZIP_BYTECODE = Path(__file__).resolve().parent / "files" / "busbar_zip_bytecode.py"
 ZIP_BYTECODE_TEXT = base64.b64encode(ZIP_BYTECODE.read_bytes()).decode()
 PYTHON_PACKAGES = "/usr/lib/python3/dist-packages"
-# What every bare machine gets, container or virtual.
+# Packages of every bare container and virtual machine.
 COMMON_HOOKS = [
     f'chroot "$1" useradd --create-home --shell /bin/bash {ADMIN}',
     f'echo "{ADMIN} ALL=(ALL) NOPASSWD: ALL" >"$1/etc/sudoers.d/{ADMIN}"',
     f'chmod 0440 "$1/etc/sudoers.d/{ADMIN}"',
-    # Documentation and translations only cost time here, in the image and in each package that the roles add.
+    # Documentation and translations slow down the image and every installation by the roles.
     'printf "path-exclude=/usr/share/%s/*\\n" doc man info locale >"$1/etc/dpkg/dpkg.cfg.d/sandbox"',
     'echo "force-unsafe-io" >>"$1/etc/dpkg/dpkg.cfg.d/sandbox"',
-    # In the hook's own text, so that another content is another recipe.
+    # Part of the hook's text, so that a change of the content changes the recipe.
     f'echo {ZIP_BYTECODE_TEXT} | base64 --decode >"$1{PYTHON_PACKAGES}/{ZIP_BYTECODE.name}"',
     f'echo "import {ZIP_BYTECODE.stem}" >"$1{PYTHON_PACKAGES}/{ZIP_BYTECODE.stem}.pth"',
 ]
-# A node must make its own host keys and machine id, or all nodes of a cluster would share them.
+# Nodes must generate their own host keys and machine IDs, otherwise all nodes of a cluster would share them.
 HOOKS = [
     *COMMON_HOOKS,
     'rm -f "$1"/etc/ssh/ssh_host_*',
@@ -40,22 +40,22 @@ HOOKS = [
 
 
 def recipe(distribution: str) -> list[str]:
-    """The mmdebstrap command, less the output file."""
+    """Return the mmdebstrap command without the output file."""
     hooks = [f"--customize-hook={hook}" for hook in HOOKS]
     return ["mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", *hooks, DISTRIBUTIONS[distribution]]
 
 
 def image_name(distribution: str) -> str:
-    """The image's name; its tag changes with the recipe, so that an old image is never mistaken for a new one."""
+    """Return the name of the image; its tag is a hash of the recipe, so that stale images are not used."""
     digest = hashlib.sha256("\0".join(recipe(distribution)).encode()).hexdigest()[:10]
     return f"{REPOSITORY}:{distribution}-{digest}"
 
 
 def ensure_image(distribution: str, *, rebuild: bool = False) -> bool:
-    """Make the image unless it is there.
+    """Build the image if it does not exist.
 
     Returns:
-        whether it had to be made.
+        whether the image was built.
 
     Raises:
         UsageError: mmdebstrap or podman failed.

@@ -1,4 +1,4 @@
-"""The inventory that a sandbox writes: plain `ansible-playbook -i` accepts it."""
+"""The inventory of a sandbox, for busbar and plain `ansible-playbook -i`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["hosts", "site_variables", "write_inventory"]
 
 COMMAND = "sandbox up"
 MAX_NODE_CORES = 4
-# After how many seconds without the primary controller its backup takes over.
+# Seconds without the primary controller after which its backup takes over.
 TAKEOVER_S = 15
 
 
 def hosts(sandbox: Sandbox) -> dict[str, Any]:
-    """hosts.yml as data: groups as features, one address per node."""
+    """Return the content of hosts.yml: groups select features, one address per node."""
     address = {node: {"ansible_host": sandbox.address(node)} for node in sandbox.nodes}
     compute = {node: address[node] for node in sandbox.compute_nodes}
     return {
@@ -44,12 +44,12 @@ def hosts(sandbox: Sandbox) -> dict[str, Any]:
 
 
 def _database_hosts(sandbox: Sandbox) -> list[str]:
-    """Where slurmdbd runs, MariaDB on the first: beside the only controller, else where no primary takes it with it."""
+    """Return the hosts of slurmdbd (MariaDB on the first): the only controller, or hosts that survive the primary."""
     return ["login", *sandbox.controller_nodes[1:]] if len(sandbox.controller_nodes) > 1 else sandbox.controller_nodes
 
 
 def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
-    """group_vars/all of the sandbox's site: what an admin would declare for so small a cluster."""
+    """Return the content of group_vars/all: typical settings of a small cluster."""
     key = sandbox.path / "ssh" / "id_ed25519"
     known = sandbox.path / "ssh" / "known_hosts"
     trusted = sandbox.path / "secrets" / "known_hosts"
@@ -68,7 +68,7 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         "hardware_profiles_extra": {"sandbox_gpu": profile},
         "hosts_time_servers": ["ctl"],
         "hosts_time_upstream": [],
-        # The kernel is the host's: its nodes keep the settings on disk and leave the running kernel alone.
+        # The nodes share the host's kernel, so they only store the settings.
         "hosts_sysctl_apply": False,
         "users_groups": [{"name": "research", "gid": 2000}],
         "users_accounts": [
@@ -84,37 +84,36 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         ],
         "slurm_accounts": [{"name": "research", "description": "Research"}],
         "slurm_partitions": [{"name": "batch", "default": True}],
-        # A node that was pulled is asked again, and a lost one called down, soon: people wait for it.
+        # Detect failed nodes quickly, because users and tests wait for it.
         "slurm_config": {"SlurmdTimeout": 90, **({"SlurmctldTimeout": TAKEOVER_S} if backup else {})},
         **({"slurm_state_directory": f"{STATE}/slurmctld", "slurm_state_shared": True} if backup else {}),
-        # Simulated GPUs fail only on purpose; each check costs all nodes the same few cores.
+        # Simulated GPUs fail only on purpose, and each check uses cores that all nodes share.
         "node_health_interval": 3600,
-        # Clock and swap are those of this machine.
+        # Clock and swap belong to this machine.
         "node_health_severities": {"clock": "OFF", "swap": "OFF"},
         "validation_backend": "mpi",
-        # Its GPUs are simulated: neither a driver nor software that needs one is installed.
+        # The GPUs are simulated, so neither a driver nor software that needs one is installed.
         "nvidia_driver_source": "none",
         "cuda_source": "none",
         "dcgm_source": "none",
         "nvidia_container_toolkit_source": "none",
-        # Tests wait for what is measured.
+        # Short intervals, because tests wait for metrics.
         "prometheus_scrape_interval": "5s",
         "prometheus_evaluation_interval": "5s",
         "slurm_metrics_interval": 10,
         "slurm_metrics_timeout": 5,
-        # Containers have this machine's clock, and whether anything keeps that right is not theirs to say.
+        # Containers use this machine's clock and cannot determine whether it is synchronised.
         "prometheus_alerts": {"ClockNotSynchronised": {"enabled": False}},
         "dcgm_exporter_source": "none",
         "grafana_source": "none",
-        # Its nodes have no kernel of their own that could serve or mount NFS. What a job writes is seen where it was
-        # submitted.
+        # Containers cannot serve or mount NFS. A shared folder makes job output visible on the submitting node.
         "storage_backend": "bind",
         "users_home_base": f"{SHARED}/home",
     }
 
 
 def write_inventory(sandbox: Sandbox, public_key: str, say: Callable[[str], None] = lambda _: None) -> Path:
-    """Write busbar's own files of the inventory folder and return it; what the user put there stays."""
+    """Write busbar's files in the inventory folder and return the folder; the user's files stay unchanged."""
     folder = sandbox.path / "inventory"
     variables = folder / "group_vars" / "all"
     variables.mkdir(parents=True, exist_ok=True)

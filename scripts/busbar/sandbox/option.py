@@ -1,4 +1,4 @@
-"""How every command is told which sandbox is meant: `--name NAME`, or `--sandbox` for that of the checkout."""
+"""The options that select a sandbox: `--name NAME`, or `--sandbox` for that of the checkout."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _NAME = "--name"
 
 
 def add_name(parser: argparse.ArgumentParser, text: str = "name of the sandbox (default: one per checkout)") -> None:
-    """Let a command whose subject is a sandbox take its name; on a command and its actions alike."""
-    # Without a default: an action that is not given a name must not hide the one that stands before it.
+    """Add the option --name to a command or action that manages a sandbox."""
+    # No default, so that an action without --name does not override the value of its command.
     parser.add_argument(_NAME, default=argparse.SUPPRESS, help=text)
 
 
 def add_sandbox(parser: argparse._ActionsContainer) -> None:
-    """Let a command that works on an inventory take a sandbox instead."""
+    """Add the options that select a sandbox instead of an inventory."""
     parser.add_argument("--sandbox", action="store_true", help="the sandbox of this checkout")
     parser.add_argument(_NAME, help="the sandbox of that name")
 
 
 def chosen(args: argparse.Namespace) -> bool:
-    """Whether a command that works on an inventory was given a sandbox."""
+    """Return whether a sandbox was selected instead of an inventory."""
     return bool(args.sandbox or args.name is not None)
 
 
 def own_words(args: argparse.Namespace, command: list[str]) -> list[str]:
-    """Return the command to run on a node, less a name of the sandbox that was written before it, which is taken over.
+    """Return the command to run on a node without a preceding --name option, which is stored in `args`.
 
     Raises:
         UsageError: the name is missing.

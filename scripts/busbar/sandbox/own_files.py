@@ -1,4 +1,4 @@
-"""Files that busbar writes into an inventory's folder, beside those of the user, which it never touches."""
+"""Writes busbar's files into an inventory folder without changing those of the user."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _CHECKSUM = re.compile(r"^# checksum of what follows: ([0-9a-f]{64})\n---\n", re
 
 
 def write_own(path: Path, data: dict[str, Any], command: str, say: Callable[[str], None]) -> None:
-    """Write data as YAML in its own order; text that somebody else wrote into the file is kept beside it.
+    """Write data as YAML in its order; save a copy of a file that a user has changed.
 
     Args:
         path: the file, whose folder exists.
-        data: what it shall hold.
-        command: what writes it, for the reader.
-        say: is told of a copy.
+        data: the new content.
+        command: the command that writes the file, for its header.
+        say: shows a message about the copy.
     """
     body = yaml.safe_dump(data, sort_keys=False, width=110)
     text = f"{NOTE.format(command=command, name=path.name)}# checksum of what follows: {_digest(body)}\n---\n{body}"
@@ -46,7 +46,7 @@ def write_own(path: Path, data: dict[str, Any], command: str, say: Callable[[str
 
 
 def _untouched(text: str) -> bool:
-    """Whether a file is as busbar wrote it."""
+    """Return whether a file is unchanged since busbar wrote it."""
     found = _CHECKSUM.search(text)
     return found is not None and text.startswith("# Written by `busbar ") and _digest(text[found.end() :]) == found[1]
 
@@ -56,7 +56,7 @@ def _digest(body: str) -> str:
 
 
 def _free_name(path: Path) -> Path:
-    """A name beside a file that nothing has yet, and that Ansible does not read."""
+    """Return an unused name in the same folder that Ansible does not read."""
     number = 1
     while (kept := path.with_name(f"{path.name}.{number}.orig")).exists() or kept.is_symlink():
         number += 1

@@ -1,4 +1,4 @@
-"""What the simulated `nvidia-smi -q -x` of a sandbox node replays: a recording of our own make."""
+"""Generates the recording that the simulated `nvidia-smi -q -x` of a sandbox node replays."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["MODEL", "Card", "gpu_recording"]
 MODEL = "Simulated GPU"
 MEMORY_MIB = 1024
 CLOCKS = {1215: (210, 705, 1050, 1410), 405: (210,)}
-# A simulated GPU is on no bus; the domain is one that no real machine has.
+# Simulated GPUs are not on a bus; real machines do not use this PCI domain.
 DOMAIN = "0000FFFF"
 
 
 class Card(NamedTuple):
-    """A kind of simulated GPU; one whose model can do MIG is divided as that model."""
+    """A model of simulated GPUs; it supports the MIG profiles of the real model."""
 
     model: str = MODEL
     memory_mib: int = MEMORY_MIB
 
 
 def gpu_recording(node: str, gpus: int, card: Card = Card()) -> str:  # noqa: B008 - a tuple cannot change
-    """The log of a node with so many sound simulated GPUs, in the form of the real program (DTD 13)."""
+    """Return the recording of a node with healthy simulated GPUs, in the format of nvidia-smi (DTD 13)."""
     return (
         '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">\n<nvidia_smi_log>\n'
         f"\t<driver_version>0.0-simulated</driver_version>\n\t<attached_gpus>{gpus}</attached_gpus>\n"
@@ -33,7 +33,7 @@ def gpu_recording(node: str, gpus: int, card: Card = Card()) -> str:  # noqa: B0
 
 
 def _mig(card: Card) -> str:
-    """What the simulated nvidia-smi must know to refuse what the model refuses; no real log has it."""
+    """Return the MIG limits of the model, which real logs do not contain, for the simulated nvidia-smi."""
     geometry = mig_geometry(card.model, card.memory_mib)
     if geometry is None:
         return ""

@@ -1,4 +1,4 @@
-"""Where a sandbox lives on disk, what it is made of, and how its parts are named."""
+"""The state of a sandbox on disk, its properties and the names of its parts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 LABEL = "io.busbar.sandbox"
 SHARED = "/shared"
-# Shared by the two controllers of a sandbox, and hidden from the other nodes.
+# The two controllers share this folder; the other nodes do not see it.
 STATE = "/state"
 DISTRIBUTIONS = {"debian12": "bookworm", "debian13": "trixie"}
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
@@ -43,16 +43,16 @@ MAX_COMPUTE = 200
 
 @dataclasses.dataclass
 class Sandbox:
-    """A sandbox as it was asked for; the containers carry the rest.
+    """The declared properties of a sandbox; podman stores the rest.
 
     Attributes:
-        name: the sandbox's name; every container, network and folder of it derives from it.
+        name: name of the sandbox, from which the names of its containers, network and folder derive.
         distribution: key of DISTRIBUTIONS.
         compute: number of compute nodes.
         gpus: simulated GPUs per compute node.
         controllers: 1, or 2 with a backup for slurmctld and slurmdbd.
         subnet: first three octets of its /24, for instance ``10.209.7``; empty before its network exists.
-        faults: what `busbar sandbox fault` did and `heal` must undo, in order.
+        faults: active faults of `busbar sandbox fault`, in order.
     """
 
     name: str
@@ -70,12 +70,12 @@ class Sandbox:
 
     @property
     def shared(self) -> Path:
-        """The folder of this machine that every node sees as SHARED; its parent keeps other users of it out."""
+        """The folder of this machine that nodes mount as SHARED; its parent folder keeps out other users."""
         return self.path / "storage" / "shared"
 
     @property
     def controller_state(self) -> Path:
-        """The folder of this machine that every controller of two sees as STATE."""
+        """The folder of this machine that two controllers mount as STATE."""
         return self.path / "storage" / "state"
 
     @property
@@ -99,7 +99,7 @@ class Sandbox:
         return [*self.controller_nodes, "login", *self.compute_nodes]
 
     def container(self, node: str) -> str:
-        """The name of a node's container.
+        """Return the name of a node's container.
 
         Raises:
             UsageError: the sandbox has no such node.
@@ -110,13 +110,13 @@ class Sandbox:
         return f"{self.network}-{node}"
 
     def address(self, node: str) -> str:
-        """The IPv4 address of a node."""
+        """Return the IPv4 address of a node."""
         fixed = {"ctl": 10, "login": 11, "ctl2": 12}
         host = fixed[node] if node in fixed else FIRST_COMPUTE_ADDRESS + int(node.removeprefix("gpu"))
         return f"{self.subnet}.{host}"
 
     def save(self) -> None:
-        """Write the state so that a run killed at any moment leaves the old or the new one."""
+        """Write the state atomically."""
         self.path.mkdir(parents=True, exist_ok=True)
         fresh = self.path / "sandbox.json.new"
         fresh.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n", encoding="utf-8")
@@ -124,7 +124,7 @@ class Sandbox:
 
 
 def sandbox_root() -> Path:
-    """The folder of all sandboxes: in the checkout, or under the user's state folder when busbar is installed."""
+    """Return the folder of all sandboxes: in the checkout, or in the user's state folder if busbar is installed."""
     top = checkout()
     if top is not None:
         return top / ".sandbox"
@@ -133,7 +133,7 @@ def sandbox_root() -> Path:
 
 
 def default_name() -> str:
-    """One name per checkout, so that two checkouts on one machine never share a sandbox."""
+    """Return the default name, which differs per checkout, so that two checkouts do not share a sandbox."""
     top = checkout()
     where = str(top or sandbox_root())
     stem = re.sub(r"[^a-z0-9]+", "-", Path(top or "busbar").name.lower()).strip("-")[:20] or "busbar"
@@ -141,10 +141,10 @@ def default_name() -> str:
 
 
 def sandbox_path(name: str) -> Path:
-    """The state folder of the sandbox of that name.
+    """Return the state folder of a sandbox.
 
     Raises:
-        UsageError: the name cannot be part of a host, network and folder name.
+        UsageError: the name is invalid in host, network or folder names.
     """
     if not _NAME.fullmatch(name):
         msg = f"sandbox name {name!r}: use 1 to 32 lower-case letters, digits and hyphens, no hyphen at an end"
@@ -153,7 +153,7 @@ def sandbox_path(name: str) -> Path:
 
 
 def load(name: str | None = None) -> Sandbox:
-    """The state of an existing sandbox.
+    """Load an existing sandbox.
 
     Raises:
         UsageError: the sandbox does not exist, or its state cannot be read.
@@ -175,7 +175,7 @@ def load(name: str | None = None) -> Sandbox:
 
 
 def inventory_of(name: str | None = None) -> Path:
-    """The inventory folder of a sandbox that is up.
+    """Return the inventory folder of an existing sandbox.
 
     Raises:
         UsageError: the sandbox does not exist.
@@ -185,10 +185,10 @@ def inventory_of(name: str | None = None) -> Path:
 
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Hold the sandbox for this process, so that two commands never build or remove it at once.
+    """Lock the sandbox, so that two commands do not build or remove it at the same time.
 
     Raises:
-        UsageError: another command holds it.
+        UsageError: another command holds the lock.
     """
     lock = sandbox_path(name).with_name(f".{name}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""The way to new hosts: their host keys, the first login, and the timer that renews what they trust."""
+"""First contact with hosts: their host keys, the first login, and the timer that renews certificates."""

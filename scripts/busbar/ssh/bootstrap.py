@@ -1,4 +1,4 @@
-"""First contact with many hosts at once: install a public key where only a password opens the door."""
+"""Installs a public key on many hosts in parallel, with a password where the key does not work yet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Door", "Outcome", "bootstrap"]
 
 _AT_ONCE = 64
 
-# The key comes on standard input. A last line without its end would swallow a key that is simply appended.
+# The key is read from standard input. Appending to a file whose last line is not terminated would corrupt the key.
 INSTALL_KEY = r"""
 umask 077
 read -r key
@@ -53,7 +53,7 @@ new=$(mktemp) && printf '%s\n' "$rule" > "$new" && chmod 0440 "$new" && visudo -
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The result for a host; `ok` if the login by key works now."""
+    """The result for a host; `ok` if the key works."""
 
     name: str
     ok: bool
@@ -72,18 +72,18 @@ class Door:
     ways: dict[Target, str] = dataclasses.field(default_factory=dict)
 
     def way(self, target: Target) -> str:
-        """Return the command that leads to a host through its jump host; empty for one that is reached directly."""
+        """Return the proxy command through the jump host of a host, or an empty string for a direct connection."""
         if target not in self.ways:
             key = ["-i", str(self.private_key)] if self.private_key else []
             self.ways[target] = tunnel(target, *key, "-o", f"UserKnownHostsFile={self.known_hosts.path}")
         return self.ways[target]
 
     def connect(self, target: Target, password: str | None) -> paramiko.SSHClient:
-        """Return a connection, by the key when no password is given.
+        """Return an authenticated connection, with the key if no password is given.
 
         Raises:
-            OSError: when the host does not answer.
-            paramiko.SSHException: when it does not let us in.
+            OSError: the host does not answer.
+            paramiko.SSHException: the login fails.
         """
         client = paramiko.SSHClient()
         for kind, key in (self.known_hosts.keys.lookup(target.known_as) or {}).items():
@@ -116,15 +116,15 @@ def bootstrap(
     vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
     ask: Callable[[], str],
 ) -> list[Outcome]:
-    """Open every door with the key, and those that stay shut with a password; return what became of each host.
+    """Log in to all hosts with the key, or with a password to install the key, and return the result of each host.
 
-    Nothing is sent to a host before its key is known or confirmed.
+    Nothing is sent to a host before its host key is known or confirmed.
 
     Args:
         targets: the hosts.
-        door: what opens them.
-        vouch: is shown the fingerprints of host keys that were never seen, and returns why a host is refused.
-        ask: returns the password; called at most once, and only when some host needs it.
+        door: the key and the known hosts.
+        vouch: receives the fingerprints of unknown host keys, and returns the reason for each refused host.
+        ask: returns the password; called at most once, and only if a host needs it.
     """
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     passwords: list[str] = []
@@ -137,7 +137,7 @@ def bootstrap(
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         ways = dict(zip(targets, pool.map(door.way, targets)))
         outcomes: dict[Target, Outcome] = {}
-        # A jump host must be open before what lies behind it is looked at.
+        # A jump host must accept logins before the hosts behind it are contacted.
         for behind in (False, True):
             group = [target for target in targets if bool(ways[target]) is behind]
             outcomes |= _opened(group, door, vouch, ask_once, pool)
@@ -152,7 +152,7 @@ def _opened(
     ask: Callable[[], str],
     pool: ThreadPoolExecutor,
 ) -> dict[Target, Outcome]:
-    """Open the doors of some hosts; those for which the password is wrong are left out."""
+    """Return the results of some hosts; hosts that reject the password are omitted."""
     outcomes = _meet(targets, door, vouch, pool)
 
     def visit_all(password: str | None) -> None:
@@ -172,7 +172,7 @@ def _meet(
     vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
     pool: ThreadPoolExecutor,
 ) -> dict[Target, Outcome]:
-    """Read the key of every host and record those that are confirmed; return the hosts that are left out."""
+    """Read all host keys, record the confirmed ones, and return the results of the excluded hosts."""
     known = door.known_hosts
 
     def look(target: Target) -> paramiko.PKey | Outcome | None:
@@ -193,21 +193,21 @@ def _meet(
 
 
 def _visit(target: Target, door: Door, password: str | None) -> Outcome | None:
-    """Return what became of a host, or None when it does not let us in."""
+    """Return the result of a host, or None if it rejects the login."""
     try:
         with door.connect(target, password) as client:
             return _open(client, target, door, password)
     except paramiko.AuthenticationException:
         return None
     except (paramiko.SSHException, RefusedKeyError, OSError, EOFError) as exc:
-        # Without any key at hand there is nothing to try before the password.
+        # Without a private key only the password can work.
         if password is None and "No authentication methods available" in str(exc):
             return None
         return _failure(target, exc, door)
 
 
 def _failure(target: Target, exc: Exception, door: Door) -> Outcome:
-    """Return what became of a host that failed."""
+    """Return the result of a failed host."""
     message, remedy = _explain(exc)
     if door.way(target) and not isinstance(exc, RefusedKeyError):
         message, remedy = "is not reached through its jump host", f"look what this says: {door.way(target)}"
@@ -215,10 +215,10 @@ def _failure(target: Target, exc: Exception, door: Door) -> Outcome:
 
 
 def _explain(exc: Exception) -> tuple[str, str]:
-    """Return what went wrong and what to do about it."""
+    """Return problem and remedy for an exception."""
     if isinstance(exc, RefusedKeyError):
         return exc.message, exc.remedy
-    # Since OpenSSH 9.8 a server turns away for a while who failed to log in several times.
+    # Since OpenSSH 9.8 a server temporarily rejects clients after several failed logins.
     waiting = "after failed logins it turns you away for a while: try again in a minute"
     other = "shows another host key than a moment ago"
     reasons: list[tuple[type[Exception], str, str]] = [
@@ -238,7 +238,7 @@ def _explain(exc: Exception) -> tuple[str, str]:
 
 
 def _open(client: paramiko.SSHClient, target: Target, door: Door, password: str | None) -> Outcome:
-    """Return what became of a host that let us in: its key installed, and the rule for sudo where it is wanted."""
+    """Install the key, and the sudo rule if requested, over a connection, and return the result."""
 
     def outcome(message: str, *, ok: bool = True) -> Outcome:
         return Outcome(target.name, ok, message)
@@ -249,7 +249,7 @@ def _open(client: paramiko.SSHClient, target: Target, door: Door, password: str 
     done = ["key installed" if said == "added" else "key was there"]
     if door.sudo and target.user != "root":
         script = shlex.quote(INSTALL_SUDO.format(user=target.user))
-        # With a password sudo reads it from standard input; without one it must not ask.
+        # sudo reads a password from standard input; without a password it must not prompt.
         command = f"sudo -S -p '' sh -c {script}" if password else f"sudo -n sh -c {script}"
         status, said = _run(client, command, f"{password}\n" if password else "")
         if status != 0:
@@ -264,7 +264,7 @@ def _open(client: paramiko.SSHClient, target: Target, door: Door, password: str 
 
 
 def _run(client: paramiko.SSHClient, command: str, text: str) -> tuple[int, str]:
-    """Return the exit status of a command on the host and the last line that it said."""
+    """Run a command on the host and return its exit status and last output line."""
     stdin, stdout, stderr = client.exec_command(command, timeout=TIMEOUT_S)
     stdin.write(text)
     stdin.channel.shutdown_write()

@@ -1,4 +1,4 @@
-"""Host keys at first contact: read before anything is sent, and recorded after they are confirmed."""
+"""Reads host keys at first contact before anything is sent, and records them after confirmation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOKEN = re.compile("%[hpr%]")
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A host of the inventory: its name, where and as whom to log in, and with which arguments of ssh."""
+    """A host of the inventory: its name, address, login user and ssh arguments."""
 
     name: str
     address: str
@@ -37,15 +37,15 @@ class Target:
 
     @property
     def known_as(self) -> str:
-        """Its name in a known_hosts file."""
+        """Its name in known_hosts files."""
         return self.address if self.port == paramiko.config.SSH_PORT else f"[{self.address}]:{self.port}"
 
 
 class RefusedKeyError(Exception):
-    """A host key that must not be trusted: what is wrong with it, and what to do."""
+    """A host key that must not be trusted, with a remedy."""
 
     def __init__(self, message: str, remedy: str) -> None:
-        """Keep both."""
+        """Store message and remedy."""
         super().__init__(message)
         self.message = message
         self.remedy = remedy
@@ -58,16 +58,16 @@ def fingerprint(key: paramiko.PKey) -> str:
 
 
 class KnownHosts(paramiko.MissingHostKeyPolicy):
-    """The host keys that are trusted, and those that are revoked.
+    """The trusted and revoked host keys.
 
-    Lines of an authority are left alone: certificates are not read here.
+    Lines with @cert-authority are ignored, because this class does not support certificates.
     """
 
     def __init__(self, path: Path, *others: Path) -> None:
-        """Read the file, which need not exist, and what further ones revoke.
+        """Read the file, which may be missing, and the revoked keys of other files.
 
         Raises:
-            OSError: when one is there and cannot be read.
+            OSError: a file exists and cannot be read.
         """
         self.path = path
         self.keys = paramiko.HostKeys()
@@ -91,10 +91,10 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):
                     self.keys.add(name, entry.key.get_name(), entry.key)
 
     def is_known(self, target: Target, key: paramiko.PKey) -> bool:
-        """Return whether this is the key that is recorded for a host; False when none is.
+        """Return whether the key is recorded for a host; False if no key is recorded.
 
         Raises:
-            RefusedKeyError: when it is revoked, or another one is recorded.
+            RefusedKeyError: the key is revoked, or a different key is recorded.
         """
         if key.asbytes() in self.revoked:
             place = self.revoked[key.asbytes()]
@@ -115,7 +115,7 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):
         """Trust a host's key from now on.
 
         Raises:
-            OSError: when the file cannot be written.
+            OSError: the file cannot be written.
         """
         with self._lock:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):
             self.keys.add(target.known_as, key.get_name(), key)
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
-        """Refuse a host that shows another kind of key than the one that was looked at a moment before.
+        """Reject a host that presents another type of key than the one that was read before.
 
         Raises:
             RefusedKeyError: always.
@@ -141,13 +141,13 @@ def _entry(line: str, number: int) -> paramiko.hostkeys.HostKeyEntry | None:
 
 
 def tunnel(target: Target, *options: str) -> str:
-    """Return the command that leads to a host through its jump host; empty for a host that is reached directly.
+    """Return the proxy command through the jump host of a host, or an empty string for a direct connection.
 
-    OpenSSH itself says whether there is one, from the target's arguments and the user's own configuration.
+    `ssh -G` determines the jump host from the target's arguments and the user's configuration.
 
     Args:
         target: the host.
-        options: of ssh, for the jump host.
+        options: ssh options for the jump host.
     """
     asked = ["ssh", "-G", *shlex.split(target.arguments), "-p", str(target.port), f"{target.user}@{target.address}"]
     said = subprocess.run(asked, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
@@ -164,10 +164,10 @@ def tunnel(target: Target, *options: str) -> str:
 
 
 def connection_to(target: Target, way: str) -> socket.socket | paramiko.ProxyCommand:
-    """Return a connection to a host, by the command of `tunnel` where it is not reached directly.
+    """Return a direct connection to a host, or one through the command of `tunnel`.
 
     Raises:
-        OSError: when it does not answer.
+        OSError: the host does not answer.
     """
     if way:
         return paramiko.ProxyCommand(shlex.join(["sh", "-c", f"exec {way}"]))
@@ -175,16 +175,16 @@ def connection_to(target: Target, way: str) -> socket.socket | paramiko.ProxyCom
 
 
 def read_host_key(target: Target, known_kinds: Iterable[str] = (), way: str = "") -> paramiko.PKey:
-    """Return the key that a host shows, without logging in.
+    """Return the host key that a host presents, without logging in.
 
     Args:
         target: the host.
-        known_kinds: types of key to ask for first.
-        way: the command that leads to it; empty for a host that is reached directly.
+        known_kinds: preferred key types.
+        way: the proxy command; empty for a direct connection.
 
     Raises:
-        OSError: when it does not answer.
-        paramiko.SSHException: when it is no SSH server that we understand.
+        OSError: the host does not answer.
+        paramiko.SSHException: the host does not run a compatible SSH server.
     """
     with contextlib.closing(connection_to(target, way)) as connection:
         transport = paramiko.Transport(connection)

@@ -1,1 +1,1 @@
-"""Users of a site: what is asked for, and the files that declare them."""
+"""Users of a site: requested changes, and the files that declare users."""

@@ -1,4 +1,4 @@
-"""Users that the inventory declares: where, and the file after a change."""
+"""Finds and edits the file of the inventory that declares users."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Declared:
         """Find the file.
 
         Args:
-            sources: of the inventory.
-            variables: of each host, as the inventory has them.
+            sources: sources of the inventory.
+            variables: unevaluated variables of each host.
 
         Raises:
-            UsageError: the list is where it cannot be edited, or the site still sets `slurm_users`.
+            UsageError: the list cannot be edited where it is, or the site still sets `slurm_users`.
         """
         self._common = next(iter(variables.values()), {})
         if any(FORMER in own for own in variables.values()):
@@ -89,7 +89,7 @@ class Declared:
         return [dict(item) for item in items]
 
     def people(self) -> list[Item]:
-        """Return the users with an account of the hosts, as `list` shows them."""
+        """Return the users with an account on the hosts, in the format of `list`."""
         accounts = {str(item["name"]): item.get("accounts", []) for item in self.associations()}
         return [
             {
@@ -107,10 +107,10 @@ class Declared:
         ]
 
     def change(self, changes: Sequence[Item]) -> list[str]:
-        """Take changes; return the differences in words.
+        """Apply changes and return a description of the differences.
 
         Raises:
-            UsageError: one of them cannot be; nothing was written.
+            UsageError: a change is invalid; nothing was written.
         """
         said: list[str] = []
         wrong: list[str] = []
@@ -146,10 +146,10 @@ class Declared:
         return said + self._add_accounts(change, held, again=again)
 
     def _same(self, change: Item, held: Item) -> list[str]:
-        """Check that what is asked for a declared user is what is declared; what is missing is added.
+        """Check that a request for a declared user matches the declaration, and add missing fields.
 
         Raises:
-            UsageError: it is something else.
+            UsageError: the request contradicts the declaration.
         """
         name, said = change["name"], []
         for field, key in (("uid", "number"), ("group", "group"), ("comment", "full_name")):
@@ -173,7 +173,7 @@ class Declared:
             number = f" (number {held['uid']})" if held.get("uid") is not None else ""
             said.append(f"remove {name}{number}; the home stays")
             said += [f"remove {name} from Slurm's accounting"] if held.get("slurm") else []
-        # Homes are never removed by this command.
+        # This command never removes homes.
         held.pop("remove_home", None)
         return said
 
@@ -203,7 +203,7 @@ class Declared:
         return _change_list(held, "groups", kept, change["add"])
 
     def _add_accounts(self, change: Item, held: Item, *, again: bool = False) -> list[str]:
-        """Let a user charge accounts; one who comes back charges no others."""
+        """Add Slurm accounts to a user; a returning user (`again`) keeps only these."""
         name, wanted = change["name"], change.get("accounts") or []
         if not wanted:
             if again:
@@ -227,7 +227,7 @@ class Declared:
         """Check that the groups are declared.
 
         Raises:
-            UsageError: one is not.
+            UsageError: a group is not declared.
         """
         groups = self._common.get("users_groups") or []
         known = [str(group["name"]) for group in groups if is_present(group)]
@@ -237,10 +237,10 @@ class Declared:
             raise _unknown(change["name"], "group", unknown, "users_groups", known)
 
     def _free(self, name: str, number: int) -> None:
-        """Check that no other user has a number.
+        """Check that no other user has a UID.
 
         Raises:
-            UsageError: another user has it; names the user.
+            UsageError: names the user with this UID.
         """
         for item in self._users:
             if str(item["name"]) != name and is_present(item) and str(item.get("uid")) == str(number):
@@ -277,19 +277,19 @@ class Declared:
         return f"{self._place}:{line}" if line else str(self._place)
 
     def associations(self) -> list[Item]:
-        """Return the users of Slurm after the changes, as the module slurm_accounting takes them."""
+        """Return the Slurm users after the changes, in the format of the module slurm_accounting."""
         return slurm_users(self._users)
 
     def future(self) -> str:
-        """Return users_accounts after the changes, as YAML that a run can be given; tags of vaults stay."""
+        """Return users_accounts after the changes as YAML for a run; vault tags stay."""
         _before, after = self.texts().get(self._place, ("", self._file.text))
         return "---\n" + YamlFile(after, USERS).section()
 
     def texts(self) -> dict[Path, tuple[str, str]]:
-        """Return the file with its text before and after, if that differs.
+        """Return the changed file with its old and new text, if they differ.
 
         Raises:
-            UsageError: it is written in a way that cannot be edited.
+            UsageError: the file has a form that cannot be edited.
         """
         before = self._file.text
         try:
@@ -301,10 +301,10 @@ class Declared:
 
 
 def write(path: Path, text: str) -> None:
-    """Put a text in the place of a file, which keeps its mode.
+    """Replace the content of a file and keep its mode.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -323,10 +323,10 @@ def write(path: Path, text: str) -> None:
 
 
 def _read(path: Path) -> YamlFile:
-    """Return a file; one that is missing is an empty one.
+    """Return a file; a missing file counts as empty.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the file cannot be read.
     """
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else "---\n"
@@ -340,12 +340,12 @@ def _declares_users(path: Path) -> bool:
     try:
         return USERS in _read(path).data
     except UsageError:
-        # A list in an encrypted file is missed when it is compared with that of the hosts.
+        # Skip encrypted files: a list in one is detected later, by the comparison with the hosts' variables.
         return False
 
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
-    """Return the files with variables of all hosts."""
+    """Yield the files with variables of all hosts."""
     for folder in folders:
         top = folder / "group_vars"
         for name in ("all", "all.yml", "all.yaml"):
@@ -367,7 +367,7 @@ def _values(item: Item, field: str) -> list[str]:
 
 
 def _change_list(item: Item, field: str, kept: list[str], more: Sequence[str]) -> list[str]:
-    """Give a list its values: those kept, then new ones; returns the differences in words."""
+    """Set a list to the kept and the new values, and return a description of the differences."""
     before = _values(item, field)
     wanted = kept + [value for value in more if value not in kept]
     if wanted == before:
@@ -383,6 +383,6 @@ def _change_list(item: Item, field: str, kept: list[str], more: Sequence[str]) -
 
 
 def _short(value: str) -> str:
-    """Return a key by its type and comment, anything else as it is."""
+    """Shorten a public key to its type and comment; return other values unchanged."""
     words = value.split(maxsplit=2)
     return " ".join([words[0], *words[2:]]) if words[1:] else value

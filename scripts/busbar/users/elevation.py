@@ -1,4 +1,4 @@
-"""The rights of root for a time: what `busbar user elevate` is asked for."""
+"""Temporary root rights: the request of `busbar user elevate`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
         now: the time, with its zone.
 
     Raises:
-        UsageError: something is missing or cannot be.
+        UsageError: an argument is missing or invalid.
     """
     name = checked_name(args.user)
     if args.end:
@@ -40,7 +40,7 @@ def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
     if not args.duration or not reason:
         message = f'busbar user elevate {name}: say for how long and why, such as --for 4h --reason "OPS-17: fabric"'
         raise UsageError(message)
-    # It stands in a comment of a file for sudo and in the journal, and Ansible would work out what is in such brackets.
+    # The reason appears in a comment of a sudoers file and in the journal, and Ansible would evaluate templates in it.
     if not reason.isprintable() or len(reason) > _MOST or any(mark in reason for mark in ("{{", "{%", "{#")):
         message = f"--reason: write one line of at most {_MOST} printable characters, without {{{{, {{% and {{#"
         raise UsageError(message)
@@ -49,7 +49,7 @@ def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
 
 
 def told(asked: dict[str, Any]) -> str:
-    """Return in words what is asked for."""
+    """Describe the request."""
     if not asked["elevate_until"]:
         return f"{asked['elevate_user']} has no rights for a time any more"
     until = dt.datetime.strptime(asked["elevate_until"], "%Y%m%d%H%M%S%z")

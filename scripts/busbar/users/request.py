@@ -1,4 +1,4 @@
-"""What `busbar user` is asked for: users one by one or as a table, each checked before anything is done."""
+"""Requests of `busbar user`: single users or a table, validated before any change."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ COLUMNS = ("name", "number", "full_name", "group", "groups", "accounts", "keys")
 """Those of the table of `import`; all but the first may be missing or empty."""
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-# sssd's and Slurm's names of groups and accounts are those of POSIX and of sacctmgr.
+# Group names follow POSIX, and account names follow sacctmgr.
 WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 FIRST, LAST = 1000, 59999
 MOST_BYTES = 1 << 24
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a user.
+    """Return a valid user name.
 
     Raises:
-        UsageError: no user can have it.
+        UsageError: the name is invalid.
     """
     if not NAME.fullmatch(name) or name == "root":
         message = f"{name!r} cannot be a user: small letters, digits, '_' and '-', a letter or '_' first, not root"
@@ -37,13 +37,13 @@ def checked_name(name: str) -> str:
 
 
 def new_user(given: dict[str, Any]) -> dict[str, Any]:
-    """Return a change that adds a user, with what was given and nothing else.
+    """Return a change that adds a user with exactly the given fields.
 
     Args:
-        given: by COLUMNS; `groups` and `accounts` as words, `keys` as lines.
+        given: fields by COLUMNS; `groups` and `accounts` as words, `keys` as lines.
 
     Raises:
-        UsageError: something cannot be.
+        UsageError: a field is invalid.
     """
     change: dict[str, Any] = {"do": "add", "name": checked_name(str(given["name"]))}
     number = str(given.get("number") or "").strip()
@@ -54,7 +54,7 @@ def new_user(given: dict[str, Any]) -> dict[str, Any]:
         change["number"] = int(number)
     full_name = str(given.get("full_name") or "").strip()
     if full_name:
-        # It stands in /etc/passwd, whose fields these part.
+        # These characters separate fields and lines of /etc/passwd.
         if not full_name.isprintable() or ":" in full_name:
             message = f"full name {full_name!r}: write it without ':' and on one line"
             raise UsageError(message)
@@ -73,7 +73,7 @@ def new_user(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_keys(word: str) -> list[str]:
-    """Return the public keys that a word is, or that the file of this name holds.
+    """Return the public keys in a text, or in the file with this name.
 
     Raises:
         UsageError: no key is found, or one is not a public key.
@@ -98,10 +98,10 @@ def read_keys(word: str) -> list[str]:
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
-    """Return the changes that a CSV file asks for.
+    """Return the changes in a CSV file.
 
     Raises:
-        UsageError: names everything that is wrong in it, line by line.
+        UsageError: names all errors with their lines.
     """
     rows = csv.reader(read_text(path, MOST_BYTES).splitlines(keepends=True), strict=True)
     wrong: list[str] = []
@@ -109,7 +109,7 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     try:
         header = [word.strip().lower() for word in next(rows, [])]
         _check_header(header)
-        # A quoted field may hold line ends, so that a row begins after the end of the former.
+        # Quoted fields may contain line breaks, so a row starts after the last line of the previous row.
         line = rows.line_num + 1
         for row in rows:
             changes += _row(header, row, line, wrong)
@@ -136,7 +136,7 @@ def _check_header(header: list[str]) -> None:
 
 
 def _row(header: list[str], row: list[str], line: int, wrong: list[str]) -> list[dict[str, Any]]:
-    """Return the change of a row, none for an empty one; what is wrong in it is noted."""
+    """Return the change in a row, empty for an empty row; append its errors to `wrong`."""
     if not any(field.strip() for field in row):
         return []
     if len(row) != len(header):
@@ -154,7 +154,7 @@ def _row(header: list[str], row: list[str], line: int, wrong: list[str]) -> list
 
 
 def _doubles(changes: list[dict[str, Any]]) -> list[str]:
-    """Return which users and numbers are there twice."""
+    """Return duplicate users and UIDs."""
     wrong = []
     for key, word in (("name", "user"), ("number", "number")):
         first: dict[Any, int] = {}
@@ -169,7 +169,7 @@ def _checked_key(line: str) -> str:
     """Return a public key on one line.
 
     Raises:
-        UsageError: it is not a public key; its text is not repeated.
+        UsageError: the text is not a public key; the message does not repeat it.
     """
     try:
         return checked_key(line)

@@ -13,11 +13,11 @@ __all__ = ["CannotEditError", "YamlFile"]
 
 
 class CannotEditError(ValueError):
-    """The text is not one in which a list can be edited safely; the message says why."""
+    """The text cannot be edited safely; the message is the reason."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Keeps values with a tag, such as those of a vault, as they are: they are compared and never used."""
+    """Keeps tagged values, such as vault values, unparsed: they are only compared."""
 
 
 def _tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> tuple[str, str]:
@@ -35,28 +35,28 @@ class _Edit(NamedTuple):
 
 
 class YamlFile:
-    """The text of a file of variables, one of which is a list of entries with names.
+    """A file of variables, one of which is a list of named entries.
 
     Attributes:
-        text: of the file.
-        data: its content.
+        text: text of the file.
+        data: parsed content.
     """
 
     def __init__(self, text: str, key: str) -> None:
-        """Read the text.
+        """Parse the text.
 
         Args:
-            text: of the file.
-            key: the variable that is the list.
+            text: text of the file.
+            key: name of the list variable.
 
         Raises:
-            CannotEditError: it is no YAML with variables.
+            CannotEditError: the text is not a YAML mapping.
         """
         self.text = text
         self._key = key
         try:
             root = yaml.compose(text, Loader=_Loader)
-            # A document without content has no node to which a list could be added.
+            # An empty document has no node to which a list could be added.
             self._root = None if _is_nothing(root) else root
             if self._root is not None and not isinstance(self._root, yaml.MappingNode):
                 message = "it is no dictionary"
@@ -67,10 +67,10 @@ class YamlFile:
             raise CannotEditError(message) from exc
 
     def items(self) -> list[dict[str, Any]]:
-        """Return the items of the list; none where the file does not have it.
+        """Return the items of the list; empty if the file does not define it.
 
         Raises:
-            CannotEditError: it is something else than a list of dictionaries with names.
+            CannotEditError: the variable is not a list of dictionaries with names.
         """
         found = self.data.get(self._key)
         if not isinstance(found or [], list) or any(
@@ -81,18 +81,18 @@ class YamlFile:
         return list(found or [])
 
     def line(self, name: str) -> int:
-        """Return the line in which an entry begins, 0 for one that is not in the file."""
+        """Return the first line of an entry, or 0 if the file does not contain it."""
         names = [str(item["name"]) for item in self.items()]
         return int(self._nodes()[names.index(name)].start_mark.line) + 1 if name in names else 0
 
     def result(self, expected: list[dict[str, Any]]) -> str:
-        """Return the text with other entries; those that stay keep their lines and comments.
+        """Return the text with changed entries; unchanged entries keep their lines and comments.
 
         Args:
-            expected: the present entries with changed fields, then new ones.
+            expected: the existing entries with changed fields, then new ones.
 
         Raises:
-            CannotEditError: the new text would have another content.
+            CannotEditError: the edited text would not have this content.
         """
         present = self.items()
         together = zip(self._nodes(), present, expected)
@@ -114,7 +114,7 @@ class YamlFile:
         return text
 
     def section(self) -> str:
-        """Return the part of the text that is the list, as YAML."""
+        """Return the YAML text of the list."""
         if (held := self._list()) is None:
             return ""
         key, value = held
@@ -134,7 +134,7 @@ class YamlFile:
             if field in old and field in new and old[field] == new[field]:
                 continue
             if held is None:
-                # A field that comes from an anchor cannot be removed here: `result` notices.
+                # Fields from an anchor cannot be removed here; `result` detects this.
                 yield from [self._addition(node, f"{field}: {_flow(new[field])}")] if field in new else []
             elif field not in new:
                 yield self._removal(node, field)
@@ -162,7 +162,7 @@ class YamlFile:
         return _Edit(start, end, "")
 
     def _appended(self, items: list[dict[str, Any]]) -> _Edit:
-        """Return the edit that adds entries, in the style of the present ones."""
+        """Return the edit that adds entries in the style of the existing ones."""
         held = self._list()
         if held is None:
             lead = "" if not self.text or self.text.endswith("\n") else "\n"
@@ -211,9 +211,9 @@ def _field(node: yaml.Node, name: str) -> tuple[yaml.Node, yaml.Node] | None:
 
 
 def _end(node: yaml.Node) -> int:
-    """Return where the text of a node ends; of one in block style that is before the comments that follow."""
+    """Return the end of the text of a node; in block style this is before the following comments."""
     if isinstance(node, yaml.ScalarNode):
-        # The end of a block scalar is where the next line begins.
+        # A block scalar ends at the start of the next line.
         return int(node.end_mark.index) - (1 if node.style in {"|", ">"} else 0)
     if not isinstance(node, yaml.CollectionNode) or node.flow_style or not node.value:
         return int(node.end_mark.index)
@@ -222,7 +222,7 @@ def _end(node: yaml.Node) -> int:
 
 
 def _flow(value: object) -> str:
-    """Return a value as it stands within a line."""
+    """Return a value in flow style on one line."""
     text = yaml.safe_dump([value], default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
     return text.strip()[1:-1]
 

@@ -1,1 +1,1 @@
-"""Virtual machines with kernels of their own, for what a container cannot show: NFS, software RAID, a reboot."""
+"""Virtual machines for tests that need a separate kernel: NFS, software RAID, reboots."""

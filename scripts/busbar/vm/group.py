@@ -1,4 +1,4 @@
-"""Make, wait for and remove a group of machines."""
+"""Creates, waits for and removes a group of machines."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Host {name}
 
 
 def check_host() -> None:
-    """Fail with one line that names all that this host lacks.
+    """Check the prerequisites and report all missing ones in one line.
 
     Raises:
         UsageError: not root, not x86-64, or tools are missing.
@@ -76,10 +76,10 @@ def check_host() -> None:
 
 
 def up(name: str, say: Callable[[str], None]) -> Group:
-    """Bring the group up; what is there and runs stays as it is.
+    """Start the group; running machines stay unchanged.
 
     Raises:
-        UsageError: the host cannot do it, or a machine does not boot.
+        UsageError: the host lacks a prerequisite, or a machine does not boot.
     """
     check_host()
     refuse_sandbox(name)
@@ -101,15 +101,15 @@ def up(name: str, say: Callable[[str], None]) -> Group:
 
 
 def running(name: str) -> bool:
-    """Whether any machine of the group runs."""
+    """Return whether any machine of the group runs."""
     return any(qemu.pid_of(Group(name), machine) for machine in MACHINES)
 
 
 def down(name: str) -> bool:
-    """Stop the machines and remove their disks; returns whether there was anything to remove.
+    """Stop the machines, remove their disks, and return whether anything existed.
 
     Raises:
-        UsageError: a sandbox of containers has that name, and its secrets and inventory in the same folder.
+        UsageError: a container sandbox with that name has its secrets and inventory in the same folder.
     """
     refuse_sandbox(name)
     group = Group(name)
@@ -120,10 +120,10 @@ def down(name: str) -> bool:
 
 
 def refuse_sandbox(name: str) -> None:
-    """Check that no sandbox of containers has that name.
+    """Check that no container sandbox has that name.
 
     Raises:
-        UsageError: one has.
+        UsageError: such a sandbox exists.
     """
     if (sandbox_path(name) / "sandbox.json").exists():
         msg = f"{name} is a sandbox of containers: name the machines otherwise with --name"
@@ -131,19 +131,19 @@ def refuse_sandbox(name: str) -> None:
 
 
 def make_key(group: Group, name: str) -> None:
-    """Make an SSH key of that name in the group's folder, unless it is there."""
+    """Create an SSH key with this name in the group's folder, unless it exists."""
     key = group.path / "ssh" / name
     if not key.exists():
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"busbar-{group.name}-{name}", "-f", str(key))
 
 
 def read_key(group: Group, name: str, *, public: bool) -> str:
-    """A half of that key."""
+    """Return the public or private part of an SSH key."""
     return (group.path / "ssh" / (f"{name}.pub" if public else name)).read_text(encoding="utf-8")
 
 
 def launch(group: Group, machine: Machine, root: image.Image) -> None:
-    """Make a machine's disks and start it, on another port when its port was taken meanwhile."""
+    """Create a machine's disks and start it, on a new port if its port is in use."""
     if qemu.pid_of(group, machine):
         return
     make_disks(group, machine, root)
@@ -166,7 +166,7 @@ def launch(group: Group, machine: Machine, root: image.Image) -> None:
 
 
 def make_disks(group: Group, machine: Machine, root: image.Image) -> None:
-    """Make the disks that are not there: one over the image, sparse ones, and those with data on them."""
+    """Create the missing disks: an overlay of the image, sparse disks, and disks with data."""
     overlay = group.file(machine.name, "root.qcow2")
     if not overlay.exists():
         run("qemu-img", "create", "-q", "-f", "qcow2", "-b", str(root.disk), "-F", "raw", str(overlay))
@@ -181,7 +181,7 @@ def make_disks(group: Group, machine: Machine, root: image.Image) -> None:
 
 
 def fill(disk: Path) -> None:
-    """Put a file system with a file on a disk: somebody's data."""
+    """Create a file system with a file on a disk, as example user data."""
     tree = disk.with_suffix(".tree")
     tree.mkdir()
     (tree / "thesis.txt").write_text("ten years of work\n", encoding="utf-8")
@@ -190,7 +190,7 @@ def fill(disk: Path) -> None:
 
 
 def write_ssh_files(group: Group) -> None:
-    """Record the host keys, which are known before the first contact, and how each machine is reached."""
+    """Write the known host keys and the SSH configuration of each machine."""
     folder = group.path / "ssh"
     known, config = "", ""
     for machine in MACHINES:
@@ -198,17 +198,17 @@ def write_ssh_files(group: Group) -> None:
         key = " ".join(read_key(group, machine.name, public=True).split()[:2])
         known += f"{machine.name},[127.0.0.1]:{port} {key}\n"
         config += SSH_CONFIG.format(name=machine.name, port=port, admin=ADMIN, folder=folder)
-    # Where ssh keeps the one connection that all commands share: a short name, since that of a socket must be.
+    # The control socket of the shared connection: socket paths must be short.
     (Path.home() / ".ssh").mkdir(mode=0o700, exist_ok=True)
     (folder / "known_hosts").write_text(known, encoding="utf-8")
     (folder / "config").write_text(config, encoding="utf-8")
 
 
 def wait_for_boot(group: Group, machine: Machine) -> None:
-    """Wait until systemd has brought the machine up.
+    """Wait until systemd has finished booting.
 
     Raises:
-        UsageError: it did not come up in time; names the log of its console.
+        UsageError: the machine did not boot in time; names its console log.
     """
     command = ["ssh", "-F", str(group.ssh_config), machine.name, "systemctl is-system-running --wait"]
     deadline = time.monotonic() + BOOT_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""The disk that every machine starts from: a bare Debian with its kernel, and the packages of the roles tried there."""
+"""The base disk of all machines: a bare Debian with its kernel, and the packages of the tested roles."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Image", "cache_root", "digest", "ensure_image", "recipe"]
 
-# Debian 13's kernel panics under the QEMU of Debian 12.
+# Debian 13's kernel panics in Debian 12's QEMU.
 DISTRIBUTION = "debian12"
 DISK_SIZE = "3G"
-# python3-apt belongs to every Debian server installation; Ansible's check mode cannot do without it.
+# Every Debian server installation has python3-apt, and Ansible's check mode requires it.
 BARE_PACKAGES = [
     "ca-certificates",
     "dbus",
@@ -40,7 +40,7 @@ BARE_PACKAGES = [
     "udev",
     "zstd",
 ]
-# What the roles would install: an emulator takes minutes for what the host does in seconds. Their services stay off.
+# Packages that the roles install, because an emulator needs minutes instead of seconds. Their services stay disabled.
 ROLE_PACKAGES = [
     "chrony",
     "libpam-slurm-adopt",
@@ -73,14 +73,14 @@ SLOW_UNITS = [
     "getty@tty1.service",
     "serial-getty@ttyS0.service",
 ]
-# The whole of a default initramfs would be unpacked, and made anew by mdadm's package, at the speed of an emulator.
+# An emulator needs long to unpack a full initramfs, and to regenerate it for the mdadm package.
 EARLY_HOOKS = [
     'mkdir -p "$1/etc/initramfs-tools/conf.d"',
     'printf "MODULES=list\\nCOMPRESS=zstd\\n" >"$1/etc/initramfs-tools/conf.d/busbar"',
     'printf "virtio_pci\\nvirtio_blk\\next4\\n" >"$1/etc/initramfs-tools/modules"',
 ]
 NETWORK_UNIT = "/etc/systemd/system/systemd-networkd.service.d"
-# The network waits for systemd-tmpfiles, which writes a machine's own files (see `busbar.vm.qemu`) at its first boot.
+# The network waits for systemd-tmpfiles, which writes a machine's files (see `busbar.vm.qemu`) at its first boot.
 HOOKS = [
     *COMMON_HOOKS,
     'rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/hostname" "$1/etc/hosts" "$1/etc/resolv.conf"',
@@ -96,13 +96,13 @@ HOOKS = [
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """What a machine boots: files in one folder, never written again."""
+    """The boot files of a machine, in one folder that is read-only after the build."""
 
     folder: Path
 
     @property
     def disk(self) -> Path:
-        """The root file system, ext4 on the whole raw disk."""
+        """The root file system: an unpartitioned raw disk with ext4."""
         return self.folder / "disk.raw"
 
     @property
@@ -117,7 +117,7 @@ class Image:
 
 
 def recipe() -> list[str]:
-    """The mmdebstrap command, less the output folder."""
+    """Return the mmdebstrap command without the output folder."""
     early = [f"--essential-hook={hook}" for hook in EARLY_HOOKS]
     hooks = [f"--customize-hook={hook}" for hook in HOOKS]
     include = f"--include={','.join([*BARE_PACKAGES, *ROLE_PACKAGES])}"
@@ -125,17 +125,17 @@ def recipe() -> list[str]:
 
 
 def digest() -> str:
-    """Changes with the recipe, so that an old image is never mistaken for a new one."""
+    """Return a hash of the recipe, so that stale images are not used."""
     return hashlib.sha256("\0".join([*recipe(), DISK_SIZE]).encode()).hexdigest()[:10]
 
 
 def cache_root() -> Path:
-    """The folder of all images, shared by all checkouts of this user."""
+    """Return the folder of all images, shared by all checkouts of this user."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "busbar" / "vm"
 
 
 def ensure_image(say: Callable[[str], None]) -> Image:
-    """The image, made unless it is there; a second process waits for the first.
+    """Return the image; build it if it does not exist. A second process waits for the first.
 
     Raises:
         UsageError: mmdebstrap or mke2fs failed.
@@ -152,7 +152,7 @@ def ensure_image(say: Callable[[str], None]) -> Image:
 
 
 def build(image: Image) -> None:
-    """Make the image beside its place and move it there when it is complete."""
+    """Build the image in a temporary folder and move it into place when it is complete."""
     with tempfile.TemporaryDirectory(prefix=".new-", dir=image.folder.parent) as made:
         fresh, tree = Image(Path(made) / "image"), Path(made) / "tree"
         fresh.folder.mkdir()

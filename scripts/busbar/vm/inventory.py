@@ -1,4 +1,4 @@
-"""The inventory of a group of machines: plain `ansible-playbook -i` accepts it."""
+"""The inventory of a group of machines, for busbar and plain `ansible-playbook -i`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMAND = "vm up"
 
 
 def hosts(group: Group) -> dict[str, Any]:
-    """hosts.yml as data: groups as features; a machine is reached by a port of this host, the others by its address."""
+    """Return the content of hosts.yml; this host reaches a machine at a local port, other machines at its address."""
     children: dict[str, Any] = {}
     for machine in MACHINES:
         reached = {"ansible_host": "127.0.0.1", "ansible_port": group.ports[machine.name]}
@@ -35,21 +35,21 @@ def hosts(group: Group) -> dict[str, Any]:
 
 
 def site_variables(group: Group) -> dict[str, Any]:
-    """group_vars/all of the site: what an admin would declare for a file server and its client."""
+    """Return the content of group_vars/all: typical settings of a file server and its client."""
     keys = group.path / "ssh"
     known = f"{keys / 'known_hosts'} {group.path / 'secrets' / 'known_hosts'}"
     return {
         "ansible_user": ADMIN,
-        # Without KVM a machine is emulated: on a busy host even its sudo may take longer than the 20 s of ansible.cfg.
+        # Without KVM the machine is emulated, and on a busy host sudo may take longer than the 20 s in ansible.cfg.
         "ansible_ssh_timeout": 120,
         "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
-        # The machines may be emulated and slow, and some tests restart them.
+        # The machines may be slow emulations, and some tests restart them.
         "ansible_ssh_common_args": (
             f"-o IdentitiesOnly=yes -o UserKnownHostsFile='{known}' -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
         ),
         "ansible_python_interpreter": "/usr/bin/python3",
         "cluster_name": group.name,
-        # ansible_port is a port of this host that leads to the machine.
+        # ansible_port is a port of this host that is forwarded to the machine.
         "ssh_port": 22,
         "nfs_server_exports": [{"path": "/shared"}, {"path": "/projects", "mode": "1777"}],
         "users_home_base": "/shared/home",
@@ -62,7 +62,7 @@ def site_variables(group: Group) -> dict[str, Any]:
 
 
 def write_inventory(group: Group, say: Callable[[str], None] = lambda _: None) -> None:
-    """Write busbar's own files of the inventory; what is there stays."""
+    """Write busbar's files of the inventory; the user's files stay unchanged."""
     variables = group.inventory / "group_vars" / "all"
     variables.mkdir(parents=True, exist_ok=True)
     write_own(group.inventory / "hosts.yml", hosts(group), COMMAND, say)

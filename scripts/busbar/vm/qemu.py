@@ -1,4 +1,4 @@
-"""One machine as a QEMU process: its command line, its life, its monitor."""
+"""A machine as a QEMU process: command line, start, stop and monitor."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ KVM = Path("/dev/kvm")
 KVM_PROBE_S = 5
 STOP_TIMEOUT_S = 10
 MEMORY_MIB = 1024
-# More emulated cores cost more than they give, and every instruction of a richer processor has to be emulated.
+# More emulated cores slow the machine down, and so do the instructions of a larger CPU model.
 CORES = 1
 EMULATED_CPU = "qemu64"
 MAC = "52:54:00:bb"
 
 
 def choose_accelerator(image: Image) -> str:
-    """``kvm`` where a kernel really starts with it, else ``tcg``: on some hosts the device is there, but hangs."""
+    """Return ``kvm`` if a kernel starts with it, otherwise ``tcg``: on some hosts the device exists but hangs."""
     if not os.access(KVM, os.R_OK | os.W_OK):
         return "tcg"
     probe = [QEMU, "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults", "-display", "none", "-no-reboot"]
-    # Without a root file system the kernel panics, which ends QEMU: proof that it ran.
+    # Without a root file system the kernel panics, which ends QEMU and proves that the kernel ran.
     probe += ["-kernel", str(image.kernel), "-append", "panic=-1"]
     try:
         done = subprocess.run(probe, check=False, capture_output=True, timeout=KVM_PROBE_S)
@@ -59,14 +59,14 @@ def choose_accelerator(image: Image) -> str:
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on now."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def own_files(machine: Machine, authorized_key: str, host_key: tuple[str, str]) -> list[str]:
-    """What an installer would have written, as lines of systemd-tmpfiles, which makes a file only where none is.
+    """Return the files of an installer as lines of systemd-tmpfiles, which creates only missing files.
 
     `host_key` is the private and the public half.
     """
@@ -89,7 +89,7 @@ def own_files(machine: Machine, authorized_key: str, host_key: tuple[str, str]) 
 
 
 def command(group: Group, machine: Machine, image: Image) -> list[str]:
-    """QEMU's command line; file names are relative to the group's folder, since a socket's name must be short."""
+    """Return QEMU's command line; paths are relative to the group's folder, because socket paths must be short."""
     cpu = "host" if group.accelerator == "kvm" else EMULATED_CPU
     accelerator = "kvm" if group.accelerator == "kvm" else "tcg,thread=multi"
     kernel = f"root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet mitigations=off systemd.hostname={machine.name}"
@@ -115,12 +115,12 @@ def command(group: Group, machine: Machine, image: Image) -> list[str]:
 
 
 def process_name(group: Group, machine: Machine) -> str:
-    """What the process calls itself, so that a pid file that outlived its process names nobody else's."""
+    """Return the name of the process, so that a stale PID file cannot refer to another process."""
     return f"busbar-{group.name}-{machine.name}"
 
 
 def pid_of(group: Group, machine: Machine) -> int | None:
-    """The process of a machine, or None when it does not run."""
+    """Return the process ID of a machine, or None if it does not run."""
     with contextlib.suppress(OSError, ValueError):
         pid = int(group.file(machine.name, "pid").read_text())
         if process_name(group, machine) in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
@@ -129,10 +129,10 @@ def pid_of(group: Group, machine: Machine) -> int | None:
 
 
 def start(group: Group, machine: Machine, image: Image) -> None:
-    """Start a machine that does not run.
+    """Start a stopped machine.
 
     Raises:
-        UsageError: QEMU ended at once; carries what it said.
+        UsageError: QEMU exited immediately; contains its output.
     """
     if pid_of(group, machine):
         return
@@ -157,7 +157,7 @@ def start(group: Group, machine: Machine, image: Image) -> None:
 
 
 def stop(group: Group, machine: Machine) -> bool:
-    """Take a machine's power away; returns whether it ran."""
+    """Kill a machine as in a power failure, and return whether it ran."""
     ran = pid_of(group, machine) is not None
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -170,12 +170,12 @@ def stop(group: Group, machine: Machine) -> bool:
 
 
 def set_cable(group: Group, machine: Machine, *, plugged: bool) -> None:
-    """Plug or pull the cable between a machine and the others; its way to this host stays."""
+    """Connect or disconnect a machine's link to the other machines; its link to this host stays up."""
     monitor(group, machine, "set_link", name="shared-port", up=plugged)
 
 
 def monitor(group: Group, machine: Machine, execute: str, **arguments: object) -> Any:  # noqa: ANN401 - any JSON
-    """Have QEMU's monitor execute a command; returns its answer.
+    """Execute a command in QEMU's monitor and return its answer.
 
     Raises:
         UsageError: the machine does not run, or QEMU refused.

@@ -1,4 +1,4 @@
-"""Which machines there are, what they are made of, and where their parts lie."""
+"""The state of the machines: their properties and files."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Machine:
         name: its host name.
         number: its last octet on both networks that the machines share.
         groups: its inventory groups.
-        disks: serial number to size in bytes of its further disks, `/dev/disk/by-id/virtio-SERIAL` inside.
-        data_disks: those of them that carry a file system with data from the start.
-        spare_disks: those of them that the inventory gives to nobody.
+        disks: sizes in bytes of its additional disks by serial number (`/dev/disk/by-id/virtio-SERIAL` in the machine).
+        data_disks: additional disks that initially contain a file system with data.
+        spare_disks: additional disks that the inventory does not use.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Machine:
 
     @property
     def outside_address(self) -> str:
-        """Its address on a network that does not belong to the cluster; same wire."""
+        """Its address on a network outside the cluster, on the same link."""
         return f"{OUTSIDE}.{self.number}"
 
 
@@ -64,12 +64,12 @@ MACHINES = (
 
 @dataclasses.dataclass
 class Group:
-    """Two machines that stand beside each other.
+    """Two connected machines.
 
     Attributes:
-        name: the group's name; its folder and the names of its processes derive from it.
-        accelerator: what QEMU runs them with, ``kvm`` or ``tcg``.
-        ports: machine name to the port of this host's loopback that leads to its sshd.
+        name: name of the group, from which the names of its folder and processes derive.
+        accelerator: QEMU's accelerator, ``kvm`` or ``tcg``.
+        ports: loopback ports of this host by machine name, forwarded to the machine's sshd.
     """
 
     name: str
@@ -88,14 +88,14 @@ class Group:
 
     @property
     def ssh_config(self) -> Path:
-        """Configuration for `ssh -F`, with which a machine is reached by its name."""
+        """Configuration for `ssh -F` with the names of the machines."""
         return self.path / "ssh" / "config"
 
     def machine(self, name: str) -> Machine:
-        """The machine of that name.
+        """Return a machine by name.
 
         Raises:
-            UsageError: there is none.
+            UsageError: no machine has that name.
         """
         for machine in MACHINES:
             if machine.name == name:
@@ -104,11 +104,11 @@ class Group:
         raise UsageError(msg)
 
     def file(self, name: str, kind: str) -> Path:
-        """A file of a machine: ``pid``, ``console``, ``monitor``, ``wire``, ``root.qcow2`` or ``SERIAL.disk``."""
+        """Return the path of a file: ``pid``, ``console``, ``monitor``, ``wire``, ``root.qcow2`` or ``SERIAL.disk``."""
         return self.path / f"{name}.{kind}"
 
     def save(self) -> None:
-        """Write the state so that a run killed at any moment leaves the old or the new one."""
+        """Write the state atomically."""
         self.path.mkdir(parents=True, exist_ok=True)
         fresh = self.path / "machines.json.new"
         fresh.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n", encoding="utf-8")
@@ -116,10 +116,10 @@ class Group:
 
 
 def load(name: str) -> Group:
-    """The state of an existing group.
+    """Load an existing group.
 
     Raises:
-        UsageError: there is none of that name, or its state cannot be read.
+        UsageError: no group has that name, or its state cannot be read.
     """
     path = sandbox_path(name) / "machines.json"
     try:

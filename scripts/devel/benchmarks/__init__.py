@@ -1,1 +1,1 @@
-"""What scripts/benchmark measures, one module per benchmark."""
+"""The benchmarks of scripts/benchmark, one module each."""

@@ -1,8 +1,8 @@
-"""Runs a playbook on many hosts that answer at once, so that only the provisioning host's own work is measured.
+"""Runs a playbook on many simulated hosts, to measure only the work of the provisioning host.
 
-The connection plugin `instant` says what a sound node would say to each module. All else is real: the inventory, the
-roles, templates and filters, a process for each task on each host. SSH itself is left out. The hosts have no GPUs to
-be asked for, and the secrets of the cluster are still to be made, as in a first run.
+The connection plugin `instant` returns the module results of a healthy node. Everything else is real: the inventory,
+the roles, templates and filters, and a process for each task on each host. SSH is not included. The hosts have no GPUs,
+and the secrets of the cluster do not exist yet, as in a first run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Cost(NamedTuple):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what can be chosen."""
+    """Add the options."""
     parser.add_argument("--hosts", default="16,64,256,1024", metavar="N,…", help="default 16,64,256,1024")
     parser.add_argument(
         "--playbook",
@@ -60,10 +60,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
-    """The figures of one run for each size.
+    """Yield the figures of one run for each size.
 
     Raises:
-        UsageError: a size or the playbook is none.
+        UsageError: a size is invalid, or the playbook does not exist.
         ValueError: the playbook failed.
     """
     if args.playbook not in PLAYBOOKS:
@@ -79,7 +79,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
             yield Figure(f"cpu_per_host{of}", round(1000 * cost.cpu / size), "ms", at=size)
             yield Figure(f"peak_memory{of}", round(cost.peak_mib), "MiB", at=size)
         if len(costs) > 1:
-            # Of the two largest, where what each run takes anyway weighs least.
+            # From the two largest sizes, where the fixed costs of a run matter least.
             largest = sorted(costs)[-2:]
             yield Figure(f"cpu_growth{of}", growth({size: costs[size].cpu for size in largest}), "exponent")
 
@@ -93,7 +93,7 @@ def _sizes(args: argparse.Namespace) -> list[int]:
 
 
 def inventory(count: int) -> dict[str, object]:
-    """A cluster of so many hosts: one controller, one login node, and compute nodes."""
+    """Return the inventory of a cluster: one controller, one login node, and compute nodes."""
     nodes = {
         f"gpu{i:05}": {"ansible_host": f"10.{100 + i // 65536}.{i // 256 % 256}.{i % 256}"} for i in range(count - 2)
     }
@@ -125,7 +125,7 @@ def inventory(count: int) -> dict[str, object]:
 
 
 def _run(playbook: str, size: int, forks: int) -> _Cost:
-    """What a run of a playbook costs, in a site of its own."""
+    """Run a playbook in a new site and return its cost."""
     with tempfile.TemporaryDirectory(prefix="busbar-benchmark-") as name:
         site = Path(name)
         (site / "inventory").mkdir()
@@ -161,7 +161,7 @@ def _run(playbook: str, size: int, forks: int) -> _Cost:
 
 
 def _watched(leader: int) -> tuple[int, _Cost]:
-    """The exit code of a process that leads a session, and what the session cost; nothing of it is left behind."""
+    """Wait for a session leader and return its exit code and the cost; kill the session on an exception."""
     began, peak = time.monotonic(), 0
     try:
         while True:
@@ -178,7 +178,7 @@ def _watched(leader: int) -> tuple[int, _Cost]:
 
 
 def _memory_kib(session: int) -> int:
-    """Memory of all processes of a session; what they share counts once."""
+    """Return the memory of all processes of a session in KiB; shared memory counts once."""
     total = 0
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):

@@ -1,6 +1,6 @@
-"""Provisions clusters of several sizes again: sandboxes on this machine, which is all that is measured.
+"""Measures a second provisioning run on sandboxes of several sizes on this machine.
 
-The second run must report no change. It is measured without the validation, whose time depends on its tests.
+The second run must report no change. The measurement excludes the validation, whose duration depends on its tests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GOALS = ()
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what can be chosen."""
+    """Add the options."""
     parser.add_argument("--sizes", default="2,4,8,16", metavar="N,…", help="compute nodes; default 2,4,8,16")
     sandboxes.add_name(parser)
 

@@ -1,7 +1,7 @@
-"""Reads a table of nccl-tests out of a log that is nearly all noise of the library.
+"""Parses an nccl-tests table in a log that consists mostly of NCCL debug output.
 
-The log is made on the fly and goes through a pipe, so it is never on a disk; another process reads it, as the command
-`busbar nccl parse` reads a file, and measures itself.
+The log is generated on the fly and written to a pipe. Another process reads it, as `busbar nccl parse` reads a file,
+and measures itself.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _HEAD = [
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what can be chosen."""
+    """Add the options."""
     parser.add_argument("--mib", default="1024", metavar="N", help="size of the log in MiB; default 1024")
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
-    """The figures of one log.
+    """Yield the figures of one log.
 
     Raises:
-        UsageError: the size is no whole number.
+        UsageError: the size is not an integer.
         ValueError: a part of the table is missing in the result.
     """
     mib = whole("--mib", args.mib, 1, _MOST_MIB)
@@ -67,7 +67,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
 
 
 def _run_reader(size: int) -> dict[str, Any]:
-    """What a process of its own made of a log of so many bytes."""
+    """Parse a log of this size in bytes in a separate process, and return its result."""
     written = 0
     with subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
         with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", reader.stdin) as pipe:
@@ -89,7 +89,7 @@ def _algbw(size: int) -> float:
 
 
 def _log(size: int) -> Iterator[bytes]:
-    """A log of about so many bytes: a table, with an equal share of noise before, between and behind its lines."""
+    """Yield a log of about this size in bytes: a table with equal noise before, between and after its lines."""
     rows = []
     for row in _SIZES:
         half = f"{row / 1e3 / _algbw(row):.2f} {_algbw(row):.2f} {_busbw(row):.2f} 0"
@@ -107,7 +107,7 @@ def _log(size: int) -> Iterator[bytes]:
 
 
 def _noise() -> bytes:
-    """Lines as NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=ALL prints them, about 16 KiB."""
+    """Return about 16 KiB of output as with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=ALL."""
     lines = []
     for i in range(32):
         who = f"gpu{i % 8}:{40_000 + i}:{41_000 + i} [{i % 8}] NCCL INFO"
@@ -121,7 +121,7 @@ def _noise() -> bytes:
 
 
 def _read() -> None:
-    """Read a log from standard input, and print what it held and what that took."""
+    """Parse a log from standard input, and print the result and its cost."""
     began = time.monotonic()
     text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace")
     runs = parse_stream(text)["runs"]

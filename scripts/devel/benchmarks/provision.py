@@ -1,10 +1,10 @@
-"""Provisions fresh nodes and validates them, beside the least that any tool must do: install the same, in parallel.
+"""Provisions and validates fresh nodes, and compares the time with a parallel installation of the same files.
 
-What busbar installed is read from its nodes: their new packages with versions, and their files that no package owns or
-that differ from the package's. A shell script that does nothing else then puts both onto as many fresh nodes, all at
-once, over SSH. It makes no database, waits for nothing and checks nothing. Debian's packages start what they install,
-though, and slurmd without a configuration takes 90 seconds to give up; so the script runs a second time on fresh nodes
-where nothing may be started, which is the least that any tool can need.
+The benchmark reads the result from busbar's nodes: new packages with versions, and files that no package owns or that
+differ from their package. A shell script then installs only these on the same number of fresh nodes, in parallel over
+SSH. It does not create a database, wait or check anything. Debian's packages start their services, though, and slurmd
+without a configuration fails only after 90 seconds; so the script also runs on fresh nodes where services must not
+start, which is the minimum for any tool.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["GOALS", "Contents", "add_options", "install_script", "measure"]
 
 GOALS = (Goal("ratio", "<=", 1.0),)
 _PACKAGES = r"dpkg-query -W -f '${binary:Package}=${Version}\n'"
-# What changed since the container's first boot, but for what names the machine: podman mounts those files.
+# Files changed since the container's first boot, except the identity of the machine, which podman mounts.
 _FILES = r"""
 cd /
 { cat /var/lib/dpkg/info/*.list; printf '%s\n' /etc/hosts /etc/hostname /etc/resolv.conf; } | sort -u >/tmp/owned
@@ -50,23 +50,23 @@ _INSTALL_S = 3600
 
 
 class Contents(NamedTuple):
-    """What a provisioned node has more than a fresh one: packages as name=version, and an archive of its files."""
+    """The additions of a provisioned node: packages as name=version, and an archive of files."""
 
     packages: list[str]
     files: bytes
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what can be chosen."""
+    """Add the options."""
     sandboxes.add_compute(parser, 2)
     sandboxes.add_name(parser)
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
-    """Both times on the same number of fresh nodes, and their ratio.
+    """Yield both times on the same number of fresh nodes, and their ratio.
 
     Raises:
-        UsageError: no such number of nodes, or a sandbox that is there already.
+        UsageError: the number of nodes is invalid, or the sandbox exists.
         ValueError: a command or the installation failed.
     """
     up = ("sandbox", "up", "--name", args.name, "--compute", str(sandboxes.compute(args)))
@@ -96,7 +96,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
 
 
 def install_script(address: str, ssh: list[str], packages: list[str], archive: str) -> str:
-    """The shell script that installs packages and files on one host."""
+    """Return the shell script that installs packages and files on one host."""
     wanted = " ".join(shlex.quote(package) for package in packages)
     install = (
         "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends "
@@ -107,7 +107,7 @@ def install_script(address: str, ssh: list[str], packages: list[str], archive: s
 
 
 def _on_each(cluster: state.Sandbox, command: str) -> dict[str, bytes]:
-    """What a shell command prints on each node."""
+    """Run a shell command on each node and return the outputs."""
     with ThreadPoolExecutor(len(cluster.nodes)) as pool:
         told = pool.map(lambda node: sandboxes.printed(cluster, node, command), cluster.nodes)
         return dict(zip(cluster.nodes, told, strict=True))
@@ -118,10 +118,10 @@ def _lines(printed: bytes) -> list[str]:
 
 
 def _install(cluster: state.Sandbox, added: dict[str, Contents]) -> float:
-    """Seconds that the script took on all nodes at once.
+    """Run the script on all nodes in parallel and return the duration in seconds.
 
     Raises:
-        ValueError: it failed on one.
+        ValueError: the script failed on a node.
     """
     known = cluster.path / "ssh/known_hosts"
     ssh = ["ssh", "-i", str(cluster.path / "ssh/id_ed25519"), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"]

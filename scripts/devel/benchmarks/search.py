@@ -1,7 +1,7 @@
-"""How the search for culprits grows with the cluster, beside testing all pairs one by one or in a round-robin.
+"""Measures how the culprit search scales, compared with tests of all pairs sequentially or in a round-robin.
 
-The fabrics are simulated, each with one fault of some kind. All pairs of N nodes are N (N - 1) / 2 tests, and as many
-rounds when one runs at a time; a round-robin runs N / 2 at a time, in N - 1 rounds.
+The fabrics are simulated, each with one fault. All pairs of N nodes are N (N - 1) / 2 tests, which take as many rounds
+sequentially; a round-robin runs N / 2 tests at a time, in N - 1 rounds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SWITCH = 32
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what can be chosen."""
+    """Add the options."""
     parser.add_argument("--nodes", default="16,64,256,1024,4096", metavar="N,…", help="default 16,64,256,1024,4096")
     parser.add_argument("--trials", default="20", metavar="T", help="fabrics of each size; default 20")
     parser.add_argument("--noise", default="2", metavar="PCT", help="standard deviation of each test; default 2")
@@ -53,11 +53,11 @@ def _sizes(args: argparse.Namespace) -> list[int]:
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
-    """The figures of each size.
+    """Yield the figures of each size.
 
     Raises:
-        UsageError: an option is no number, or out of range.
-        ValueError: a culprit was missed or an innocent blamed.
+        UsageError: an option is not a number, or out of range.
+        ValueError: the search missed a culprit or blamed a healthy part.
     """
     sizes = _sizes(args)
     trials = whole("--trials", args.trials, 1, _MOST_TRIALS)

@@ -1,1 +1,1 @@
-"""Hardware profiles: their form, their ceilings, and a draft of one from a machine's answers."""
+"""Hardware profiles: their schema, their ceilings, and drafts from the data of a machine."""

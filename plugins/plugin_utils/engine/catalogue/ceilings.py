@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""How high busbw of a collective can go, computed from NVLink and NIC rates.
+"""Compute the ceilings of a collective's busbw from NVLink and NIC rates.
 
 All rates are GB/s (10^9 bytes per second), one direction. Letters: g GPUs per node, k nodes, n = g k ranks, B the
 NVLink rate of one GPU, W the sum of the NIC rates of one node. A node here is one NVLink domain.
@@ -25,11 +25,10 @@ __all__ = [
     "ring",
 ]
 
-# Line rate to the rate that NCCL's own tuning counts on: links x SMxx_NVLINK_BW of NCCL's src/graph/topo.h,
-# commit 5067397c2676d5aed50042fc39e5c8ee96eb0027: V100 6 x 20, A100 12 x 20, H800 8 x 20.6, H100 18 x 20.6,
-# B200 18 x 40.1.
+# Line rate to the rate that NCCL's own tuning assumes: links x SMxx_NVLINK_BW of NCCL's src/graph/topo.h, commit
+# 5067397c2676d5aed50042fc39e5c8ee96eb0027: V100 6 x 20, A100 12 x 20, H800 8 x 20.6, H100 18 x 20.6, B200 18 x 40.1.
 _EFFECTIVE = {150.0: 120.0, 200.0: 164.8, 300.0: 240.0, 450.0: 370.8, 900.0: 721.8}
-# The protocol of NVLink takes about a fifth (NVIDIA/nccl-tests issues 149 and 212).
+# The NVLink protocol takes about a fifth (NVIDIA/nccl-tests issues 149 and 212).
 _EFFECTIVE_SHARE = 0.8
 _HOPPER_LINE = 450.0
 _BLACKWELL_LINE = 900.0
@@ -39,14 +38,15 @@ _BITS = 8
 
 
 def nic_rate(nics: list[dict[str, Any]]) -> float:
-    """Return W: the rate of all NICs of a node together; Gb/s divided by 8."""
+    """Return W, the sum of the rates of a node's NICs: Gb/s divided by 8."""
     return sum(float(nic["count"]) * float(nic["gbps"]) for nic in nics) / _BITS
 
 
 def effective_nvlink(line: float) -> float:
     """Return the rate that NCCL reaches on NVLinks of this line rate.
 
-    Source: NCCL src/graph/topo.h (links times SMxx_NVLINK_BW); for other rates 80 % of the line, NVIDIA/nccl-tests#212.
+    Source: NCCL src/graph/topo.h (links times SMxx_NVLINK_BW); for other rates 80 % of the line rate,
+    NVIDIA/nccl-tests#212.
     """
     return _EFFECTIVE.get(float(line), _EFFECTIVE_SHARE * float(line))
 
@@ -54,8 +54,8 @@ def effective_nvlink(line: float) -> float:
 def ring(inside: float, outside: float | None) -> float:
     """Return the ceiling of a flat ring: busbw <= min(B, W).
 
-    The ring crosses the boundary of each node once in and once out per channel, so 2(n-1)/n x S leaves each node at W.
-    Source: nccl-tests doc/PERFORMANCE.md, commit a0b82b2260cf5152b9f8c061bbf7eaf0ba096432.
+    The ring enters and leaves each node once per channel, so 2(n-1)/n x S leaves each node at W. Source: nccl-tests
+    doc/PERFORMANCE.md, commit a0b82b2260cf5152b9f8c061bbf7eaf0ba096432.
     """
     return inside if outside is None else min(inside, outside)
 
@@ -69,11 +69,11 @@ def inside_ring(line: float) -> float:
 
 
 def nvls(line: float, ranks: int) -> float | None:
-    """Return the ceiling of an all-reduce that the NVSwitch adds up, or None where there is no NVLink SHARP.
+    """Return the ceiling of an all-reduce computed by the NVSwitch, or None without NVLink SHARP.
 
-    busbw <= B x 2(n-1)/(n+1) times NCCL's nvlsEfficiency (0.85 Hopper, 0.74 Blackwell): per GPU and direction
-    S (n+1)/n moves instead of 2 S (n-1)/n. Source: NVIDIA/nccl-tests#366, NCCL src/graph/tuning.cc; within 4 % of
-    published figures of one node.
+    busbw <= B x 2(n-1)/(n+1) times NCCL's nvlsEfficiency (0.85 Hopper, 0.74 Blackwell): per GPU and direction S (n+1)/n
+    moves instead of 2 S (n-1)/n. Source: NVIDIA/nccl-tests#366, NCCL src/graph/tuning.cc; within 4 % of published
+    values of one node.
     """
     if line < _HOPPER_LINE or ranks < 2:  # noqa: PLR2004 - one rank sends nothing
         return None
@@ -82,10 +82,10 @@ def nvls(line: float, ranks: int) -> float | None:
 
 
 def hierarchical(outside: float, nodes: int, gpus: int) -> float:
-    """Return the ceiling between nodes of any algorithm that adds up inside the node first: W (n-1) k / (n (k-1)).
+    """Return the inter-node ceiling of any algorithm that first reduces inside the node: W (n-1) k / (n (k-1)).
 
-    2(k-1)/k x S must leave every node. Two nodes reach almost 2 W, many nodes W: a figure of two nodes does not carry
-    over. Source: derived; the conversion is in stas00/ml-engineering network/README.md, commit
+    2(k-1)/k x S must leave every node. Two nodes reach almost 2 W, many nodes W, so a value of two nodes does not apply
+    to more. Source: derived; the conversion is in stas00/ml-engineering network/README.md, commit
     744d01e18b79512572f64a6bbd8b5f4a725203a7; on trees NVIDIA/nccl#1576 and NVIDIA/nccl-tests#196.
     """
     ranks = nodes * gpus
@@ -93,7 +93,7 @@ def hierarchical(outside: float, nodes: int, gpus: int) -> float:
 
 
 def in_network(outside: float, ranks: int) -> float:
-    """Return the ceiling of sums in the network's switches (SHARP): W x 2(n-1)/n.
+    """Return the ceiling of sums computed by network switches (SHARP): W x 2(n-1)/n.
 
     Each node sends S once and receives S once. Source: NVIDIA/nccl#320 (A100, 8 x 200 Gb/s: about 220).
     """
@@ -103,7 +103,7 @@ def in_network(outside: float, ranks: int) -> float:
 def alltoall(outside: float, nodes: int, gpus: int) -> float:
     """Return the ceiling of an all-to-all between nodes: W/g x (n-1)/(n-g).
 
-    Each rank sends S (n-g)/n out of its node, and busbw is (n-1)/n x S/t. Two nodes reach almost 2 W/g, many W/g.
+    Each rank sends S (n-g)/n to other nodes, and busbw is (n-1)/n x S/t. Two nodes reach almost 2 W/g, many W/g.
     Source: derived; 10 nodes of 8 H100 with 8 x 400 Gb/s: 54.9, measured 50.38 (xxrjun/nccl-tests-cluster, commit
     455de4f).
     """
@@ -122,15 +122,15 @@ def ceilings(
 
     Args:
         profile: an entry of the hardware catalogue.
-        nodes: how many nodes take part.
-        gpus: how many GPUs of each node take part; all of them by default.
+        nodes: number of nodes.
+        gpus: number of GPUs of each node; all of them by default.
         collective: the program, without "_perf".
-        sizes: how many of the nodes each NVLink domain has; by default as few domains as can hold them, which gives
-            the highest ceilings. The domain with the fewest is the narrowest way.
+        sizes: number of nodes in each NVLink domain; by default the fewest possible domains, which gives the highest
+            ceilings. The smallest domain is the bottleneck.
 
     Returns:
-        ``wire`` (what a flat ring can reach, GB/s), ``limit`` (what any algorithm can reach), ``algorithm`` (which),
-        ``inside`` (the part inside a node or NVLink domain). A rate that the profile does not give is None.
+        ``wire`` (ceiling of a flat ring, GB/s), ``limit`` (ceiling of any algorithm), ``algorithm`` (the name of that
+        one), ``inside`` (the part inside a node or NVLink domain). A rate that the profile lacks is None.
     """
     gpu = profile.get("gpu") or {}
     gpus = gpus or int(gpu.get("count") or 1)
@@ -161,7 +161,7 @@ def ceilings(
 
 
 def _inside(profile: dict[str, Any], line: float, ranks: int) -> float | None:
-    """Return the ceiling of a ring inside a node; without NVLink what the profile says about the PCIe paths."""
+    """Return the ceiling of a ring inside a node; without NVLink the profile's value of the PCIe paths."""
     if ranks < 2:  # noqa: PLR2004 - one rank sends nothing
         return None
     if line > 0:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the hardware catalogue: its form by the schema, and what no schema can say: are its figures possible?"""
+"""Check the hardware catalogue: the schema, and whether its values are physically possible."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = ["floor_advice", "profile_problems"]
 
 _REMEDY = "correct the profile; profile.schema.json of the collection describes its keys"
 
-# A limit may be a published figure just above the model.
+# A limit may be a published value slightly above the model.
 _TOLERANCE = 1.05
-# The line rate of PCIe 5 x16, the fastest way between GPUs without NVLink, one direction.
+# The line rate of PCIe 5 x16, the fastest link between GPUs without NVLink, one direction.
 _PCIE_GBS = 63.0
 
 
 def profile_problems(name: str, profile: object, hosts: Iterable[str] = (), key: str = "") -> list[Problem]:
-    """Return what is wrong with one profile: first its form, and only when that is right what contradicts itself.
+    """Return the problems of a profile: those of its form or, if there are none, its contradictions.
 
     Args:
-        name: its name.
-        profile: what is declared for it.
-        hosts: those that have it.
-        key: where it is written; its name by default.
+        name: name of the profile.
+        profile: the declared value.
+        hosts: the hosts with this profile.
+        key: the path of the declaration; the name by default.
     """
     if isinstance(profile, dict) and profile.get(LIKE) is not None:
         return [make_problem(hosts, f"{key or f'hardware {name}'}.{LIKE}", *_unknown_like(name, profile[LIKE]))]
@@ -46,7 +46,7 @@ def profile_problems(name: str, profile: object, hosts: Iterable[str] = (), key:
 
 
 def _unknown_like(name: str, like: object) -> tuple[str, str]:
-    """Return the problem of a `like` that was not resolved, and the remedy."""
+    """Return the problem of an unresolved `like`, and the remedy."""
     if like == name or like in profile_names():
         return f"{like} is merged over itself", "name another profile, or delete the line"
     problem, _ = unknown_hardware(like, profile_names())
@@ -54,7 +54,7 @@ def _unknown_like(name: str, like: object) -> tuple[str, str]:
 
 
 def _gpu_problems(gpu: dict[str, Any]) -> list[str]:
-    """Return what is wrong with how the GPUs are joined, set, divided and told to Slurm."""
+    """Return problems of the GPUs' links, settings, partitions and Slurm names."""
     keys = {"mig_layout": "gpu.mig", "slurm_gres_mode": "gpu.gres_mode"}
     problems = [f"gpu.settings: {problem}" for problem in settings_form(gpu.get("settings") or {})]
     if gpu.get("nvswitch") and not gpu["nvlink_gbs"]:
@@ -65,7 +65,7 @@ def _gpu_problems(gpu: dict[str, Any]) -> list[str]:
 
 
 def _socket_problems(profile: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the CPU sockets of the GPUs."""
+    """Return problems of the CPU sockets of the GPUs."""
     gpu, sockets = profile.get("gpu") or {}, int(profile["sockets"])
     near = gpu.get("cpu_sockets") or []
     problems = []
@@ -80,10 +80,10 @@ def _socket_problems(profile: dict[str, Any]) -> list[str]:
 
 
 def _bound(profile: dict[str, Any], scope: str, collective: str = "all_reduce") -> tuple[float | None, float | None]:
-    """Return how high a limit and a floor of a scope can be, GB/s; None where the profile does not tell.
+    """Return the maximum limit and floor of a scope, GB/s; None if the profile lacks the rates.
 
-    floor_gbs holds for any number of nodes, so between nodes it cannot be above what a flat ring can carry. The limit
-    may be that of two nodes, where a tree moves less data over the wire.
+    floor_gbs applies to any number of nodes, so between nodes it cannot exceed the ceiling of a flat ring. The limit
+    may be that of two nodes, where a tree sends less data over the wire.
     """
     gpu = profile.get("gpu") or {}
     gpus, line = int(gpu.get("count") or 1), float(gpu.get("nvlink_gbs") or 0)
@@ -135,7 +135,7 @@ def _of_scope(scope: str, entry: dict[str, Any]) -> Iterator[tuple[str, str, dic
 
 
 def _of_counts(profile: dict[str, Any], where: str, collective: str, entry: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the floors of an entry for numbers of nodes and for sums in the network."""
+    """Return problems of an entry's floors for numbers of nodes and for in-network sums."""
     scope = where.split(".")[1]
     if scope == "intra_node":
         return [f"{where}.{key}: one node alone has no network: leave it out" for key, _item in floor_entries(entry)]
@@ -150,7 +150,7 @@ def _of_counts(profile: dict[str, Any], where: str, collective: str, entry: dict
 
 
 def _most(profile: dict[str, Any], scope: str, collective: str, count: int) -> float | None:
-    """Return what a collective can reach on a number of nodes, or of NVLink domains, in GB/s; None where unknown."""
+    """Return the maximum of a collective on a number of nodes, or of NVLink domains, in GB/s; None if unknown."""
     given = (profile["busbw"].get(scope) or {}).get("limit_gbs")
     if profile.get("validation_backend") == "mpi":
         return None if given is None else float(given)
@@ -176,10 +176,10 @@ def _impossible(where: str, entry: dict[str, Any], limit: float | None, floor: f
 
 
 def floor_advice(catalogue: dict[str, Any]) -> list[Problem]:
-    """Return floors that would let a node of half speed pass, under half of the best known figure; none stops a run.
+    """Return advice about floors below half of the best known value, which would let a node of half speed pass.
 
     Args:
-        catalogue: profiles by name in which profile_problems finds nothing.
+        catalogue: profiles by name, without problems of profile_problems.
     """
     entries = [
         (f"hardware {name}: {where}{key}", item)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The collectives that a validation measures: their programs, their floors, and which part of an output is theirs."""
+"""The collectives of a validation: their programs, their floors, and their parts of an output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
     "sections",
 ]
 
-# Those that busbar's own MPI program knows, and all that nccl-tests has a program NAME_perf of.
+# The collectives of busbar's MPI program, and those for which nccl-tests has a program NAME_perf.
 MPI_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
 COLLECTIVES = (*MPI_COLLECTIVES, "reduce", "gather", "scatter", "hypercube", "alltoallv")
 
@@ -30,12 +30,12 @@ _IN_TIME = re.compile(r"^# busbar repeats: (\d{1,3}), no time for more\s*$", re.
 
 
 def _is_program(path: str) -> bool:
-    """Return whether the name of a file is that of a program of nccl-tests, from which those of others follow."""
+    """Return whether a file name is that of an nccl-tests program, from which the names of the others are derived."""
     return any(f"{name}_perf" in path.rpartition("/")[2] for name in COLLECTIVES)
 
 
 def collective_problems(options: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the choice of collectives, each with its remedy.
+    """Return the problems of the selected collectives, each with its remedy.
 
     Args:
         options: backend, binary, collectives, search_collective (auto or one of them).
@@ -63,7 +63,7 @@ def collective_problems(options: Mapping[str, Any]) -> list[str]:
 
 
 def floor_problems(options: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the operator's floor, with its remedy.
+    """Return the problems of the operator's floor, with its remedy.
 
     Args:
         options: collectives, search_collective, floor_gbs (a number, or collective to number).
@@ -84,7 +84,7 @@ def floor_problems(options: Mapping[str, Any]) -> list[str]:
 
 
 def _number(value: object) -> float | None:
-    """Return a bandwidth of 0 or more, also one written as text; None for anything else."""
+    """Return a bandwidth of at least 0, also from text; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -95,9 +95,9 @@ def _number(value: object) -> float | None:
 
 
 def floor_of(options: Mapping[str, Any], collective: str) -> float | None:
-    """Return the operator's floor for a collective in GB/s, None where he gives none.
+    """Return the operator's floor for a collective in GB/s, None if not set.
 
-    A bare number is the floor of the one collective that is measured, and of no other that the search may use.
+    A single number applies only to the one measured collective, not to others that the search may use.
     """
     given = options["floor_gbs"]
     if isinstance(given, dict):
@@ -108,16 +108,16 @@ def floor_of(options: Mapping[str, Any], collective: str) -> float | None:
 
 
 def repeats_in_time(text: str | None) -> int | None:
-    """Return how many repeats the job says that it had time for; None where it had for all, or did not come so far."""
+    """Return the number of repeats for which the job had time; None if it had time for all, or ended before."""
     said = _IN_TIME.search(text or "")
     return int(said[1]) if said else None
 
 
 def sections(text: str, collectives: list[str]) -> dict[str, tuple[list[str], bool | None]]:
-    """Return for each collective its parts of a job's output, one per repeat, and whether all of them ended well.
+    """Return the parts of a job's output by collective, one per repeat, and whether all of them succeeded.
 
     The job prints ``# busbar test: NAME REPEAT`` before and ``# busbar exit: NAME REPEAT CODE`` after each program. A
-    text without such lines belongs to the first collective, and how its program ended is not known (None).
+    text without such lines belongs to the first collective, with an unknown exit status (None).
     """
     starts = list(_SECTION.finditer(text))
     if not starts:

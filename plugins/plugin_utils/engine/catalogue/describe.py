@@ -1,4 +1,4 @@
-"""Turns what a machine is into a hardware profile, and finds the known profile that fits it best."""
+"""Create a hardware profile from the data of a machine, and find the most similar known profile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "slurm_type",
 ]
 
-# How much a difference counts when the nearest profile is sought.
+# Weights of differences in the search for the most similar profile.
 _WEIGHTS = {"gpu.model": 100, "gpu.count": 50, "gpu.nvlink_gbs": 20, "nics": 10}
 _MEMORY_SHARE = 0.05
 _UNKNOWN_GBPS = 1
@@ -37,7 +37,7 @@ _CPU = ("sockets", "cores_per_socket", "threads_per_core")
 def slurm_type(model: str) -> str:
     """Return a short name of a model for Slurm: 'NVIDIA H100 80GB HBM3' gives 'h100', 'GeForce RTX 3060' 'rtx3060'.
 
-    It begins with a letter: Slurm takes the 6000 of --gpus=6000 for a count.
+    It begins with a letter, because Slurm reads the 6000 of --gpus=6000 as a count.
     """
     plain = re.sub(r"\b\d+gb\b", " ", model_name(model))
     match = re.search(r"\b([rg]tx)?( pro)?\s*\b([a-z]{0,2}\d{2,4}[a-z]{0,2})\b", plain)
@@ -48,13 +48,14 @@ def slurm_type(model: str) -> str:
 
 
 def describe_machine(node: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the profile of a machine, in the form of the catalogue's entries; floors are left to a measurement.
+    """Return the profile of a machine in the form of the catalogue's entries, without floors, which need a measurement.
 
     Args:
-        node: what `node_info` found.
+        node: the result of `node_info`.
         facts: the `devices` of `node_info`.
     """
-    # Slurm drains a node with less memory than declared, and a kernel update may take some: three digits are enough.
+    # Slurm drains a node with less memory than declared, and a kernel update may reduce it, so it is rounded to three
+    # digits.
     return {
         "description": _title(node, facts),
         **{key: int(node[key]) for key in _CPU},
@@ -81,9 +82,9 @@ def _title(node: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 
 
 def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
-    """Return the GPU part; of several models the first one speaks, so that preflight names the others.
+    """Return the GPU part; of several models it describes the first, so that preflight reports the others.
 
-    A GPU whose memory is not known shares that of the host, as a GB10 does; machine_notes() says so.
+    A GPU of unknown memory size shares the memory of the host, as a GB10 does; machine_notes() reports that.
     """
     first = gpus[0]
     model = str(first["product_name"] or "unknown GPU")
@@ -93,7 +94,7 @@ def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
     known = generation_of_model(model)
     return {
         "model": model,
-        # The driver depends on it, and preflight refuses a model of which it is not known.
+        # The driver depends on it, and preflight rejects a model of unknown generation.
         **({} if known else {"generation": generation_of_architecture(str(first["architecture"] or ""))}),
         "count": len(gpus),
         "slurm_type": slurm_type(model),
@@ -104,13 +105,13 @@ def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
 
 
 def _near(facts: Mapping[str, Any], sockets: int) -> dict[str, Any]:
-    """Return the CPU sockets of the GPUs, where there are several."""
+    """Return the CPU sockets of the GPUs, if there are several."""
     found = found_sockets(facts, sockets) if sockets > 1 else []
     return {"cpu_sockets": found} if len(found) == len(facts["gpus"]) else {}
 
 
 def _nics(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the fastest kind of NIC that is up: the RDMA ports, else one Ethernet interface."""
+    """Return the fastest kind of NIC that is up: the RDMA ports, otherwise one Ethernet interface."""
     rates = [port["rate_gbps"] for port in facts["rdma_ports"] if port["active"] and port["rate_gbps"]]
     if rates:
         return [{"count": rates.count(max(rates)), "gbps": _plain(max(rates)), "rdma": True}]
@@ -123,7 +124,7 @@ def _plain(number: float) -> float:
 
 
 def profile_differences(known: Mapping[str, Any], found: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return key, declared and found value of each difference between a known profile and a machine's."""
+    """Return key, declared and found value of each difference between a known profile and a machine's profile."""
     result = [(key, known.get(key), found[key]) for key in _CPU if known.get(key) != found[key]]
     declared = int(known.get("memory_mb") or 0)
     if declared > found["memory_mb"] or declared < (1 - 10 * _MEMORY_SHARE) * found["memory_mb"]:
@@ -161,7 +162,7 @@ def _speed_text(nics: Any) -> str:  # noqa: ANN401 - as an admin wrote it
 def best_profile(
     catalogue: Mapping[str, Mapping[str, Any]], found: Mapping[str, Any]
 ) -> tuple[str | None, list[tuple[str, Any, Any]]]:
-    """Return the name of the known profile that fits best, and how it differs; None when no profile has those GPUs."""
+    """Return the name of the most similar known profile and its differences; None if no profile has these GPUs."""
     choices = []
     for name, known in catalogue.items():
         differences = profile_differences(known, found)
@@ -175,11 +176,11 @@ def best_profile(
 
 
 def machine_notes(facts: Mapping[str, Any], slurmd: str) -> list[str]:
-    """Return what an admin must know of a profile of describe_machine().
+    """Return notes for the admin about a profile of describe_machine().
 
     Args:
         facts: the `devices` of `node_info`.
-        slurmd: what `slurmd -C` printed, empty where there is no Slurm yet.
+        slurmd: output of `slurmd -C`, empty without Slurm.
     """
     line = next((line.strip() for line in slurmd.splitlines() if line.startswith("NodeName=")), "")
     notes = [f"slurmd -C: {line or 'Slurm is not installed yet'}"]
@@ -198,7 +199,7 @@ def machine_notes(facts: Mapping[str, Any], slurmd: str) -> list[str]:
 def description_text(
     machines: Iterable[tuple[str, Mapping[str, Any], Sequence[str]]], catalogue: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """Return YAML for `hardware_profiles_extra`, one entry per kind of machine, with what to know of it in comments.
+    """Return YAML for `hardware_profiles_extra`, one entry per kind of machine, with notes as comments.
 
     Args:
         machines: host name, profile of describe_machine(), and its notes.
@@ -220,19 +221,19 @@ def description_text(
         name = _name(profile, taken)
         taken.add(name)
         lines += [f"  # {comment}" for comment in comments]
-        # Ansible's texts carry tags that YAML does not know.
+        # Ansible's strings carry tags that YAML does not support.
         text = yaml.safe_dump(json.loads(json.dumps({name: profile})), sort_keys=False, width=110)
         lines += [f"  {line}" for line in text.replace("generation: null", _FILL_IN).splitlines()]
     return "\n".join(["hardware_profiles_extra:", *lines]) if lines else ""
 
 
 def _without_host(note: str) -> str:
-    """Return a note without what differs between machines that are alike."""
+    """Return a note without the parts that differ between similar machines."""
     return re.sub(r"NodeName=\S+ ", "", note)
 
 
 def _fit(known: str | None, differences: Sequence[tuple[str, Any, Any]], has_gpus: bool) -> list[str]:  # noqa: FBT001
-    """Return in words how well the best known profile fits."""
+    """Return a description of how well the most similar profile matches."""
     if known is None:
         return ["no known profile has these GPUs" if has_gpus else "has no GPUs; every known profile has"]
     if not differences:

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Which of a profile's figures speaks about some nodes: what lies between them is NVLink, or the network.
+"""Choose the values of a profile that apply to some nodes, depending on whether NVLink or the network connects them.
 
-The trays of an NVLink rack are one NVLink domain. How many nodes take part says nothing about it: two trays may stand
-in one rack or in two. So each node's domain is declared (``nvlink_domain``), and what is not declared is not known.
+The trays of an NVLink rack are one NVLink domain. The number of nodes does not determine the domain: two trays may be
+in one rack or in two. Each node's domain is therefore declared (``nvlink_domain``), and unknown otherwise.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ __all__ = [
     "unplaced_floors",
 ]
 
-# The share of the NICs' rate that a few trays of a rack must reach between racks, where the published figures are those
-# of whole racks: 0.75 is the floor of DGX H100, see its profile.
+# Minimum share of the NICs' rate between racks for a few trays of a rack, because only values of whole racks are
+# published: 0.75 is the floor of DGX H100, see its profile.
 _SHARE = 0.75
-# An all-reduce between two domains: a tree sends each byte once, so half of the NICs carry up to 0.89 of the rate of
-# all of them (see ceilings.hierarchical). Published pairs of nodes reach 0.94 of it and more.
+# For an all-reduce between two domains: a tree sends each byte once, so half of the NICs carry up to 0.89 of the rate
+# of all of them (see ceilings.hierarchical). Published pairs of nodes reach 0.94 of it and more.
 _SHARE_OF_PAIR = 0.9
 UNKNOWN_DOMAIN = "nvlink_domain is not set"
 
 
 def domain_nodes(profile: Mapping[str, Any] | None) -> int:
-    """Return how many nodes one NVLink domain of this hardware holds; 1 where NVLink ends at the node."""
+    """Return the number of nodes in an NVLink domain of this hardware; 1 if NVLink does not leave the node."""
     return int((profile or {}).get("nvlink_domain_nodes") or 1)
 
 
 def domain_sizes(nodes: Sequence[str], domains: Mapping[str, str]) -> tuple[int, ...] | None:
-    """Return how many of some nodes each NVLink domain has, the most first; None when one's domain is not known.
+    """Return the number of nodes in each NVLink domain, the largest first; None if any node's domain is unknown.
 
     Args:
-        nodes: their names.
-        domains: node to name of its domain; a node that is missing or has an empty name is not known.
+        nodes: names of the nodes.
+        domains: node to name of its domain; missing or empty if unknown.
     """
     names = [domains.get(node) or "" for node in nodes]
     return tuple(sorted(Counter(names).values(), reverse=True)) if names and all(names) else None
 
 
 def domain_problem(profile: Mapping[str, Any] | None, nodes: int, sizes: Sequence[int] | None) -> str:
-    """Return why no figure of a profile speaks about some nodes, with the remedy; empty when one does."""
+    """Return why no value of a profile applies to some nodes, with the remedy; empty if one does."""
     if nodes <= 1 or domain_nodes(profile) == 1:
         return ""
     if sizes is None:
@@ -68,12 +68,12 @@ def domain_problem(profile: Mapping[str, Any] | None, nodes: int, sizes: Sequenc
 
 
 def scope_of(profile: Mapping[str, Any], nodes: int, sizes: Sequence[int] | None = None) -> str:
-    """Return which scope of a profile speaks about some nodes; empty when that is not known.
+    """Return the scope of a profile that applies to some nodes; empty if unknown.
 
     Args:
         profile: an entry of the hardware catalogue.
-        nodes: how many take part.
-        sizes: how many of them each NVLink domain has, as domain_sizes gives it.
+        nodes: number of nodes.
+        sizes: number of nodes in each NVLink domain, from domain_sizes.
     """
     if nodes <= 1:
         return "intra_node"
@@ -92,17 +92,17 @@ def placed_floor(
     *,
     in_network: bool = False,
 ) -> Floor:
-    """Return a profile's floor for a collective among some nodes; floors.NONE where it has none.
+    """Return a profile's floor for a collective among some nodes; floors.NONE if it has none.
 
-    Between domains it is never more than a share of what the NICs of the domain with the fewest trays carry: a profile
-    has the figure of whole racks, and one tray has the NICs of one tray.
+    Between domains the floor is limited to a share of the NIC rate of the smallest domain, because a profile has the
+    values of whole racks, and one tray has the NICs of one tray.
 
     Args:
-        profile: an entry of the hardware catalogue, None when it is not known.
-        nodes: how many take part.
+        profile: an entry of the hardware catalogue, None if unknown.
+        nodes: number of nodes.
         sizes: as for scope_of.
         collective: the program, without "_perf".
-        in_network: whether switches of the network add up.
+        in_network: whether network switches compute sums.
     """
     scope = scope_of(profile, nodes, sizes) if profile is not None else ""
     between = scope == "inter_domain" and sizes is not None
@@ -122,11 +122,11 @@ def placed_floor(
 
 
 def unplaced_floors(profile: dict[str, Any] | None, nodes: int, collective: str) -> tuple[Floor, Floor]:
-    """Return the lowest and the highest floor that may hold for nodes of which it is not known which share a domain.
+    """Return the lowest and the highest floor that may apply to nodes whose NVLink domains are unknown.
 
     Args:
         profile: an entry of the hardware catalogue.
-        nodes: how many take part, two or more.
+        nodes: number of nodes, two or more.
         collective: the program, without "_perf".
     """
     domain = domain_nodes(profile)

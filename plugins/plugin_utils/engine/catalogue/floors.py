@@ -1,20 +1,19 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Which floor of a profile holds for a number of nodes.
+"""Choose the floor of a profile for a number of nodes.
 
-busbw between nodes falls with their number: what two nodes reach, where a tree sends each byte once, no ring of many
-does (see ceilings.hierarchical). So a scope may have ``floors`` for some counts beside ``floor_gbs``, which holds for
-any number. The rule between counts is the careful one:
+busbw between nodes decreases with their number: two nodes, where a tree sends each byte once, reach more than any ring
+of many nodes (see ceilings.hierarchical). A scope may therefore have ``floors`` for some counts in addition to
+``floor_gbs``, which applies to any number. The rules are conservative:
 
-- A count that is listed has its own floor.
-- A count between two that are listed has the lower of their floors.
-- Above the last that is listed the lower of its floor and ``floor_gbs`` holds.
+- A listed count has its listed floor.
+- A count between two listed ones has the lower of their floors.
+- Above the last listed count, the lower of its floor and ``floor_gbs`` applies.
 
-The counts begin with two and at most double, so that no floor speaks about more than twice as many nodes. Between
-NVLink domains it is the domains that are counted.
+The counts begin with two and at most double, so that no floor applies to more than twice as many nodes. Between NVLink
+domains the domains are counted.
 
-With sums in the network's switches (SHARP) the floor ``in_network`` holds where it is the higher one: NCCL takes them
-only where they are faster.
+With in-network sums (SHARP) the floor ``in_network`` applies if it is higher: NCCL uses them only if they are faster.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _HALF = 0.5
 
 
 class Floor(NamedTuple):
-    """A floor in GB/s, its source, and the best published figure of the same kind in GB/s; None where not known."""
+    """A floor in GB/s, its source, and the best published value of the same kind in GB/s; None if unknown."""
 
     gbs: float | None = None
     source: str | None = None
@@ -43,7 +42,7 @@ NONE = Floor()
 
 
 def scope_entry(profile: dict[str, Any] | None, scope: str, collective: str) -> dict[str, Any]:
-    """Return a profile's entry for a collective in a scope; an empty one where it has none."""
+    """Return a profile's entry for a collective in a scope; empty if it has none."""
     entry: dict[str, Any] = ((profile or {}).get("busbw") or {}).get(scope) or {}
     if collective != "all_reduce":
         entry = (entry.get("collectives") or {}).get(collective) or {}
@@ -51,12 +50,12 @@ def scope_entry(profile: dict[str, Any] | None, scope: str, collective: str) -> 
 
 
 def floor_for_count(entry: dict[str, Any], count: int, *, in_network: bool = False) -> Floor:
-    """Return the floor of an entry for a number of nodes, or of NVLink domains; NONE where the entry is empty.
+    """Return the floor of an entry for a number of nodes, or of NVLink domains; NONE if the entry is empty.
 
     Args:
-        entry: as scope_entry gives it.
-        count: how many take part.
-        in_network: whether switches of the network add up.
+        entry: the result of scope_entry.
+        count: number of nodes or domains.
+        in_network: whether network switches compute sums.
     """
     if not entry:
         return NONE
@@ -74,7 +73,7 @@ def floor_for_count(entry: dict[str, Any], count: int, *, in_network: bool = Fal
 
 
 def floor_entries(entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the floors that an entry has beside its own: where each stands, and what is said there."""
+    """Yield the path and the content of each additional floor of an entry."""
     for place, item in enumerate(entry.get("floors") or []):
         yield f"floors[{place}]", item
     if entry.get("in_network"):
@@ -82,11 +81,11 @@ def floor_entries(entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def count_problems(entry: dict[str, Any], where: str) -> list[str]:
-    """Return what is wrong with the counts of an entry's floors: out of order, or with a gap.
+    """Return the problems of the counts of an entry's floors: wrong order, or gaps.
 
     Args:
-        entry: a scope, or a collective in it, whose form is right.
-        where: its path, for the words.
+        entry: a scope, or a collective in it, of valid form.
+        where: its path, for messages.
     """
     problems = []
     before = 0
@@ -103,11 +102,11 @@ def count_problems(entry: dict[str, Any], where: str) -> list[str]:
 
 
 def low_floor(floor: float, best: float | None) -> str:
-    """Return why a floor would let nodes of half the speed pass; empty when it would not, or no figure is known.
+    """Return why a floor would let nodes of half the speed pass; empty if it would not, or no value is known.
 
     Args:
         floor: in GB/s.
-        best: the best known figure of the same kind in GB/s.
+        best: the best known value of the same kind in GB/s.
     """
     if best is None or floor >= _HALF * best:
         return ""

@@ -1,4 +1,4 @@
-"""GPUs of one node as Slurm's generic resources: what it has, its lines of gres.conf, and what contradicts itself."""
+"""The GPUs of a node as Slurm's generic resources: their lines of gres.conf, and contradictions."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "gres_conf", "gres_mode", "gres_problems", "smi_places"]
 
-# files: the device files are declared; those of MIG instances have the names that the role mig gives them.
-# nvidia: slurmd reads /proc/driver/nvidia. nvml: slurmd asks NVIDIA's library.
+# files: the device files are declared; those of MIG instances have the names set by the role mig. nvidia: slurmd reads
+# /proc/driver/nvidia. nvml: slurmd uses NVIDIA's library.
 MODES = ("files", "nvidia", "nvml")
 
 
 def gres_mode(declared: str | None, gpu: Mapping[str, Any]) -> str:
-    """Return how slurmd learns of a node's GPUs.
+    """Return how slurmd detects a node's GPUs.
 
     Args:
-        declared: the node's variable; None or empty where it has none, then that of the profile holds.
+        declared: the node's variable; if None or empty, the profile's value applies.
         gpu: the part ``gpu`` of its profile.
     """
     return str(declared or gpu.get("gres_mode") or "files")
 
 
 def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int = 0) -> list[dict[str, Any]]:
-    """Return the lines of gres.conf of one node, without its name, as keys and values.
+    """Return the lines of gres.conf of a node, without its name, as keys and values.
 
-    Slurm takes the counts and types from the node's line in slurm.conf and matches a type with any part of the name
-    that it detects, so a detecting node needs no more than the way.
+    Slurm takes the counts and types from the node's line in slurm.conf and matches a type with any part of the detected
+    name, so a node with detection only needs the detection method.
 
     Args:
-        gpu: the part ``gpu`` of its profile; ``cpu_sockets`` gives ``Cores``, all those of a socket together.
+        gpu: the part ``gpu`` of its profile; ``cpu_sockets`` sets ``Cores`` to all cores of a socket.
         mig: its MIG layout.
-        mode: as gres_mode gives it.
-        cores: of a socket. Slurm counts cores and not threads, those of the first socket first (gres.conf(5), Cores:
-            "core 0 will be the first core on the first socket").
+        mode: the result of gres_mode.
+        cores: number of cores of a socket. Slurm counts cores and not threads, those of the first socket first
+            (gres.conf(5), Cores: "core 0 will be the first core on the first socket").
     """
     if not gpu or not int(gpu["count"]):
         return []
@@ -52,7 +52,8 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
     near = [_cores(socket, cores) for socket in gpu.get("cpu_sockets") or []]
     kind = gpu.get("slurm_type") or None
     if not mig and files and near:
-        # Only neighbours share a line: Slurm numbers GPUs in the order of the lines, and the prolog by their files.
+        # Only neighbouring files share a line: Slurm numbers GPUs in the order of the lines, and the prolog by their
+        # files.
         pairs = groupby(zip(near, expand_hosts(files)), key=itemgetter(0))
         return [
             _given({"Name": "gpu", "Type": kind, "File": fold_for_slurm(name for _, name in alike), "Cores": numbers})
@@ -61,7 +62,7 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
     if not mig:
         return [_given({"Name": "gpu", "Type": kind, "File": files, "Count": None if files else gpu["count"]})]
     lines: list[dict[str, Any]] = []
-    # In the order of nvidia-smi, which smi_places() counts on.
+    # In the order of nvidia-smi, on which smi_places() depends.
     for index, instances in enumerate(gpu_instances(mig, int(gpu["count"]))):
         parent, said = device_name(index), near[index] if near else None
         if not instances:
@@ -73,17 +74,17 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
 
 
 def smi_places(gpu: Mapping[str, Any] | None, mig: object) -> list[int]:
-    """Return for each number that Slurm gives a GPU or an instance its place in nvidia-smi's list of them.
+    """Return the position in nvidia-smi's list of each GPU or instance, in the order of Slurm's numbers.
 
-    Slurm merges gres.conf into slurm.conf type by type (_merge_gres in src/interfaces/gres.c of Slurm 26.11), so that
-    of two divided GPUs all instances of one type come first; nvidia-smi goes GPU by GPU.
+    Slurm merges gres.conf into slurm.conf type by type (_merge_gres in src/interfaces/gres.c of Slurm 26.11), so with
+    two partitioned GPUs all instances of one type come first; nvidia-smi lists them GPU by GPU.
 
     Args:
         gpu: the part ``gpu`` of the node's profile.
         mig: its MIG layout.
 
     Raises:
-        ValueError: the layout has no valid form.
+        ValueError: the layout is malformed.
     """
     if not gpu or not mig:
         return []
@@ -93,7 +94,7 @@ def smi_places(gpu: Mapping[str, Any] | None, mig: object) -> list[int]:
 
 
 def _cores(socket: int, cores: int) -> str:
-    """Return the numbers of a socket's cores as Slurm counts them."""
+    """Return the numbers of a socket's cores in Slurm's order."""
     first, last = socket * cores, (socket + 1) * cores - 1
     return f"{first}-{last}" if last > first else str(first)
 
@@ -105,7 +106,7 @@ def _given(line: Mapping[str, Any]) -> dict[str, Any]:
 def gres_problems(
     hosts: Sequence[str], gpu: Mapping[str, Any] | None, mig: object, declared: str | None
 ) -> list[Problem]:
-    """Return what contradicts itself in the GPUs, the MIG layout and the mode of hosts."""
+    """Return the contradictions between GPUs, MIG layout and detection mode of hosts."""
     if not gpu or not int(gpu["count"]):
         return [make_problem(hosts, "mig_layout", "is set for a node without GPUs", "remove it")] if mig else []
     given = str(declared or gpu.get("gres_mode") or "files")
@@ -119,7 +120,7 @@ def gres_problems(
 
 
 def _mig_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mig: object, given: str) -> list[Problem]:
-    """Return what Slurm cannot do with a layout that is right in itself."""
+    """Return the parts of a valid layout that Slurm does not support."""
     if given == "nvidia":
         problem = "nvidia detects no MIG instances; Slurm would give out whole GPUs that no job can use"
         remedy = "set slurm_gres_mode: files, or nvml where Slurm was built with NVML"
@@ -129,7 +130,7 @@ def _mig_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mig: object, giv
 
 
 def _name_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mode: str) -> list[Problem]:
-    """Return a problem when Slurm would not know a detected GPU by the type that is declared."""
+    """Return a problem if Slurm would not match a detected GPU with the declared type."""
     if mode == "files":
         return []
     name, kind = "_".join(str(gpu["model"]).lower().split()), str(gpu.get("slurm_type") or "").lower()

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The hardware profiles of the collection, with `hardware_profiles_extra` of a site over them."""
+"""The hardware profiles of the collection, merged with `hardware_profiles_extra` of a site."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ EXTRA = "hardware_profiles_extra"
 
 
 def site_profile(name: str, extra: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 - any YAML
-    """Return one profile; an entry of the site is merged over the profile that its `like` names, or that of its name.
+    """Return one profile; the site's entry is merged over the profile in its `like`, or over that of the same name.
 
-    A `like` that names no profile, or the entry itself, stays in the result, where profile_problems() reports it.
+    A `like` that names an unknown profile or the entry itself stays in the result, where profile_problems() reports it.
 
     Args:
-        name: of the profile.
+        name: name of the profile.
         extra: `hardware_profiles_extra` of the site.
-        above: the entries whose `like` led here.
+        above: names of the entries whose `like` led here.
 
     Raises:
-        KeyError: neither has it.
+        KeyError: the profile is unknown.
     """
     if name not in extra:
         if name not in profile_names():
@@ -55,9 +55,9 @@ def site_profile(name: str, extra: Mapping[str, Any], above: tuple[str, ...] = (
 
 
 def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - what a site wrote may be anything
-    """Return a profile with an entry of the site over it.
+    """Return a profile with the site's entry merged over it.
 
-    Where the site gives a floor of its own, it holds for any number of nodes, unless the site gives floors for those.
+    A floor set by the site applies to any number of nodes, unless the site sets floors for numbers of nodes.
     """
     found = merged(shipped, own)
     scopes = own.get("busbw") if isinstance(own, dict) else None
@@ -75,7 +75,7 @@ def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - what a si
 
 
 def site_catalogue(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all profiles by name, those of the site merged over those of the collection."""
+    """Return all profiles by name, with the site's entries merged over those of the collection."""
     return {name: site_profile(name, extra) for name in (*profile_names(), *extra)}
 
 
@@ -85,16 +85,16 @@ def host_profile(
     name: object,
     catalogue: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the profile of a name; an empty one for an empty name.
+    """Return the profile of a name; empty for an empty name.
 
     Args:
-        worked_out: what works a template out, Ansible's own function.
-        variables: of the host.
-        name: of the profile, as the site wrote it.
-        catalogue: profiles by name to look in, instead of those of collection and site.
+        worked_out: evaluates a template, a function of Ansible.
+        variables: variables of the host.
+        name: name of the profile, as the site wrote it.
+        catalogue: profiles by name, instead of those of collection and site.
 
     Raises:
-        ValueError: the name is unknown or no text, or the site's entry of that name is wrong.
+        ValueError: the name is unknown or not a string, or the site's entry is invalid.
     """
     if not name:
         return {}
@@ -118,12 +118,12 @@ def known_profiles(worked_out: WorkedOut, variables: Mapping[str, Any], *, check
     """Return all profiles by name.
 
     Args:
-        worked_out: what works a template out, Ansible's own function.
-        variables: of the host.
-        check: whether a wrong entry of the site is an error, or is left to the caller.
+        worked_out: evaluates a template, a function of Ansible.
+        variables: variables of the host.
+        check: whether an invalid entry of the site is an error, or is left to the caller.
 
     Raises:
-        ValueError: an entry of the site is wrong.
+        ValueError: an entry of the site is invalid.
     """
     if not check:
         given = worked_out(variables.get(EXTRA))
@@ -145,7 +145,7 @@ def _extra(worked_out: WorkedOut, variables: Mapping[str, Any]) -> Mapping[str, 
 def _refuse(variables: Mapping[str, Any], profiles: Mapping[str, Any]) -> None:
     if not profiles:
         return
-    # Those of the collection were checked when they were made: only what a site wrote costs the time of a check.
+    # Profiles of the collection were checked when they were written, so only the site's entries cost time here.
     from .check import profile_problems  # noqa: PLC0415
 
     problems = [one_line(each) for name, profile in profiles.items() for each in profile_problems(name, profile)]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The form of a hardware profile, as profile.schema.json has it; each fault is one sentence."""
+"""Check the form of a hardware profile against profile.schema.json; each problem is one sentence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BROKEN = {
 
 
 class _Fault(NamedTuple):
-    """Where a profile breaks which rule of the schema, and the part of the schema that has the rule."""
+    """The position and rule of a schema violation, and the part of the schema with the rule."""
 
     path: tuple[str | int, ...]
     rule: str
@@ -51,11 +51,11 @@ class _Fault(NamedTuple):
 
 @cache
 def validator() -> Draft202012Validator:
-    """Return the validator of profiles. The first call takes a tenth of a second, for the library that it loads."""
+    """Return the validator of profiles. The first call takes 0.1 s to import the library."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - most processes check no profile
     from jsonschema.validators import extend  # noqa: PLC0415
 
-    # YAML has .nan and .inf, which are no rates; and a count of 8.0 would be written so into Slurm's files.
+    # YAML has .nan and .inf, which are not valid rates, and a count of 8.0 would be written to Slurm's files as such.
     types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_whole, "number": _is_finite})
     known: type[Draft202012Validator] = extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
     return known(json.loads(SCHEMA.read_bytes()))
@@ -70,7 +70,7 @@ def _is_finite(_checker: object, value: object) -> bool:
 
 
 def form_problems(profile: object) -> list[str]:
-    """Return what is wrong with the form of a profile: the path of the key, what is wrong, and what is expected."""
+    """Return the problems of a profile's form: the path of the key, the problem, and the expected value."""
     faults = [
         _Fault(tuple(each.absolute_path), str(each.validator), each.validator_value, each.instance, each.schema)
         for each in validator().iter_errors(profile)
@@ -100,13 +100,13 @@ def _sentences(fault: _Fault) -> Iterator[str]:
 
 
 def _path(fault: _Fault, *more: str | int) -> str:
-    """Return the path of a key as people write it: ``busbw.intra_node.floor_gbs``, ``nics[0].gbps``."""
+    """Return the path of a key in readable form: ``busbw.intra_node.floor_gbs``, ``nics[0].gbps``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in (*fault.path, *more))
     return text.removeprefix(".") or "profile"
 
 
 def _meaning(schema: dict[str, Any]) -> str:
-    """Return the description of a key, which stands with it or in what it refers to."""
+    """Return the description of a key, from the key itself or its reference."""
     if "description" not in schema:
         schema = json.loads(SCHEMA.read_bytes())["$defs"][schema["$ref"].rpartition("/")[2]]
     return str(schema["description"])
@@ -118,5 +118,5 @@ def _broken(fault: _Fault) -> str:
         limit = " or ".join(_TYPES[name] for name in ([limit] if isinstance(limit, str) else limit))
     elif fault.rule == "enum":
         limit = ", ".join(limit)
-    # The other rules bound the lengths of texts and lists.
+    # The other rules limit the lengths of strings and lists.
     return _BROKEN.get(fault.rule, "is empty").format(limit)

@@ -23,19 +23,19 @@ PROFILES = Path(__file__).resolve().parent / "hardware"
 
 @cache
 def profile_names() -> tuple[str, ...]:
-    """Return the names of the profiles that come with the collection."""
+    """Return the names of the collection's profiles."""
     return tuple(sorted(path.stem for path in PROFILES.glob("*.yml")))
 
 
 @cache
 def shipped_profile(name: str) -> dict[str, Any]:
-    """Return one of profile_names(), merged over the profile that its `like` names. Do not change the result.
+    """Return one of profile_names(), merged over the profile in its `like`. Callers must not modify the result.
 
     Raises:
         ValueError: its file is not valid YAML.
     """
     path = PROFILES / f"{name}.yml"
-    # libyaml where there is one: it reads a file in a seventh of the time, and each task of each host reads one.
+    # Prefer libyaml: it reads a file in a seventh of the time, and each task of each host reads one.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         found: dict[str, Any] = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - it is a safe one
@@ -47,17 +47,17 @@ def shipped_profile(name: str) -> dict[str, Any]:
 
 
 def merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - values of YAML
-    """Return two dictionaries merged to the bottom; of anything else, the value above."""
+    """Return two dictionaries merged recursively; for other values, the upper one."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     return {**below, **{key: merged(below[key], value) if key in below else value for key, value in above.items()}}
 
 
 def unknown_hardware(name: object, known: Iterable[str]) -> tuple[str, str]:
-    """Return the problem of an unknown name, with the known names near it, and the remedy.
+    """Return the problem of an unknown name, with similar known names, and the remedy.
 
     Args:
-        name: as the site wrote it.
+        name: the name, as the site wrote it.
         known: names of all profiles.
     """
     names = sorted(map(str, known))

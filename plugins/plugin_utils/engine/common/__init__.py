@@ -1,1 +1,1 @@
-"""Text and numbers that several packages of the engine use."""
+"""Text and number helpers shared by several packages of the engine."""

@@ -1,6 +1,6 @@
-"""Host lists, folded and unfolded by ClusterShell, for what runs on the provisioning host.
+"""Fold and unfold host lists with ClusterShell, for code on the provisioning host.
 
-Nodes have nothing but Python: what runs there reads Slurm's lists with `slurm.hostlist`.
+Nodes have only Python; code on nodes reads Slurm's lists with `slurm.hostlist`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _NUMBERED = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
 
 
 def fold_hosts(hosts: Iterable[str]) -> str:
-    """Return host names folded: ['gpu1', 'gpu2', 'ctl'] gives 'ctl,gpu[1-2]'."""
+    """Return folded host names: ['gpu1', 'gpu2', 'ctl'] gives 'ctl,gpu[1-2]'."""
     names = list(hosts)
     if len(names) == 1 and _COMMON_NAME.fullmatch(names[0]):
         return names[0]
     try:
         return str(NodeSet.fromlist(names))
-    except NodeSetException:  # names that are wrong are told of, too
+    except NodeSetException:  # invalid names are reported, too
         return ",".join(sorted(set(names)))
 
 
 def fold_for_slurm(names: Iterable[str]) -> str:
-    """Return host names folded as Slurm takes them: ['gpu1', 'gpu2', 'ctl'] gives 'ctl,gpu[1-2]'.
+    """Return host names folded in Slurm's syntax: ['gpu1', 'gpu2', 'ctl'] gives 'ctl,gpu[1-2]'.
 
-    Slurm wants the bracket at the end of a name, so only the last number of a name is folded, and a name that does
-    not end in a number stands alone.
+    Slurm requires the bracket at the end of a name, so only the last number of a name is folded, and a name that does
+    not end in a number is not folded.
     """
     numbered: dict[tuple[str, int], list[int]] = {}
     plain = []
@@ -46,14 +46,14 @@ def fold_for_slurm(names: Iterable[str]) -> str:
             numbered.setdefault((match[1], len(match[2])), []).append(int(match[2]))
     folded = NodeSet()
     folded.fold_axis = (-1,)
-    # A name at a time takes ClusterShell long.
+    # ClusterShell is slow if names are added one by one.
     for (start, width), numbers in numbered.items():
         folded.add(f"{start}[{','.join(_ranges(numbers, width))}]")
     return ",".join([*sorted(plain), *filter(None, [str(folded)])])
 
 
 def _ranges(numbers: list[int], width: int) -> Iterator[str]:
-    """Yield numbers that follow each other as a range: [3, 4, 7] of width 2 gives 03-04 and 07."""
+    """Yield consecutive numbers as ranges: [3, 4, 7] of width 2 gives 03-04 and 07."""
     numbers.sort()
     first = 0
     for place, number in enumerate(numbers, 1):
@@ -64,10 +64,10 @@ def _ranges(numbers: list[int], width: int) -> Iterator[str]:
 
 
 def unfold_hosts(given: str | Iterable[str]) -> list[str]:
-    """Return the names in a folded list, or in several: 'gpu[1-2],ctl' gives ['ctl', 'gpu1', 'gpu2'].
+    """Return the names in one or several folded lists: 'gpu[1-2],ctl' gives ['ctl', 'gpu1', 'gpu2'].
 
     Raises:
-        ValueError: when the text is not a list of hosts.
+        ValueError: the text is not a host list.
     """
     text = given if isinstance(given, str) else ",".join(given)
     try:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Text that others wrote, made fit for people: without what a terminal or an XML parser would take for a command."""
+"""Make untrusted text printable by removing characters that control a terminal or break an XML parser."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LONGEST = 300
 
 
 class _Table(dict[int, int]):
-    """What becomes of each character; worked out at its first use."""
+    """Maps each character to its replacement, computed at its first use."""
 
     def __missing__(self, code: int) -> int:
-        """Return the character itself when it only shows something, else the replacement character."""
+        """Return the character itself if it is printable, otherwise the replacement character."""
         self[code] = code if code in _KEPT or chr(code).isprintable() else _REPLACEMENT
         return self[code]
 
@@ -30,24 +30,24 @@ _TABLE = _Table()
 
 
 def printable(text: object) -> str:
-    """Return text in which control characters, marks of direction and lone surrogates are replaced by U+FFFD.
+    """Return text with control characters, direction marks and lone surrogates replaced by U+FFFD.
 
-    Line feeds and tabs stay, the line ends of a terminal become line feeds, and colours are dropped.
+    Line feeds and tabs are kept, terminal line ends become line feeds, and colours are removed.
     """
     text = str(text)
     if text.isprintable():
         return text
-    # What is dropped here may join what stood around it; so the replacement comes last.
+    # Removing characters can join the text around them, so the replacement comes last.
     return _LINE_ENDS.sub("\n", _COLOURS.sub("", text)).translate(_TABLE)
 
 
 def printable_lines(text: object) -> list[str]:
-    """Return the lines of a text, without what is blank around the whole of it, each fit for printing."""
+    """Return the printable lines of a text without blank text at its start and end."""
     return printable(str(text).strip()).split("\n") if str(text).strip() else []
 
 
 def human_size(size: float) -> str:
-    """Return a number of bytes in the largest unit that keeps it whole enough."""
+    """Return a number of bytes in a suitable unit."""
     for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size >= 1 << power:
             return f"{size / (1 << power):.4g} {unit}"

@@ -1,1 +1,1 @@
-"""The output of nccl-tests."""
+"""Parsers for the output of nccl-tests and NCCL."""

@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the rows of a table agree with themselves, with one another, and with the footer.
+"""Check that the rows of a table agree with themselves, with one another, and with the footer.
 
-Read in github.com/NVIDIA/nccl-tests:
+Sources in github.com/NVIDIA/nccl-tests:
 
 - Tolerance of the error column: DeltaMaxValue(type) x (ranks - 1) (src/common.cu, CheckData, 2.0.0 to 2.11.0).
 - Sizes: TimeTest of src/common.cu; <Program>GetCollByteCount rounds down by less than 16 bytes of each rank.
@@ -28,7 +28,7 @@ _HALVES = ("out_of_place", "in_place")
 _EXCHANGING = ("alltoall", "sendrecv")
 _TOLERANCE = {"half": 1e-2, "float16": 1e-2, "bfloat16": 1e-2, "bf16": 1e-2, "float": 1e-5, "float32": 1e-5}
 _TOLERANCE_OF_DOUBLE = 1e-12
-# Where nothing tells how many ranks took part, the tolerance is that of many.
+# If the number of ranks is unknown, the tolerance is that of many.
 _MANY_RANKS = 1024
 _ALIGNMENT = 16
 _UNKNOWN_SLACK = 65536
@@ -36,10 +36,10 @@ _MOST_FACTOR_STEPS = 64
 
 
 def contradictions(run: Run) -> list[str]:
-    """Return what in a run contradicts itself, each with the line and the row that it was found in; five at most.
+    """Return at most five contradictions within a run, each with its line number and row.
 
     Args:
-        run: a run that is concluded but for its key "seen", of which the printed rows are used.
+        run: a concluded run that still has its key "seen"; the printed rows are used.
     """
     found = [*_mixed(run), *_bad_cells(run), *_unlike_each_other(run), *_footer(run)]
     if run["rows"]:
@@ -48,13 +48,13 @@ def contradictions(run: Run) -> list[str]:
 
 
 def _mixed(run: Run) -> Iterator[str]:
-    """Find the output of several processes that each print a table of their own."""
+    """Find tables of several processes that are mixed in one output."""
     if run["seen"]["repeated_ranks"]:
         yield "a rank is listed twice: outputs are mixed, or a launcher started a program without MPI several times"
 
 
 def _quote(run: Run, row: int, problem: str) -> str:
-    """Return a problem with the row that it was found in."""
+    """Return a problem together with its row."""
     printed = printed_row(run, row)
     where = f"line {printed.line}: " if printed.line else ""
     text = " ".join(printed.text.split())[:_QUOTED] or f"the row of {run['rows'][row]['size']} B"
@@ -71,7 +71,7 @@ def _bad_cells(run: Run) -> Iterator[str]:
 
 
 def _unlike_each_other(run: Run) -> Iterator[str]:
-    """Find cells that say N/A where the same half of like rows was checked, and errors above the type's tolerance."""
+    """Find N/A cells where the same half of similar rows was checked, and errors above the type's tolerance."""
     checked = {
         (half, row["type"], row["redop"], row["root"])
         for row in run["rows"]
@@ -96,23 +96,23 @@ def _unlike_each_other(run: Run) -> Iterator[str]:
 
 
 def _error_limit(run: Run) -> float | None:
-    """Return how many times a type's tolerance an error may be, None when there is no error column to hold to it.
+    """Return the maximum error as a multiple of the type's tolerance, None without an error column to check.
 
-    The error is printed with one digit, so it may be half more than what was measured.
+    The error is printed with one digit, so the actual value may be half of it more.
     """
     if run["seen"]["check"] != "error" or run["out_of_bounds"] != 0:
         return None
     start = run["seen"]["start"]
     ranks = run["ranks"] or _MANY_RANKS
-    # The first versions add up what the threads of a process found.
+    # The first versions add up the errors of all threads of a process.
     return 1.5 * max(1, ranks - 1) * (max(1, int(start["threads"])) if start is not None else 1)
 
 
 def _uncounted(run: Run, row: dict[str, Any], half: str) -> bool:
-    """Return whether an error is printed that the program does not count.
+    """Return whether a row has an error that the program does not count.
 
-    From 2.9.0 to 2.11.0 the ranks of alltoall and sendrecv overwrite in place what others still read (reportErrors in
-    src/alltoall.cu and src/sendrecv.cu). They print no operator and no root.
+    From 2.9.0 to 2.11.0 the ranks of in-place alltoall and sendrecv overwrite data that others still read (reportErrors
+    in src/alltoall.cu and src/sendrecv.cu). These rows have no operator and no root.
     """
     if half != "in_place":
         return False
@@ -135,7 +135,7 @@ def _said(half: str) -> str:
 
 
 def _footer(run: Run) -> Iterator[str]:
-    """Find what the footer says otherwise than the cells."""
+    """Find differences between the footer and the cells."""
     yield from run["seen"]["strange_footer"]
     if run["out_of_bounds"] == 0 and run["seen"]["check"] != "error":
         for number, row in enumerate(run["rows"]):
@@ -148,13 +148,13 @@ def _footer(run: Run) -> Iterator[str]:
 
 
 def _sizes(run: Run) -> Iterator[str]:
-    """Find sizes that go down, or that the declared step does not lead to."""
+    """Find sizes that decrease or do not match the declared step."""
     sizes = [row["size"] for row in run["rows"]]
     start = run["seen"]["start"]
     slack = _ALIGNMENT * run["ranks"] if run["ranks"] else _UNKNOWN_SLACK
     for number, (before, size) in enumerate(zip(sizes, sizes[1:]), start=1):
-        # A sweep is run again for each type, operator and root, and with -N. Processes that each print their own table
-        # print their rows between one another's.
+        # A sweep is repeated for each type, operator and root, and with -N. Rows of processes that print separate
+        # tables are interleaved.
         if size < before and size > sizes[0] + slack and not run["seen"]["repeated_ranks"]:
             yield _quote(run, number, f"a size of {size} B comes after {before} B")
             return
@@ -173,7 +173,7 @@ def _sizes(run: Run) -> Iterator[str]:
 
 
 def _wish(low: int, size: int, step: int, *, factor: bool) -> int:
-    """Return the smallest size of the sweep that is not below one that was printed."""
+    """Return the smallest size of the sweep that is at least a printed one."""
     if size <= low:
         return low
     if not factor:

@@ -1,17 +1,17 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether time, algbw and busbw of each row follow from one another.
+"""Check that time, algbw and busbw of each row are consistent.
 
-nccl-tests computes a row from one time: algbw = size / time and busbw = algbw x factor(program, ranks). Each number is
-then rounded by itself, so a row is held against the interval that each printed number stands for: half a unit of its
-last printed digit to both sides. Read in github.com/NVIDIA/nccl-tests:
+nccl-tests computes a row from one time: algbw = size / time and busbw = algbw x factor(program, ranks). The numbers are
+rounded separately, so each printed number stands for an interval: half a unit of its last printed digit on both sides.
+Sources in github.com/NVIDIA/nccl-tests:
 
 - 2.0.0 to 2.17.2 (src/common.cu, BenchTime): time "%7.2f", from 100 us "%7.1f", from 10000 us "%7.0f"; algbw and busbw
-  "%6.2f"; the error column of 2.0.0 to 2.11.0 "%5.0le", N/A where nothing was checked.
-- 2.17.3 and newer (src/util.cu, getFloatStr): as many of two decimals as fit into 7 and 6 characters, then "%.1e" and
-  "%.0e". With -J "%lf", six decimals (jsonDouble).
-- What time stands for is not changed by -n and -m: it is divided by iterations x aggregated iterations before.
-  With -C 1 the time is that of the processor, and the bandwidths are not computed from it.
+  "%6.2f"; the error column of 2.0.0 to 2.11.0 "%5.0le", N/A if unchecked.
+- 2.17.3 and newer (src/util.cu, getFloatStr): up to two decimals, as many as fit into 7 and 6 characters, then "%.1e"
+  and "%.0e". With -J "%lf", six decimals (jsonDouble).
+- -n and -m do not change the meaning of time: it is divided by iterations x aggregated iterations before. With -C 1 the
+  time is that of the CPU, and the bandwidths are not computed from it.
 - The factors: GetBw of src/<program>.cu. all_gather and reduce_scatter before 2.9.0 and hypercube in all versions
   multiply the share of a rank by ranks - 1 for both bandwidths, which is size x (ranks - 1) / ranks.
 """
@@ -31,7 +31,7 @@ __all__ = ["bandwidth_problems"]
 Run = dict[str, Any]
 Interval = tuple[float, float]
 
-# What double arithmetic adds to the rounding that was printed.
+# Error of double arithmetic, added to the printed rounding.
 _ARITHMETIC = 1e-9
 _JSON_UNIT = 5e-7
 _HALVES = ("out_of_place", "in_place")
@@ -41,7 +41,7 @@ _PLAIN = frozenset({"broadcast", "reduce", "sendrecv"})
 
 
 class _Half(NamedTuple):
-    """One half of a row as intervals; base is size / time."""
+    """Half of a row as intervals; base is size / time."""
 
     row: int
     where: str
@@ -51,7 +51,7 @@ class _Half(NamedTuple):
 
 
 def bandwidth_problems(run: Run) -> Iterator[tuple[int, str]]:
-    """Find rows in which size / time is not algbw, or algbw x factor is not busbw: their places, and what is wrong."""
+    """Yield position and problem of each row whose size / time is not algbw, or algbw x factor not busbw."""
     halves = list(_intervals(run))
     if not halves:
         return
@@ -95,13 +95,7 @@ def _around(value: float, unit: float | None) -> Interval:
 
 
 def _definitions(name: str | None, ranks: int | None, *, old: bool) -> list[tuple[float | None, float | None]]:
-    """Return algbw / (size / time) and busbw / algbw that a program can print; None for what is not known.
-
-    Args:
-        name: the program without _perf; None when it is not known.
-        ranks: None when it is not known.
-        old: whether the output may be of a version before 2.9.0.
-    """
+    """Return algbw / (size / time) and busbw / algbw that a program can print; None for unknown values."""
     share = (ranks - 1) / ranks if ranks else None
     found: list[tuple[float | None, float | None]] = []
     if name in {None, "all_reduce"}:
@@ -120,9 +114,9 @@ def _definitions(name: str | None, ranks: int | None, *, old: bool) -> list[tupl
 def _most_fitting(
     halves: list[_Half], definitions: list[tuple[float | None, float | None]]
 ) -> tuple[int | None, Interval | None, Interval | None]:
-    """Return the definition that the most halves follow, what is not known in it taken from the halves themselves.
+    """Return the definition that most halves match; its unknown values are derived from the halves.
 
-    Before it stands how many do not follow it.
+    The first item of the result is the number of halves that do not match.
     """
     best: tuple[int, Interval | None, Interval | None] | None = None
     for share, factor in dict.fromkeys(definitions):
@@ -139,14 +133,14 @@ def _most_fitting(
 
 
 def _ratio(above: Interval, below: Interval | None) -> Interval | None:
-    """Return the interval of a ratio, None where it tells nothing."""
+    """Return the interval of a ratio, None if it is unknown."""
     if below is None or below[0] <= 0 or not math.isfinite(below[1]):
         return None
     return above[0] / below[1], above[1] / below[0]
 
 
 def _usual(ratios: list[Interval]) -> Interval | None:
-    """Return the interval that lies in the most of the given ones, None of none."""
+    """Return the interval contained in most of the given ones, None if there are none."""
     ends = sorted([(low, 0) for low, _ in ratios] + [(high, 1) for _, high in ratios])
     depth, deepest, best = 0, 0, None
     for place, (at, closes) in enumerate(ends):
@@ -157,13 +151,13 @@ def _usual(ratios: list[Interval]) -> Interval | None:
 
 
 def _problem(half: _Half, share: Interval | None, factor: Interval | None) -> str:
-    """Return what of a half does not follow from the rest of it; empty when all does."""
+    """Return the inconsistency of a half; empty if it is consistent."""
     if half.base is not None and share is not None:
         low, high = half.base[0] * share[0], half.base[1] * share[1]
         if half.algbw[1] < low or half.algbw[0] > high:
             return f"algbw {_mid(half.algbw)} does not follow from size and time, which give {_span(low, high)}"
     if factor is not None:
-        # Few digits of algbw say little: where the time is known, both together must lead to busbw.
+        # algbw with few digits is imprecise; if the time is known, both together must lead to busbw.
         low, high = half.algbw[0], half.algbw[1]
         if half.base is not None and share is not None:
             low, high = max(low, half.base[0] * share[0]), min(high, half.base[1] * share[1])

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Shortens an output of nccl-tests to the lines that a reader of it can learn something from.
+"""Reduce an output of nccl-tests to its informative lines.
 
-With NCCL_DEBUG the library prints a line per connection: of thousands of GPUs these are hundreds of megabytes in which
-the same few facts stand again and again. What is kept gives the same runs as the whole (see output.parse_lines).
+With NCCL_DEBUG the library prints a line per connection, which with thousands of GPUs adds up to hundreds of megabytes
+of repeated facts. The reduced output gives the same runs as the original (see output.parse_lines).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_WARNINGS", "condensed"]
 
-# For people: what the library warned of, and what came last.
+# For readers: the library's warnings, and the last lines.
 MOST_WARNINGS = 1000
 _LAST = 20
 _TELLING = ("Using network", "NET/", "NVLS", "nvls", "GPU Direct RDMA", "version")
 
 
 def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) -> str:
-    """Return the lines that tell something, in memory that does not grow with the others.
+    """Return the informative lines; the other lines need no memory.
 
     Args:
-        lines: with their line ends, as they came.
-        begins: whether a line begins a part of the output that is read by itself.
-        most: characters that may be kept.
+        lines: lines with their line ends.
+        begins: whether a line starts a part of the output that is parsed separately.
+        most: maximum number of characters to keep.
 
     Raises:
-        ValueError: more than that would have to be kept.
+        ValueError: more would have to be kept.
     """
     kept: list[str] = []
     last: deque[tuple[str, bool]] = deque(maxlen=_LAST)
@@ -66,7 +66,7 @@ def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) ->
             if length > most:
                 message = f"the output holds more than {most} characters besides what the library says again and again"
                 raise ValueError(message)
-    # The end is what people look at first.
+    # Readers look at the end first.
     known = sum(telling for _line, telling in last)
     end = [line for line, _telling in last]
     return "".join(kept[: len(kept) - known] + end)

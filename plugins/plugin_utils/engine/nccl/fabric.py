@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What NCCL's own INFO lines say about the way that the data took."""
+"""Read the data path of a run from NCCL's INFO lines."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MOST_NICS = 64
 
 
 class FabricNotes:
-    """Gathers, in bounded memory, the networks, NICs, GPUDirect RDMA, NVLS and switches' sums that a run used."""
+    """Collects, in bounded memory, the networks, NICs, GPUDirect RDMA, NVLS and in-network sums of a run."""
 
     def __init__(self) -> None:
-        """Start with nothing known."""
+        """Start without information."""
         self.networks: list[str] = []
         self.nics: list[str] = []
         self.gdrdma: bool | None = None
@@ -41,19 +41,19 @@ class FabricNotes:
 
     @property
     def known(self) -> tuple[object, ...]:
-        """What changes when a line tells something new."""
+        """The state that changes with each informative line."""
         lists = (self.networks, self.nics, self.ways, self._listed, self._carrying)
         return (*map(len, lists), self._carried, self.gdrdma, self.nvls, self.in_network)
 
     def feed(self, line: str) -> None:
-        """Take one line of the library."""
+        """Process one line of the library."""
         if "Using network" in line:
             match = _NETWORK.search(line)
             if match is not None and match[1] not in self.networks and len(self.networks) < 8:  # noqa: PLR2004 - a bound
                 self.networks.append(match[1])
         if "NET/" in line:
             self._net(line)
-            # src/transport/coll_net.cc prints it of a connection to a switch that adds up (SHARP).
+            # src/transport/coll_net.cc prints this for a connection to a switch that computes sums (SHARP).
             self.in_network = self.in_network or (" via COLLNET/" in line or None)
         if "NVLS" in line or "nvls" in line:
             self._nvls(line)
@@ -74,7 +74,7 @@ class FabricNotes:
                 self.gdrdma = False
 
     def _via(self, line: str, way: str) -> None:
-        # A connection per line, but few ways of each host: what was seen once says nothing new.
+        # There is a line per connection, but each host has few paths; repeated lines are skipped.
         host = _HOST.search(line)
         seen = (host[1] if host else "") + way
         if seen in self.ways:
@@ -103,7 +103,7 @@ class FabricNotes:
             self.nvls = True
 
     def result(self) -> dict[str, Any]:
-        """Return what is known; None and empty lists stand for what no line told.
+        """Return the collected facts; unknown ones are None or empty lists.
 
         ``rails`` holds for each host the NICs that NCCL ``listed`` there and those that ``carried`` data.
         """

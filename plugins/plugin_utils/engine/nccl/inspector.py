@@ -1,11 +1,11 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what NCCL's Inspector, a profiler plugin, recorded of the last operations of each rank.
+"""Read the records of NCCL's Inspector, a profiler plugin, about the last operations of each rank.
 
 The job puts ``# busbar inspector: NODE `` before each line, and ``- N files`` at the end of a node. A line is one JSON
 object: header (id, rank, n_ranks), metadata and coll_perf (coll, coll_sn, coll_msg_size_bytes, coll_exec_time_us,
-coll_busbw_gbs) or p2p_perf, of which nothing is told here (NVIDIA/nccl, plugins/profiler/inspector, format "v4.0" in
-README.md and inspector_json.cc of NCCL 2.30.7, commit 5067397c; ext-profiler/inspector before).
+coll_busbw_gbs) or p2p_perf, which is not reported (NVIDIA/nccl, plugins/profiler/inspector, format "v4.0" in README.md
+and inspector_json.cc of NCCL 2.30.7, commit 5067397c; ext-profiler/inspector before).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _MOST_NAMED = 4
 _QUOTED = 100
 _NUMBERS = ("coll_sn", "coll_msg_size_bytes", "coll_exec_time_us")
 _LARGEST_NUMBER = 2**64
-# Ranks whose times differ by less took part alike.
+# Ranks whose times differ by less than this factor count as equal.
 _UNLIKE = 1.1
 
 
 class _Record(NamedTuple):
-    """One collective operation of one rank."""
+    """A collective operation of one rank."""
 
     comm: str
     rank: int
@@ -46,7 +46,7 @@ class _Record(NamedTuple):
 
 
 def inspector_words(text: str) -> list[str]:
-    """Return what the Inspector recorded of a test that did not pass; it never raises."""
+    """Return a summary of the Inspector's records for a test that did not pass; it never raises."""
     lines = _LINE.findall(text)
     if not lines:
         return []
@@ -73,7 +73,7 @@ def inspector_words(text: str) -> list[str]:
 
 
 def _read(node: str, line: str) -> tuple[_Record | None, str]:
-    """Return the record of a line, or what is wrong with it; neither for operations between two ranks."""
+    """Return the record of a line, or the problem with it; neither for operations between two ranks."""
     try:
         given = json.loads(line)
     except (ValueError, RecursionError):
@@ -92,7 +92,7 @@ def _read(node: str, line: str) -> tuple[_Record | None, str]:
 
 
 def _problem(given: dict[str, Any]) -> str:
-    """Return what an object has that no record has; empty for nothing."""
+    """Return why an object is not a record; empty if it is one."""
     header, metadata, perf = (given.get(key) for key in ("header", "metadata", "coll_perf"))
     if not (isinstance(header, dict) and isinstance(metadata, dict) and isinstance(perf, dict)):
         return "lacks header, metadata or coll_perf"
@@ -110,7 +110,7 @@ def _problem(given: dict[str, Any]) -> str:
 
 
 def _of_communicator(comm: str, records: list[_Record]) -> list[str]:
-    """Return who recorded nothing, who is behind, and the slowest operation with the ranks that took part unlike."""
+    """Return the ranks without records, the ranks that are behind, and the slowest operation with its unequal ranks."""
     place = {record.rank: record.node for record in records}
     missing = [str(rank) for rank in range(min(records[0].ranks, 1 << 20)) if rank not in place]
     title = f"NCCL Inspector, communicator {comm}"

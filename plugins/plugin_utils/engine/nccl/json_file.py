@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON file that nccl-tests writes with -J (2.17.3 and newer), also when it ends in the middle."""
+"""Read the JSON file that nccl-tests writes with -J (2.17.3 and newer), even if it is truncated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .printed import Printed
 __all__ = ["parse_json"]
 
 _BARE = re.compile(r"(?<=[:,\[])(\s*)(-?)(inf|nan)(?:inity)?(?=\s*[,}\]])", re.IGNORECASE)
-# No figure has more digits than fit into 64 bits.
+# Valid numbers fit into 64 bits.
 _MOST = 10**19
 _MOST_RANKS = 1 << 20
 _TRUE = frozenset({"true", "unchecked"})
@@ -32,7 +32,7 @@ def _bare(match: re.Match[str]) -> str:
 
 
 def _load(text: str) -> tuple[dict[str, Any], bool]:
-    """Return the object and whether it was whole; of a cut file the results that are whole."""
+    """Return the object and whether it was complete; of a truncated file it contains the complete results."""
     text = _BARE.sub(_bare, text.lstrip("\ufeff"))
     try:
         data = json.loads(text, strict=False)
@@ -42,7 +42,7 @@ def _load(text: str) -> tuple[dict[str, Any], bool]:
 
 
 def _rescue(text: str) -> dict[str, Any]:
-    """Return what the beginning of a cut file still says."""
+    """Return the readable part of a truncated file."""
     data: dict[str, Any] = {}
     decoder = json.JSONDecoder(strict=False)
     for key in ("version", "nccl_version", "args", "config"):
@@ -68,7 +68,7 @@ def _rescue(text: str) -> dict[str, Any]:
 
 
 def _number(value: Any, where: str, errors: list[str]) -> float | int | None:  # noqa: ANN401 - any JSON value
-    """Return a number that is finite; anything else, and one below 0, is named in errors."""
+    """Return a finite number of at least 0; record any other value in errors."""
     number = math.nan
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         try:
@@ -94,7 +94,7 @@ def _half(item: Any, size: int, errors: list[str]) -> dict[str, Any] | None:  # 
         return None
     half: dict[str, Any] = {"time_us": None, "algbw": None, "busbw": None, "wrong": None}
     for key, field in _RESULT_KEYS:
-        # What was not checked has no number of wrong elements.
+        # Unchecked results have no number of wrong elements.
         if key in item and not (field == "wrong" and item[key] is None):
             half[field] = _number(item[key], f"size {size}: {field}", errors)
     wrong = half["wrong"]
@@ -146,10 +146,11 @@ def _start(config: Any) -> dict[str, str] | None:  # noqa: ANN401 - any JSON val
 
 
 def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
-    """Fill an empty run from the text of a JSON file, or return None when it is not one of nccl-tests'.
+    """Fill an empty run from the text of a JSON file, or return None if nccl-tests did not write it.
 
-    The environment in the file may hold secrets and is not read. Of each process the file lists the first device only
-    (writeDeviceReport in src/util.cu, 2.17.3 to 2.19.6), so the ranks are known where each process has one.
+    The environment in the file may contain secrets and is not read. The file lists only the first device of each
+    process (writeDeviceReport in src/util.cu, 2.17.3 to 2.19.6), so the ranks are known only with one device per
+    process.
     """
     data, whole = _load(text)
     results = data.get("results")
@@ -181,7 +182,7 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _ranks(devices: Any, seen: dict[str, Any]) -> None:  # noqa: ANN401 - any JSON value
-    """Enter the ranks as the text's rank lines; none if an entry is not one."""
+    """Store the ranks as rank lines of the text; none if an entry is malformed."""
     lines: dict[int, tuple[str, str]] = {}
     groups: list[str] = []
     for item in devices if isinstance(devices, list) else []:

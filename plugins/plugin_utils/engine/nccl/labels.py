@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Removes the labels that launchers and log collectors write before lines.
+"""Remove the labels that launchers and log collectors put before lines.
 
 Labels are learned, not listed. Some lines of a program have a known beginning; the text before it is a label. The other
-lines have the same label, except that digits and blanks differ: times, ranks, line numbers, host names with a number.
+lines have the same label, except for digits and blanks: times, ranks, line numbers, host names with a number.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ __all__ = ["Labels", "bare"]
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _PARTS = re.compile(r"(\d+(?:\.\d+)?|\s+)")
 _NUMBER = r"\d+(?:\.\d+)?"
-# A text without any of these could be figures of a table.
+# A text without any of these could be the numbers of a table.
 _UNLIKE_FIGURES = re.compile(r"[^\d\s.eE+-]")
-# NCCL begins its lines with HOST:PID:TID and the device, so a label can be equal to their beginning.
+# NCCL starts its lines with HOST:PID:TID and the device, so a label can look like their beginning.
 _NOT_A_HOST = r"(?!\d+:\d+ \[)"
 _LONGEST = 300
 _MOST = 16
 
 
 class _Label(NamedTuple):
-    """What matches a label at the start of a line, and one within a line where that is safe."""
+    """Patterns of a label at the start of a line, and within a line where that is safe."""
 
     start: re.Pattern[str]
     inside: re.Pattern[str] | None
 
 
 class Labels:
-    """The labels of one output, learned while its lines are read."""
+    """The labels of an output, learned while its lines are read."""
 
     def __init__(self, known: re.Pattern[str]) -> None:
-        """Start without any label.
+        """Start without labels.
 
         Args:
             known: finds the known beginning of a line, without a "#" before it.
@@ -66,7 +66,7 @@ class Labels:
         return line
 
     def strip_inside(self, line: str) -> str:
-        """Return a line that strip has returned, without labels within it.
+        """Return a line from strip without the labels within it.
 
         MPI launchers label each write, and nccl-tests writes a row in three parts.
         """
@@ -91,7 +91,7 @@ class Labels:
                 template += _NUMBER if segment[0].isdigit() else re.escape(segment)
         if label[-1].isalnum():
             template += r"(?![\w.])"
-        # A label that begins with a digit cannot be told from the figure before it.
+        # A label that starts with a digit is indistinguishable from the number before it.
         safe = not label[0].isdigit() and _UNLIKE_FIGURES.search(label) is not None
         inside = re.compile(rf"(?<![^\W\d]){template}{_NOT_A_HOST}") if safe else None
         self._labels.insert(0, _Label(re.compile(rf"[ \t]*{template}"), inside))
@@ -105,5 +105,5 @@ def bare(line: str) -> str:
 
 
 def _plausible(label: str) -> bool:
-    """Return whether a text can be a label, and not the end of a row that lost its line end."""
+    """Return whether a text can be a label, and not the end of a row without its line end."""
     return len(label) <= _LONGEST and (bool(_UNLIKE_FIGURES.search(label)) or len(label.split()) == 1)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Decides how a run of nccl-tests ended, and whether all of it is there."""
+"""Decide how a run of nccl-tests ended, and whether its output is complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["bus_factor", "conclude", "missing_parts", "ranks_from_ratio"]
 
 Run = dict[str, Any]
 
-# Cells are printed with two decimals, so a mean of them is right to half of that and the rounding of six digits.
+# Cells are printed with two decimals, so their mean has half of that and the rounding of six digits as its error.
 _CELL_ROUNDING = 0.0051
 _SIX_DIGITS = 2e-5
 # Newer versions print as many digits as fit into six characters.
@@ -28,7 +28,7 @@ _MIN_FOR_CONTRADICTION = 0.3
 
 
 def bus_factor(program: str | None, ranks: int) -> float | None:
-    """Return busbw / algbw of a program for a number of ranks, or None where it is not one figure.
+    """Return busbw / algbw of a program for a number of ranks, or None if it is not a single value.
 
     The factors are those of nccl-tests' doc/PERFORMANCE.md.
     """
@@ -47,7 +47,7 @@ def _halves(run: Run) -> list[dict[str, Any]]:
 
 
 def _largest_pair(run: Run) -> tuple[float, float] | None:
-    """Return algbw and busbw of the half with the largest finite algbw, for it has the most digits."""
+    """Return algbw and busbw of the half with the largest finite algbw, which has the most digits."""
     pairs = [
         (half["algbw"], half["busbw"])
         for half in _halves(run)
@@ -57,9 +57,9 @@ def _largest_pair(run: Run) -> tuple[float, float] | None:
 
 
 def ranks_from_ratio(run: Run) -> tuple[int, int] | None:
-    """Return the smallest and largest number of ranks that busbw / algbw of an all-reduce or a gather allows.
+    """Return the smallest and largest number of ranks that match busbw / algbw of an all-reduce or a gather.
 
-    None when the figures are too small to tell, or when the ratio is 1 (two ranks, or a program without a factor).
+    The result is None if the values are too small, or if the ratio is 1 (two ranks, or a program without a factor).
     """
     pair = _largest_pair(run)
     if pair is None or pair[0] < _MIN_SIZE_FOR_RATIO or pair[1] <= 0:
@@ -76,7 +76,7 @@ def ranks_from_ratio(run: Run) -> tuple[int, int] | None:
 
 
 def _ratio_contradicts(run: Run, ranks: int) -> bool:
-    """Return whether busbw / algbw belongs to another number of ranks."""
+    """Return whether busbw / algbw corresponds to another number of ranks."""
     seen = run["seen"]
     if len(seen["groups"]) > 1 or seen["repeated_ranks"] or ranks < 1:
         return False
@@ -91,7 +91,7 @@ def _ratio_contradicts(run: Run, ranks: int) -> bool:
     if run["program"] is not None:
         factor = bus_factor(run["program"], ranks)
         factors = [] if factor is None else [factor]
-        # Before 2.9.0 all_gather and reduce_scatter printed a base that already left out one rank's share.
+        # Before 2.9.0 the base of all_gather and reduce_scatter already excluded one rank's share.
         if factors and seen["check"] == "error" and "all_reduce" not in run["program"]:
             factors.append(1.0)
     else:
@@ -100,7 +100,7 @@ def _ratio_contradicts(run: Run, ranks: int) -> bool:
 
 
 def missing_parts(run: Run) -> list[str]:
-    """Return, in words, what of a run with a footer is gone: rows, halves, rank lines."""
+    """Return the missing parts of a run with a footer: rows, halves, rank lines."""
     missing = []
     if not run["rows"]:
         missing.append("there is a footer but no row")
@@ -150,7 +150,7 @@ def _missing_rows(run: Run) -> list[str]:
 
 
 def _against_start(sizes: list[int], start: dict[str, str], reduced: int | None) -> list[str]:
-    """Compare the first and last size with what the header announces."""
+    """Return differences between the first and last size and those announced in the header."""
     low, high, step = int(start["min"]), int(start["max"]), int(float(start["step"]))
     if reduced is not None:
         high = min(high, reduced)
@@ -161,7 +161,7 @@ def _against_start(sizes: list[int], start: dict[str, str], reduced: int | None)
     problems = []
     if _following(low, last, step, factor=factor) <= high:
         problems.append(f"the last row is {last} B of {high} B")
-    # Some programs round the sizes down, the first ones to nothing.
+    # Some programs round the sizes down, the first ones to 0.
     slack = _ALIGNMENT * last + _PAGE
     second = low * step if factor else low + step
     if first > second + slack or (low >= _PAGE and first >= second * (1 - _ALIGNMENT) and first > low):
@@ -180,14 +180,14 @@ def _following(low: int, last: int, step: int, *, factor: bool) -> int:
 
 
 def _uneven_steps(sizes: list[int], start: dict[str, str] | None) -> list[str]:
-    """Compare the steps between the rows with one another."""
+    """Return steps between rows that differ from the others."""
     distinct = [size for size in dict.fromkeys(sizes) if size > 0]
     if start is not None and start["unit"] is not None:
         by_factor = start["unit"] == "factor"
     else:
         tail = distinct[-3:]
         by_factor = len(tail) < 3 or tail[2] - tail[1] > 1.4 * (tail[1] - tail[0])  # noqa: PLR2004 - three sizes
-    # Only far above any rounding do the steps of a rounded sweep compare.
+    # The steps of a rounded sweep are comparable only far above the rounding.
     following = zip(distinct, distinct[1:])
     if any(b % a if by_factor else (b - a) % max(1, distinct[-1] - distinct[-2]) for a, b in following):
         distinct = [size for size in distinct if size >= _FAR_ABOVE_ROUNDING]
@@ -217,10 +217,10 @@ def _missing_ranks(run: Run) -> list[str]:
 
 
 def _is_excerpt(run: Run, lines: dict[int, tuple[str, str]]) -> bool:
-    """Return whether somebody chose the rank lines that are left, and nothing else is gone.
+    """Return whether the rank lines are an intentional excerpt, and the rest of the output is complete.
 
-    Published outputs show the first and the last rank of each host, or only the last; or the text begins at the last
-    rank line. What a loss leaves does not look like that.
+    Published outputs show the first and the last rank of each host, or only the last, or the text begins at the last
+    rank line. Accidental losses look different.
     """
     ranks = max(lines) + 1
     if list(lines) == [ranks - 1] and run["seen"]["start"] is None and not run["seen"]["named"]:
@@ -235,13 +235,13 @@ def _is_excerpt(run: Run, lines: dict[int, tuple[str, str]]) -> bool:
 
 
 def _too_few_ranks(run: Run, lines: dict[int, tuple[str, str]], start: dict[str, str] | None) -> list[str]:
-    """Return what tells that the last rank lines are gone, although their numbers have no gap."""
+    """Return the evidence that the last rank lines are missing although their numbers have no gap."""
     if start is not None and not run["seen"]["repeated_ranks"]:
         share = int(start["threads"]) * int(start["gpus"])
         if share > 0 and len(lines) % share:
             return [f"{len(lines)} rank lines do not divide by {share} ranks of a process"]
     lacking = _lacking_on_last_host([lines[rank][0] for rank in sorted(lines)])
-    # Ranks may be dealt out unevenly; where busbw / algbw does not tell how many there are, nothing proves that.
+    # Ranks may be distributed unevenly; unless busbw / algbw determines their number, nothing is proven.
     if lacking == 1 or (lacking and bus_factor(run["program"], len(lines)) in {1.0, None}):
         return [f"the last host has {lacking} rank line(s) less than each other host"]
     if _ratio_contradicts(run, len(lines)):
@@ -250,13 +250,13 @@ def _too_few_ranks(run: Run, lines: dict[int, tuple[str, str]], start: dict[str,
 
 
 def _lacking_on_last_host(hosts: list[str]) -> int:
-    """Return how many ranks the last host has less than the others, if these have as many as one another."""
+    """Return how many ranks fewer the last host has than the others, if the others have equally many."""
     counts = list(Counter(hosts).values())
     return max(0, counts[0] - counts[-1]) if len(counts) > 1 and len(set(counts[:-1])) == 1 else 0
 
 
 def _take_ranks(run: Run) -> None:
-    """Fill ranks, nodes, hosts and devices from the rank lines, if these are whole."""
+    """Set ranks, nodes, hosts and devices from the rank lines, if these are complete."""
     lines = run["seen"]["rank_lines"]
     if not lines:
         return
@@ -296,7 +296,7 @@ def _outcome(run: Run, missing: list[str]) -> str:  # noqa: PLR0911 - one per ou
 
 
 def conclude(run: Run) -> None:
-    """Set outcome, ranks, nodes, devices and checked of a run; name what is missing; drop the notes under "seen"."""
+    """Set outcome, ranks, nodes, devices and checked of a run, record missing parts, and remove the key "seen"."""
     seen = run["seen"]
     if not seen["check"] and any((half["wrong"] or 0) != int(half["wrong"] or 0) for half in _halves(run)):
         seen["check"] = "error"

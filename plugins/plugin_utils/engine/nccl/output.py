@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what nccl-tests prints, in every form it has had, line by line and without ever raising.
+"""Parse the output of all versions of nccl-tests, line by line and without ever raising.
 
 The result is ``{"runs": [...]}`` as the command ``busbar nccl parse --format json`` prints it. Memory grows with the
-tables and the rank lines, not with the noise of the library around them.
+tables and the rank lines, not with the library's other lines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_LINE = 65536
 
 
 def _blocks(text: TextIO) -> Iterator[str]:
-    """Yield lines with their ends, many at once; one that is too long comes in pieces of their own, without ends."""
+    """Yield blocks of complete lines; an overlong line comes in separate pieces without line ends."""
     rest = ""
     while block := text.read(MAX_LINE):
         block = rest + block
@@ -44,7 +44,7 @@ def _blocks(text: TextIO) -> Iterator[str]:
 
 
 def bounded_lines(text: TextIO) -> Iterator[str]:
-    """Yield what ``text.readline(MAX_LINE)`` would return, several times faster."""
+    """Yield the results of ``text.readline(MAX_LINE)``, several times faster."""
     for block in _blocks(text):
         *lines, rest = block.split("\n")
         for line in lines:
@@ -54,7 +54,7 @@ def bounded_lines(text: TextIO) -> Iterator[str]:
 
 
 def parse_stream(text: TextIO) -> dict[str, list[Run]]:
-    """Return what ``parse_lines(bounded_lines(text))`` would, several times faster where the library talks a lot."""
+    """Return the result of ``parse_lines(bounded_lines(text))``, several times faster for verbose library output."""
     parser = Parser()
     for block in _blocks(text):
         if block.endswith("\n"):
@@ -70,8 +70,8 @@ def parse_lines(lines: Iterable[str], *, numbered: bool = True) -> dict[str, lis
     Sizes are bytes, times microseconds, bandwidths GB/s (10^9 bytes). Never raises on any text.
 
     Args:
-        lines: the lines as they came; a line longer than MAX_LINE characters counts as several.
-        numbered: whether a contradiction names the number of its line; not for a part of a text.
+        lines: the lines as read; a line longer than MAX_LINE characters counts as several.
+        numbered: whether contradictions include line numbers; False for a part of a text.
     """
     parser = Parser(numbered=numbered)
     for line in lines:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the lines of what nccl-tests prints into runs, one after the other; what it keeps between two lines is here."""
+"""Parse the lines of nccl-tests into runs; the parser's state between two lines is kept here."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ MAX_ERRORS = 50
 _MAX_RANKS = 1_000_000
 _MAX_ERROR_TEXT = 300
 _MAX_DIGITS = 30
-# A line of the frame of a table holds one of these.
+# Each header and footer line of a table contains one of these.
 _MARKS = ("nThread", "Rank", "size", "bytes", " : ", "Collective test", "nccl-tests version")
 
-# A line of the library with none of these tells nothing but ways to a NIC, or has to be cleaned first. Before each
-# stands the rarest of its letters: to look for one character takes a twentieth of the time that a word takes.
+# A library line without any of these at most lists a path to a NIC; the last two mark lines that have to be cleaned
+# first. Before each stands its rarest letter, because a search for one character takes a twentieth of the time of a
+# search for a word.
 TELLING = (
     ("U", "Using network"),
     ("U", "NET/IB : Using"),
@@ -42,10 +43,10 @@ _INFO = "] NCCL INFO"
 
 
 class Parser:
-    """The state between two lines."""
+    """The state of the parser between two lines."""
 
     def __init__(self, *, numbered: bool = True) -> None:
-        """Start before the first line; what is found is named with the number of its line, if lines are numbered."""
+        """Start before the first line; with numbered, findings include their line number."""
         self.runs: list[Run] = []
         self.run = new_run()
         self.layout: words.Layout | None = None
@@ -56,12 +57,12 @@ class Parser:
         self.line = 0
         self.step = int(numbered)
         self.labels = Labels(words.KNOWN)
-        # How lines of the library begin, with the host: each thread begins all its lines alike.
+        # Beginnings of library lines, with the host: each thread starts all its lines with the same text.
         self.heads: dict[str, str] = {}
 
     @property
     def told(self) -> tuple[object, ...]:
-        """What lines of the library have told so far: one that leaves it as it is could as well be missing."""
+        """The facts from library lines so far; a line that leaves them unchanged can be dropped."""
         seen, run = self.run["seen"], self.run
         return (
             *self.fabric.known,
@@ -83,7 +84,7 @@ class Parser:
         return self.run["out_of_bounds"] is not None or self.run["avg_busbw"] is not None
 
     def _next_run(self) -> None:
-        """Close the run at hand, if it has begun, and open another."""
+        """Close the current run if it has begun, and open another."""
         self._close_row()
         if self.run["seen"]["begun"]:
             self.run["fabric"] = self.fabric.result()
@@ -129,7 +130,7 @@ class Parser:
     # -- one line -----------------------------------------------------------------------------------------------
 
     def feed(self, raw: str) -> None:
-        """Take one line."""
+        """Process one line."""
         self.line += self.step
         if self.is_library(raw):
             self._library(raw)
@@ -149,9 +150,9 @@ class Parser:
             self._other(line)
 
     def feed_block(self, text: str) -> None:
-        """Take lines that all have their ends, quickly past those of the library that tell nothing new.
+        """Process complete lines, skipping library lines without new information quickly.
 
-        Looking for a word in each line costs more than all else, so that is done only where one of the lines has it.
+        Searching each line for a word is the most expensive step, so it is done only if the block contains it.
         """
         telling = [word for letter, word in TELLING if letter in text and word in text]
         via, tagged = "via NET/" in text, "<std" in text
@@ -178,7 +179,7 @@ class Parser:
         self.line = (first + len(lines)) * self.step
 
     def knows(self, line: str) -> bool:
-        """Return whether a line is one of the library that tells nothing new, after another that began so."""
+        """Return whether a library line has no new information and the same beginning as an earlier one."""
         head, _level, said = line.partition(_INFO)
         host = self.heads.get(head)
         if host is None or "<std" in said:
@@ -190,7 +191,7 @@ class Parser:
         return at < 0 or host + said[at - 1 :] in self.fabric.ways
 
     def is_library(self, raw: str) -> bool:
-        """Return whether a line is one of the library alone."""
+        """Return whether a line comes from the library only."""
         head, level, said = raw.partition(_INFO)
         if not level:
             return False
@@ -200,7 +201,7 @@ class Parser:
                 return False
             if len(self.heads) < _MOST_HEADS and len(head) < _LONGEST_HEAD:
                 self.heads[head] = match[1]
-        # Open MPI forwards pieces of lines, so that the line of another rank can follow.
+        # Open MPI forwards partial lines, so another rank's line can follow.
         return "\x1b" not in raw and "\r" not in raw and "<std" not in said
 
     def _library(self, line: str) -> None:
@@ -250,14 +251,14 @@ class Parser:
         return True
 
     def _first_line(self) -> None:
-        """Open a run at a line that comes before the nThread line."""
+        """Open a run at a line before the nThread line."""
         if self.run["seen"]["start"] or self._has_table:
             self._next_run()
         self._begin()
         self.run["seen"]["named"] = True
 
     def _named(self, line: str) -> bool:
-        """Take the name of the program from "Collective test starting: NAME" or "concluded: NAME"."""
+        """Read the program name from "Collective test starting: NAME" or "concluded: NAME"."""
         match = words.STARTING.search(line)
         if match is None:
             return False
@@ -338,7 +339,7 @@ class Parser:
         seen["failed_words"] |= word == "FAILED"
 
     def _strange(self, line: str) -> None:
-        """Keep a line of the footer that nccl-tests does not print."""
+        """Keep a footer line that nccl-tests does not print."""
         where = f"line {self.line}: " if self.line else ""
         self.run["seen"]["strange_footer"].append(f'{where}a footer that cannot be: "{line.strip()[:99]}"')
 
@@ -366,7 +367,7 @@ class Parser:
         return match is not None
 
     def _other(self, line: str) -> None:
-        """Look at a line that is no part of the table."""
+        """Process a line outside of the table."""
         seen = self.run["seen"]
         if "Using devices" in line:
             seen["devices"] = True
@@ -386,7 +387,7 @@ class Parser:
                 seen["failures"].append(line.strip()[:_MAX_ERROR_TEXT])
 
     def _hints(self, line: str) -> None:
-        """Take the program, the library's version and a lowered largest size."""
+        """Read the program, the library's version and a reduced largest size."""
         if "_perf" in line:
             names = words.PROGRAM.findall(line)
             if names:

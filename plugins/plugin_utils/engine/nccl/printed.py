@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""How the rows of a table were printed: where, and how exactly."""
+"""The position and the precision of the printed rows of a table."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Printed", "half_unit", "printed_row"]
 
 
 class Printed(NamedTuple):
-    """How a row was printed.
+    """A row as printed.
 
     Attributes:
-        line: number of its first line in the text, from 1; 0 where it has none.
-        text: that line as it was printed.
+        line: number of its first line in the text, from 1; 0 if unknown.
+        text: that line.
         units: for out-of-place and in-place, half a unit of the last printed digit of time_us, algbw and busbw.
-        bad: what is wrong with single cells, in words.
+        bad: problems of single cells, in words.
     """
 
     line: int
@@ -39,6 +39,6 @@ def half_unit(text: str) -> float:
 
 
 def printed_row(run: dict[str, Any], row: int) -> Printed:
-    """Return how a row of a run was printed, whose key "seen" is still there."""
+    """Return a row of a run as printed; the run must still have its key "seen"."""
     printed = run["seen"]["printed"]
     return printed[row] if row < len(printed) else Printed(0, "", ({}, {}), ())

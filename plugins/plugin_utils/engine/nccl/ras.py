@@ -1,11 +1,11 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what the RAS of NCCL says of a job that hangs: which ranks do not answer, and which are behind.
+"""Read the answer of NCCL's RAS about a hanging job: ranks that do not respond, and ranks that are behind.
 
 The job puts ``# busbar ras: `` before each line of the answer, which is JSON since NCCL 2.28.7 (NVIDIA/nccl,
-docs/userguide/source/troubleshooting/ras.rst and src/ras/client_support.cc, commit 5067397c) and text before it. The
-text differs from release to release; of it the lines under "Errors" and "Warnings" are told. A rank that is behind the
-others is a warning there (MISMATCH).
+docs/userguide/source/troubleshooting/ras.rst and src/ras/client_support.cc, commit 5067397c) and text before. The text
+differs between releases; only the lines under "Errors" and "Warnings" are used. A rank that is behind the others is a
+warning there (MISMATCH).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOLD = _TITLES - {"OK"}
 
 
 def ras_words(text: str) -> list[str]:
-    """Return what the RAS said of communicators that are not whole or whose ranks differ; it never raises."""
+    """Return RAS messages about incomplete communicators or ranks that differ; it never raises."""
     lines = [line[len(_MARK) :] for line in text.splitlines() if line.startswith(_MARK)]
     if not lines:
         return []
@@ -71,7 +71,7 @@ def _of_communicator(comm: dict[str, Any]) -> list[str]:
 
 
 def _behind(name: str, ranks: list[dict[str, Any]]) -> list[str]:
-    """Return which ranks have begun fewer operations of a kind than others."""
+    """Return the ranks that have started fewer operations of a kind than others."""
     found = []
     kinds = dict.fromkeys(kind for rank in ranks for kind in _counts(rank))
     for kind in kinds:
@@ -88,7 +88,7 @@ def _behind(name: str, ranks: list[dict[str, Any]]) -> list[str]:
 
 
 def _of_text(lines: list[str]) -> list[str]:
-    """Return the lines of text that tell of errors and warnings."""
+    """Return the error and warning lines of a text answer."""
     found, told = [], False
     for line in lines:
         bare = line.strip()

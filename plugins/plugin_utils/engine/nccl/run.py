@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""One run of nccl-tests, before anything of it is read."""
+"""The empty result of a run of nccl-tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Run = dict[str, Any]
 
 
 def new_run() -> Run:
-    """Return an empty run: every key of the contract, and under "seen" what the verdict on its form needs."""
+    """Return an empty run: every key of the output format, and under "seen" the notes for checking its form."""
     return {
         "program": None,
         "nccl_tests_version": None,

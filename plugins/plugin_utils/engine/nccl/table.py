@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of nccl-tests' table, also when other text cuts them in pieces."""
+"""Parse rows of nccl-tests' table, even if other text splits them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["OpenRow", "TableRow", "continues"]
 
 TableRow = dict[str, Any]
 
-# Half of a row: at least time, algbw, busbw and the correctness cell.
+# Half of a row has at least time, algbw, busbw and the correctness cell.
 _MIN_HALF = 3
 _BLANK_HALF = 28
 _INTEGER = re.compile(r"-?\d+")
@@ -33,7 +33,7 @@ _MOST_TEXT = 400
 
 
 def continues(line: str) -> bool:
-    """Return whether a line holds nothing but cells at its start, as the second piece of a cut row does."""
+    """Return whether a line starts with cells and has no other text, like the second part of a split row."""
     tokens = line.split(None, _MIN_HALF + 1)[: _MIN_HALF + 1]
     if len(tokens) < _MIN_HALF:
         return False
@@ -42,14 +42,14 @@ def continues(line: str) -> bool:
 
 
 class OpenRow:
-    """A row that may still wait for its cells."""
+    """A row that may still lack cells."""
 
     def __init__(self, fields: dict[str, str], layout: Layout | None, line: int = 0, text: str = "") -> None:
         """Start a row.
 
         Args:
-            fields: size, count, type and rest, as the pattern ROW gives them.
-            layout: what the column heads said, None when there were none.
+            fields: size, count, type and rest, as the pattern ROW returns them.
+            layout: layout of the column heads, None if there were none.
             line: number of the line in its text.
             text: the line.
         """
@@ -71,7 +71,7 @@ class OpenRow:
 
     @property
     def full(self) -> bool:
-        """Return whether both halves are there."""
+        """Return whether both halves are complete."""
         wanted = 1 if self.blank_first else _TWO_HALVES
         return len(self.cells) >= wanted * len(self.half_names)
 
@@ -100,10 +100,10 @@ class OpenRow:
         return first.startswith("-") or (_INTEGER.fullmatch(first) is not None and self.redop is not None)
 
     def feed(self, text: str) -> bool:
-        """Take the cells that a piece of text begins with and return whether there were any."""
+        """Add the cells at the start of a text, and return whether there were any."""
         wanted = _TWO_HALVES * len(self.half_names)
         if len(self.cells) % len(self.half_names):
-            # A half is written at once, so a figure of this one was lost, and what follows belongs elsewhere.
+            # A half is written at once, so one of its numbers was lost, and the following text belongs elsewhere.
             return False
         taken = 0
         for token in text.split(None, wanted + 1):
@@ -117,7 +117,7 @@ class OpenRow:
         return taken > 0
 
     def finish(self, problems: list[str]) -> TableRow:
-        """Return the row as data; what is not finite is None and named in problems."""
+        """Return the row as data; values that are not finite become None and are recorded in problems."""
         names = self.half_names
         halves = [
             self._half(self.cells[i * len(names) : (i + 1) * len(names)], problems, self.units[i])
@@ -138,17 +138,17 @@ class OpenRow:
 
     @property
     def printed(self) -> Printed:
-        """Return how it was printed, once it is finished."""
+        """Return the row as printed, once it is finished."""
         return Printed(self.line, self.text, self.units, tuple(self.bad))
 
     def _half(
         self, cells: list[Cell], problems: list[str], units: dict[str, float]
     ) -> dict[str, float | int | None] | None:
-        """Return one half, or None when it is not there or holds placeholders only."""
+        """Return one half, or None if it is missing or contains only placeholders."""
         if not cells:
             return None
         names, scale = self.half_names, self._scale
-        # A header that was damaged may lack the very column.
+        # A damaged header may lack this column.
         if "busbw" not in names or len(cells) < max(_MIN_HALF, names.index("busbw") + 1):
             self.broken = True
             return None
@@ -174,11 +174,11 @@ class OpenRow:
 
     @property
     def _scale(self) -> int:
-        """Return how many microseconds the unit of the times is."""
+        """Return the microseconds per unit of the times."""
         return 1000 if self.layout is not None and self.layout.milliseconds else 1
 
     def _unusual(self, field: str, cell: Cell, problems: list[str]) -> float | None:
-        """Return a value that is none, not finite, or negative, and keep what is wrong with it."""
+        """Return the value of a cell, None if missing or not finite, and record invalid values."""
         if cell.value is None:
             if field != "wrong":
                 self.bad.append(f"{field} is {cell.text}")

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The words of nccl-tests: patterns of lines and table cells."""
+"""Patterns of the lines and table cells of nccl-tests."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ TYPES = (
 )
 OPERATORS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none", "all"})
 
-# The beginning of a line of the library up to its level; newer versions write the time first.
+# The beginning of a library line up to its level; newer versions print the time first.
 LIBRARY_HEAD = re.compile(r"[ \t]*(?:\[[^\]]*\] )?([A-Za-z][\w.-]*):\d+:\d+ \[\d+")
 
-# No figure of a header has more digits than fit into 64 bits.
+# Numbers of a header fit into 64 bits.
 START = re.compile(
     r"\bnThread\s+(?P<threads>\d{1,19})\s+nGpus\s+(?P<gpus>\d{1,19})\s+minBytes\s+(?P<min>\d{1,19})\s+"
     r"maxBytes\s+(?P<max>\d{1,19})(?!\d)(?:\s+step:?\s+(?P<step>\d{1,19})(?!\d)\s*\(?(?P<unit>factor|bytes)?)?"
@@ -52,7 +52,7 @@ RANK = re.compile(
 )
 HEAD = re.compile(r"^\s*#?\s*(?P<columns>(?:size|bytes)\s+(?:count|N)\s+type\b.*?\b(?:cpu)?time\b.*\bbusbw\b.*)$")
 ROW = re.compile(rf"^\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>{TYPES})(?=\s|$)(?P<rest>.*)$")
-# The known beginnings of lines. The text before them is a label.
+# Known beginnings of lines. The text before them is a label.
 KNOWN = re.compile(
     rf"""
       nThread\s+\d+\s+nGpus\b | Rank\s+\d+\s+(?:Group\s|Pid\s|on\s+\S+\s+device\s)
@@ -83,13 +83,13 @@ FAILURE = re.compile(
 )
 
 _CELL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+|inf|nan|nan\(\S*\))|N/A|\d*X[\dX.]*")
-# What touches a count is the name of a host with a colon behind it, as the library and nccl-tests begin their lines.
+# Text directly after a count is a host name followed by a colon, the beginning of lines of the library and nccl-tests.
 _GLUED_COUNT = re.compile(r"\d+(?=[A-Za-z][\w.-]*:)")
 _MAX_INT_DIGITS = 30
 
 
 class Cell(NamedTuple):
-    """One cell of a row: its text and the number in it (None for N/A and for a placeholder)."""
+    """A cell of a row: its text and its number (None for N/A and for a placeholder)."""
 
     text: str
     value: float | None
@@ -97,7 +97,7 @@ class Cell(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What the column heads say: which columns come before the halves and what one half holds."""
+    """The layout according to the column heads: the columns before the halves, and those of a half."""
 
     columns: list[str]
     redop: bool
@@ -112,10 +112,10 @@ class Layout(NamedTuple):
 
 
 def read_cell(token: str) -> Cell | None:
-    """Return the cell that a token holds, or None when it is no cell.
+    """Return the cell of a token, or None if it is not a cell.
 
-    A count may touch the text that another process wrote right after it ("0host7: ..."). A number that is printed
-    never starts with a zero followed by digits, so "038dcf" can only be 0 and foreign text.
+    A count may be directly followed by another process's output ("0host7: ..."). A printed number never starts with a
+    zero followed by digits, so "038dcf" can only be 0 and foreign text.
     """
     match = _CELL.fullmatch(token)
     if match is None:
@@ -133,7 +133,7 @@ def read_cell(token: str) -> Cell | None:
 
 
 def read_layout(columns: str) -> Layout:
-    """Return the layout that a line of column heads announces.
+    """Return the layout of a line of column heads.
 
     Args:
         columns: the heads as printed, from "size" on.

@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads NCCL's warnings, in bounded memory.
+"""Collect NCCL's warnings in bounded memory.
 
-Format: ncclDebugLog in src/debug.cc of github.com/NVIDIA/nccl. Newer versions write the time before the host name and
+Format: ncclDebugLog in src/debug.cc of github.com/NVIDIA/nccl. Newer versions print the time before the host name and
 the function after the file.
 """
 
@@ -17,7 +17,7 @@ _HOST = re.compile(r"(?<![\w.-])([\w.-]+):\d+:\d+ \[\d+\] ")
 _FIGURE = re.compile(r"0x[0-9a-fA-F]+|\d{3,}")
 _MOST = 20
 _LONGEST = 300
-# Warnings that follow from another one, of this process or of its peer.
+# Warnings that result from another one, of this process or of its peer.
 _FOLLOWS = re.compile(
     r"closed by remote peer|\[(?:proxy )?service|\[proxy|socket recv failed|encountered a fatal error|accept failed"
     r"|status=(?:[\w ]*\()?5\b|error 5\b|cuda failure \d* ?'?(?:unspecified launch|driver shutting)",
@@ -42,15 +42,15 @@ _HINTS = (
 
 
 class Warned:
-    """The different warnings of one run."""
+    """The distinct warnings of a run."""
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start without warnings."""
         self.texts: list[str] = []
         self._seen: set[str] = set()
 
     def feed(self, line: str) -> None:
-        """Take a line that holds a warning."""
+        """Process a line with a warning."""
         before, _, words = line.partition(_WARN)
         host = _HOST.search(before)
         text = f"{host[1]}: {words.strip()}" if host is not None else words.strip()
@@ -62,11 +62,11 @@ class Warned:
 
 
 def hint(warning: str) -> str:
-    """Return what to look at, empty if the warning is not known."""
+    """Return advice for a warning; empty if it is unknown."""
     return next((words for pattern, words in _HINTS if re.search(pattern, warning)), "")
 
 
 def cause(warnings: list[str]) -> str:
-    """Return the warning that explains the end of a run, with what to look at; empty if there is none."""
+    """Return the warning that explains the end of a run, with advice; empty if there is no such warning."""
     first = next((each for each in warnings if not _FOLLOWS.search(each)), warnings[0] if warnings else "")
     return f"{first} ({hint(first)})" if hint(first) else first

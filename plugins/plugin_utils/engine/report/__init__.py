@@ -1,1 +1,1 @@
-"""The report of a validation: its data, its page, its metrics, and the past ones."""
+"""The report of a validation: its data, its page, its metrics, and earlier reports."""

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Holds a validation against the site's own history: what is slower than it was is said in the report, or fails.
+"""Compare a validation with the site's history, and report or fail tests that have become slower.
 
-What a figure is compared with, and from where on it has drifted, is history.drift's. A test of the culprit search says
-nothing by itself, so only nodes over all their pairs, and tests whose verdicts count, can fail for it.
+history.drift defines the references and the threshold. A test of the culprit search does not count alone, so only
+medians of nodes over all their pairs, and tests whose verdicts count, can fail.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _WORD = "drift"
 
 
 def with_drift(data: dict[str, Any], report: ReadReport, others: Sequence[ReadReport], how: str) -> dict[str, Any]:
-    """Return a report with what has drifted: under ``drift``, and as a finding of each test that it is about.
+    """Return a report with the drifted values: under ``drift``, and as a finding of each affected test.
 
     Args:
-        data: as validation.verdicts.report gives it.
-        report: the same as report.data.normalised gives it.
-        others: earlier reports, normalised as well.
-        how: finding, or fail, with which what has drifted is a FAIL and its node a culprit.
+        data: the result of validation.verdicts.report.
+        report: the same report from report.data.normalised.
+        others: earlier reports, also normalised.
+        how: finding, or fail, which makes each drifted value a FAIL and its node a culprit.
     """
     flagged = [item for item in drift(report, others) if item["flags"]]
     drifted = [{key: item[key] for key in ("subject", "name", "nodes", "flags")} for item in flagged]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what a report says of the checks of single nodes: bandwidth matrices and results of a diagnosis."""
+"""Read the results of checks of single nodes from a report: bandwidth matrices and diagnoses."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def _list(value: object) -> list[Any]:
 
 
 def matrices_of(value: object, plain: Callable[[object], str]) -> list[Matrix]:
-    """Return the matrices of a test, less those that are none; texts as `plain` makes them.
+    """Return the valid matrices of a test; texts are converted by `plain`.
 
     Returns:
-        title, unit, what, p2p, rows and columns (labels), values (None where nothing was measured), odd (row and column
-        of slow cells, within the matrix).
+        title, unit, what, p2p, rows and columns (labels), values (None if not measured), odd (row and column of slow
+        cells, within the matrix).
     """
     found: list[Matrix] = []
     for item in _list(value)[:_MOST_MATRICES]:
@@ -66,7 +66,7 @@ def matrices_of(value: object, plain: Callable[[object], str]) -> list[Matrix]:
 
 
 def _place(value: object, rows: list[str], columns: list[str]) -> tuple[int, int] | None:
-    """Return row and column of a cell, None when the matrix has no such cell."""
+    """Return row and column of a cell, None if the matrix has no such cell."""
     pair = [item for item in _list(value) if isinstance(item, int) and not isinstance(item, bool)]
     if len(pair) != len(("row", "column")) or not (0 <= pair[0] < len(rows) and 0 <= pair[1] < len(columns)):
         return None
@@ -92,7 +92,7 @@ def results_of(value: object, plain: Callable[[object], str]) -> list[Result]:
 
 
 def results_table(results: list[Result]) -> Table:
-    """Return a line for each test of a diagnosis, status and message, failures first; GPUs that agree share a line."""
+    """Return a row per test, status and message of a diagnosis, failures first; GPUs with equal results share one."""
     alike: dict[tuple[str, str, str, str, str], list[str]] = {}
     for result in results:
         words = "; ".join(result["messages"])

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a report of a validation, whoever wrote it, into the one shape that all its readers rely on."""
+"""Convert an untrusted validation report to the form that all its readers use."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _is_number(value: object) -> bool:
 
 def _number(value: object) -> float | None:
     kind = type(value)
-    if kind is float or kind is int:  # nearly all, and there are many
+    if kind is float or kind is int:  # the most frequent case
         return float(value) if -_LARGEST < value < _LARGEST else None  # type: ignore[operator, arg-type]
     return float(value) if isinstance(value, (int, float)) and _is_number(value) else None
 
@@ -127,7 +127,7 @@ def _test(number: int, value: object) -> ReadTest:
         message = f"{where}.verdict is not one of {', '.join(VERDICTS)}"
         raise ValueError(message)
     runs, at_size = value.get("runs"), _number(value.get("at_size"))
-    # What was measured over one rail is a series of its own, in figures, history and metrics alike.
+    # Values over one rail form a separate series in figures, history and metrics.
     rail = f" over {printable(value['rail'])}" if value.get("rail") else ""
     return {
         "name": printable(value["name"]),
@@ -172,19 +172,19 @@ def _peers(value: object) -> Peers | None:
 
 
 def _own(value: dict[str, Any]) -> Any:  # noqa: ANN401 - the stage's own form
-    """Return what the stage of a test keeps of it, as the stage reads it; None where there is nothing or no stage."""
+    """Return the figures of a test's stage, parsed by that stage; None without figures or stage."""
     stage = stage_of(value)
     return stage.read(value.get(stage.name), printable) if stage else None
 
 
 def normalised(data: object) -> ReadReport:
-    """Return a report in which every key is there and of its type, and every text may be printed.
+    """Return a report with all keys in their types and only printable text.
 
     Args:
-        data: what a report.json holds.
+        data: content of a report.json.
 
     Raises:
-        ValueError: it is no report of a validation, or one of a newer busbar.
+        ValueError: it is not a validation report, or a newer busbar wrote it.
     """
     if not isinstance(data, dict) or not isinstance(data.get("tests"), list) or "verdict" not in data:
         message = "this is no report of a validation"
@@ -247,12 +247,13 @@ def _culprit(value: object) -> Culprit:
 
 
 def culprits(report: ReadReport) -> list[Culprit]:
-    """Return the faulty nodes: those that the search named or, without a search, those that the tests prove to be.
+    """Return the culprits: those that the search named or, without a search, those that the tests prove.
 
-    That is a node that failed alone, and one that failed with two partners or more who each passed with another node.
+    The latter are nodes that failed alone, and nodes that failed with two or more partners that each passed with
+    another node.
 
     Args:
-        report: as `normalised` gives it.
+        report: the result of `normalised`.
     """
     if report["culprits"] is not None:
         return list(report["culprits"])
@@ -273,23 +274,23 @@ def culprits(report: ReadReport) -> list[Culprit]:
 
 
 def faulty_nodes(report: ReadReport) -> set[str]:
-    """Return the nodes that are culprits by themselves; of a slow link or boundary no single node is."""
+    """Return the nodes that are culprits; a slow link or boundary has no single faulty node."""
     return {node for item in culprits(report) if item["kind"] in _OF_A_NODE for node in item["nodes"]}
 
 
 def _infers(test: ReadTest) -> bool:
-    """Return whether a test says something about nodes and links; others say themselves whom they blame."""
+    """Return whether culprits may be inferred from a test; other tests name them."""
     stage = stage_of(test)
     return stage is None or stage.infers
 
 
 def everyone(test: ReadTest) -> list[str]:
-    """Return all nodes that took part in a test, those tested first."""
+    """Return all nodes that took part in a test, the tested ones first."""
     return list(dict.fromkeys(test["nodes"] + test["partners"]))
 
 
 def counts(report: ReadReport) -> dict[str, int]:
-    """Return how many tests there are of each verdict."""
+    """Return the number of tests by verdict."""
     return {verdict: sum(test["verdict"] == verdict for test in report["tests"]) for verdict in VERDICTS}
 
 

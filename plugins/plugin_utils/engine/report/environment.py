@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads software, machines, GPUs and NICs of a validation from its report."""
+"""Read the software, machines, GPUs and NICs of a validation from its report."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _SETTINGS = {
     "iterations": "Iterations",
     "partners": "Partners asked for",
 }
-# How often a value came, and how many took part, are no facts about what they ran on.
+# The frequency of a value and the number of nodes do not describe the environment.
 _COUNT = re.compile(r" \(\d+\u00d7\)")
 _OF_NUMBERS = frozenset({"Hosts that took part", "Parts with numbers"})
 _WORDS = {"machine": "machine(s)", "gpu": "GPU(s)", "nic": "NIC(s)"}
 
 
 def changed_facts(first: ReadReport, second: ReadReport) -> list[dict[str, str]]:
-    """Return what two validations ran on and with where that differs; what one does not tell is empty.
+    """Return the environment facts that differ between two validations; a missing value is empty.
 
     Args:
-        first: as `report_data.normalised` gives it.
-        second: the same of the other.
+        first: result of `report_data.normalised`.
+        second: the same for the other report.
 
     Returns:
         Dictionaries with ``term``, ``first`` and ``second``.
@@ -52,7 +52,7 @@ def _values(words: str) -> set[str]:
 
 
 def _counted(values: list[str]) -> str:
-    """Return distinct values, each with how often it came when there are several."""
+    """Return distinct values, each with its frequency if there are several."""
     found = Counter(value for value in values if value)
     if len(found) == 1:
         return next(iter(found))
@@ -69,10 +69,10 @@ def _yes(values: list[object]) -> str:
 
 
 def facts_of(report: ReadReport) -> list[tuple[str, str]]:
-    """Return terms and values about where and with what a validation ran; what is not known is left out.
+    """Return terms and values about the environment of a validation, without unknown ones.
 
     Args:
-        report: as `report_data.normalised` gives it.
+        report: result of `report_data.normalised`.
     """
     tests = report["tests"]
     runs = [run for test in tests for run in test["runs"]]
@@ -98,7 +98,7 @@ def facts_of(report: ReadReport) -> list[tuple[str, str]]:
 
 
 def numbered_parts(report: ReadReport) -> dict[str, list[Part]]:
-    """Return the parts of each node that any test of a report names."""
+    """Return the parts of each node listed in any test of a report."""
     found: dict[str, list[Part]] = {}
     for test in report["tests"]:
         for node, parts in test["parts"].items():
@@ -108,6 +108,6 @@ def numbered_parts(report: ReadReport) -> dict[str, list[Part]]:
 
 
 def counted_parts(parts: Mapping[str, list[Part]]) -> str:
-    """Return in words how many parts of each kind there are; an empty text without any."""
+    """Return the number of parts of each kind in words; empty without parts."""
     found = Counter(part["kind"] for each in parts.values() for part in each)
     return ", ".join(f"{found[kind]} {words}" for kind, words in _WORDS.items() if found[kind])

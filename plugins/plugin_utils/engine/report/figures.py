@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the figures of a report, as dictionaries that plotly draws.
+"""Create the figures of a report as plotly dictionaries.
 
-Plotly reads a few tags in its texts, so every name that comes from a cluster is escaped here.
+Plotly interprets some tags in its texts, so names from a cluster are escaped here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HALVES = (("out_of_place", "out-of-place", "solid"), ("in_place", "in-place", "
 
 
 def _plain(text: object) -> str:
-    """Return text that plotly shows as it is, and short enough to leave room for the figure."""
+    """Return escaped text for plotly, short enough to leave room for the figure."""
     words = str(text)
     return escape(words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}\u2026", quote=False)
 
@@ -74,7 +74,7 @@ def _axis(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - plotly's
 
 
 def _busbw_axis(values: list[float]) -> dict[str, Any]:
-    """Return an axis from zero or, where the largest figure would press the others flat, a logarithmic one."""
+    """Return an axis from zero, or a logarithmic one if the largest value would flatten the others."""
     low, high = min(values), max(values)
     if 0 < low < high / _FLAT and sorted(values)[len(values) // 2] < high / _FLAT:
         return _axis("busbw, GB/s", type="log", dtick=1, tickformat="~g")
@@ -87,10 +87,10 @@ def _ticks(sizes: list[int]) -> list[int]:
 
 
 def curve_figure(test: ReadTest) -> dict[str, Any] | None:
-    """Return busbw over message size with floor and ceiling, or None when nothing was measured.
+    """Return busbw over message size with floor and ceiling, or None if nothing was measured.
 
     Args:
-        test: one of a report as `report_data.normalised` gives it.
+        test: a test of a report from `report_data.normalised`.
     """
     found = curves(test)
     sizes = sorted({size for halves in found.values() for points in halves.values() for size, _ in points})
@@ -155,7 +155,7 @@ def heat_maps(report: ReadReport) -> list[dict[str, Any]]:
     """Return a node-by-node map of busbw for each collective that pairs of nodes ran; an empty list without pairs.
 
     Args:
-        report: as `report_data.normalised` gives it.
+        report: result of `report_data.normalised`.
 
     Returns:
         Dictionaries with ``title`` and ``figure``.
@@ -185,8 +185,8 @@ def _heat_map(pairs: dict[tuple[str, str], ReadTest]) -> dict[str, Any]:
     ticks = {"tickvals": at, "ticktext": [labels[number] for number in at], "showgrid": False, "zeroline": False}
     trace = {
         "type": "heatmap",
-        # The page's script makes both halves of `z` and `customdata` of it: nearly all pairs of a thousand nodes are
-        # untested, and would still be two million values.
+        # The page's script expands this to both halves of `z` and `customdata`: nearly all pairs of a thousand nodes
+        # are untested, and would still need two million values.
         "meta": {"size": len(names), "cells": cells},
         "zmin": 0,
         "zmax": max(top, floor),
@@ -208,7 +208,7 @@ def _heat_map(pairs: dict[tuple[str, str], ReadTest]) -> dict[str, Any]:
 
 
 def _scale(floor: float) -> list[list[Any]]:
-    """Return reds below the floor and blues above it; blues alone without a floor."""
+    """Return a scale with reds below the floor and blues above it; only blues without a floor."""
     if floor <= 0:
         return [[0, "#e8f0f7"], [1, BLUE]]
     below = [[0, "#7a1208"], [floor, "#f0b7ad"]]
@@ -216,12 +216,12 @@ def _scale(floor: float) -> list[list[Any]]:
 
 
 def matrix_figure(matrix: Matrix, floor: float | None) -> dict[str, Any]:
-    """Return a heat map of a matrix with its values written in; slow cells have a red frame.
+    """Return a heat map of a matrix with its values written in the cells; slow cells have a red frame.
 
-    The colours are those of the cells between GPUs: a GPU's own memory is many times as fast.
+    The colour scale covers the cells between GPUs, because a GPU's own memory is many times as fast.
 
     Args:
-        matrix: one of a test as `data.normalised` gives it.
+        matrix: a matrix of a test from `data.normalised`.
         floor: GB/s, if one was applied to this matrix.
     """
     square = len(matrix["rows"]) == len(matrix["columns"]) > 1
@@ -262,7 +262,7 @@ def matrix_figure(matrix: Matrix, floor: float | None) -> dict[str, Any]:
 
 
 def _gpus(labels: list[str]) -> list[str]:
-    """Return labels of GPUs; the one row of a matrix that is about the host has none."""
+    """Return the labels of GPUs; the single row of a matrix about the host has no label."""
     return [f"GPU {_plain(label)}" if label else "all" for label in labels]
 
 
@@ -272,7 +272,7 @@ def _frame(row: int, column: int) -> dict[str, Any]:
 
 
 def chart_figure(chart: Chart) -> dict[str, Any]:
-    """Return a chart that a stage describes, with the limits of its series dashed in their colour."""
+    """Return the figure of a stage's chart, with the limits of its series dashed in their colour."""
     return _lines_figure(chart) if chart["kind"] == "lines" else _bars_figure(chart)
 
 
@@ -303,7 +303,7 @@ def _bars_figure(chart: Bars) -> dict[str, Any]:
 
 
 def _across(name: str, at: float, names: list[str], chart: Bars, colour: str) -> dict[str, Any]:
-    """Return a level across all bars."""
+    """Return a line across all bars."""
     count = max(2, len(names))
     level, along = [at] * count, [*names, *names][:count]
     places = {"x": level, "y": along} if chart["sideways"] else {"x": along, "y": level}
@@ -334,11 +334,11 @@ def _lines_figure(chart: Lines) -> dict[str, Any]:
 
 
 def trend_figure(compared: Sequence[Compared], started: str) -> dict[str, Any] | None:
-    """Return busbw over time for tests that were run before, or None when none was.
+    """Return busbw over time for tests with earlier results, or None without such tests.
 
     Args:
-        compared: what `history.drift` gave; the first eight that have a past are drawn, drifted ones before others.
-        started: when the report's own validation began, ISO 8601.
+        compared: result of `history.drift`; the first eight with a history are drawn, drifted ones first.
+        started: start of this report's validation, ISO 8601.
     """
     ordered = sorted((item for item in compared if item["past"]), key=lambda item: not item["flags"])
     data: list[dict[str, Any]] = []

@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Compares a validation with earlier ones: a test with its own past, a node with its past and with the fleet.
+"""Compare a validation with earlier ones: a test with its history, a node with its history and with the fleet.
 
-A figure has drifted when it lies further below a median than curve.median_and_tolerance calls ordinary.
+A value has drifted if it is further below a median than the normal deviation of curve.median_and_tolerance.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """What must be the same for two figures to be of one series.
+    """The properties that values of one series have in common.
 
     Attributes:
         subject: "test", or "node" for the median of a node over all its pairs.
@@ -51,21 +51,21 @@ class Key:
 
     @property
     def peers(self) -> tuple[str, int, str, str, str, str, int]:
-        """What must be the same for two figures to be compared within the fleet."""
+        """The properties that values compared within the fleet have in common."""
         return (self.subject, len(self.who), self.stage, self.collective, self.hardware, self.backend, self.size)
 
 
 @dataclass(frozen=True)
 class Point:
-    """One figure of one report.
+    """A value of a report.
 
     Attributes:
-        key: the series that it belongs to.
-        name: of the test, or of the node.
-        started: when the validation began, ISO 8601.
+        key: its series.
+        name: name of the test or of the node.
+        started: start of the validation, ISO 8601.
         busbw: GB/s.
         verdict: PASS, FAIL or INCONCLUSIVE.
-        software: versions of driver and NCCL; empty where they are not known.
+        software: versions of driver and NCCL; empty if unknown.
     """
 
     key: Key
@@ -77,10 +77,10 @@ class Point:
 
 
 def points(report: ReadReport) -> list[Point]:
-    """Return the figures of a report: one per test that measured something, and one per node of its pairs.
+    """Return the values of a report: one per measured test, and one per node over its pairs.
 
     Args:
-        report: as `report_data.normalised` gives it.
+        report: result of `report_data.normalised`.
     """
     found = []
     for test in report["tests"]:
@@ -102,7 +102,7 @@ def _software(test: ReadTest) -> tuple[str, str]:
 
 
 def _of_nodes(report: ReadReport, tests: list[Point]) -> list[Point]:
-    """Return the median of each node over the pairs that it was part of."""
+    """Return the median of each node over its pairs."""
     pairs: dict[Key, list[Point]] = {}
     for point in tests:
         key = point.key
@@ -125,10 +125,10 @@ def _of_nodes(report: ReadReport, tests: list[Point]) -> list[Point]:
 
 
 def node_figures(report: ReadReport) -> list[NodeFigure]:
-    """Return for each node, stage and collective the verdict and the medians (GB/s, or None); checks do not count.
+    """Return for each node, stage and collective the verdict and the medians (GB/s, or None), without checks.
 
-    A node that passed with any partners is proven good in that stage, whoever failed elsewhere; over repeats with the
-    same partners the worst verdict stands. A failed test of several nodes says something about the faulty ones alone.
+    A node that passed with any partners is proven good in that stage, regardless of other failures; of repeats with the
+    same partners the worst verdict counts. A failed test of several nodes counts only for the culprits.
     """
     groups: dict[tuple[str, str, str], list[ReadTest]] = {}
     faulty = faulty_nodes(report)
@@ -160,12 +160,12 @@ def node_figures(report: ReadReport) -> list[NodeFigure]:
 
 
 def _unproven(test: ReadTest) -> ReadTest:
-    """Return a test as it counts for a node of which it proves nothing."""
+    """Return a test without verdict and values, for the nodes about which it proves nothing."""
     return {**test, "verdict": "INCONCLUSIVE", "measured_busbw": None, "floor": None, "ceiling": None}
 
 
 def _median(figures: list[float | None]) -> float | None:
-    """Return the median of those figures that are known."""
+    """Return the median of the known values."""
     values = [figure for figure in figures if figure is not None]
     return median(values) if values else None
 
@@ -175,7 +175,7 @@ def _worst(verdicts: list[str]) -> str:
 
 
 def series(reports: Sequence[ReadReport]) -> dict[Key, list[Point]]:
-    """Return the figures of several reports by series, oldest first."""
+    """Return the values of several reports by series, oldest first."""
     found: dict[Key, list[Point]] = {}
     for report in sorted(reports, key=lambda item: item["started"]):
         for point in points(report):
@@ -184,16 +184,15 @@ def series(reports: Sequence[ReadReport]) -> dict[Key, list[Point]]:
 
 
 def drift(report: ReadReport, others: Sequence[ReadReport]) -> list[Compared]:
-    """Return how each figure of a report stands against its own past and against the fleet.
+    """Return the comparison of each value of a report with its history and with the fleet.
 
-    Own past: passes of the same test on the same nodes, with whatever software. Fleet: the last figures of tests of the
-    same kind on as many nodes of the same hardware, with the same versions of driver and NCCL; over several reports
-    that is what the site has learned to expect. Each needs at least MINIMUM figures to be compared with.
+    The history consists of passes of the same test on the same nodes, with any software. The fleet consists of the
+    latest values of the same kind of test on as many nodes of the same hardware, with the same versions of driver and
+    NCCL, from all reports. Both need at least MINIMUM values.
 
     Args:
-        report: as `data.normalised` gives it.
-        others: other reports, of which those of the same cluster that began earlier count.
-
+        report: result of `data.normalised`.
+        others: other reports; those of the same cluster that began earlier are used.
     """
     earlier = [
         other for other in others if other["cluster"] == report["cluster"] and other["started"] < report["started"]
@@ -210,7 +209,7 @@ def drift(report: ReadReport, others: Sequence[ReadReport]) -> list[Compared]:
 
 
 class _Group:
-    """Figures that one is held against: their median, and how far below it is still ordinary, in GB/s."""
+    """Reference values: their median, and the normal deviation below it, in GB/s."""
 
     def __init__(self, values: list[float]) -> None:
         self.count = len(values)
@@ -220,11 +219,11 @@ class _Group:
             self.median, self.tolerance = median_and_tolerance(values)
 
     def change(self, busbw: float) -> float | None:
-        """Return by which share of the median a figure differs from it."""
+        """Return the difference between a value and the median, as a share of the median."""
         return None if self.median is None else _change(busbw, self.median)
 
     def flags(self, busbw: float, whose: str) -> list[str]:
-        """Return a sentence when a figure has drifted away downwards."""
+        """Return a sentence if a value has drifted downwards."""
         if self.median is None or self.median - busbw <= self.tolerance:
             return []
         share = 100 * (self.median - busbw) / self.median
@@ -254,20 +253,20 @@ def _compared(point: Point, past: list[Point], fleet: _Group) -> Compared:
 
 
 def _change(value: float, before: float) -> float | None:
-    """Return by which share a value differs from one before."""
+    """Return the difference between a value and an earlier one, as a share of the latter."""
     return (value - before) / before if before else None
 
 
 def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
-    """Return what changed between two reports.
+    """Return the differences between two reports.
 
     Returns:
-        ``tests``: those of both, each with ``name``, ``nodes``, ``stage``, ``collective``, ``size``, ``first`` and
-        ``second`` (GB/s), ``change`` (share of the first), ``verdicts`` (of both) and ``flag`` (slower, faster or
-        empty; more than 5 % counts). ``other_nodes``: tests of one name that ran on different nodes, each with
-        ``name`` and, for both reports, ``nodes``, ``busbw`` (GB/s or None) and ``verdicts``. ``only_first`` and
-        ``only_second``: names of tests that the other report has not at all. ``nodes``: those of both reports.
-        ``environment``: what they ran on and with where that differs, each with ``term``, ``first`` and ``second``.
+        ``tests``: tests in both reports, each with ``name``, ``nodes``, ``stage``, ``collective``, ``size``, ``first``
+        and ``second`` (GB/s), ``change`` (share of the first), ``verdicts`` (of both) and ``flag`` (slower, faster or
+        empty; more than 5 % counts). ``other_nodes``: tests of one name that ran on different nodes, each with ``name``
+        and, for both reports, ``nodes``, ``busbw`` (GB/s or None) and ``verdicts``. ``only_first`` and ``only_second``:
+        names of tests in only one report. ``nodes``: nodes in both reports. ``environment``: differences of the
+        environment, each with ``term``, ``first`` and ``second``.
     """
     one, two = ({_same(test): test for test in report["tests"]} for report in (first, second))
     both = []
@@ -315,7 +314,7 @@ def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
 
 
 def _same_name(first: list[ReadTest], second: list[ReadTest]) -> list[tuple[ReadTest, ReadTest]]:
-    """Return the pairs of tests that have their name in common, and the nodes not."""
+    """Return the pairs of tests with the same name on different nodes."""
     by_name = {(test["name"], test["stage"]): test for test in second}
     found = [(test, by_name.get((test["name"], test["stage"]))) for test in first]
     return [(one, two) for one, two in found if two is not None and set(everyone(one)) != set(everyone(two))]
@@ -326,15 +325,15 @@ def _same(test: ReadTest) -> tuple[Any, ...]:
 
 
 def standing(reports: Sequence[ReadReport], hardware: Mapping[str, str], cluster: str) -> dict[str, bool]:
-    """Return for each node that was judged whether its newest report shows it to be good.
+    """Return for each judged node whether its newest report proves it good.
 
-    A node is good if it took part in a test that passed and is not the culprit of one that failed. A node whose tests
-    all failed is not known to be good, even if another node was the culprit.
+    A node is good if it took part in a passed test and is not the culprit of a failed one. A node whose tests all
+    failed is not known to be good, even if another node was the culprit.
 
     Args:
-        reports: as `report.data.normalised` gives them, the oldest first.
-        hardware: node to name of its profile; tests of other hardware say nothing about it.
-        cluster: the name of the cluster; reports of others say nothing.
+        reports: results of `report.data.normalised`, the oldest first.
+        hardware: node to name of its profile; tests of other hardware are ignored.
+        cluster: name of the cluster; reports of other clusters are ignored.
     """
     found: dict[str, bool] = {}
     for report in reports:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a report of a validation as JUnit XML, valid by the schema of Jenkins' xunit plugin (junit-10.xsd)."""
+"""Write a validation report as JUnit XML that is valid under the schema of Jenkins' xunit plugin (junit-10.xsd)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["junit"]
 
 
 def junit(report: ReadReport) -> str:
-    """Return the report as XML: a case per test, FAIL a failure, INCONCLUSIVE an error.
+    """Return the report as XML: a case per test, with a failure for FAIL and an error for INCONCLUSIVE.
 
-    A node that was left out is a case with an error, and a verdict that no case accounts for is one of its own, so that
-    a reader of this file never sees success where the report says otherwise.
+    A left-out node is a case with an error, and a verdict without a matching case gets an additional case, so that the
+    file never shows success for a report without it.
 
     Args:
-        report: as `report_data.normalised` gives it.
+        report: result of `report_data.normalised`.
     """
     suite = TestSuite(f"busbar validation of {report['cluster']}")
     suite.timestamp = report["started"].removesuffix("Z")
@@ -38,7 +38,7 @@ def junit(report: ReadReport) -> str:
     suite.update_statistics()
     whole = JUnitXml()
     whole.add_testsuite(suite)
-    # Jenkins' schema (junit-10.xsd) has these attributes; update_statistics() would add "skipped", which it refuses.
+    # Jenkins' schema (junit-10.xsd) has these attributes; update_statistics() would add "skipped", which it rejects.
     whole.tests, whole.failures, whole.errors, whole.time = suite.tests, suite.failures, suite.errors, suite.time
     text = whole.tostring()
     return text.decode() if isinstance(text, bytes) else str(text)
@@ -47,7 +47,7 @@ def junit(report: ReadReport) -> str:
 def _cases(report: ReadReport) -> Iterator[TestCase]:
     for test in report["tests"]:
         said = [f"nodes: {', '.join(everyone(test)) or 'none'}", *test["findings"], *test["tail"]]
-        # What failed once on the way to a PASS was repeated: no reader of this file shall see a failure.
+        # A test that failed before the validation passed was repeated, so its failure is not reported.
         verdict = "PASS" if report["verdict"] == "PASS" else test["verdict"]
         case = _case(test["name"], test["stage"], verdict, test["reason"], said)
         case.time = round(test["job"]["seconds"] or 0.0, 3)

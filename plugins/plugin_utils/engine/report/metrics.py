@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a report of a validation in Prometheus' text format, for node exporter's textfile collector.
+"""Write a validation report in Prometheus' text format, for node exporter's textfile collector.
 
-The figures of a node are the last ones over several validations: one of a few nodes says nothing about the others.
+The values of a node are its latest ones across validations, because a validation may cover only a few nodes.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ def _family(name: str, help_text: str, samples: list[tuple[dict[str, object], fl
 
 
 def metrics(report: ReadReport, earlier: Iterable[ReadReport] = (), nodes: Collection[str] | None = None) -> str:
-    """Return the last verdict of the cluster and of each test, and the last figures of each node and stage.
+    """Return the latest verdict of the cluster and of each test, and the latest values of each node and stage.
 
-    A validation of a few nodes leaves the figures of the others as they were. Bandwidths are in bytes per second, as
-    Prometheus asks for base units; verdicts are busbar's exit codes.
+    A validation of a few nodes keeps the values of the others. Bandwidths are in bytes per second, because Prometheus
+    uses base units; verdicts are busbar's exit codes.
 
     Args:
-        report: as `data.normalised` gives it.
-        earlier: older reports, the oldest first, for the figures of nodes that this one is not about.
-        nodes: those that the cluster has; what is known of others is left out. None for all.
+        report: result of `data.normalised`.
+        earlier: older reports, the oldest first, for the values of nodes that this report does not cover.
+        nodes: the nodes of the cluster; others are left out. None for all.
     """
     reports = past(report, earlier)
     cluster: dict[str, object] = {"cluster": report["cluster"]}
@@ -148,13 +148,13 @@ def _bytes(gbs: float | None) -> float | None:
 
 
 class LastFigure(NodeFigure):
-    """The last figure of a node, and when the validation began that it is of."""
+    """The latest values of a node, and the start of their validation."""
 
     started: str
 
 
 def seconds(started: str) -> float | None:
-    """Return the Unix time (s) of an ISO 8601 text, None when it is none."""
+    """Return the Unix time (s) of an ISO 8601 text, None if it is invalid."""
     try:
         return datetime.fromisoformat(started.replace("Z", "+00:00")).timestamp()  # Python 3.9 does not read Z
     except ValueError:
@@ -167,21 +167,21 @@ def distinct(tests: list[ReadTest]) -> list[ReadTest]:
 
 
 def past(report: ReadReport, earlier: Iterable[ReadReport]) -> list[ReadReport]:
-    """Return the reports of the same cluster, the oldest first, that report last.
+    """Return the reports of the same cluster, the oldest first, ending with this report.
 
     Args:
-        report: as `report_data.normalised` gives it.
-        earlier: older ones, the oldest first.
+        report: result of `report_data.normalised`.
+        earlier: older reports, the oldest first.
     """
     return [*(other for other in earlier if other["cluster"] == report["cluster"]), report]
 
 
 def last_figures(reports: Sequence[ReadReport], nodes: Collection[str] | None = None) -> list[LastFigure]:
-    """Return what the last validation that tried it says of each node, stage and collective.
+    """Return the latest values of each node, stage and collective.
 
     Args:
-        reports: as `report_data.normalised` gives them, the oldest first.
-        nodes: those that the cluster has; what is said of others is left out. None for all.
+        reports: results of `report_data.normalised`, the oldest first.
+        nodes: the nodes of the cluster; others are left out. None for all.
     """
     found: dict[tuple[str, str, str], LastFigure] = {
         (row["node"], row["stage"], row["collective"]): {**row, "started": report["started"]}
@@ -193,11 +193,11 @@ def last_figures(reports: Sequence[ReadReport], nodes: Collection[str] | None = 
 
 
 def last_metrics(reports: Sequence[ReadReport], nodes: Collection[str] | None = None) -> list[Metric]:
-    """Return what the stages tell Prometheus: of each node the last that is known, of all else the last report.
+    """Return the stages' Prometheus metrics: the latest of each node, and all others from the last report.
 
     Args:
-        reports: as `report_data.normalised` gives them, the oldest first.
-        nodes: those that the cluster has; None for all.
+        reports: results of `report_data.normalised`, the oldest first.
+        nodes: the nodes of the cluster; None for all.
     """
     found: dict[tuple[str, frozenset[tuple[str, str]]], Metric] = {}
     for number, report in enumerate(reports, start=1):
@@ -211,7 +211,7 @@ def last_metrics(reports: Sequence[ReadReport], nodes: Collection[str] | None = 
 
 
 def last_validated(reports: Sequence[ReadReport], nodes: Collection[str] | None = None) -> dict[str, float]:
-    """Return when each node was last judged, as Unix time (s); a validation that was inconclusive about it is none."""
+    """Return the time of each node's latest conclusive verdict, as Unix time (s)."""
     found: dict[str, float] = {}
     for report in reports:
         began = seconds(report["started"])

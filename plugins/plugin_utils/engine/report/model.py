@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""A report as its readers rely on it, and what is compared between reports.
+"""The types of a parsed report, and of comparisons between reports.
 
-Every key is there and every text may be printed; what is not known is None. Bandwidths are in GB/s, sizes in bytes.
+All keys are present and all text is printable; unknown values are None. Bandwidths are in GB/s, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Row(TypedDict):
 
 
 class Fabric(TypedDict):
-    """What NCCL told of the way that the data took."""
+    """The data path according to NCCL's log lines."""
 
     networks: list[str]
     nics: list[str]
@@ -62,7 +62,7 @@ class Run(TypedDict):
 
 
 class Matrix(TypedDict):
-    """A matrix of a check; odd are row and column of slow cells, p2p whether the floor is about it."""
+    """A matrix of a check; odd are row and column of slow cells, p2p whether the floor applies to it."""
 
     title: str
     unit: str
@@ -75,7 +75,7 @@ class Matrix(TypedDict):
 
 
 class Result(TypedDict):
-    """A result of a diagnosis; the ids are of units such as GPUs."""
+    """A result of a diagnosis; the IDs are those of units such as GPUs."""
 
     category: str
     test: str
@@ -86,7 +86,7 @@ class Result(TypedDict):
 
 
 class ReadTest(ShownTest):
-    """A test; collective tells the rail as well, where it used one alone."""
+    """A test; collective includes the name of the rail, if it used a single one."""
 
     collective: str
     reason: str
@@ -112,7 +112,7 @@ class ReadTest(ShownTest):
 
 
 class Culprit(TypedDict):
-    """Who is to blame: kind is node, rail, link or boundary."""
+    """A culprit; kind is node, rail, link or boundary."""
 
     kind: str
     nodes: list[str]
@@ -120,10 +120,10 @@ class Culprit(TypedDict):
 
 
 class ReadReport(TypedDict):
-    """A report; started is ISO 8601, culprits None where nobody searched for any.
+    """A report; started is ISO 8601, culprits None if no search ran.
 
-    Unresolved are nodes of which nothing can be said for certain, suspected those that nobody blames, each with why.
-    Node_changes are the nodes that were drained or resumed, leftovers what could not be put back as it was.
+    unresolved are nodes without a certain verdict, suspected are nodes without proof, each with the reason.
+    node_changes are the nodes that were drained or resumed, leftovers the changes that could not be reverted.
     """
 
     verdict: str
@@ -144,7 +144,7 @@ class ReadReport(TypedDict):
 
 
 class Past(TypedDict):
-    """A figure of an earlier report."""
+    """A value of an earlier report."""
 
     started: str
     busbw: float
@@ -152,10 +152,10 @@ class Past(TypedDict):
 
 
 class Compared(TypedDict):
-    """How a figure stands against its own past and against the fleet.
+    """The comparison of a value with its history and with the fleet.
 
-    Changes are shares of the median or of the last figure, None where there is too little to compare with; flags are
-    sentences, none when nothing is wrong.
+    Changes are shares of the median or of the last value, None without enough values; flags are sentences, empty if
+    nothing is wrong.
     """
 
     subject: str
@@ -176,7 +176,7 @@ class Compared(TypedDict):
 
 
 class NodeFigure(TypedDict):
-    """What a report says of a node in a stage: medians over its tests."""
+    """The results of a node in a stage of a report: medians over its tests."""
 
     node: str
     stage: str

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a report of a validation as one HTML page that needs nothing else."""
+"""Write a validation report as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["PageFiles", "page"]
 _OPEN = 6
 _MOST_DETAILS = 400
 _MOST_LISTED = 10
-# Of a table; the rest become elements of the page when somebody asks for them.
+# Rows of a table shown at first; the others are added on demand.
 _MOST_ROWS = 500
 _ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
 _COLUMNS = (
@@ -53,14 +53,14 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class PageFiles:
-    """What the page is made of besides the report.
+    """The files and values that the page needs in addition to the report.
 
     Attributes:
         template: Jinja text of the page.
         style: CSS.
         script: JavaScript of the page.
         plotly: JavaScript of plotly.
-        version: of busbar.
+        version: version of busbar.
         digest: SHA-256 of report.json, hexadecimal.
     """
 
@@ -75,12 +75,12 @@ class PageFiles:
 def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> str:
     """Return the page.
 
-    All text of the report is escaped, and the page's own policy lets nothing run but its two scripts and nothing be
-    fetched from anywhere.
+    All text of the report is escaped, and the page's content security policy allows only its two scripts and no
+    requests.
 
     Args:
-        report: as `data.normalised` gives it.
-        others: other reports of the same folder, to compare with; normalised as well.
+        report: result of `data.normalised`.
+        others: other reports of the same folder to compare with, also normalised.
         files: template, style and scripts of the page.
     """
     scripts = [_unix(text) for text in (files.plotly, files.script)]
@@ -88,10 +88,10 @@ def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> 
     compared = drift(report, others)
     tests = _tests(report, figures)
     trend = trend_figure([item for item in compared if item["subject"] == "test"], report["started"])
-    # What is flagged first, as the section on drift refers to it.
+    # Flagged values come first, because the section on drift refers to them.
     compared_rows = [_row(item) for item in sorted(compared, key=lambda item: not item["flags"])]
     rows, more = compared_rows[:_MOST_ROWS], compared_rows[_MOST_ROWS:]
-    # The template is ours, and what is put into it is escaped.
+    # The template is trusted, and inserted values are escaped.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(
         files.template
@@ -138,7 +138,7 @@ def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> 
 
 
 def _unix(text: str) -> str:
-    """Return text with the line ends that a browser makes of it before it takes the hash."""
+    """Return text with the line ends that a browser converts it to before it computes the hash."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -172,13 +172,13 @@ def _cell(text: str, value: float | str | None = None, kind: str = "text") -> di
 
 
 def _compact(cells: list[dict[str, Any]], css: str = "") -> list[Any]:
-    """Return a row as the page's script makes it: class, texts, and the values of numbers by column."""
+    """Return a row in the format of the page's script: class, texts, and the values of numbers by column."""
     values = {place: cell["value"] for place, cell in enumerate(cells) if cell["kind"] == "number"}
     return [css, [cell["text"] for cell in cells], values]
 
 
 def _flags(compared: list[Compared]) -> dict[str, Any]:
-    """Return what has drifted, nodes first; a pair is not told of when one of its nodes already is."""
+    """Return the drifted values, nodes first; a pair is left out if one of its nodes is listed."""
     nodes = {item["name"] for item in compared if item["subject"] == "node" and item["flags"]}
     flagged = [
         item
@@ -190,7 +190,7 @@ def _flags(compared: list[Compared]) -> dict[str, Any]:
 
 
 def _tests(report: ReadReport, figures: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the rows of the table, and the most telling tests with their figures."""
+    """Return the rows of the table, and the most informative tests with their figures."""
     ordered = sorted(enumerate(report["tests"]), key=lambda item: (_ORDER[item[1]["verdict"]], rank_of(item[1])))
     shown = {number for number, _test in ordered[:_MOST_DETAILS]}
     rows: dict[int, PageTest] = {
@@ -246,7 +246,7 @@ def _row(item: Compared) -> dict[str, Any]:
 
 
 def _limits(report: ReadReport) -> list[dict[str, Any]]:
-    """Return each limit once: what differs only in the nodes is one."""
+    """Return each limit once; limits that differ only in their nodes are merged."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for test in report["tests"]:
         count = len(everyone(test))

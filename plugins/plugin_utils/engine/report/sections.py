@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Lays out what the page shows of each test: charts, tables and facts, in sections.
+"""Arrange the charts, tables and facts of each test in the sections of the page.
 
-A stage with a title has a section of its own, whatever it measures. What else is no collective stands among the checks
-of single nodes, and collectives among their curves.
+A stage with a title has a separate section. Other tests are listed with the checks of single nodes, and collectives
+with their curves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Detail", "PageSection", "PageTest", "gbs", "rank_of", "sections", "test_facts"]
 
-# After those of all stages that are known.
+# Ranks after all known stages.
 _LAST = 9
 _EMPTY: Section = {"charts": [], "table": None, "note": "", "facts": []}
 _CHECKS = ("checks", "Checks of single nodes")
@@ -47,13 +47,13 @@ class PlacedChart(TypedDict):
 
 
 class PageTable(Table):
-    """A table, and the class that the page's style has for it."""
+    """A table with its CSS class."""
 
     css: str
 
 
 class PageTest(ReadTest):
-    """A test as a row of the page's table; the anchor is empty where it has no more than that."""
+    """A test as a row of the page's table; the anchor is empty if it has no details."""
 
     who: str
     cells: dict[str, dict[str, Any]]
@@ -61,14 +61,14 @@ class PageTest(ReadTest):
 
 
 class Detail(PageTest):
-    """A test that has more than a row, and whether it is open at first."""
+    """A test with details, and whether they are open at first."""
 
     facts: list[tuple[str, str]]
     open: bool
 
 
 class Block(Detail):
-    """A test with all that is shown of it."""
+    """A test with all its details."""
 
     charts: list[PlacedChart]
     tables: list[PageTable]
@@ -84,17 +84,17 @@ class PageSection(TypedDict):
 
 
 def rank_of(test: ReadTest) -> int:
-    """Return the place of a test among those of equal verdict, the most telling first."""
+    """Return the sort position of a test among those of equal verdict, the most informative first."""
     stage = registry.stage_of(test)
     return stage.rank if stage else _LAST
 
 
 def sections(tests: list[Detail], keep: Callable[[dict[str, Any]], int]) -> list[PageSection]:
-    """Return the sections that some tests need.
+    """Return the sections for some tests.
 
     Args:
-        tests: the most telling first.
-        keep: takes a figure into the page, and returns its number.
+        tests: the most informative first.
+        keep: adds a figure to the page, and returns its number.
     """
     order = [*((f"stage-{stage.name}", stage.title) for stage in registry.STAGES if stage.title), _CHECKS, _CURVES]
     found: dict[tuple[str, str], list[Block]] = {heading: [] for heading in order}
@@ -108,7 +108,7 @@ def sections(tests: list[Detail], keep: Callable[[dict[str, Any]], int]) -> list
 
 
 def _titled(test: ReadTest) -> Stage[Any] | None:
-    """Return the stage of a test that has a section of its own."""
+    """Return the stage of a test that has a separate section, otherwise None."""
     stage = registry.stage_of(test)
     return stage if stage and stage.title and test["kind"] != COLLECTIVE else None
 
@@ -152,9 +152,9 @@ def _table(table: Table, css: str = "") -> PageTable:
 
 
 def test_facts(test: ReadTest) -> list[tuple[str, str]]:
-    """Return terms and values about a test; those of its stage first."""
+    """Return terms and values about a test; those of its stage come first."""
     job = test["job"]
-    # What a stage measures besides collectives has units of its own.
+    # Stages with other measurements than collectives use other units.
     unknown = "" if _titled(test) else "none"
     facts = [
         *_section(test)["facts"],

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the reports of two clusters, which have no node in common: by test and number of nodes."""
+"""Compare the reports of two clusters, which share no node, by test and number of nodes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["side_by_side"]
 def side_by_side(reports: tuple[ReadReport, ReadReport]) -> list[dict[str, Any]]:
     """Return the tests of two reports by stage, collective and number of nodes, in the order of the first.
 
-    Each has ``test``, ``nodes`` (of one test), ``change`` (of the medians, as a share of the first; None where the
-    message sizes differ or a figure is missing), ``flag`` (slower, faster or empty; more than 5 % counts) and
-    ``sides``: for each report None, or ``tests`` (their number), ``verdicts`` (number of tests by verdict), ``median``
-    and ``lowest`` (GB/s or None).
+    Each has ``test``, ``nodes`` (of one test), ``change`` (of the medians, as a share of the first; None if the message
+    sizes differ or a value is missing), ``flag`` (slower, faster or empty; more than 5 % counts) and ``sides``: for
+    each report None, or ``tests`` (their number), ``verdicts`` (number of tests by verdict), ``median`` and ``lowest``
+    (GB/s or None).
     """
     groups: dict[tuple[str, int], tuple[list[ReadTest], list[ReadTest]]] = {}
     for place, report in enumerate(reports):

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the statement about a validation that a site signs: what was tested, with which limits, on which parts."""
+"""Create the statement about a validation that a site signs: tests, limits and parts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def statement(report: ReadReport, files: Mapping[str, str], *, signed: str, vers
     """Return the statement about a report.
 
     Args:
-        report: as `data.normalised` gives it.
+        report: result of `data.normalised`.
         files: name of each file of the report to its SHA-256, hexadecimal.
-        signed: when, ISO 8601.
-        version: of busbar.
+        signed: time of the signature, ISO 8601.
+        version: version of busbar.
     """
     parts = numbered_parts(report)
     nodes = list(dict.fromkeys([*report["nodes"], *parts]))
@@ -65,7 +65,7 @@ def _test(test: ReadTest) -> dict[str, Any]:
 
 
 def _limits(test: ReadTest) -> dict[str, Any]:
-    """Return what a test was held against: floor and ceiling in GB/s, and what its stage calls a limit of its own."""
+    """Return the limits of a test: floor and ceiling in GB/s, and the limits specific to its stage."""
     own = test["own"] if isinstance(test["own"], dict) else {}
     found: dict[str, Any] = {"floor": test["floor"], "ceiling": test["ceiling"]}
     found |= {key: value for key, value in own.items() if any(word in key for word in _LIMITS)}
@@ -73,15 +73,15 @@ def _limits(test: ReadTest) -> dict[str, Any]:
 
 
 def statement_text(found: Mapping[str, Any]) -> str:
-    """Return a statement as the file that is signed."""
+    """Return the content of the statement file that is signed."""
     return f"{json.dumps(found, indent=1, ensure_ascii=True, allow_nan=False)}\n"
 
 
 def read_statement(raw: bytes) -> dict[str, Any]:
-    """Return a statement out of its file.
+    """Return the statement in a file.
 
     Raises:
-        ValueError: it is none, or one of a newer busbar.
+        ValueError: it is not a statement, or a newer busbar wrote it.
     """
     try:
         found = json.loads(raw)

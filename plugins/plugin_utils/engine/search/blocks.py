@@ -1,12 +1,12 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds slow links and boundaries between nodes that are fine by themselves, by splitting tests that failed.
+"""Find slow links and boundaries between healthy nodes by splitting failed tests.
 
-A block is a set of connections: all those among some nodes, or all those between two sets of nodes. A block that
-failed is split into quarters, of which the two diagonal ones have no common node and run at once. When both pass,
-the fault is in the two others, which are not tested but split at once: so every round halves the surroundings of the
-fault, and one slow link among N nodes takes about log2 N rounds, whatever its ends. What is known to be fine from other
-tests is passed over.
+A block is a set of connections: all those among some nodes, or all those between two sets of nodes. A block that failed
+is split into quarters. The two diagonal quarters have no common node and run at once. If both pass, the fault is in the
+other two, which are split without a test of their own. Every round therefore halves the area around the fault, and one
+slow link among N nodes takes about log2 N rounds, wherever its ends are. Connections that other tests have cleared are
+skipped.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _PAIRS_ACROSS = 8
 
 @dataclass
 class _OneBlock(Item):
-    """An item about one block."""
+    """A search item about one block."""
 
     block: Block
 
     def __post_init__(self) -> None:
-        """Stand for the one block."""
+        """Store the block as the only one of the item."""
         self.blocks = [self.block]
 
 
 @dataclass
 class Sweep(_OneBlock):
-    """A block of which nothing is known, tested as a whole or, between two sets, by its diagonal quarters."""
+    """An unexamined block, tested as a whole or, between two sets, by its diagonal quarters."""
 
     others: list[Block] = field(default_factory=list)
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return the block, or the two quarters that hold more untested pairs than the two others."""
+        """Return the block, or the two quarters that hold more untested pairs than the other two."""
         del taken
         if not self.block.right:
             return [self.block]
@@ -56,7 +56,7 @@ class Sweep(_OneBlock):
         return first
 
     def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        """Open what failed; what stayed within the noise counts as untested."""
+        """Split failed blocks; blocks within the noise count as untested."""
         results = zip(blocks, outcomes)
         hits = [(part, outcome) for part, outcome in results if not outcome.passed and outcome.kind != OPEN]
         if len(hits) == len(self.others) == _PAIR:
@@ -66,14 +66,14 @@ class Sweep(_OneBlock):
 
 @dataclass
 class Family(Item):
-    """Blocks without a common node, of which at least one is slow, as was seen in a test of them all."""
+    """Blocks without a common node that were slow when tested together, so at least one of them is slow."""
 
     blocks: list[Block]
     seen: Outcome | None = None
     others: list[Block] = field(default_factory=list)
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return the diagonal quarters; those that are known to be fine are passed over."""
+        """Return the diagonal quarters that are not known to be fine."""
         del taken
         while self.blocks:
             quarters = [state.quarters(block) for block in self.blocks]
@@ -84,7 +84,7 @@ class Family(Item):
         return []
 
     def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        """Go on with the quarters that are slow, or with the untested ones when none is."""
+        """Continue with the slow quarters, or with the untested ones if none is slow."""
         hits = [(part, outcome) for part, outcome in zip(blocks, outcomes) if not outcome.passed]
         if not hits:
             return [Family(self.others, self.seen)] if self.others else []
@@ -95,7 +95,7 @@ class Family(Item):
 
 @dataclass
 class _Probe(_OneBlock):
-    """A block between two sets, of which both diagonal quarters are slow: a boundary, or two links?"""
+    """A block between two sets whose diagonal quarters are both slow: either a boundary or two slow links."""
 
     hits: list[tuple[Block, Outcome]]
     others: list[Block]
@@ -107,7 +107,7 @@ class _Probe(_OneBlock):
         return self.samples() if self.sampled else self.others
 
     def samples(self) -> list[Block]:
-        """Return smaller parts of the two sides, each with one of the other side."""
+        """Return smaller parts of the two sides, each paired with a part of the other side."""
         count = min(_SAMPLES, len(self.block.left), len(self.block.right))
         lefts, rights = ([side[i::count] for i in range(count)] for side in (self.block.left, self.block.right))
         return [Block(left, rights[(i + 1) % count]) for i, left in enumerate(lefts)]
@@ -128,15 +128,15 @@ class _Probe(_OneBlock):
 
 @dataclass
 class Border(_OneBlock):
-    """Two sets that are slower together than what is normal for fewer nodes: are pairs across slow as well?
+    """Two sets that are slower together than normal for fewer nodes: tests whether pairs across are slow as well.
 
-    Of pairs it is known what is normal. When they are fast, as many nodes may well be slower.
+    The normal bandwidth of pairs is known. If the pairs are fast, a test of this many nodes may simply be slower.
     """
 
     slow: list[Outcome]
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return some pairs across, without known links."""
+        """Return some pairs across the boundary that contain no known slow link."""
         lefts, rights = ([node for node in side if node not in taken] for side in (self.block.left, self.block.right))
         count = min(_PAIRS_ACROSS, len(lefts), len(rights))
         lefts, rights = ([side[len(side) * i // count] for i in range(count)] for side in (lefts, rights))
@@ -144,7 +144,7 @@ class Border(_OneBlock):
         return [Block((one,), (other,)) for one, other in pairs if state.context.clean((one, other))]
 
     def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        """Name the boundary when most pairs across it are slow."""
+        """Report the boundary if most pairs across it are slow."""
         del blocks
         slow = [outcome for outcome in outcomes if outcome.guilty]
         if 2 * len(slow) > len(outcomes):
@@ -154,34 +154,34 @@ class Border(_OneBlock):
         return []
 
     def part(self, state: LinkState) -> None:
-        """Enter what it is when most pairs across are fast."""
+        """Record the finding for the case that most pairs across are fast."""
         state.suspect_boundary(self.block.left, self.block.right)
 
 
 @dataclass
 class LinkOrBorder(Border):
-    """A slow pair of two switches, neither of whose nodes was fast with the switch of the other: link or boundary?
+    """A slow pair across two switches, neither of whose nodes was fast with the other's switch: a link or a boundary.
 
     Attributes:
-        pair: of which it is asked; slow are its games.
+        pair: the pair in question; slow holds the results of its tests.
     """
 
     pair: Block = field(default_factory=lambda: Block(()))
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return some pairs across, none of which is one that is slow itself, once all of them are free."""
+        """Return some pairs across that are not known to be slow, once all their nodes are free."""
         slow = {frozenset(item.pair.nodes) for item in state.items if isinstance(item, LinkOrBorder)}
         pairs = [block for block in super().ask(state, set()) if frozenset(block.nodes) not in slow]
         return [] if any(node in taken for block in pairs for node in block.nodes) else pairs
 
     def part(self, state: LinkState) -> None:
-        """Name the link."""
+        """Report the link."""
         state.name_link(self.pair, self.slow)
 
 
 @dataclass
 class Duel(_OneBlock):
-    """A slow pair: the one node, the other, or the link between them."""
+    """A slow pair: decides whether one of the two nodes or the link between them is at fault."""
 
     slow: list[Outcome]
     fast: int = 0
@@ -189,11 +189,11 @@ class Duel(_OneBlock):
     meeting: dict[str, str] = field(default_factory=dict)
 
     def cleared(self, node: str, state: LinkState) -> bool:
-        """Return whether the node was fast with others: in a game since, or in two tests of the search."""
+        """Return whether the node was fast with others: in a later test of the duel, or in two tests of the search."""
         return any(outcome.passed for _partner, outcome in self.games.get(node, [])) or state.proven(node)
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return a game with a known-good partner for each node that is not cleared, then the pair again."""
+        """Return a test with a known-good partner for each node that is not cleared, then the pair again."""
         self.meeting = {}
         open_nodes = [node for node in self.block.nodes if not self.cleared(node, state)]
         for node in open_nodes:
@@ -209,7 +209,7 @@ class Duel(_OneBlock):
         return {partner for partner, _outcome in self.games.get(node, [])} | set(self.block.nodes)
 
     def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        """Blame a node that lost enough games, or else the link when the pair is slow again."""
+        """Blame a node that failed enough tests, or the link if the pair is slow again."""
         del blocks
         if not self.meeting:
             return self._again(state, outcomes[0])
@@ -225,7 +225,7 @@ class Duel(_OneBlock):
         return [] if guilty or self.settled(state) else [self]
 
     def settled(self, state: LinkState) -> bool:
-        """Name the link once both its nodes are cleared and it was slow twice."""
+        """Report the link once both its nodes are cleared and it was slow twice; return whether that is so."""
         if len(self.slow) - self.fast < _PAIR or not all(self.cleared(node, state) for node in self.block.nodes):
             return False
         _link(state, self.block, self.slow)
@@ -243,13 +243,13 @@ class Duel(_OneBlock):
 
 
 def narrow(state: LinkState, block: Block, outcome: Outcome, seen: Outcome | None = None) -> list[Item]:
-    """Return what follows from a slow block; what is known to be fine of it is left out.
+    """Return the items that follow from a slow block, without the connections that are known to be fine.
 
     Args:
-        state: of the search.
-        block: what was slow.
-        outcome: of its test.
-        seen: that of an earlier test with more around it, which was slow as well.
+        state: state of the search.
+        block: the slow block.
+        outcome: outcome of the block's test.
+        seen: outcome of an earlier test of a larger block around it, which was slow as well.
     """
     if block.pair:
         duel = Duel(block, [outcome] if seen is None else [seen, outcome])
@@ -262,7 +262,7 @@ def _narrowed(state: LinkState, hits: list[tuple[Block, Outcome]], seen: Outcome
 
 
 def _link(state: LinkState, block: Block, outcomes: list[Outcome]) -> None:
-    """Enter a slow link, or find out whether it is a boundary between two switches."""
+    """Record a slow link, or open an item that tests for a boundary between two switches."""
     one, other = sorted(block.nodes)
     mine, theirs = _others_of(state, one), _others_of(state, other)
     across = (mine and _slow_with(state, other, mine)) or (theirs and _slow_with(state, one, theirs))
@@ -274,18 +274,18 @@ def _link(state: LinkState, block: Block, outcomes: list[Outcome]) -> None:
 
 
 def _others_of(state: LinkState, node: str) -> list[str]:
-    """Return the other innocent nodes of a node's switch."""
+    """Return the other innocent nodes of the node's switch."""
     switch_of = state.context.switch_of
     return [other for other in state.context.innocent() if other != node and switch_of[other] == switch_of[node]]
 
 
 def _slow_with(state: LinkState, node: str, others: list[str]) -> bool:
-    """Return whether the node was fast with none of the others."""
+    """Return whether the node was fast with none of the other nodes."""
     return all(state.untested.holds((node, other)) for other in others)
 
 
 def boundary(state: LinkState, left: Sequence[str], right: Sequence[str], outcomes: list[Outcome]) -> None:
-    """Enter a slow boundary between two sets of nodes, or find out whether it is one."""
+    """Record a slow boundary between two sets of nodes, or open an item that tests for one."""
     if any(outcome.guilty for outcome in outcomes):
         state.name_boundary(left, right, outcomes)
     else:

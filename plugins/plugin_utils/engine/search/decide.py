@@ -1,21 +1,22 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Is a test slow, or is it noise? A sequential test of the repeats of a test against what is normal for its size.
+"""Decide whether a test is slow or within the noise, by a sequential test of its repeats.
 
-All is done with natural logarithms of busbw over floor, so that noise and drops are shares. With n repeats of mean y
-and noise s (standard deviation of one repeat), normal means at least m + d/2 and slow at most m - d/2: m is the limit,
-and d the smallest drop that is looked for. The generalized likelihood ratio of the two is
+All values are natural logarithms of busbw over floor, so that noise and drops are shares. For n repeats with mean y and
+noise s (standard deviation of one repeat), normal means at least m + d/2 and slow at most m - d/2, where m is the limit
+and d the smallest drop to detect. The generalized likelihood ratio of the two is
 
     L = n / (2 s^2) * ((y - min(y, m - d/2))^2 - (y - max(y, m + d/2))^2)
 
-and the test is fast once L >= B, slow once L <= -B, and repeated while it is between: Wald's sequential test (A. Wald,
+The test is fast if L >= B, slow if L <= -B, and repeated in between. This is Wald's sequential test (A. Wald,
 Sequential Tests of Statistical Hypotheses, Ann. Math. Statist. 16, 1945) for composite hypotheses with an indifference
-zone (T. L. Lai, Nearly Optimal Sequential Tests of Composite Hypotheses, Ann. Statist. 16, 1988). B = ln(1 / 0.0001):
-one answer in about 10,000 is wrong. The search asks at least two tests with different partners before it blames.
+zone (T. L. Lai, Nearly Optimal Sequential Tests of Composite Hypotheses, Ann. Statist. 16, 1988). With B = ln(1 /
+0.0001), about one answer in 10,000 is wrong. The search requires at least two tests with different partners before it
+blames a node.
 
-A test of a drop d has L of mean D^2 / 2 and standard deviation D, with D = d sqrt(n) / s. D = 8.3 leaves three standard
-deviations to B, so n = (8.3 s / d)^2 repeats decide at once but for one test in 700, which is repeated. Where a round
-has not so many repeats, d grows with the noise: 6.7 s / sqrt(n) leaves two standard deviations.
+For a drop d, L has mean D^2 / 2 and standard deviation D, with D = d sqrt(n) / s. D = 8.3 leaves three standard
+deviations to B, so n = (8.3 s / d)^2 repeats decide at once, except in one test of 700, which is repeated. If a round
+has fewer repeats, d grows with the noise: 6.7 s / sqrt(n) leaves two standard deviations.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ __all__ = [
     "smallest_drop",
 ]
 
-# As shares: what is looked for by default, and how fine.
+# The default of the smallest drop to detect, as a share, and of the maximum number of repeats per round.
 DROP = 0.10
 MOST_REPEATS = 16
-# So often a test is repeated while the noise is not known.
+# Number of repeats while the noise is unknown.
 FIRST_REPEATS = 3
 BOUND = log(1 / 0.0001)
 _DISTANCE = 6.7
@@ -50,9 +51,9 @@ _AT_ONCE = 8.3
 _PEERS = 5
 _UNKNOWN_NOISE = 0.05
 _LEAST_NOISE = 0.01
-# One-sided 95 % bound of a normal distribution.
+# One-sided 95 % bound of the normal distribution.
 _ONE_IN_TWENTY = -1.6449
-# Of those that are compared, so large a share may be slow.
+# At most this share of the compared tests may be slow.
 _FASTEST_THIRD = 2 / 3
 _FLOOR_OF_LOG = 1e-9
 
@@ -62,7 +63,7 @@ class Noise:
     """The spread of repeats of the same test, pooled over all tests.
 
     Attributes:
-        squares: sum of the squared distances from the mean of each test.
+        squares: sum of the squared distances from each test's mean.
         freedom: degrees of freedom of that sum.
     """
 
@@ -70,14 +71,14 @@ class Noise:
     freedom: int = 0
 
     def add(self, samples: list[float]) -> None:
-        """Take in the repeats of one test, as logarithms."""
+        """Add the repeats of one test, given as logarithms."""
         if len(samples) > 1:
             middle = fmean(samples)
             self.squares += sum((sample - middle) ** 2 for sample in samples)
             self.freedom += len(samples) - 1
 
     def remove(self, samples: list[float]) -> None:
-        """Take out the repeats of one test, before they are added together with more of them."""
+        """Remove the repeats of one test, before they are added again together with new ones."""
         if len(samples) > 1:
             middle = fmean(samples)
             self.squares = max(0.0, self.squares - sum((sample - middle) ** 2 for sample in samples))
@@ -85,18 +86,18 @@ class Noise:
 
     @property
     def known(self) -> bool:
-        """Whether something was repeated."""
+        """Whether any test was repeated."""
         return self.freedom > 0
 
     def level(self, means: list[float]) -> float:
-        """Return the standard deviation of one repeat as a share: the upper 95 % bound, not less than 1 %.
+        """Return the standard deviation of one repeat as a share: the upper 95 % bound, at least 1 %.
 
-        Chi squared by the approximation of Wilson and Hilferty (Proc. Natl. Acad. Sci. 17, 1931). While nothing was
-        repeated it is that of the faster half of the pairs, with the spread of the nodes in it: 2.5 times the median
-        distance from the median of the half, which is 0.4 of a normal distribution's. Of few pairs it is 5 %.
+        Chi squared uses the approximation of Wilson and Hilferty (Proc. Natl. Acad. Sci. 17, 1931). Without repeats the
+        value comes from the faster half of the pairs and includes the spread of the nodes: 2.5 times the median
+        distance from the median of that half, which is 0.4 of a normal distribution's. With few pairs it is 5 %.
 
         Args:
-            means: of the tests of two nodes, as logarithms.
+            means: means of the tests of two nodes, as logarithms.
         """
         if self.freedom:
             part = 2 / (9 * self.freedom)
@@ -110,24 +111,25 @@ class Noise:
 
 
 def logarithm(score: float) -> float:
-    """Return the logarithm of a score; of nothing at all, that of almost nothing."""
+    """Return the logarithm of a score; a score of 0 counts as a very small one."""
     return log(max(score, _FLOOR_OF_LOG))
 
 
 def smallest_drop(noise: float, drop: float = DROP, most: int = MOST_REPEATS) -> float:
-    """Return the drop, as a logarithm, that so many repeats tell from noise, but not less than asked for."""
+    """Return the smallest drop, as a logarithm, that `most` repeats separate from noise, but at least `drop`."""
     return max(-log(1 - drop), _DISTANCE * noise / sqrt(most))
 
 
 def repeats_for(noise: float, distance: float) -> int:
-    """Return how many repeats tell a drop, as a logarithm, from noise."""
+    """Return the number of repeats that separate a drop, given as a logarithm, from noise."""
     return max(1, ceil((_AT_ONCE * noise / distance) ** 2 - 1e-9))
 
 
 def normal(means: list[float], distance: float) -> float | None:
-    """Return what is normal among tests of the same size, less than two thirds of which are slow; None of too few.
+    """Return the normal value of tests of the same size, or None if there are too few.
 
-    The median of those that are not clearly below the fastest third.
+    Less than two thirds of the tests may be slow. The result is the median of those that are not clearly below the
+    fastest third.
     """
     if len(means) < _PEERS:
         return None
@@ -137,12 +139,12 @@ def normal(means: list[float], distance: float) -> float | None:
 
 
 def fastest(means: list[float], distance: float) -> float:
-    """Return the median of the fastest tests, be they few."""
+    """Return the median of the fastest tests, however few there are."""
     return median(mean for mean in means if mean >= max(means) - distance / 2)
 
 
 def limit(reference: float | None, distance: float, *, floor: bool) -> float | None:
-    """Return the logarithm of the limit between fast and slow; None where there is neither floor nor reference."""
+    """Return the logarithm of the limit between fast and slow, or None without floor and reference."""
     found = [0.0] if floor else []
     if reference is not None:
         found.append(reference - distance / 2)

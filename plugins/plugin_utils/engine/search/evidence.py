@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What the culprit search knows: results of tests, how they are read, and what has been concluded."""
+"""The data of the culprit search: test results, their interpretation, and the conclusions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OUTCOMES = ("ok", "wrong", "crashed", "hung", NONE)
 
 _MOST_WEIGHED = 6
 _PAIR = 2
-# Half of the smallest drop that is looked for, as a logarithm; and in standard deviations of the difference.
+# Half of the smallest drop to detect, as a logarithm, and the same in standard deviations of the difference.
 _LEAST_GAP = 0.05
 _CLEAR = 2.5
 
@@ -33,11 +33,11 @@ class Question:
     """A round: tests without a common node, which may run at once.
 
     Attributes:
-        stage: what the round is for: pairs, alone, confirm, whole, switches or search.
+        stage: purpose of the round: pairs, alone, confirm, whole, switches or search.
         tests: one tuple of node names per test.
-        repeats: how often each is measured.
-        needed: so many of the tests, from the first, decide how the search goes on; None for all of them. The others
-            run beside them, and are not repeated when they cannot be told from noise.
+        repeats: number of measurements of each test.
+        needed: number of tests, from the first, that decide how the search continues; None for all of them. The others
+            run beside them and are not repeated if they are within the noise.
     """
 
     stage: str
@@ -48,16 +48,18 @@ class Question:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a test said.
+    """The interpretation of a test.
 
     Attributes:
         nodes: the nodes that took part.
-        kind: pass, slow, wrong, crashed, hung or inconclusive; open for what was within the noise and not repeated.
-        results: positions of its results among those given.
-        sure: it is under its floor, or slower than others of as many nodes; not only slower than smaller tests.
-        mean: logarithm of what was measured; None for nothing.
+        kind: pass, slow, wrong, crashed, hung or inconclusive; open if the result was within the noise and not
+            repeated.
+        results: positions of its results in the given list.
+        sure: whether it is below its floor or slower than other tests of as many nodes, and not only slower than
+            smaller tests.
+        mean: logarithm of the measured value; None without a measurement.
         error: standard deviation of the mean.
-        margin: by how much the mean is below the limit, as a logarithm; without limit for what measured nothing.
+        margin: by how much the mean is below the limit, as a logarithm; infinite without a measurement.
     """
 
     nodes: tuple[str, ...]
@@ -70,12 +72,12 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether all that took part are fine together."""
+        """Whether all nodes that took part are fine together."""
         return self.kind == PASSED
 
     @property
     def guilty(self) -> bool:
-        """Whether it may be held against somebody."""
+        """Whether the outcome counts as evidence against its nodes."""
         return not self.passed and (self.kind != SLOW or self.sure)
 
 
@@ -90,12 +92,12 @@ class Context:
     """The state of a search.
 
     Attributes:
-        nodes: all nodes, those of one switch next to each other.
+        nodes: all nodes, ordered by switch.
         switch_of: the switch of each node.
         found: conclusions: nodes, links, boundaries, unresolved, suspected (lists of plain dicts).
-        bad: pairs of nodes that are known to be slow together, though each is fine.
+        bad: pairs of nodes that are slow together although each node is fine.
         fine: the nodes of each test that passed.
-        small: the tests of two or three nodes that measured something, by node.
+        small: measured tests of two or three nodes, by node.
     """
 
     nodes: list[str]
@@ -109,25 +111,25 @@ class Context:
     )
 
     def innocent(self) -> list[str]:
-        """Return the nodes that nothing has been found against, in order."""
+        """Return the nodes without evidence against them, in order."""
         return [node for node in self.nodes if node not in self.out]
 
     def clean(self, nodes: Iterable[str]) -> bool:
-        """Return whether no known link or boundary lies among the nodes."""
+        """Return whether the nodes contain no known slow link or boundary."""
         group = frozenset(nodes)
         return not any(left & group and right & group for left, right in self.bad)
 
     def wholes(self, nodes: Iterable[str]) -> list[tuple[str, ...]]:
-        """Return the nodes less one side of each known link or boundary, in up to three ways.
+        """Return the nodes without one side of each known link or boundary, in up to three variants.
 
-        Less the one end of each link, less the other, and so that most nodes are left.
+        The variants leave out one end of each link, the other end, and the side that keeps most nodes.
         """
         kept = list(nodes)
         ways = (self.without_bad(kept), self.without_bad(kept, other=True), self._without_fewest(kept))
         return list(dict.fromkeys(ways))
 
     def covered(self, nodes: tuple[str, ...]) -> bool:
-        """Return whether a test with all of the nodes has passed."""
+        """Return whether a test that contained all of the nodes has passed."""
         group = frozenset(nodes)
         return any(len(fine) >= len(group) and group.issubset(fine) for fine in self.fine)
 
@@ -137,7 +139,7 @@ class Context:
         return self.without_bad(node for node in nodes if node not in gone)
 
     def without_bad(self, nodes: Iterable[str], *, other: bool = False) -> tuple[str, ...]:
-        """Return the nodes less one side (the smaller, or of equals the one or the other) of what is slow together."""
+        """Return the nodes without one side (the smaller, or either if equal) of each known link or boundary."""
         left_over = dict.fromkeys(nodes)
         for sides in self.bad:
             small, large = sorted(sides[::-1] if other else sides, key=len)
@@ -147,7 +149,7 @@ class Context:
         return tuple(left_over)
 
     def take(self, outcomes: list[Outcome]) -> None:
-        """Enter what a round said."""
+        """Record the outcomes of a round."""
         self.fine += [outcome.nodes for outcome in outcomes if outcome.passed]
         for outcome in outcomes:
             if outcome.mean is not None and _PAIR <= len(outcome.nodes) <= _PAIR + 1:
@@ -155,10 +157,10 @@ class Context:
                     self.small.setdefault(node, []).append(outcome)
 
     def differs(self, one: str, other: str, outcomes: list[Outcome]) -> bool:
-        """Return whether two nodes are slower together than each is with others, by half a drop and beyond the noise.
+        """Return whether two nodes are slower together than with others, by half a drop and beyond the noise.
 
-        A node that is somewhat slow with everybody may have passed a test by chance; that makes no link guilty. What
-        was not measured in small tests counts as different.
+        A node that is slightly slow with every partner may have passed a test by chance, which does not make a link
+        guilty. Nodes without measured small tests count as different.
         """
         mine = [outcome for outcome in outcomes if outcome.mean is not None and set(outcome.nodes) == {one, other}]
         for node, partner in ((one, other), (other, one)):
@@ -168,7 +170,7 @@ class Context:
         return True
 
     def conclude(self, what: str, entry: dict[str, Any], outcomes: list[Outcome]) -> None:
-        """Enter a conclusion with its verdict: FAIL when something was measured, INCONCLUSIVE after mere crashes."""
+        """Record a conclusion with its verdict: FAIL if anything was measured, INCONCLUSIVE after crashes only."""
         kinds = {outcome.kind for outcome in outcomes if not outcome.passed}
         verdict = "FAIL" if kinds & FAILED else "INCONCLUSIVE"
         results = sorted({place for outcome in outcomes for place in outcome.results})
@@ -176,13 +178,13 @@ class Context:
 
 
 def _gap(fast: list[Outcome], slow: list[Outcome]) -> float:
-    """Return by how much some tests are faster than others for certain, as a logarithm."""
+    """Return the certain speed advantage of the fast tests over the slow ones, as a logarithm."""
     (high, one), (low, other) = _pooled(fast), _pooled(slow)
     return min(high - low, (high - low) / max(1e-9, _CLEAR * sqrt(one**2 + other**2)) * _LEAST_GAP)
 
 
 def _pooled(outcomes: list[Outcome]) -> tuple[float, float]:
-    """Return mean and standard deviation of the mean of some tests, each weighed by how well it is known."""
+    """Return mean and standard deviation of the mean of several tests, weighted by their precision."""
     weights = [1 / max(outcome.error, 1e-6) ** 2 for outcome in outcomes]
     mean = sum(weight * (outcome.mean or 0.0) for weight, outcome in zip(weights, outcomes)) / sum(weights)
     return mean, 1 / sqrt(sum(weights))

@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Drives the search for slow links and boundaries: what is open, which tests the next round holds, what was found.
+"""Run the search for slow links and boundaries: choose the tests of each round and record the culprits.
 
-While what is slow is split, all other nodes are tested too: whatever else is wrong is found beside it, not after it.
+While slow blocks are split, all other nodes are tested too, so that further faults are found in parallel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["LinkSearch"]
 
 _MOST_ROUNDS = 60
-# In so many ways known links and boundaries are parted.
+# Number of ways in which known links and boundaries are split up.
 _WAYS = 3
 
 
@@ -33,32 +33,32 @@ class LinkSearch(LinkState):
     """The rounds of the search."""
 
     def add(self, nodes: tuple[str, ...], outcome: Outcome) -> None:
-        """Open the block of a test that failed."""
+        """Open the block of a failed test."""
         self._take_in()
         self.items += narrow(self, Block(nodes), outcome)
 
     def duel(self, pair: tuple[str, str], outcomes: list[Outcome]) -> None:
-        """Open a pair that was slow, though both nodes were fast with others."""
+        """Open a slow pair whose nodes were both fast with others."""
         self.items.append(Duel(Block(pair), [outcome for outcome in outcomes if not outcome.passed]))
 
     def between(self, left: tuple[str, ...], right: tuple[str, ...]) -> None:
-        """Open the block between two sets that were slow together, though each is fine."""
+        """Open the block between two sets that are fine alone and slow together."""
         self.items.append(Family([Block(left, right)]))
 
     def boundary(self, left: Sequence[str], right: Sequence[str], outcomes: list[Outcome]) -> None:
-        """Enter a slow boundary between two sets of nodes, or find out whether it is one."""
+        """Record a slow boundary between two sets of nodes, or open an item that tests for one."""
         boundary(self, left, right, outcomes)
 
     def run(self, goal: float = 0, scopes: Sequence[Iterable[str]] = ()) -> Steps:
-        """Ask for rounds until nothing is known to be slow that is not explained.
+        """Ask for rounds until every slow result is explained.
 
         Args:
-            goal: go on until so many culprits are found or nothing is left to test.
-            scopes: sets of nodes, without a common node, within which untested pairs are tested beside.
+            goal: number of culprits at which the search stops; it also stops if nothing is left to test.
+            scopes: disjoint sets of nodes whose untested pairs are tested in parallel.
         """
         self._take_in()
         for turn in range(_MOST_ROUNDS):
-            # What cannot be tested as it is, since a known culprit lies within, counts as untested again.
+            # An item that cannot be tested because it contains a known culprit counts as untested again.
             self.items = [item for item in self.items if isinstance(item, (Border, Duel)) or self._clean(item)]
             self._close_borders()
             if not self.items and self.found >= goal:
@@ -73,20 +73,20 @@ class LinkSearch(LinkState):
                 results = [next(rest) for _ in blocks]
                 if isinstance(item, Sweep) or any(item is other for other in self.items):
                     self.items = [other for other in self.items if other is not item]
-                    # What is learned may take other items away, too.
+                    # Learning from one item may remove others.
                     follows = item.learn(self, blocks, results)
                     self.items += follows
         self._give_up()
 
     def _close_borders(self) -> None:
-        """Conclude what no pair is left to ask about."""
+        """Decide open boundary items that have no pair left to test."""
         closed = [item for item in self.items if isinstance(item, Border) and not item.ask(self, set())]
         self.items = [item for item in self.items if not any(item is other for other in closed)]
         for item in closed:
             self.items += item.learn(self, [], [])
 
     def _question(self, plan: list[tuple[Item, list[Block]]]) -> Question:
-        """Return a round; beside what is slow, nothing waits for a sweep that cannot be told from noise."""
+        """Return a round in which only slow items wait for repeats, and sweeps within the noise do not."""
         tests = [block.nodes for _item, blocks in plan for block in blocks]
         needed = sum(len(blocks) for item, blocks in plan if not isinstance(item, Sweep))
         return Question("search", tests, needed=needed or None)
@@ -99,7 +99,7 @@ class LinkSearch(LinkState):
         self.items = []
 
     def _plan(self, scopes: Sequence[Iterable[str]], turn: int, goal: float) -> list[tuple[Item, list[Block]]]:
-        """Return the tests of the next round, and for what they are."""
+        """Return the tests of the next round, each with the item it belongs to."""
         taken: set[str] = set()
         plan = []
         for item in sorted(self.items, key=_size):
@@ -111,10 +111,10 @@ class LinkSearch(LinkState):
         busy = taken | self.hot() | self.context.out
         for scope in scopes:
             free = [node for node in scope if node not in busy]
-            # A known link parts its ends, now the one and now the other.
+            # A known link separates its ends; each turn leaves out another one.
             ways = self.context.wholes(free)
             idle = ways[turn % len(ways) if goal < inf else 0]
-            # Without something slow to split, a scope that is likely to be fine is best tested as a whole.
+            # If no slow block is open, a scope that is probably fine is tested as a whole.
             sweeps = self._sweeps(idle) if plan or goal < inf else self._whole(idle)
             plan += [(item, blocks) for item in sweeps if (blocks := item.ask(self, taken))]
         return plan

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The state of the search for slow links and boundaries: the open items, the untested pairs, the culprits found."""
+"""The state of the search for slow links and boundaries: open items, untested pairs and recorded culprits."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _PAIR = 2
 
 @dataclass(frozen=True)
 class Block:
-    """All connections among the nodes of left, or, with right, all those between left and right."""
+    """All connections among the nodes of left or, if right is set, between left and right."""
 
     left: tuple[str, ...]
     right: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that a test of it takes."""
+        """The nodes that a test of the block needs."""
         return self.left + self.right
 
     @property
     def pair(self) -> bool:
-        """Whether it is one connection."""
+        """Whether the block is a single connection."""
         return len(self.left) + len(self.right) == _PAIR
 
     def quarters(self, switch_of: dict[str, str]) -> tuple[list[Block], list[Block]]:
@@ -50,7 +50,7 @@ class Block:
 
 
 def _halves(nodes: tuple[str, ...], switch_of: dict[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return two halves, cut between two switches where there are several."""
+    """Return two halves, split between switches if there are several."""
     cuts = [i for i in range(1, len(nodes)) if switch_of[nodes[i - 1]] != switch_of[nodes[i]]]
     half = (len(nodes) + 1) // 2
     cut = min(cuts, key=lambda i: (abs(i - half), i), default=half)
@@ -58,12 +58,12 @@ def _halves(nodes: tuple[str, ...], switch_of: dict[str, str]) -> tuple[tuple[st
 
 
 class Item:
-    """Something open: which tests it wants next, and what it makes of their outcomes."""
+    """An open question of the search: selects its next tests and interprets their outcomes."""
 
     blocks: list[Block]
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return tests without a common node; none while they must wait."""
+        """Return tests without a common node; empty if they must wait."""
         raise NotImplementedError
 
     def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
@@ -73,14 +73,14 @@ class Item:
 
 @dataclass
 class LinkState:
-    """The open items and the culprits that were found.
+    """The open items and the culprits found so far.
 
     Attributes:
         context: the state of the search.
-        league: the games of the nodes, from which known-good partners come.
-        items: what is open.
-        found: how many culprits were found.
-        split: whether all together have been split.
+        league: the games of the nodes, the source of known-good partners.
+        items: the open items.
+        found: number of culprits found.
+        split: whether the test of all nodes together has been split.
     """
 
     context: Context
@@ -90,17 +90,17 @@ class LinkState:
     split: bool = False
 
     def __post_init__(self) -> None:
-        """Begin with all pairs untested."""
+        """Start with all pairs untested."""
         self._passed: Counter[str] = Counter()
         self.forget()
 
     def covered(self, nodes: tuple[str, ...]) -> bool:
-        """Return whether each pair of the nodes has been part of a test that passed."""
+        """Return whether each pair of the nodes was part of a passed test."""
         self._take_in()
         return not self.untested.holds(nodes)
 
     def forget(self) -> None:
-        """Take no pair for tested any more."""
+        """Mark all pairs as untested."""
         self.untested = Untested(self.context.nodes)
         self._seen = len(self.context.fine)
 
@@ -109,7 +109,7 @@ class LinkState:
         return [Block(*(self.untested.sides(part) or (part,))) for part in self.untested.components(nodes)]
 
     def quarters(self, block: Block) -> tuple[list[Block], list[Block]]:
-        """Return the diagonal quarters of a block that hold untested pairs, and the others; the fuller ones first."""
+        """Return the diagonal quarters of a block with untested pairs, and the others; the fuller ones come first."""
         first, others = block.quarters(self.context.switch_of)
         if block.right and self._count(others) > self._count(first):
             first, others = others, first
@@ -119,22 +119,22 @@ class LinkState:
         return sum(self.untested.count(block.nodes) for block in blocks)
 
     def _take_in(self) -> None:
-        """Take in what passed."""
+        """Clear the pairs of passed tests."""
         for nodes in self.context.fine[self._seen :]:
             self.untested.clear(nodes)
             self._passed.update(nodes)
         self._seen = len(self.context.fine)
 
     def hot(self) -> set[str]:
-        """Return the nodes of what is known to be slow and not explained."""
+        """Return the nodes of slow blocks without an explanation."""
         return {node for item in self.items for block in item.blocks for node in block.nodes}
 
     def proven(self, node: str) -> bool:
-        """Return whether the node took part in several tests of the search that passed."""
+        """Return whether the node took part in several passed tests of the search."""
         return self._passed[node] >= _PAIR
 
     def partner(self, node: str, busy: set[str]) -> str | None:
-        """Return a known-good node for a game with the node, of the same switch when possible."""
+        """Return a known-good partner for the node, from the same switch if possible."""
         switch_of = self.context.switch_of
         choice = [
             other
@@ -144,14 +144,14 @@ class LinkState:
         return min(choice, key=lambda other: switch_of[other] != switch_of[node], default=None)
 
     def blame(self, node: str, outcomes: list[Outcome]) -> None:
-        """Enter a guilty node; everything that was slow with it is explained."""
+        """Record a guilty node, which explains all slow blocks that contain it."""
         self.league.lost[node] = outcomes
         self.context.out.add(node)
         self.found += 1
         self.items = [item for item in self.items if all(node not in block.nodes for block in item.blocks)]
 
     def name_link(self, block: Block, outcomes: list[Outcome]) -> None:
-        """Enter a slow link."""
+        """Record a slow link."""
         one, other = sorted(block.nodes)
         self.context.bad.append((frozenset({one}), frozenset({other})))
         if not self.context.differs(one, other, outcomes):
@@ -160,18 +160,18 @@ class LinkState:
         self._conclude("links", {"nodes": [one, other]}, outcomes)
 
     def suspect_boundary(self, left: Sequence[str], right: Sequence[str]) -> None:
-        """Enter two sets that are slower together than fewer nodes are, while nothing tells what is normal for both."""
+        """Record as suspected two sets that are slower together than fewer nodes, without a reference for this many."""
         self.context.bad.append((frozenset(left), frozenset(right)))
         self.suspect({*left, *right}, UNSURE)
 
     def suspect(self, nodes: Collection[str], reason: str) -> None:
-        """Enter nodes of which the search cannot tell more."""
+        """Record suspected nodes that the search cannot examine further."""
         named = [node for node in self.context.nodes if node in nodes]
         self.context.found["suspected"].append({"nodes": named, "repeats": 0, "reason": reason})
         self.found += 1
 
     def name_boundary(self, left: Sequence[str], right: Sequence[str], outcomes: list[Outcome]) -> None:
-        """Enter a slow boundary between two sets of nodes, named by the switches that it parts."""
+        """Record a slow boundary between two sets of nodes, named after the switches on its sides."""
         both = self._with_ends(left, right), self._with_ends(right, left)
         self.context.bad.append(both)
         sides = [sorted(side) for side in both]
@@ -181,7 +181,7 @@ class LinkState:
         self._conclude("boundaries", {"switches": names, "sides": sides}, outcomes)
 
     def _with_ends(self, side: Sequence[str], other: Sequence[str]) -> frozenset[str]:
-        """Return a side with the nodes of its switches that tests left out only since they are ends of known links."""
+        """Return a side, plus the nodes of its switches that tests only left out as ends of known links."""
         switches = {self.context.switch_of[node] for node in side}
         ends = {node for sides in self.context.bad for part in sides if len(part) == 1 for node in part}
         rest = {node for node in self.context.innocent() if self.context.switch_of[node] in switches} - set(side)

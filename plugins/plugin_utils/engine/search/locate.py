@@ -1,12 +1,12 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The culprit search: given the results so far, which tests next, or who is guilty.
+"""The culprit search: select the next tests from the results so far, or report the culprits.
 
-Few nodes (16 or less) play a full tournament; of many, neighbours play in pairs. Whoever was slow plays known-good
-nodes of the same switch and is blamed after failing with two different ones, or alone. Then all that are innocent run
-together; when that is slow although no node is, each switch is tested, then pairs of switches, and what is still slow
-is halved until a link between two nodes or a boundary between two sets is left. Nodes that this leaves idle are tested
-in the same rounds, so that several faults are found beside each other.
+Up to 16 nodes play a full tournament; in larger sets, neighbours play in pairs. Slow nodes then play known-good nodes
+of the same switch and are blamed after failing with two different ones, or alone. After that all innocent nodes run
+together. If that run is slow although no node is, each switch is tested, then pairs of switches, and slow sets are
+halved until a link between two nodes or a boundary between two sets is left. Nodes that would be idle are tested in the
+same rounds, so that several faults are found in parallel.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Locator", "locate"]
 
 _NO_SWITCH = ""
-# These stages test all nodes alike; what the others test depends on what was slow.
+# These stages test all nodes alike; the tests of the other stages depend on earlier slow results.
 _DRAWN = frozenset({"pairs", "switches"})
-# So often the tests of a round that cannot be told from noise are repeated.
+# Maximum number of times that a round's tests within the noise are repeated.
 _MOST_AGAIN = 2
 
 
@@ -37,9 +37,9 @@ class Locator:
     """Runs the search round by round.
 
     Attributes:
-        question: the next round; None when the search is over.
+        question: the next round; None if the search is finished.
         found: conclusions so far: nodes, links, boundaries, unresolved, suspected.
-        rounds: how many were answered.
+        rounds: number of answered rounds.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class Locator:
         drop: float = DROP,
         most_repeats: int = MOST_REPEATS,
     ) -> None:
-        """Begin a search.
+        """Start a search.
 
         Args:
             nodes: names of the nodes.
-            topology: nodes of each switch; without it all nodes count as nodes of one.
-            drop: the smallest share by which a test is to be slower than normal to be called slow.
-            most_repeats: how often a test is measured in one round at most.
+            topology: nodes of each switch; without it all nodes count as nodes of one switch.
+            drop: smallest share below normal that counts as slow.
+            most_repeats: maximum number of measurements of a test in one round.
 
         Raises:
-            ValueError: a node is named twice, or the topology names a node twice or leaves one out.
+            ValueError: a node is listed twice, or the topology lists a node twice or omits one.
         """
         switch_of = _switches(nodes, topology or {})
         order = {switch: i for i, switch in enumerate(dict.fromkeys(switch_of[node] for node in nodes))}
@@ -89,17 +89,17 @@ class Locator:
 
     @property
     def hidden(self) -> str:
-        """What the noise of the results so far hides of the drop that is looked for."""
+        """The part of the requested drop that the noise of the results so far hides."""
         return self._readings.hidden()
 
     def tell(self, results: list[dict[str, Any]], first: list[int] | None = None) -> None:
-        """Give the results of the question's tests, in their order.
+        """Add the results of the question's tests, in their order.
 
-        What cannot be told from noise is asked again before the search goes on.
+        Tests within the noise are repeated before the search continues.
 
         Args:
-            results: busbw and floor in GB/s, repeats and outcome of each test, as locate takes them.
-            first: position of each among all results; by default they are counted on.
+            results: busbw and floor in GB/s, repeats and outcome of each test, in the format of `locate`.
+            first: position of each among all results; by default they are numbered consecutively.
         """
         if self.question is None:
             return
@@ -126,12 +126,12 @@ class Locator:
             self._ask(None)
 
     def fitting(self) -> list[dict[str, Any]]:
-        """Return the node that alone explains what was slow so far, should the search end before its time."""
+        """Return the single node that explains all slow results so far, for a search that ends early."""
         decided = [reading.outcome() for reading in self._asked if reading.places and reading.tends]
         return fitting_node(self._context, self._outcomes + decided) if self.question else []
 
     def _name_suspects(self) -> None:
-        """Enter what stayed within the noise, unless its nodes are blamed or were fast in other tests."""
+        """Record tests within the noise as suspected, unless their nodes are blamed or were fast in other tests."""
         blamed = {entry["node"] for entry in self.found["nodes"]}
         pairs = {frozenset(entry["nodes"]) for entry in self.found["links"]}
         seen: set[frozenset[str]] = set()
@@ -186,30 +186,30 @@ def locate(
     drop: float = DROP,
     most_repeats: int = MOST_REPEATS,
 ) -> dict[str, Any]:
-    """Return the tests to run next, or who is guilty, given all results so far.
+    """Return the tests to run next, or the culprits, given all results so far.
 
-    The same input gives the same answer; nothing is kept between calls. A caller appends the results of the tests it
-    was asked for to those it has and calls again, until done. Results of tests that were never asked for do no harm.
+    The function is pure: equal input gives equal output. A caller appends the results of the requested tests to its
+    list and calls again until done. Results of tests that were not requested are allowed.
 
     Args:
         nodes: names of the nodes.
-        results: tests that ran, each with nodes (list), busbw and floor in GB/s (or None), and outcome: ok, wrong
-            (sums), crashed, hung, or inconclusive (no evidence against anybody). Where it has a scope, only tests of
-            the same are its peers. Where it has repeats, these are the busbw of each; busbw is their median. Where it
-            has a rounding, each may be off by this share for the digits that were printed.
+        results: finished tests, each with nodes (list), busbw and floor in GB/s (or None), and outcome: ok, wrong
+            (sums), crashed, hung, or inconclusive (no evidence). If a test has a scope, it is compared only with tests
+            of the same scope. If it has repeats, these are the busbw of each repeat, and busbw is their median. If it
+            has a rounding, each value may be off by this share because few digits were printed.
         topology: nodes of each switch.
-        drop: the smallest share by which a test is to be slower than normal to be called slow.
-        most_repeats: how often a test is measured in one round at most.
+        drop: smallest share below normal that counts as slow.
+        most_repeats: maximum number of measurements of a test in one round.
 
     Returns:
-        done; round (rounds so far, with the next one); stage; tests (lists of nodes without a common node, which may
-        run at once); repeats (how often each is to be measured); and conclusions, final when done: nodes (node, verdict
-        FAIL or INCONCLUSIVE, kinds, results, reason), links (nodes), boundaries (switches, sides), unresolved (nodes,
-        reason), suspected (nodes, repeats, reason). Their results are positions in the list of results. While it is not
-        done, fitting has the node that alone explains what was slow so far, as nodes has it.
+        done; round (number of rounds so far, including the next); stage; tests (lists of nodes without a common node,
+        which may run at once); repeats (measurements of each test); and conclusions, final when done: nodes (node,
+        verdict FAIL or INCONCLUSIVE, kinds, results, reason), links (nodes), boundaries (switches, sides), unresolved
+        (nodes, reason), suspected (nodes, repeats, reason). Their results are positions in the list of results. Before
+        done, fitting holds the single node that explains all slow results so far, in the format of nodes.
 
     Raises:
-        ValueError: nodes, topology or a result are not as described.
+        ValueError: nodes, topology or a result are not in this format.
     """
     locator = Locator(nodes, topology, drop, most_repeats)
     left: dict[frozenset[str], deque[int]] = defaultdict(deque)
@@ -237,7 +237,7 @@ def locate(
 
 
 def _check(index: int, result: dict[str, Any]) -> None:
-    """Refuse a result that is not as described."""
+    """Reject a malformed result."""
     problem = ""
     if not result.get("nodes"):
         problem = "names no nodes"

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the results of a round: which tests were fast, which were slow, and which have to be repeated to tell.
+"""Classify the tests of a round as fast, slow or undecided (to be repeated).
 
-What is normal comes from tests of about as many nodes. Where there are too few of these, the nearest size that is known
-tells what is suspicious; nobody is blamed for that alone.
+The normal value comes from tests of about as many nodes. If there are too few, the nearest known size serves as the
+reference for suspicion, which alone is not enough to blame a node.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["Reading", "Readings"]
 
 _PAIR = 2
-# Tests of so many nodes more or less are compared with each other.
+# Tests whose numbers of nodes differ by at most this factor are compared.
 _NEAR = 1.25
 _CLEAR = 0.75
 _MOST_ASKED = 100
 _LEAST_SUSPECTED = 4
 
-# Only tests of as many nodes with the same way between them, NVLink or network, are peers.
+# Peers have the same number of nodes and the same path between them, NVLink or network.
 _Kind = tuple[int, str]
 
 
@@ -37,20 +37,21 @@ class Reading:
     """The results of one test so far.
 
     Attributes:
-        nodes: that take part.
-        places: positions of its results among those given.
+        nodes: the nodes that take part.
+        places: positions of its results in the given list.
         samples: logarithms of busbw over floor (of busbw in GB/s without a floor), one per repeat.
-        floor: whether there is one.
-        broken: what happened instead of a measurement; empty for nothing.
-        verdict: more than 0 for fast, less for slow, 0 while that cannot be told; None without anything to compare.
-        sure: as Outcome says.
-        counted: the samples that the noise is known from.
+        floor: whether a floor is known.
+        broken: what happened instead of a measurement; empty if it was measured.
+        verdict: positive for fast, negative for slow, 0 if undecided; None without a reference.
+        sure: as in Outcome.
+        counted: the samples included in the noise estimate.
         error: standard deviation of the mean of the samples.
-        margin: as Outcome says.
-        drawn: whether it was asked of all nodes alike, and not since something was slow there; only such are peers.
-        rounding: by what share what was measured may be off, for it was printed in few digits.
-        coarse: whether it would be slow but for that rounding, which no repeat makes smaller.
-        needed: whether the search waits for it; what it does not wait for may stay open.
+        margin: as in Outcome.
+        drawn: whether the test belongs to a stage that tests all nodes alike, not one that follows slow results; only
+            such tests are peers.
+        rounding: share by which a value may be off because few digits were printed.
+        coarse: whether it would be slow without that rounding, which repeats do not reduce.
+        needed: whether the search waits for it; other tests may stay undecided.
     """
 
     nodes: tuple[str, ...]
@@ -71,16 +72,16 @@ class Reading:
 
     @property
     def kind(self) -> _Kind:
-        """Number of nodes, and the way between them."""
+        """Number of nodes, and the path between them."""
         return len(self.nodes), self.scope
 
     @property
     def tends(self) -> bool:
-        """Whether it says something though it may have to be repeated: slow for certain, or rather fast."""
+        """Whether it has a tendency although it may need repeats: certainly slow, or rather fast."""
         return bool(self.broken) or (self.verdict is not None and not -decide.BOUND < self.verdict <= 0)
 
     def take(self, result: dict[str, Any], place: int) -> None:
-        """Take in a result as search.locate takes it."""
+        """Add a result in the format of `search.locate`."""
         self.places.append(place)
         kind = str(result.get("outcome", "ok"))
         busbw = result.get("busbw")
@@ -94,7 +95,7 @@ class Reading:
         self.samples += [decide.logarithm(float(each) / float(floor or 1.0)) for each in repeats]
 
     def outcome(self) -> Outcome:
-        """Return what the search makes of it: what cannot be told from noise is nobody's guilt."""
+        """Return the outcome for the search; an undecided test blames no node."""
         places = tuple(self.places)
         if self.broken or self.verdict is None:
             return Outcome(self.nodes, self.broken or NONE, places)
@@ -105,14 +106,14 @@ class Reading:
 
 
 class Readings:
-    """All tests of a search so far, and what is normal among them."""
+    """All tests of a search so far, and their normal values."""
 
     def __init__(self, drop: float, most_repeats: int) -> None:
-        """Begin.
+        """Start without tests.
 
         Args:
-            drop: the smallest share by which a test is to be slower than normal to be called slow.
-            most_repeats: how often a test is measured in one round at most.
+            drop: smallest share below normal that counts as slow.
+            most_repeats: maximum number of measurements of a test in one round.
         """
         self._drop = drop
         self._most = most_repeats
@@ -131,14 +132,14 @@ class Readings:
         return [fmean(reading.samples) for reading in self._of_kind[kind]]
 
     def repeats(self) -> int:
-        """Return how often the tests of a new round are measured: as often as the noise so far asks for."""
+        """Return the number of measurements of each test in a new round, which follows from the noise so far."""
         if not self._noise.known:
             return min(self._most, decide.FIRST_REPEATS)
         noise = self._level()
         return min(self._most, decide.repeats_for(noise, decide.smallest_drop(noise, self._drop, self._most)))
 
     def read(self, readings: Iterable[Reading]) -> None:
-        """Judge tests by what is known now."""
+        """Judge tests against the current noise and normal values."""
         readings = [reading for reading in readings if reading.samples and not reading.broken]
         for reading in readings:
             if not reading.counted and reading.drawn:
@@ -159,7 +160,8 @@ class Readings:
         reading.coarse = False
         up = log1p(reading.rounding)
         if at is not None and reading.verdict is not None and reading.verdict <= -decide.BOUND:
-            # At its best, what was printed may stand for less of a drop; what is normal was rounded as well.
+            # In the best case for the node, the printed value stands for a smaller drop; the normal value was rounded
+            # as well.
             best = at - up if reference is None else at - 2 * up
             reading.coarse = decide.likelihood(reading.samples, best, noise, distance) > -decide.BOUND
         under = reading.floor and decide.likelihood(reading.samples, -up, noise, distance) <= -decide.BOUND
@@ -168,7 +170,7 @@ class Readings:
         reading.error = noise / sqrt(len(reading.samples))
 
     def _normal(self, kind: _Kind, distance: float) -> tuple[float | None, bool]:
-        """Return what is normal for tests of a kind, and whether tests of about this size say so."""
+        """Return the normal value of tests of a kind, and whether it comes from tests of about this size."""
         if kind not in self._known:
             size, scope = kind
             sizes = {other[0] for other in self._of_kind if other[1] == scope}
@@ -179,7 +181,7 @@ class Readings:
                 found = decide.normal(means, distance)
                 if found is not None:
                     few = decide.fastest(means, distance) if other > _PAIR + 1 else found
-                    # Of large tests most may be slow, as those between few switches with several bad uplinks are.
+                    # Most large tests may be slow, such as those between few switches with several bad uplinks.
                     most_slow = few - found > _CLEAR * distance
                     near_enough = max(size, other) <= _NEAR * min(size, other)
                     self._known[kind] = (few, False) if most_slow else (found, near_enough)
@@ -187,7 +189,7 @@ class Readings:
         return self._known[kind]
 
     def hidden(self) -> str:
-        """Return what the noise hides of the drop that is looked for; nothing where the repeats tell that drop."""
+        """Return how the noise limits the detection of the requested drop; empty if the repeats suffice."""
         noise = self._level()
         smallest, wanted_drop = decide.smallest_drop(noise, self._drop, self._most), -log1p(-self._drop)
         if not self._of_kind or smallest <= wanted_drop:
@@ -197,7 +199,7 @@ class Readings:
         return f"a noise of {100 * noise:.0f} % hides losses of less than {100 * (1 - exp(-smallest)):.0f} %: {wanted}"
 
     def undecided(self, readings: Iterable[Reading]) -> list[Reading]:
-        """Return the tests that have to be repeated."""
+        """Return the tests that need repeats."""
         return [
             reading
             for reading in readings
@@ -205,9 +207,9 @@ class Readings:
         ]
 
     def suspected(self, reading: Reading) -> dict[str, Any]:
-        """Return what is said of a test that is rather slow than fast, but within the noise or the rounding.
+        """Return the suspicion entry of a test that is probably slow, but within the noise or the rounding.
 
-        The number of repeats is that which would tell the drop that was seen.
+        The number of repeats is that which would confirm the observed drop.
         """
         noise = self._level()
         distance = decide.smallest_drop(noise, self._drop, self._most)

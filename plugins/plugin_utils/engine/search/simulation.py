@@ -1,10 +1,10 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated fabric with faults, against which the culprit search is driven.
+"""A simulated fabric with faults, used to test the culprit search.
 
-A test is as slow as the slowest thing that it uses: its nodes, the connections between all of its nodes, and, when
-they are of more than one switch, the uplinks of these switches. Healthy nodes differ by a normal factor each, their
-spread, which stays; noise is one more normal factor for each repeat of a test.
+A test is as slow as its slowest part: its nodes, the connections between all of its nodes, and, if it spans several
+switches, their uplinks. Healthy nodes differ by a constant, normally distributed factor, the spread; noise is another
+normally distributed factor for each repeat of a test.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SLOW = 0.5
 
 @dataclass(frozen=True)
 class Faults:
-    """What is wrong with a fabric.
+    """The faults of a fabric.
 
     Attributes:
         slow: nodes that slow down every test they take part in.
-        slow_nic: nodes that do so with others, but not alone.
+        slow_nic: nodes that slow down tests with other nodes, but not tests alone.
         crash: nodes on which every test crashes.
         links: pairs of nodes that are slow together.
-        uplinks: switches that slow down each test which goes beyond them.
+        uplinks: switches that slow down every test that includes nodes of other switches.
     """
 
     slow: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class Faults:
     uplinks: frozenset[str] = frozenset()
 
     def names(self) -> set[str]:
-        """Return each fault by name: a node, a pair as A-B (in order), a switch."""
+        """Return each fault by name: a node, a pair as A-B (sorted), or a switch."""
         links = {"-".join(sorted(link)) for link in self.links}
         return links | self.slow | self.slow_nic | self.crash | self.uplinks
 
@@ -54,7 +54,7 @@ def node_names(count: int) -> list[str]:
 
 
 def switch_names(nodes: list[str], size: int) -> dict[str, list[str]]:
-    """Return switch00, switch01, … with so many nodes each."""
+    """Return switch00, switch01, … with this many nodes each."""
     return {f"switch{i // size:02d}": nodes[i : i + size] for i in range(0, len(nodes), size)}
 
 
@@ -64,10 +64,9 @@ class Fabric:
 
     Attributes:
         topology: nodes of each switch.
-        faults: what is wrong.
         noise: standard deviation of one repeat as a share of the bandwidth.
-        random: where spread and noise come from.
-        speed: what share of the bandwidth a fault leaves.
+        random: source of spread and noise.
+        speed: share of the bandwidth that a fault leaves.
         spread: standard deviation of the nodes as a share of the bandwidth.
     """
 
@@ -79,12 +78,12 @@ class Fabric:
     spread: float = 0.0
 
     def __post_init__(self) -> None:
-        """Look up the switch of each node once, and draw how fast it is."""
+        """Map nodes to switches and draw the speed of each node."""
         self._switch_of = {node: switch for switch, nodes in self.topology.items() for node in nodes}
         self._pace = {node: self.random.gauss(1.0, self.spread) for node in self._switch_of if self.spread}
 
     def run(self, test: tuple[str, ...], repeats: int = 1) -> dict[str, Any]:
-        """Return the result of a test that is measured so often, as the culprit search takes it."""
+        """Return the result of a test with this many repeats, in the format of the culprit search."""
         result: dict[str, Any] = {"nodes": list(test), "busbw": None, "floor": FLOOR, "outcome": "ok"}
         if self.faults.crash.intersection(test):
             return {**result, "outcome": "crashed"}
@@ -107,17 +106,17 @@ class Fabric:
 
 
 def simulate(fabric: Fabric, drop: float = DROP, most_repeats: int = MOST_REPEATS) -> dict[str, Any]:
-    """Drive the culprit search against a fabric.
+    """Run the culprit search against a fabric.
 
     Args:
-        fabric: that answers its questions.
-        drop: as search.locate.locate takes it.
-        most_repeats: likewise.
+        fabric: answers the tests.
+        drop: as for search.locate.locate.
+        most_repeats: as for search.locate.locate.
 
     Returns:
-        rounds, tests; found, missed, wrongly_blamed and suspected (names, as Faults.names says: a fault that is not
-        blamed, but whose nodes are named as suspected or unresolved, is suspected and not missed); unresolved (lists
-        of nodes) and false_suspicions (lists of nodes without a fault among them).
+        rounds, tests; found, missed, wrongly_blamed and suspected (names as in Faults.names; a fault that is not blamed
+        but whose nodes are listed as suspected or unresolved counts as suspected, not as missed); unresolved (lists of
+        nodes) and false_suspicions (lists of nodes without a fault).
     """
     nodes = [node for members in fabric.topology.values() for node in members]
     locator = Locator(nodes, fabric.topology, drop, most_repeats)
@@ -146,20 +145,20 @@ def simulate(fabric: Fabric, drop: float = DROP, most_repeats: int = MOST_REPEAT
 
 
 def _nodes_of(name: str, fabric: Fabric) -> tuple[set[str], bool]:
-    """Return the nodes of a fault, and whether it takes all of them to see it."""
+    """Return the nodes of a fault, and whether a test needs all of them to show it."""
     if name in fabric.topology:
         return set(fabric.topology[name]), False
     return set(name.split("-")), True
 
 
 def _tells(named: list[str], near: tuple[set[str], bool]) -> bool:
-    """Return whether the nodes of a fault are among those that are named."""
+    """Return whether the named nodes contain those of a fault."""
     nodes, together = near
     return nodes <= set(named) if together else not nodes.isdisjoint(named)
 
 
 def _blamed(found: dict[str, list[dict[str, Any]]], faults: Faults) -> set[str]:
-    """Return what the search blames, by name; a boundary between two switches counts as that with the bad uplink."""
+    """Return the names of all blamed faults; a boundary between two switches counts as the one with the bad uplink."""
     names = {entry["node"] for entry in found["nodes"]}
     names |= {"-".join(entry["nodes"]) for entry in found["links"]}
     for entry in found["boundaries"]:
@@ -169,12 +168,12 @@ def _blamed(found: dict[str, list[dict[str, Any]]], faults: Faults) -> set[str]:
 
 
 def random_faults(topology: dict[str, list[str]], count: int, random: Random) -> Faults:
-    """Return faults of all kinds, none hidden behind another: six of ten slow nodes, then crashes, links and uplinks.
+    """Return faults of all kinds, none hidden by another: 60 % slow nodes, then crashes, links and uplinks.
 
     Args:
-        topology: nodes of each switch; with less than three switches no uplink is made bad.
-        count: how many faults.
-        random: where they come from.
+        topology: nodes of each switch; with fewer than three switches no uplink is made bad.
+        count: number of faults.
+        random: source of randomness.
     """
     nodes = [node for members in topology.values() for node in members]
     switch_of = {node: switch for switch, members in topology.items() for node in members}

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of the culprit search: pairs, alone, all together, switches, and what is left."""
+"""The stages of the culprit search: pairs, single nodes, all nodes together, switches, and the remaining nodes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _SAMPLES = 4
 
 
 def play(league: League, games: list[tuple[str, ...]], stage: str) -> Steps:
-    """Play games that have no common player."""
+    """Run games that have no common player."""
     outcomes = yield Question(stage, [league.nodes(game) for game in games])
     for game, outcome in zip(games, outcomes):
         league.record(game, outcome)
 
 
 def settle(context: Context, league: League) -> Steps:
-    """Play until each node is innocent, guilty, or has no partner left; the last are tested alone."""
+    """Run games until each node is innocent, guilty or without a partner, and test the last group alone."""
     while doubtful := league.judge():
         games, stuck = next_games(league, doubtful)
         if not games:
@@ -53,7 +53,7 @@ def settle(context: Context, league: League) -> Steps:
 
 
 def _may_be_uplink(context: Context, league: League, node: str) -> bool:
-    """Return whether a bad uplink may be why a node was slow: of its own switch, or of those of its partners."""
+    """Return whether a bad uplink of the node's or its partners' switches may explain why the node was slow."""
     switch_of = context.switch_of
     mine = switch_of[node]
     across = {
@@ -70,9 +70,9 @@ def _may_be_uplink(context: Context, league: League, node: str) -> bool:
 
 
 def alone(context: Context, league: League, nodes: list[str]) -> Steps:
-    """Test nodes alone, again when they fail: then they are guilty. Who passes stays unresolved.
+    """Test nodes alone, twice if they fail, and blame those that fail twice; nodes that pass stay unresolved.
 
-    Only of a cluster of two that pass alone and fail together, what lies between them is named.
+    In a cluster of two nodes that pass alone and fail together, the link between them is reported.
     """
     failed: dict[str, list[Outcome]] = {node: [] for node in nodes}
     suspects = list(nodes)
@@ -97,7 +97,7 @@ def _leave_open(context: Context, nodes: list[str], reason: str) -> None:
 
 
 def together(context: Context, league: League) -> Steps:
-    """Run all innocent nodes together, and find out why when they are slow."""
+    """Run all innocent nodes together, and search for the cause if they are slow."""
     link_search = LinkSearch(context, league)
     if len(context.nodes) <= TOURNAMENT:
         yield from _slow_pairs(context, league, link_search)
@@ -116,7 +116,7 @@ def together(context: Context, league: League) -> Steps:
             while causes and link_search.found == before:
                 yield from causes.popleft()(context, league, link_search)
             if link_search.found == before and not outcome.guilty and len(context.nodes) <= TOURNAMENT:
-                # Each pair was tested, and nothing tells what is normal for so many.
+                # Every pair was tested, and no reference exists for this many nodes.
                 link_search.suspect(outcome.nodes, UNSURE)
                 return
             yield from _explain(link_search, outcome, before, again=failed > 1)
@@ -125,9 +125,9 @@ def together(context: Context, league: League) -> Steps:
 
 
 def _next_whole(context: Context, link_search: LinkSearch) -> tuple[str, ...]:
-    """Return the nodes to run together next, less one side of what is known to be slow; none when all were fast.
+    """Return the nodes to run together next, without one side of each known slow link; empty if all runs were fast.
 
-    After one such test was fast, those with the other sides only have to be asked about pairs that no test has shown.
+    After one such run was fast, runs with the other sides are needed only for pairs that no test has covered.
     """
     ways = context.wholes(context.innocent())
     left = [way for way in ways if not context.covered(way)]
@@ -137,7 +137,7 @@ def _next_whole(context: Context, link_search: LinkSearch) -> tuple[str, ...]:
 
 
 def _explain(link_search: LinkSearch, outcome: Outcome, before: int, *, again: bool) -> Steps:
-    """Find out by splitting why all together are slow, unless that is known."""
+    """Split the nodes to find out why all of them together are slow, unless the cause is known."""
     if link_search.found > before:
         return
     everybody = [link_search.context.nodes]
@@ -152,7 +152,7 @@ def _explain(link_search: LinkSearch, outcome: Outcome, before: int, *, again: b
 
 
 def _slow_pairs(context: Context, league: League, link_search: LinkSearch) -> Steps:
-    """Explain the pairs that were slow without a guilty node: boundaries first, then links."""
+    """Explain the slow pairs without a guilty node: boundaries first, then links."""
     lost = [pair for pair in league.pairs_lost() if not context.out.intersection(pair)]
     for sides in _cuts(context, league, lost):
         outcomes = [seen for one, other in lost if _across((one, other), sides) for seen in _games(league, one, other)]
@@ -193,7 +193,7 @@ def _cuts(context: Context, league: League, lost: list[tuple[str, str]]) -> list
 
 
 def _components(league: League, nodes: list[str]) -> list[list[str]]:
-    """Return the sets of nodes that fast pairs connect."""
+    """Return the sets of nodes that are connected by fast pairs."""
     components: list[list[str]] = []
     left = dict.fromkeys(nodes)
     while left:
@@ -235,12 +235,12 @@ def _switches(context: Context, _league: League, link_search: LinkSearch) -> Ste
 
 def _uplinks(context: Context, link_search: LinkSearch) -> Steps:
     teams = {switch: tuple(team) for switch, team in _teams(context).items()}
-    # With few switches there are few partners; samples come on top of them.
+    # Few switches mean few partners; samples of nodes are tested in addition.
     cup = League(teams, dict.fromkeys(teams, ""), _PAIR, few=True)
     rounds = round_robin(list(teams)) if len(teams) <= _FEW else [neighbours(list(teams), cup.group_of)]
     for games in rounds:
         yield from play(cup, list(games), "switches")
-    # Without a single good one there is no partner for anybody.
+    # Without a single good switch no switch has a partner.
     for games in round_robin(list(teams))[: 0 if len(teams) <= _FEW else _FEW]:
         if cup.passed:
             break
@@ -262,7 +262,7 @@ def _uplinks(context: Context, link_search: LinkSearch) -> Steps:
 
 
 def _sample_uplinks(cup: League, teams: dict[str, tuple[str, ...]]) -> Steps:
-    """Spare a switch of which a small part is fast with a small part of others: then it is links that are slow."""
+    """Clear a switch if a small part of it is fast with small parts of others: then links are slow, not the uplink."""
     good = [node for switch, team in teams.items() if switch not in cup.lost for node in team]
     samples: dict[str, list[tuple[str, ...]]] = {}
     for i, switch in enumerate(cup.lost):
@@ -279,7 +279,7 @@ def _sample_uplinks(cup: League, teams: dict[str, tuple[str, ...]]) -> Steps:
 
 
 def name_nodes(context: Context, league: League) -> None:
-    """Write down the guilty nodes; who merely gave no result stays unresolved."""
+    """Record the guilty nodes; nodes that only lack a result stay unresolved."""
     for node in sorted(league.lost):
         outcomes = league.lost[node]
         partners = sorted({other for outcome in outcomes for other in outcome.nodes if other != node})
@@ -292,15 +292,15 @@ def name_nodes(context: Context, league: League) -> None:
 
 
 def fitting_node(context: Context, outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Return the conclusion of a search that was cut off: the one node that explains all that was slow, or nothing.
+    """Return the single node that explains all slow tests of an interrupted search, or an empty list.
 
-    The node must have failed as often as the whole search asks for, with partners that are fast with others, and have
-    never passed. All that failed must contain it, and be slower than all that passed by more than the noise. Of a
-    tournament the tests that passed must connect all other nodes: else the fault may lie between two parts.
+    The node must have failed as often as the complete search requires, with partners that are fast with others, and
+    must never have passed. All failed tests must contain it and be slower than all passed tests by more than the noise.
+    In a tournament the passed tests must connect all other nodes; otherwise the fault may lie between two parts.
 
     Args:
         context: nodes and switches.
-        outcomes: of all tests so far that were decided.
+        outcomes: outcomes of all decided tests so far.
     """
     league = League({node: (node,) for node in context.nodes}, context.switch_of)
     results = [outcome for outcome in outcomes if outcome.passed or (outcome.guilty and outcome.kind in FAILED)]
@@ -324,7 +324,7 @@ def fitting_node(context: Context, outcomes: list[Outcome]) -> list[dict[str, An
 
 
 def _apart(outcomes: list[Outcome]) -> bool:
-    """Return whether what failed is slower than what passed, by as much as the search asks of a single test."""
+    """Return whether failed tests are slower than passed ones by the margin required of a single test."""
     measured = [outcome for outcome in outcomes if outcome.mean is not None and len(outcome.nodes) > 1]
     fast = min((outcome for outcome in measured if outcome.passed), key=_mean, default=None)
     slow = max((outcome for outcome in measured if not outcome.passed), key=_mean, default=None)

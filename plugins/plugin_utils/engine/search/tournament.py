@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs: the round-robin tournament, and who is blamed for which lost games.
+"""The round-robin tournament of pairs, and the decision which player is to blame for lost games.
 
-A player is a node, or a whole switch with its nodes. A game that is fast proves all its players good; a game that is
-slow proves nothing but that one of them, or what lies between them, is not.
+A player is a node, or a switch with all its nodes. A fast game clears all its players; a slow game only shows that one
+of them, or the link between them, is faulty.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["League", "neighbours", "next_games", "round_robin"]
 
-# A full tournament of so many, and so many games more, are enough to know a player.
+# A full tournament of this many players, and this many further games, are enough to judge a player.
 _TOURNAMENT = 16
 _MOST_MORE = 4
-# A quarter of the smallest drop that is looked for, as a logarithm; and so many failures more are asked for within it.
+# A quarter of the smallest drop to detect, as a logarithm. Within it, this many more failures are required.
 _NEAR = 0.026
 _MORE_NEAR = 2
 
 
 def round_robin(players: list[str]) -> list[list[tuple[str, str]]]:
-    """Return the rounds of a tournament in which each meets each once: N-1 rounds, or N with a bye when N is odd."""
+    """Return the rounds of a tournament in which each player meets each other once.
+
+    An even number N of players needs N-1 rounds, an odd one N rounds with a bye each.
+    """
     seats: list[str | None] = [*players] if len(players) % 2 == 0 else [*players, None]
     half = len(seats) // 2
     rounds = []
@@ -39,7 +42,7 @@ def round_robin(players: list[str]) -> list[list[tuple[str, str]]]:
 
 
 def neighbours(players: list[str], group_of: dict[str, str]) -> list[tuple[str, ...]]:
-    """Return the players in pairs, of one group where possible; the last may join a pair, so that none is left out."""
+    """Return the players in pairs, from the same group if possible; with an odd number, one pair becomes a triple."""
     groups: dict[str, list[str]] = {}
     for player in players:
         groups.setdefault(group_of[player], []).append(player)
@@ -64,11 +67,11 @@ class League:
         teams: the nodes of each player.
         group_of: the switch of each player; partners of the same switch are preferred.
         needed: failures with different known-good partners before a player is blamed.
-        few: whether to have failed with all good players is enough, however few they are.
-        lost: players that are blamed, with the results that show it.
+        few: whether failing with all good players is enough, however few they are.
+        lost: blamed players, with the results that prove it.
         spared: players whose failures have another explanation.
         games: the games of each player, by its partners.
-        passed: players that were fast with somebody.
+        passed: players that were fast in at least one game.
     """
 
     teams: dict[str, tuple[str, ...]]
@@ -81,7 +84,7 @@ class League:
     passed: set[str] = field(default_factory=set)
 
     def record(self, players: tuple[str, ...], outcome: Outcome) -> None:
-        """Enter a game."""
+        """Record a game."""
         for player in players:
             others = frozenset(players) - {player}
             self.games.setdefault(player, {}).setdefault(others, []).append(outcome)
@@ -92,11 +95,11 @@ class League:
                 self.passed.discard(player)
 
     def good(self, player: str) -> bool:
-        """Return whether the player has been fast with somebody and is not blamed."""
+        """Return whether the player has been fast in a game and is not blamed."""
         return player in self.passed and player not in self.lost
 
     def failures(self, player: str) -> list[frozenset[str]]:
-        """Return the known-good partners with whom the player was slow, of games that share no partner.
+        """Return the known-good partners with whom the player was slow, from games that share no partner.
 
         One slow link would explain all games that share its other end.
         """
@@ -111,10 +114,10 @@ class League:
         return apart
 
     def _enough(self, player: str, failures: list[frozenset[str]]) -> float:
-        """Return how many failures show a player to be guilty: more where they are near the limit.
+        """Return the number of failures that prove a player guilty; results near the limit need more.
 
-        A healthy player at the slow end of the spread is near it with everybody. No more are asked for than there are
-        good players where that is said to be enough.
+        A healthy player at the slow end of the spread is near the limit with every partner. With `few`, the number is
+        at most the number of good players.
         """
         most = max(self.needed, sum(map(self.good, self.teams))) if self.few else inf
         margins = [outcome.margin for others in failures for outcome in self.games[player][others]]
@@ -122,7 +125,7 @@ class League:
         return min(self.needed + more, most)
 
     def verdict(self, player: str) -> bool | None:
-        """Return whether the player is innocent; None while that is open."""
+        """Return whether the player is innocent, or None if undecided."""
         if player in self.lost:
             return False
         nets = [_net(seen) for seen in self.games.get(player, {}).values()]
@@ -135,12 +138,12 @@ class League:
         return False
 
     def blame(self, player: str) -> None:
-        """Enter that the player is guilty."""
+        """Record that the player is guilty."""
         games = self.games[player]
         self.lost[player] = [outcome for others in self.failures(player) for outcome in games[others]]
 
     def judge(self) -> list[str]:
-        """Blame whom the games show to be guilty; returns the players about whom they leave doubt."""
+        """Blame the players whose games prove them guilty, and return the undecided players."""
         while True:
             verdicts = {player: self.verdict(player) for player in self.teams}
             guilty = [player for player, innocent in verdicts.items() if innocent is False and player not in self.lost]
@@ -150,7 +153,7 @@ class League:
                 self.blame(player)
 
     def partner(self, player: str, taken: set[str]) -> tuple[str | None, bool]:
-        """Return a known-good partner for the next game, and whether one may be free later."""
+        """Return a known-good partner for the next game, and whether one may become free later."""
         games = self.games.get(player, {})
         if sum(map(len, games.values())) >= min(len(self.teams), _TOURNAMENT) + _MOST_MORE:
             return None, False
@@ -165,7 +168,7 @@ class League:
         return next((p for p in near or new if p not in taken), None), bool(new)
 
     def pairs_lost(self) -> list[tuple[str, str]]:
-        """Return the pairs that were slow together although nobody of them is blamed."""
+        """Return the pairs that were slow together although neither player is blamed."""
         found = set()
         for player, games in self.games.items():
             for others, seen in games.items():
@@ -174,12 +177,12 @@ class League:
         return sorted((one, other) for one, other in found)
 
     def nodes(self, players: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the nodes of some players."""
+        """Return the nodes of the players."""
         return tuple(node for player in players for node in self.teams[player])
 
 
 def next_games(league: League, doubtful: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the next games of doubtful players with known-good partners, and who has no partner left."""
+    """Return the next games of undecided players with known-good partners, and the players without a partner."""
     taken: set[str] = set()
     games: list[tuple[str, str]] = []
     stuck: list[str] = []

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Many searches in simulated fabrics of all sizes: how often a fault of some size is found amid some noise."""
+"""Run many searches in simulated fabrics of all sizes to measure the detection rate by fault size and noise."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 __all__ = ["Cell", "run_trial", "table"]
 
 _SWITCH_SIZES = (8, 16, 32)
-# The size of a fabric is drawn between these; each doubling is equally likely.
+# The size of a fabric is drawn from this range; each doubling is equally likely.
 _LEAST_NODES, _MOST_NODES = 16, 1024
 _MOST_FAULTS = 3
-# Shares of the bandwidth that a fault leaves, and standard deviations of one repeat; the trials take them in turn.
+# Shares of the bandwidth that a fault leaves, and standard deviations of one repeat; the trials cycle through them.
 _LEFT = (0.5, 0.7, 0.8, 0.87, 0.9)
 _NOISE = (0.01, 0.02, 0.03, 0.04, 0.05)
 # Standard deviation of healthy nodes.
 _SPREAD = 0.01
-# One fault per so many nodes at most, so that most nodes are well.
+# At most one fault for this many nodes, so that most nodes are healthy.
 _NODES_PER_FAULT = 8
 
 
 @dataclass
 class Cell:
-    """What came of the trials of one share left and one noise: numbers of faults, of innocents and of rounds."""
+    """The results of the trials with one share left and one noise: numbers of faults, innocent nodes and rounds."""
 
     trials: int = 0
     faults: int = 0
@@ -44,7 +44,7 @@ class Cell:
     failed_seeds: list[int] = field(default_factory=list)
 
     def add(self, seed: int, answer: dict[str, Any]) -> None:
-        """Take in a trial."""
+        """Add the result of a trial."""
         self.trials += 1
         self.found += len(answer["found"])
         self.suspected += len(answer["suspected"])
@@ -64,7 +64,7 @@ def _place(seed: int) -> tuple[float, float]:
 
 
 def run_trial(seed: int) -> dict[str, Any]:
-    """Return what simulation.simulate says of the fabric with this seed; the same seed gives the same answer."""
+    """Return the result of simulation.simulate for the fabric with this seed; equal seeds give equal results."""
     random = Random(seed)  # noqa: S311 - noise, not a secret
     count = round(_LEAST_NODES * (_MOST_NODES / _LEAST_NODES) ** random.random())
     sizes = [size for size in _SWITCH_SIZES if size <= count] or [count]
@@ -75,7 +75,7 @@ def run_trial(seed: int) -> dict[str, Any]:
 
 
 def table(seeds: Iterable[int]) -> dict[tuple[float, float], Cell]:
-    """Return what came of the trials with these seeds, by share left and noise."""
+    """Return the results of the trials with these seeds, by share left and noise."""
     cells = {(left, noise): Cell() for left in _LEFT for noise in _NOISE}
     for seed in seeds:
         cells[_place(seed)].add(seed, run_trial(seed))

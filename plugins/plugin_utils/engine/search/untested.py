@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of nodes that no test has shown to be fine together, and how to test many of them at once.
+"""Pairs of nodes that no passed test has covered, and groupings that test many of them at once.
 
-A test of many nodes that is fast clears all pairs among them. Half of the pairs of a set fit into two tests that run at
-once, so while nothing is slow each round halves what is left, whatever was tested before.
+A fast test of many nodes clears all pairs among them. Half of the pairs of a set fit into two tests that run at once,
+so each round halves the rest while nothing is slow, regardless of earlier tests.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _WAYS = ((0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 1, 0))
 
 
 class Untested:
-    """A graph of nodes, in which a pair is joined until it has been part of a test that passed.
+    """A graph of nodes in which a pair is connected until it was part of a passed test.
 
-    The partners of a node are the bits of a whole number: bit i stands for the node at place i.
+    The partners of a node are the bits of an integer: bit i is the node at position i.
     """
 
     def __init__(self, nodes: list[str]) -> None:
-        """Begin with all pairs.
+        """Start with all pairs untested.
 
         Args:
-            nodes: names, those of one switch next to each other.
+            nodes: names, ordered by switch.
         """
         self._nodes = nodes
         self._place = {node: i for i, node in enumerate(nodes)}
@@ -45,22 +45,22 @@ class Untested:
         return tuple(self._nodes[place] for place in _places(bits))
 
     def clear(self, nodes: Iterable[str]) -> None:
-        """Enter a test that passed."""
+        """Clear all pairs of a passed test."""
         bits = self._bits(nodes)
         for place in _places(bits):
             self._partners[place] &= ~bits
 
     def holds(self, nodes: Iterable[str]) -> bool:
-        """Return whether some pair of the nodes is untested."""
+        """Return whether any pair of the nodes is untested."""
         bits = self._bits(nodes)
         return any(self._partners[place] & bits for place in _places(bits))
 
     def count(self, nodes: Iterable[str]) -> int:
-        """Return how many pairs of the nodes are untested."""
+        """Return the number of untested pairs among the nodes."""
         return self._count(self._bits(nodes)) // 2
 
     def components(self, nodes: Iterable[str]) -> list[tuple[str, ...]]:
-        """Return the sets of nodes that untested pairs connect; nodes without such a pair are left out."""
+        """Return the sets of nodes that are connected by untested pairs; nodes without such a pair are left out."""
         left = self._bits(nodes)
         components = []
         while left:
@@ -77,7 +77,7 @@ class Untested:
         return components
 
     def sides(self, part: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Return the two sets between which all untested pairs of a connected part lie, if there are such."""
+        """Return two sets between which all untested pairs of a connected part lie, or None if there are none."""
         whole = self._bits(part)
         sides = [1 << self._place[part[0]], 0]
         turn, new = 0, sides[0]
@@ -93,7 +93,7 @@ class Untested:
         return self._names(sides[0]), self._names(sides[1])
 
     def groups(self, part: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Return two sets without a common node that hold most untested pairs, of all ways to join four quarters."""
+        """Return the two disjoint sets with the most untested pairs, of all ways to combine four quarters."""
         cuts = [len(part) * i // 4 for i in range(5)]
         quarters = [self._bits(part[one:other]) for one, other in zip(cuts, cuts[1:])]
         ways = []
@@ -110,7 +110,7 @@ class Untested:
 
 
 def _places(bits: int) -> Iterator[int]:
-    """Return the places of the bits that are set."""
+    """Return the positions of the set bits."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1

@@ -1,1 +1,1 @@
-"""The stages of a validation: their tests, how they are judged, and whom they blame."""
+"""The stages of a validation: their tests, their verdicts, and the culprits they report."""

@@ -1,16 +1,17 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What NCCL's own lines tell about a slow way, and which of it is a fault whatever bandwidth was measured.
+"""Find known causes of low bandwidth in NCCL's log lines, and decide which are faults at any bandwidth.
 
-A known cause counts only where hardware of the profile has no sound reason for it. Elsewhere it is a finding:
+A known cause is a fault only if the hardware profile does not explain it. Otherwise it is a finding:
 
-- NET/Socket, fewer NICs than the profile has, a NIC that one node lacks or leaves idle: where the way between the nodes
-  is a network with RDMA. The trays of one NVLink domain do not need it.
-- GPUDirect RDMA off: where each GPU has NVLink and no more than two share a NIC. NCCL uses it up to PATH_PXB
-  (src/graph/paths.cc, ncclTopoCheckGdr), so a GPU that reaches the NIC through the processor only goes without it.
-- NVLS off: an all-reduce on three GPUs or more of Hopper or newer behind an NVSwitch (src/transport/nvls.cc,
-  ncclNvlsInit: no NVLS up to two GPUs).
-- A NIC that is idle on one node: in collectives whose ranks all do the same. A root or a pair uses some rails only.
+- NET/Socket, fewer NICs than in the profile, a NIC that one node lacks or leaves idle: a fault if the path between the
+  nodes is a network with RDMA. The trays of one NVLink domain do not need it.
+- GPUDirect RDMA off: a fault if each GPU has NVLink and at most two share a NIC. NCCL uses it up to PATH_PXB
+  (src/graph/paths.cc, ncclTopoCheckGdr), so a GPU that reaches the NIC only through the CPU cannot use it.
+- NVLS off: a fault for an all-reduce on three or more GPUs of Hopper or newer behind an NVSwitch
+  (src/transport/nvls.cc, ncclNvlsInit: no NVLS up to two GPUs).
+- A NIC that is idle on one node: a fault in collectives whose ranks all do the same. A root or a pair uses only some
+  rails.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KNOWN_CAUSE", "Cause", "causes"]
 
-# How the reason begins when the bandwidth would have been enough.
+# First words of the reason if the bandwidth alone would have passed.
 KNOWN_CAUSE = "a known cause of low bandwidth"
 _HOPPER_LINE = 450
 _FEWEST_OF_NVLS = 3
@@ -33,7 +34,7 @@ _ALIKE = frozenset({"all_reduce", "all_gather", "reduce_scatter", "alltoall"})
 
 
 class Cause(NamedTuple):
-    """A cause in words, and whether it is a fault whatever was measured."""
+    """A cause in words, and whether it is a fault at any bandwidth."""
 
     words: str
     counts: bool
@@ -46,14 +47,14 @@ def causes(
     nodes: int,
     domains: Sequence[int] | None,
 ) -> list[Cause]:
-    """Return what NCCL's lines tell, each once, in the order of the runs.
+    """Return the causes in NCCL's lines without duplicates, in the order of the runs.
 
     Args:
-        runs: as ``nccl.output.parse_text`` gives them; only their fabric is read.
-        profile: the entry of the hardware catalogue, None when it is not known.
+        runs: results of ``nccl.output.parse_text``; only their fabric is read.
+        profile: the entry of the hardware catalogue, None if unknown.
         collective: the program without "_perf".
-        nodes: how many took part.
-        domains: how many of them each NVLink domain has; None when that is not known.
+        nodes: number of nodes.
+        domains: number of nodes in each NVLink domain; None if unknown.
     """
     found: list[Cause] = []
     gpu = (profile or {}).get("gpu") or {}
@@ -85,14 +86,14 @@ def _network(fabric: dict[str, Any], nics: int, *, counts: bool, near: bool) -> 
 
 
 def _rails(rails: dict[str, dict[str, list[str]]], *, counts: bool, alike: bool) -> Iterator[Cause]:
-    """Name the NICs that a node lacks, or leaves idle, though half of the nodes or more use theirs of that name."""
+    """Yield the NICs that a node lacks or leaves idle while at least half of the nodes use theirs of that name."""
     most = max((len(nics["listed"]) for nics in rails.values()), default=0)
     for key, words in (("listed", "is not in use"), ("carried", "is idle")):
         reported = {host: set(nics[key]) for host, nics in rails.items() if nics[key]}
         names = sorted({name for nics in reported.values() for name in nics})
         usual = [name for name in names if 2 * sum(name in nics for nics in reported.values()) >= len(reported)]
         for host, nics in sorted(reported.items()):
-            # A node that has as many NICs of other names lacks none.
+            # A node with as many NICs under other names lacks none.
             sure = alike if key == "carried" else len(nics) < most
             for name in usual:
                 if name not in nics and (key == "listed" or name in rails[host]["listed"]):

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Takes from a controller's answer to a validation only what can be one.
+"""Check a controller's answer to a validation, and reject it if a value is impossible.
 
-Whoever is root on a controller writes that answer, and the provisioning host may do everything everywhere: where it
-reads and deletes is decided here, by the tests that it asked for, and never by what the controller says.
+The answer is controlled by root on the controller, and the provisioning host has full access everywhere. Paths to read
+or delete are therefore derived from the requested tests, never from the answer.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _MOST_SHOWN = 100
 
 
 def output_path(pattern: str, job_id: str) -> str:
-    """Return where a job wrote its output.
+    """Return the path of a job's output.
 
     Args:
-        pattern: as it was given to sbatch, with %j for the number of the job.
-        job_id: that number.
+        pattern: the pattern passed to sbatch, with %j for the job ID.
+        job_id: the job ID.
 
     Raises:
-        ValueError: it is no number of a job.
+        ValueError: the job ID is invalid.
     """
     if not _JOB.fullmatch(job_id):
         message = f"{job_id!r} is no number of a job"
@@ -45,16 +45,16 @@ def output_path(pattern: str, job_id: str) -> str:
 
 
 def checked_answer(options: Mapping[str, Any], step: Step, result: Mapping[str, Any], controller: str) -> Result:
-    """Return the answer of a controller, each entry with ``output``, the path of what its job wrote on ``batch_host``.
+    """Return a controller's checked answer; entries get ``output``, the path of the job's output on ``batch_host``.
 
     Args:
-        options: of the validation; of them output, the pattern of that path.
-        step: what was asked, as stages.next_step gave it.
-        result: what the module slurm_tests returned; a failed or unreachable result when it did not run.
-        controller: its name, for messages.
+        options: options of the validation; `output` is the pattern of that path.
+        step: the requested step, from stages.next_step.
+        result: the result of the module slurm_tests; a failed or unreachable result if it did not run.
+        controller: name of the controller, for messages.
 
     Returns:
-        tests, node_reasons and msg; no tests, and a message that says what is wrong, when anything in it cannot be.
+        tests, node_reasons and msg; if any value is impossible, no tests and a message that names it.
     """
     entries, planned = result.get("tests"), step["tests"]
     answer: Result = {"tests": [], "node_reasons": [], "msg": str(result.get("msg") or "")}
@@ -85,10 +85,10 @@ def _text(value: object) -> str:
 
 
 def _entry(options: Mapping[str, Any], planned: Planned, given: object) -> Entry:
-    """Return one entry of the answer, of values that were checked.
+    """Return one entry of the answer with checked values.
 
     Raises:
-        ValueError: a value cannot be.
+        ValueError: a value is impossible.
     """
     name, job = planned["name"], planned["job"]
     if not isinstance(given, dict) or given.get("name") != name:
@@ -119,10 +119,10 @@ def _entry(options: Mapping[str, Any], planned: Planned, given: object) -> Entry
 
 
 def _names(where: str, given: object, known: list[str]) -> list[str]:
-    """Return names of nodes, each of which is known and stands there once.
+    """Return node names, each of which is known and listed once.
 
     Raises:
-        ValueError: one is not.
+        ValueError: a name is unknown or listed twice.
     """
     if not isinstance(given, list):
         _refuse("a list", where, given, "none")

@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The whole curve of a test, not only the largest size of its verdict: dips, and sizes at which peers are faster.
+"""Examine the whole curve of a test, not only the largest size: dips, and sizes at which peers are faster.
 
-All of it is a finding: small sizes tell of latency and of NCCL's choice of algorithm, which nothing promises.
+All results are findings: small sizes depend on latency and NCCL's choice of algorithm, which have no guaranteed values.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAST", "Curve", "behind_peers", "curve_of", "dips", "median_and_tolerance"]
 
-# Size in bytes to microseconds and busbw in GB/s, each the median over repeats of the out-of-place half.
+# Size in bytes to microseconds and busbw in GB/s, both medians over repeats of the out-of-place half.
 Curve = dict[int, tuple[float, float]]
-# Where NCCL changes protocol or algorithm a healthy curve steps back a little, and short times scatter. Of 200
-# published runs two fall so far between their neighbours at 1 MiB or more: GH200 nodes without their network plugin
-# (cscs-docs, commit 80abed1), and two H200 nodes (weijielee-galaxy/nccl-test-web, commit 62d0c6c). None ends so low.
+# A healthy curve drops a little where NCCL changes protocol or algorithm, and short times scatter. In 200 published
+# runs, two drop this far below their neighbours at 1 MiB or more: GH200 nodes without their network plugin (cscs-docs,
+# commit 80abed1), and two H200 nodes (weijielee-galaxy/nccl-test-web, commit 62d0c6c). No run ends this low.
 _DIP = 0.65
 _END = 0.7
 _FROM_BYTES = 1 << 20
 _MOST = 3
-# Up to there the time is latency, and bandwidth says little.
+# Up to this size latency dominates, and bandwidth means little.
 _LATENCY_BYTES = 64 << 10
-# What is ordinary of so short a time, and of a bandwidth below the plateau, however close together the peers lie.
+# The normal spread of short times and of bandwidths below the plateau, even if the peers agree more closely.
 _SLOWER = 0.5
 _LOWER = 0.2
 LEAST = 0.05
@@ -38,7 +38,7 @@ _LARGEST = 0.5
 
 
 def curve_of(runs: Sequence[Mapping[str, Any]]) -> Curve:
-    """Return the curve of the runs of one program; sizes without a time or a bandwidth are left out."""
+    """Return the curve of one program's runs; sizes without a time or a bandwidth are left out."""
     found: dict[int, list[tuple[float, float]]] = {}
     for run in runs:
         for row in run.get("rows") or []:
@@ -53,7 +53,7 @@ def curve_of(runs: Sequence[Mapping[str, Any]]) -> Curve:
 
 
 def dips(curve: Curve) -> list[str]:
-    """Return where busbw falls at one size, or at the largest, though smaller messages were faster."""
+    """Return the sizes at which busbw drops although smaller messages were faster, the largest size included."""
     points = [(size, busbw) for size, (_time, busbw) in curve.items()]
     found = [
         f"dip at {human_size(size)}: {busbw:.4g} GB/s, between {before:.4g} and {after:.4g}"
@@ -67,11 +67,11 @@ def dips(curve: Curve) -> list[str]:
 
 
 def behind_peers(curve: Curve, peers: Sequence[Curve]) -> list[str]:
-    """Return the sizes below the largest at which a test is slower than those like it, the worst first.
+    """Return the sizes below the largest at which a test is slower than its peers, the worst first.
 
     Args:
-        curve: of the test.
-        peers: of all tests that are alike, its own among them.
+        curve: curve of the test.
+        peers: curves of all comparable tests, including this one.
     """
     found: list[tuple[float, str]] = []
     for size, (time, busbw) in list(curve.items())[:-1]:
@@ -93,17 +93,18 @@ def behind_peers(curve: Curve, peers: Sequence[Curve]) -> list[str]:
 
 
 def median_and_tolerance(values: Sequence[float], least: float = LEAST, *, proof: bool = False) -> tuple[float, float]:
-    """Return the median of some figures and how far below it is still ordinary, both in the figures' unit.
+    """Return the median of some values and the normal deviation below it, both in the values' unit.
 
-    That is 3.5 robust standard deviations (1.4826 times the median absolute deviation; Iglewicz and Hoaglin, How to
-    Detect and Handle Outliers, 1993), and at least a share of the median. Less than half of the median is never
-    ordinary, however noisy the figures are.
+    The deviation is 3.5 robust standard deviations (1.4826 times the median absolute deviation; Iglewicz and Hoaglin,
+    How to Detect and Handle Outliers, 1993), and at least a share of the median. Values below half of the median are
+    never normal, even with high noise.
 
     Args:
-        values: the figures.
-        least: the share of the median that is ordinary however close together they lie.
-        proof: whether what lies below is to be blamed and not only named. Then the share comes on top of the noise: of
-            10,000 healthy fleets of 5 to 100 nodes with 2 % noise three at most have a node below it, instead of 170.
+        values: the values.
+        least: minimum deviation, as a share of the median.
+        proof: whether lower values lead to blame and not only to a finding. The share is then added to the noise: of
+            10,000 healthy fleets of 5 to 100 nodes with 2 % noise, at most three have a node below the result, instead
+            of 170.
 
     Raises:
         ValueError: `values` is empty.

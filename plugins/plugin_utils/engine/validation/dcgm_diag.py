@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and judges the JSON of ``dcgmi diag -j``, of DCGM 2 and 3 (by GPU ids) as of 4 (by entities)."""
+"""Read and judge the JSON of ``dcgmi diag -j``, from DCGM 2 and 3 (by GPU IDs) and DCGM 4 (by entities)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LONGEST = 300
 
 
 def read_diag(text: str) -> dict[str, Any]:
-    """Return what a diagnosis says. It never raises.
+    """Return the parsed results of a diagnosis. It never raises.
 
     Returns:
-        version and driver (None when not told), results and errors (why it cannot be read). A result has category,
-        test, unit (such as GPU or CPU; empty when it is about the whole node), ids, status (pass, fail, warn or skip;
-        else what stands there), and messages.
+        version and driver (None if unknown), results and errors (why it cannot be read). A result has category, test,
+        unit (such as GPU or CPU; empty for the whole node), ids, status (pass, fail, warn or skip; otherwise the
+        original text), and messages.
     """
     found: dict[str, Any] = {"version": None, "driver": None, "results": [], "errors": []}
     data = _decoded(text[:_MOST_TEXT])
@@ -52,7 +52,7 @@ def read_diag(text: str) -> dict[str, Any]:
 
 
 def _decoded(text: str) -> dict[str, Any] | None:
-    """Return what stands under DCGM's key in the first JSON of a text that has it."""
+    """Return the value of DCGM's key in the first JSON of a text that contains it."""
     place, decoder = text.find("{"), json.JSONDecoder()
     for _try in range(_MOST_TRIES):
         if place < 0:
@@ -81,7 +81,7 @@ def _text(value: object) -> str | None:
 
 
 def _take(category: dict[str, Any], test: dict[str, Any], found: dict[str, Any]) -> None:
-    """Add the results of one test; a summary counts where no result is as bad."""
+    """Add the results of one test; a summary counts only if no single result is as bad."""
     where = {"category": _text(category.get("category")) or "", "test": _text(test.get("name")) or "a test"}
     results = [_dict(result) for result in _list(test.get("results"))]
     fresh = [{**where, **_who(result), **_said(result)} for result in results]
@@ -96,7 +96,7 @@ def _take(category: dict[str, Any], test: dict[str, Any], found: dict[str, Any])
 
 
 def _who(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the unit and the ids that a result is about."""
+    """Return the unit and the IDs of a result."""
     raw = next((result[key] for key in ("entity_id", "gpu_ids", "gpu_id") if result.get(key) is not None), None)
     ids = [int(part) for part in str("" if raw is None else raw).split(",") if part.strip().isdecimal()]
     unit = str(result.get("entity_group") or "GPU") if ids else ""
@@ -118,17 +118,17 @@ def _is_text(value: object) -> bool:
 
 
 def judge_diag(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Return verdict, reason and findings about a diagnosis, and what the report shows of it.
+    """Return verdict, reason and findings of a diagnosis, and its figures for the report.
 
-    Fail is FAIL, Warn and Skip are findings; what is neither of them nor Pass is INCONCLUSIVE, and so is a diagnosis of
-    which nothing ran.
+    Fail leads to FAIL; Warn and Skip are findings; any other status than Pass leads to INCONCLUSIVE, and so does a
+    diagnosis without a test that ran.
 
     Args:
-        data: as read_diag gives it.
-        about: node (its name) and profile (None when it is not known).
+        data: the result of read_diag.
+        about: node (its name) and profile (None if unknown).
 
     Returns:
-        verdict, reason, findings, version, driver, results, and pairs (each GPU that failed, alone).
+        verdict, reason, findings, version, driver, results, and pairs (each failed GPU, alone).
     """
     by_status: dict[str, list[dict[str, Any]]] = {}
     for result in data["results"]:
@@ -185,7 +185,7 @@ def _words(result: dict[str, Any], what: str) -> str:
 
 
 def _findings(data: dict[str, Any], by_status: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """Return the other failures, the warnings, and which tests were skipped, once for all GPUs with the same reason."""
+    """Return the other failures, the warnings and the skipped tests; GPUs with the same reason share a line."""
     found = [_words(result, "failed") for result in by_status.get("fail", [])[1:]]
     found += [_words(result, "warns") for result in by_status.get("warn", [])]
     skipped: dict[str, dict[str, Any]] = {}

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the options of a validation, and brings them into their types: once, before anything is planned."""
+"""Check the options of a validation and convert them to their types, once before planning."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RESUMED = ("own", "all", "none")
 _PREFIX = "validation_"
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-# What may be missing, and counts as not asked for.
+# Optional keys and the values they default to.
 _EMPTY: dict[str, Any] = {
     "nvlink_domains": {},
     "node_checks": [],
@@ -51,14 +51,14 @@ _EMPTY: dict[str, Any] = {
 
 
 def typed(given: Mapping[str, Any]) -> Options:
-    """Return the options of a validation in their types; those that are so already, as they are.
+    """Return the options of a validation in their types; options that already are typed are returned unchanged.
 
     Args:
-        given: the keys of model.Options but for own, of which each may be text, nodes and topology lists or folded
-            text; and for each stage that is asked for and has options a dictionary of them under its name.
+        given: the keys of model.Options except own. Each value may be text; nodes and topology may be lists or folded
+            text. Each requested stage with options has a dictionary of them under its name.
 
     Raises:
-        ValueError: the options are not right; the message has a sentence for each fault.
+        ValueError: the options are invalid; the message has a sentence for each problem.
     """
     if "own" in given:
         return cast("Options", given)
@@ -70,7 +70,7 @@ def typed(given: Mapping[str, Any]) -> Options:
 
 
 def input_problems(given: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the options of a validation, each with its remedy; an empty list when nothing is.
+    """Return the problems of a validation's options, each with its remedy.
 
     Args:
         given: as for typed.
@@ -80,12 +80,12 @@ def input_problems(given: Mapping[str, Any]) -> list[str]:
 
 
 def all_problems(given: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the options, else which hardware profiles nobody knows."""
+    """Return the problems of the options or, if there are none, the unknown hardware profiles."""
     return input_problems(given) or unknown_profiles(typed(given))
 
 
 def _read(given: Mapping[str, Any]) -> tuple[Options, list[str]]:
-    """Return the options in their types, and what has none."""
+    """Return the typed options, and the problems of values without a valid type."""
     stages = [stage for stage in registry.STAGES if stage.form is not None]
     plain = {**_EMPTY, **given, "own": {}}
     mine = {stage.name: plain.pop(stage.name, None) for stage in stages}
@@ -111,7 +111,7 @@ def _read(given: Mapping[str, Any]) -> tuple[Options, list[str]]:
 
 
 def _folded(name: str, value: object) -> tuple[list[str], list[str]]:
-    """Return the nodes that a list or a folded text names, and what is wrong with it."""
+    """Return the nodes of a list or a folded text, and its problems."""
     if not isinstance(value, (str, list, tuple)):
         return [], [f"{_PREFIX}{name}: {value!r} is not a list"]
     try:
@@ -121,7 +121,7 @@ def _folded(name: str, value: object) -> tuple[list[str], list[str]]:
 
 
 def _problems(options: Options) -> list[str]:
-    """Return what is wrong with options that have their types."""
+    """Return the problems of typed options."""
     problems = []
     if options["backend"] not in BACKENDS:
         problems.append(f"validation_backend: {options['backend']!r} is not one of {', '.join(BACKENDS)}")
@@ -194,7 +194,7 @@ def _topology_problems(options: Options) -> list[str]:
 
 
 def _contradictions(switch_of: dict[str, str], declared: dict[str, list[str]]) -> list[str]:
-    """Return where Slurm is told of other switches than the search."""
+    """Return the differences between the search's switches and those declared to Slurm."""
     other_of = {node: switch for switch, nodes in declared.items() for node in nodes}
     both = [node for node in switch_of if node in other_of]
     places: dict[str, str] = {}

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what a job prints about its nodes: what they run, in what they differ, and what their ports counted.
+"""Read a job's lines about its nodes: software facts, differences between nodes, and port counters.
 
-The job prints ``# busbar counter: before NODE DEVICE NAME VALUE`` before its tests and the same with ``after`` at their
-end, zeros left out; the last line of a node is of the device ``-`` and the counter ``read``. Names are those of Linux'
+The job prints ``# busbar counter: before NODE DEVICE NAME VALUE`` before its tests and the same with ``after`` at the
+end, without zeros; the last line of a node has the device ``-`` and the counter ``read``. Names are those of Linux'
 Documentation/ABI/stable/sysfs-class-infiniband (IBTA's PortCounters), of ``rx_crc_errors`` in
 Documentation/ABI/testing/sysfs-class-net-statistics, and of the mlx5 driver's hardware counters and ``ethtool -S``.
 """
@@ -29,7 +29,7 @@ _COUNTER_LINE = re.compile(
 )
 _MOST_COUNTERS = 100_000
 _MOST_FINDINGS = 8
-# Counters that a bad cable, transceiver or port increments, and a node that is merely slow does not.
+# Counters that increase with a bad cable, transceiver or port, but not with a slow node.
 _CABLE = frozenset(
     {
         "symbol_error",
@@ -46,9 +46,9 @@ _CABLE = frozenset(
 
 
 def environment_of(text: str | None) -> dict[str, str]:
-    """Return what a job said of where it ran, from lines such as ``# busbar: Kernel=6.1.0-44-amd64``.
+    """Return the facts about the environment of a job, from lines such as ``# busbar: Kernel=6.1.0-44-amd64``.
 
-    Only the lines before the first that is not of this form count; there may be other noise in front of them.
+    Reading stops at the first other line after these; unrelated output before them is skipped.
     """
     found: dict[str, str] = {}
     for line in (text or "")[: _MOST_LINES * _LONGEST].splitlines():
@@ -62,7 +62,7 @@ def environment_of(text: str | None) -> dict[str, str]:
 
 
 def of_nodes(text: str | None) -> dict[str, dict[str, str]]:
-    """Return what each node of a job said of itself, by fact, such as ``Kernel``.
+    """Return the facts of each node of a job by name, such as ``Kernel``.
 
     The job prints ``# busbar node: NODE FACT=VALUE`` for each.
     """
@@ -77,12 +77,12 @@ def of_nodes(text: str | None) -> dict[str, dict[str, str]]:
 
 
 def differences(nodes: dict[str, dict[str, str]]) -> dict[str, dict[str, list[str]]]:
-    """Return of each fact that differs its values, the most frequent first, each with its nodes.
+    """Return the facts that differ between nodes: for each its values, the most frequent first, with their nodes.
 
-    A node that says nothing of a fact that others tell, such as one without the library, has an empty value.
+    A node without a fact that others report, such as one without the library, has an empty value.
 
     Args:
-        nodes: as of_nodes gives it.
+        nodes: the result of of_nodes.
     """
     found: dict[str, dict[str, list[str]]] = {}
     for fact in dict.fromkeys(fact for facts in nodes.values() for fact in facts):
@@ -96,11 +96,11 @@ def differences(nodes: dict[str, dict[str, str]]) -> dict[str, dict[str, list[st
 
 
 def difference_words(fact: str, values: dict[str, list[str]]) -> str:
-    """Return a sentence that names who differs from the most of the nodes.
+    """Return a sentence that names the nodes that differ from the majority.
 
     Args:
-        fact: such as Kernel.
-        values: as differences gives them.
+        fact: name of the fact, such as Kernel.
+        values: the fact's entry in the result of differences.
     """
     (most, same), *others = values.items()
     shown = [f"{value or 'nothing'} on {fold_hosts(nodes)}" for value, nodes in others[:_MOST_SHOWN]]
@@ -110,11 +110,11 @@ def difference_words(fact: str, values: dict[str, list[str]]) -> str:
 
 
 def port_findings(text: str | None, *, slow: bool) -> list[str]:
-    """Return a finding for each port whose counters of errors rose during a job.
+    """Return a finding for each port whose error counters increased during a job.
 
     Args:
         text: the output of the job.
-        slow: whether the test did not pass: then signs of congestion are told as well, which are normal by themselves.
+        slow: whether the test did not pass; signs of congestion are then reported as well, which are normal otherwise.
     """
     before: dict[tuple[str, str, str], int] = {}
     after: dict[tuple[str, str, str], int] = {}
@@ -126,7 +126,7 @@ def port_findings(text: str | None, *, slow: bool) -> list[str]:
     cables: dict[tuple[str, str], list[str]] = {}
     crowded: dict[str, set[str]] = {}
     for (node, device, name), value in sorted(after.items()):
-        # A counter that was reset in between says nothing.
+        # A counter that was reset in between is ignored.
         rose = value - before.get((node, device, name), 0) if node in asked else 0
         if rose > 0 and name in _CABLE:
             cables.setdefault((node, device), []).append(f"{name} +{rose}")

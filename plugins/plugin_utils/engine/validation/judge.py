@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Says PASS, FAIL or INCONCLUSIVE about runs of nccl-tests, with the reason in plain words.
+"""Judge runs of nccl-tests: PASS, FAIL or INCONCLUSIVE, with the reason in words.
 
-The order: did it run, did everyone take part, is it right, is it fast enough, is it steady, is it believable.
+The checks, in order: did it run, did all nodes take part, are the results right, fast enough, steady and plausible.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ __all__ = [
 PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
-# How the reason begins when only a floor is missing for a verdict, and how it ends.
+# First words of the reason if only a floor is missing for a verdict, and its last words.
 NO_FLOOR = "no floor is known"
 ONE_RANK = "one rank sends nothing, so there is no bandwidth to judge"
 FLOOR_REMEDY = "set validation_floor_gbs, or busbw of the hardware profile"
-# How the reason of a test begins that its peers show to be slow, see peers.
+# First words of the reason of a test that is slower than its peers, see peers.
 STRAGGLER = "straggler"
-# A message must be on the way for a millisecond, or a low figure tells of latency and not of
-# bandwidth: on one NVLink node 128 MiB (0.3 ms) shows 88 % of the plateau, 1 GiB (2 ms) 97 %.
+# A message must take at least a millisecond, or the result measures latency instead of bandwidth: on one NVLink node
+# 128 MiB (0.3 ms) shows 88 % of the plateau, 1 GiB (2 ms) 97 %.
 _SATURATED_S = 1e-3
-# How far repeats may lie apart, as a share of the best. Nine healthy repeats on one pair of nodes lie within 2.6 %
+# Allowed spread of repeats, as a share of the best. Nine healthy repeats on one pair of nodes lie within 2.6 %
 # (alltoall) and 3.5 % (all_reduce): jianxiongzhang/nccl_test, 6kd_p2p_sys_plugin_*_raw_data.txt, commit 3ae8409. Three
-# times that is no noise any more.
+# times that is more than noise.
 STEADY = 0.10
 _ABOVE = 1.03
 _IMPOSSIBLE = 1.15
@@ -62,21 +62,22 @@ _MOST_WARNINGS = 5
 
 @dataclass(frozen=True)
 class Expected:
-    """What the runs were meant to be.
+    """The requested properties of the runs.
 
     Attributes:
         nodes: number of nodes.
         ranks: number of ranks; by default nodes times the profile's GPUs.
-        hardware: name of the profile, for the words only.
-        floor: GB/s that the operator asks for instead of the profile's floor.
-        collective: program without "_perf"; by default what the runs say, else all_reduce.
-        allow_unchecked: let results pass that nobody checked.
-        allow_missing_ranks: let an output pass whose rank lines were cut away.
-        allow_known_causes: let a run pass whose bandwidth is enough, though NCCL tells of a known fault on its way.
-        hosts: names of the hosts that had to take part; empty when any will do.
-        steady: how far repeats may lie apart, as a share of the best.
-        repeats: how many runs of each collective there have to be; None when any number will do.
-        domains: how many of the nodes each NVLink domain has, the most first; None when that is not known.
+        hardware: name of the profile, for messages only.
+        floor: the operator's floor in GB/s, which overrides the profile's.
+        collective: program without "_perf"; by default the one of the runs, otherwise all_reduce.
+        allow_unchecked: whether results without a correctness check may pass.
+        allow_missing_ranks: whether an output without its rank lines may pass.
+        allow_known_causes: whether a run with enough bandwidth may pass although NCCL reports a known fault on its
+            path.
+        hosts: names of the hosts that had to take part; empty for any.
+        steady: allowed spread of repeats, as a share of the best.
+        repeats: required number of runs of each collective; None for any.
+        domains: number of nodes in each NVLink domain, the largest first; None if unknown.
     """
 
     nodes: int
@@ -94,7 +95,7 @@ class Expected:
 
 
 class Judged(TypedDict):
-    """The verdict on a test and its reason; bandwidths in GB/s, the size in bytes, None where not known."""
+    """The verdict on a test and its reason; bandwidths in GB/s, the size in bytes, None if unknown."""
 
     verdict: str
     reason: str
@@ -119,7 +120,7 @@ class _Verdict:
 
 
 def worst(verdicts: list[str]) -> str:
-    """Return the verdict of several tests: FAIL before INCONCLUSIVE before PASS; of none, INCONCLUSIVE."""
+    """Return the worst verdict: FAIL before INCONCLUSIVE before PASS; INCONCLUSIVE for an empty list."""
     for verdict in (FAIL, INCONCLUSIVE):
         if verdict in verdicts:
             return verdict
@@ -127,7 +128,7 @@ def worst(verdicts: list[str]) -> str:
 
 
 def _not_everyone(run: dict[str, Any], expected: Expected, ranks: int | None) -> str | None:
-    """Return who did not take part, or None."""
+    """Return a message about nodes or ranks that did not take part, or None."""
     if run["ranks"] is None:
         span = ranks_from_ratio(run)
         if ranks is not None and span is not None and not span[0] <= ranks <= span[1]:
@@ -144,7 +145,7 @@ def _not_everyone(run: dict[str, Any], expected: Expected, ranks: int | None) ->
 
 
 def out_of_place(run: dict[str, Any]) -> list[tuple[int, float]]:
-    """Return size in bytes and out-of-place busbw in GB/s of each row of a run that has both."""
+    """Return size in bytes and out-of-place busbw in GB/s of each row that has both."""
     return [
         (row["size"], row["out_of_place"]["busbw"])
         for row in run["rows"]
@@ -162,7 +163,7 @@ def _collective(run: dict[str, Any], expected: Expected) -> str:
 def _floor(
     runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: Expected, collective: str
 ) -> tuple[Floor, float | None]:
-    """Return the floor, and the floor that holds should the nodes share an NVLink domain, where that is not known."""
+    """Return the floor and, if unknown whether the nodes share an NVLink domain, the floor that applies if they do."""
     summed = bool(runs) and all((run.get("fabric") or {}).get("in_network") for run in runs)
     known = placed_floor(profile, expected.nodes, expected.domains, collective, in_network=summed)
     if expected.floor is not None:
@@ -174,7 +175,7 @@ def _floor(
 
 
 def _wrong_number(runs: list[dict[str, Any]], collective: str, expected: Expected) -> str | None:
-    """Return what is not as asked about the programs and their number, or None."""
+    """Return a message about unexpected programs or an unexpected number of runs, or None."""
     others = [str(run["program"]) for run in runs if run["program"] and _collective(run, Expected(1)) != collective]
     if others:
         return f"the output is of {others[0].split('_perf', maxsplit=1)[0]} and not of {collective}"
@@ -186,13 +187,13 @@ def _wrong_number(runs: list[dict[str, Any]], collective: str, expected: Expecte
 def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: Expected) -> Judged:
     """Return the verdict on one or more runs of one test.
 
-    Several runs of one program are repeats. Runs of several programs are judged program by program, each against its
-    own floor, and the worst verdict stands.
+    Several runs of one program are repeats. Runs of several programs are judged separately, each against its own floor,
+    and the worst verdict counts.
 
     Args:
-        runs: as ``nccl.output.parse_text`` gives them.
-        profile: the entry of the hardware catalogue, None when it is not known.
-        expected: what the runs were meant to be.
+        runs: results of ``nccl.output.parse_text``.
+        profile: the entry of the hardware catalogue, None if unknown.
+        expected: the requested properties of the runs.
 
     Returns:
         ``verdict``, ``reason``, ``measured_busbw`` (GB/s), ``at_size`` (bytes), ``floor``, ``ceiling`` (GB/s),
@@ -257,9 +258,9 @@ def _judge_one(
 
 
 def _unplaced(answer: _Verdict, together: float, why: str) -> None:
-    """Decide where it is not known which nodes share an NVLink domain, and so which of two floors holds.
+    """Decide the verdict if it is unknown which nodes share an NVLink domain, and so which of two floors applies.
 
-    Under the lower one is a FAIL and from the higher one on a PASS wherever the nodes stand. Between them it depends.
+    A result below the lower floor is a FAIL, and one at or above the higher floor a PASS; in between it is undecided.
     """
     answer.findings.append(f"{why}; judged by the lower floor, {answer.floor:g} GB/s, not {together:g}")
     if answer.verdict == PASS and (answer.measured_busbw or 0.0) < together:
@@ -284,7 +285,7 @@ def _limits(profile: dict[str, Any] | None, expected: Expected, ranks: int | Non
 
 
 def _measure(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
-    """Set what was measured: the median over repeats of out-of-place busbw at the largest size."""
+    """Set the measured value: the median over repeats of out-of-place busbw at the largest size."""
     points = [point for run in runs for point in out_of_place(run)]
     if points:
         answer.at_size = max(size for size, _ in points)
@@ -294,7 +295,7 @@ def _measure(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
 def _speed(
     answer: _Verdict, runs: list[dict[str, Any]], limits: dict[str, Any], expected: Expected, ranks: int | None
 ) -> None:
-    """Decide whether it is fast enough, steady and believable."""
+    """Decide whether the result is fast enough, steady and plausible."""
     hardware = expected.hardware or "this hardware"
     measured, size, floor = answer.measured_busbw, answer.at_size, answer.floor
     if measured is None or size is None:
@@ -314,10 +315,10 @@ def _speed(
 
 
 def _compare(answer: _Verdict, runs: list[dict[str, Any]], size: int, floor: float, steady: float) -> None:
-    """Decide against the floor, then about steadiness.
+    """Compare with the floor, then check the spread of the repeats.
 
-    All repeats under the floor are a FAIL. A result that comes and goes proves nobody guilty and nobody fit: when some
-    repeats are under the floor, or they lie too far apart, it is INCONCLUSIVE.
+    The verdict is FAIL if all repeats are below the floor. If only some are, or if the repeats differ too much, it is
+    INCONCLUSIVE, because an intermittent result proves neither a fault nor its absence.
     """
     repeats = [busbw for run in runs for at, busbw in out_of_place(run) if at == size]
     low, high = min(repeats), max(repeats)
@@ -370,7 +371,7 @@ def _believable(answer: _Verdict, measured: float, limits: dict[str, Any]) -> No
 def _fabric_findings(
     answer: _Verdict, runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: Expected, collective: str
 ) -> list[str]:
-    """Add what NCCL's own lines tell about a slow way, and return what of it is a fault whatever was measured."""
+    """Add the causes of low bandwidth in NCCL's lines, and return those that are faults at any bandwidth."""
     found = causes(runs, profile, collective, expected.nodes, expected.domains)
     for item in found:
         _once(answer, item.words)
@@ -383,7 +384,7 @@ def _fabric_findings(
 
 
 def _warnings(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
-    """Add what NCCL warned of, the known faults first."""
+    """Add NCCL's warnings, the known faults first."""
     found = dict.fromkeys(warning for run in runs for warning in run.get("warnings") or [])
     texts = sorted(found, key=lambda text: not hint(text))
     for text in texts[:_MOST_WARNINGS]:
@@ -393,7 +394,7 @@ def _warnings(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
 
 
 def _known_causes(answer: _Verdict, named: list[str]) -> None:
-    """Let what is known to be a fault decide where the bandwidth alone would pass, and explain it where it does not."""
+    """Apply known faults: they decide a result that would otherwise pass, and explain one that does not."""
     if named and answer.verdict == PASS:
         answer.verdict, answer.reason = FAIL, f"{KNOWN_CAUSE}: {'; '.join(named)}; {answer.reason}"
     elif named and answer.verdict == FAIL:
@@ -410,7 +411,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def did_not_run(runs: list[dict[str, Any]]) -> str | None:
-    """Return why there is nothing to judge, or None."""
+    """Return why there is no result to judge, or None."""
     said = {
         "crashed": "the run crashed",
         "hung": "the run hung: it printed its header and no row",
@@ -430,7 +431,7 @@ def did_not_run(runs: list[dict[str, Any]]) -> str | None:
 
 
 def no_bandwidth(runs: list[dict[str, Any]]) -> str | None:
-    """Return why the figures are not the bandwidth of all ranks, or None."""
+    """Return why the values are not the bandwidth of all ranks, or None."""
     if any(run.get("cpu_time") for run in runs):
         return "the header says cputime (-C 1): the time is that to issue the call, so busbw is no bandwidth"
     groups = max((run.get("groups") or 1 for run in runs), default=1)
@@ -440,7 +441,7 @@ def no_bandwidth(runs: list[dict[str, Any]]) -> str | None:
 
 
 def wrong_words(run: dict[str, Any]) -> str:
-    """Return what is wrong with the sums of a run whose results are wrong."""
+    """Return a description of the wrong results of a run."""
     cells = [
         (half["wrong"], row["size"])
         for row in run["rows"]

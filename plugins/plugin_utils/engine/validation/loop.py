@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a validation step by step: plans tests, runs their jobs, judges their output, and plans the next.
+"""Run a validation step by step: plan tests, run their jobs, judge their output, and plan the next tests.
 
-Everything on hosts is done through a `Transport`, so that the loop can be tested without any host.
+All access to hosts goes through a `Transport`, so that the loop can be tested without hosts.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
 
 __all__ = ["Loop"]
 
-# The controller may be busy, or the way to it cut, for so long before it is given up.
+# The controller may be busy or unreachable for this long before the loop gives up.
 _SILENCE_S = 60
 _AGAIN_S = 5
-# Short at first, so that small tests are through at once; then as long as nobody waits for news.
+# Short at first, so that small tests finish quickly; longer afterwards.
 _PATIENCE_S = (3.0, 5.0, 10.0, 15.0)
 _FETCH_S = 600
 _LAST_FETCH_S = 15
-# What an answer may say of a job that was submitted; all else is known already.
+# The keys of a submitted job that an answer may change; the others are already known.
 _NEWS = ("state", "reason", "exit_code", "batch_host", "seconds", "problem")
 _MOST_SHOWN = 4
-# slurmd cancels a job that it cannot launch. Each question is a connection, and one cause is often that of many jobs.
+# slurmd cancels a job that it cannot launch. Each query is a connection, and many jobs often share one cause.
 _CANCELLED = "the job ended as CANCELLED"
 _MOST_LOGS = 4
 _MOST_TEXT = 500
 
 
 class Loop:
-    """A running validation: what it was asked for and has found so far.
+    """A running validation: its options and results so far.
 
     Attributes:
-        state: what is known so far.
+        state: results so far.
         stopped: why it ended early; empty if it did not.
         unended: IDs of jobs that could not be cancelled.
-        reserved: whether a reservation was made for the tests.
+        reserved: whether a reservation was created for the tests.
         unrestored: nodes that were resumed for a test and could not be drained again, each with the remedy.
     """
 
     def __init__(self, options: Mapping[str, Any], transport: Transport) -> None:
-        """Take the options, as for inputs.typed, and the transport.
+        """Store the options, as for inputs.typed, and the transport.
 
         Raises:
-            ValueError: the options are not right.
+            ValueError: the options are invalid.
         """
         self.options = typed(options)
         self.transport = transport
@@ -68,14 +68,14 @@ class Loop:
         self.unrestored: dict[str, str] = {}
 
     def reservation(self) -> dict[str, Any] | None:
-        """Return the reservation of the tests as the module slurm_tests takes it, None for none."""
+        """Return the reservation of the tests as an argument of the module slurm_tests, or None."""
         name = self.options.get("reservation") or ""
         if not name and not self.options.get("out_of_service"):
             return None
         return {"name": name, "fresh": not self.reserved}
 
     def left(self) -> float | None:
-        """Return how many seconds are left for tests, None when there is no limit."""
+        """Return the seconds left for tests, or None without a limit."""
         total = self.options["time_limit"]
         return max(0.0, self.options["began"] + total - self.transport.now()) if total else None
 
@@ -83,7 +83,7 @@ class Loop:
         """Run all tests.
 
         Raises:
-            Interrupted: somebody ended it; what was known by then is in the state.
+            Interrupted: the validation was interrupted; the state holds the results so far.
         """
         self.transport.report_progress(budget(self.options))
         while True:
@@ -94,12 +94,12 @@ class Loop:
             Round(self, step).run()
 
     def _cut_by_limit(self) -> str:
-        """Return which tests the limit has cut, though it kept none from beginning; an empty text for none."""
+        """Return which tests the time limit cut off although all tests could start; empty if there are none."""
         cut = [test["name"] for test in self.state["tests"] if test["job"]["problem"].startswith(CUT_BY_LIMIT)]
         return f"the time of {self.options['time_limit']} s for all tests was over in {', '.join(cut)}" if cut else ""
 
     def release(self, seconds: float) -> str:
-        """Have the reservation deleted that was made for the tests; returns why it is still there.
+        """Delete the reservation of the tests, and return why it still exists if that fails.
 
         Args:
             seconds: how long to wait for jobs that are ending in it.
@@ -118,12 +118,12 @@ class Round:
     """The tests of one step: submitted, followed, fetched, and judged."""
 
     def __init__(self, loop: Loop, step: Step) -> None:
-        """Take the validation that it is part of, and what stages.next_step asks for."""
+        """Store the validation and the step from stages.next_step."""
         self.loop = loop
         self.transport = loop.transport
         self.step = step
         self.entries: list[Entry] = []
-        # What of each job the controller alone knows, and tells itself again.
+        # The facts about each job that only the controller knows, and repeats in later answers.
         self.notes: dict[str, dict[str, Any]] = {}
         self.open: set[str] = set()
         self.fetched: dict[str, str] = {}
@@ -131,14 +131,14 @@ class Round:
         self.problem = ""
 
     def run(self) -> None:
-        """Run the tests, and enter what came of them into the state, also when it is broken off."""
+        """Run the tests and add their results to the state, even if interrupted."""
         self._say_what_runs()
         try:
             self._submit()
             self._follow()
         except BaseException as exc:
             why = str(exc) if isinstance(exc, Interrupted) else f"{type(exc).__name__}: {exc}"
-            # What goes wrong now is not what it was broken off for.
+            # Errors during this cleanup must not replace the original one.
             with contextlib.suppress(Exception):
                 self._cut(f"{CUT}{why}")
             with contextlib.suppress(Exception):
@@ -165,7 +165,7 @@ class Round:
         }
 
     def _submit(self) -> None:
-        """Submit the tests once their nodes are idle or have been waited for."""
+        """Submit the tests once their nodes are idle or the wait has timed out."""
         began = self.transport.now()
         told: dict[str, str] = {}
         patience = iter(_PATIENCE_S)
@@ -173,7 +173,7 @@ class Round:
             waited = max(0.0, self.transport.now() - began)
             more = {"tests": [test["job"] for test in self.step["tests"]], "waited": waited}
             more["reservation"] = self.loop.reservation()
-            # Between a job's being submitted and its number's being known nobody could cancel it.
+            # Between a job's submission and the receipt of its ID it could not be cancelled.
             with self.transport.uninterrupted():
                 result = self.transport.request(self._arguments(**more, patience=next(patience, _PATIENCE_S[-1])))
                 waits_for = self._waits_for(result)
@@ -188,14 +188,14 @@ class Round:
             self.transport.report_progress(f"{len(jobs)} job(s) submitted: {_some(jobs)}")
 
     def _waits_for(self, result: dict[str, Any]) -> dict[str, str]:
-        """Return which nodes of the tests are waited for, each with the reason."""
+        """Return the nodes that the tests are waiting for, each with the reason."""
         given = result.get("waits_for")
         words = given if isinstance(given, dict) and not result.get("tests") else {}
         nodes = {node for test in self.step["tests"] for node in test["job"]["nodes"]}
         return {node: str(words[node]) for node in sorted(nodes) if node in words}
 
     def _take(self, result: dict[str, Any]) -> None:
-        """Take over the answer to a submission."""
+        """Process the answer to a submission."""
         answer = self._checked(result)
         self.entries, self.problem = answer["tests"], "" if answer["tests"] else answer["msg"] or "no answer"
         self._note(result.get("tests"))
@@ -221,7 +221,7 @@ class Round:
                 self.notes[str(entry.get("name"))] = known
 
     def _follow(self) -> None:
-        """Wait for the end of all jobs, and fetch the output of each as soon as it has ended."""
+        """Wait for all jobs to end, and fetch the output of each as soon as it has ended."""
         began = heard = self.transport.now()
         patience = iter(_PATIENCE_S)
         running: set[str] = set()
@@ -250,12 +250,12 @@ class Round:
                 self.transport.sleep(_AGAIN_S)
 
     def _give_up(self, result: dict[str, Any], followed: float, silent: float) -> None:
-        """End the jobs that are open when nothing more is to be expected; the controller's word is not needed for it.
+        """End the open jobs if no progress can be expected; this does not depend on an answer from the controller.
 
         Args:
-            result: its last answer.
+            result: the last answer.
             followed: seconds since the jobs were submitted.
-            silent: seconds since it said anything.
+            silent: seconds since the last successful answer.
         """
         controller = self.transport.controller
         if self.loop.left() == 0:
@@ -270,7 +270,7 @@ class Round:
         self._fetch(_LAST_FETCH_S)
 
     def _learn(self, result: dict[str, Any]) -> None:
-        """Take over what an answer says of jobs that were open."""
+        """Update the open jobs from an answer."""
         news = _by_name(result, self.open)
         if not news:
             return
@@ -285,10 +285,10 @@ class Round:
         self._note(list(news.values()))
         self.open -= {name for name, entry in news.items() if entry.get("over") is True}
 
-    # -- what is gathered ----------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------
 
     def _fetch(self, seconds: float) -> None:
-        """Save the outputs of the jobs that are over."""
+        """Save the outputs of finished jobs."""
         ready = [
             Output(f"{entry['name']}.out", entry["batch_host"], entry["output"])
             for entry in self.entries
@@ -298,7 +298,7 @@ class Round:
             self.fetched |= self.transport.fetch(ready, seconds)
 
     def _explain(self) -> None:
-        """Add to jobs that were cancelled without an output why slurmd could not launch them."""
+        """Add slurmd's launch error to cancelled jobs without an output."""
         cancelled = [entry for entry in self.entries if entry["problem"].startswith(_CANCELLED) and entry["output"]]
         asked = [entry for entry in cancelled if self.fetched.get(f"{entry['name']}.out") != ""]
         for entry in asked[:_MOST_LOGS]:
@@ -306,7 +306,7 @@ class Round:
                 entry["problem"] = f"slurmd on {entry['batch_host']} could not launch the job: {reason}"[:_MOST_TEXT]
 
     def _texts(self) -> list[str | None]:
-        """Return the output of each test; what cannot be used is said in its entry."""
+        """Return the output of each test; the entries of unusable outputs get a problem."""
         texts: list[str | None] = []
         for entry in self.entries:
             name, text = f"{entry['name']}.out", None
@@ -325,7 +325,7 @@ class Round:
         return texts
 
     def _enter(self) -> None:
-        """Judge the tests and enter them into the state."""
+        """Judge the tests and add them to the state."""
         result = {"tests": self.entries, "node_reasons": self.node_reasons, "msg": self.problem}
         before = len(self.loop.state["tests"])
         self._explain()
@@ -339,7 +339,7 @@ class Round:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def _cut(self, why: str) -> None:
-        """End the jobs that are open, and say so in their entries."""
+        """End the open jobs and record the reason in their entries."""
         cut = {entry["name"]: entry["job_id"] for entry in self.entries if entry["name"] in self.open}
         for entry in self.entries:
             entry["problem"] = why if entry["name"] in cut else entry["problem"]
@@ -347,13 +347,13 @@ class Round:
         if not self.entries:
             self.problem = self.problem or why.removeprefix(CUT)
         news = self._end(cut)
-        # What the job has printed by now is worth to be seen.
+        # The partial output of the jobs is worth saving.
         places = {name: {"batch_host": told["batch_host"]} for name, told in news.items() if told.get("batch_host")}
         whole = [_renewed(entry, places.get(entry["name"], {})) for entry in self.entries]
         self.entries = self._checked({"tests": whole})["tests"] or self.entries
 
     def _end(self, jobs: dict[str, str]) -> dict[str, dict[str, Any]]:
-        """End jobs, by the names of their tests; returns what is said of each then."""
+        """End jobs, given by the names of their tests, and return the controller's last answer about each."""
         if not jobs:
             return {}
         asked = [{"name": name, "job_id": job} for name, job in jobs.items()]
@@ -373,14 +373,14 @@ class Round:
 
 
 def _by_name(result: dict[str, Any], names: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return what an answer says of tests that it was asked about."""
+    """Return the parts of an answer that concern the given tests."""
     given = result.get("tests")
     entries = [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []
     return {str(entry.get("name")): entry for entry in entries if str(entry.get("name")) in names}
 
 
 def _renewed(entry: Entry, news: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry with what an answer says of its job."""
+    """Return an entry updated with an answer about its job."""
     busy = news.get("busy")
     fresh = {key: news[key] for key in _NEWS if key in news}
     return entry | fresh | {"busy": entry["busy"] | (busy if isinstance(busy, dict) else {})}

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What readers of bandwidth matrices share: lines without decoration, cells, matrices and nvidia-smi's topology."""
+"""Shared parsing of bandwidth matrices: undecorated lines, cells, matrices and nvidia-smi's topology."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LINK = re.compile(r"X|NV\d{1,3}|NVL\d*|PIX|PXB|PHB|NODE|SYS|SOC|PIX/NV\d+|N/A|N
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of an output without terminal codes and the labels of launchers."""
+    """Return the lines of an output without terminal codes and launcher labels."""
     labels = Labels(_KNOWN)
     return [labels.strip(bare(line[:_LONGEST])).rstrip() for line in text.splitlines()[:_MOST_LINES]]
 
 
 def read_cells(words: list[str]) -> list[float | None] | None:
-    """Return the cells of a row, None for ``N/A``; None when one of them is no finite number of 0 or more."""
+    """Return the cells of a row, None for ``N/A``; return None if any cell is not a finite number of at least 0."""
     cells: list[float | None] = []
     for word in words:
         if word in {"N/A", "-"}:
@@ -44,24 +44,23 @@ def read_cells(words: list[str]) -> list[float | None] | None:
 
 
 def blank(program: str) -> dict[str, Any]:
-    """Return what is known of an output before it is read.
+    """Return the empty result of a parsed output.
 
     Returns:
         program, version, devices (names), matrices, links (label of ``nvidia-smi topo -m`` by pair, such as "0-1"),
-        notes (what was left out or could not be reached, in words), wrong (what tells of spoilt data) and errors (why
-        the output is incomplete). A matrix has title, unit (GB/s, us, ns or none), what (pairs, each or latency), p2p
-        (whether a profile's floor speaks about it), rows and columns (labels), and values (None where nothing was
-        measured).
+        notes (omitted or unreachable parts, in words), wrong (signs of corrupt data) and errors (why the output is
+        incomplete). A matrix has title, unit (GB/s, us, ns or none), what (pairs, each or latency), p2p (whether a
+        profile's floor applies), rows and columns (labels), and values (None if not measured).
     """
     found: dict[str, Any] = {"program": program, "version": None, "devices": [], "matrices": [], "links": {}}
     return found | {"notes": [], "wrong": [], "errors": []}
 
 
 class Grid:
-    """A matrix while it is read row by row, a header of columns first."""
+    """A matrix that is read row by row, after a header of columns."""
 
     def __init__(self, title: str, unit: str, what: str, *, p2p: bool) -> None:
-        """Begin a matrix of which only the heading is known."""
+        """Start a matrix of which only the heading is known."""
         self.about: dict[str, Any] = {"title": title, "unit": unit, "what": what, "p2p": p2p}
         self.columns: list[int] = []
         self.rows: list[list[float | None]] = []
@@ -69,16 +68,16 @@ class Grid:
 
     @property
     def wanted(self) -> int:
-        """How many rows there must be: as many as columns, or one that speaks of the host or of all GPUs."""
+        """Number of expected rows: one per column, or one for a matrix of the host or of all GPUs."""
         return 1 if self.about["what"] == "each" else len(self.columns)
 
     @property
     def full(self) -> bool:
-        """Whether every row has come."""
+        """Whether all rows have been read."""
         return bool(self.columns) and len(self.rows) >= self.wanted
 
     def head(self, words: list[str]) -> bool:
-        """Take the header of the columns; returns whether it was one."""
+        """Read the header of the columns, and return whether the line was one."""
         known = [int(word) for word in words if word.isdecimal() and len(word) < 4]  # noqa: PLR2004 - a GPU's number
         if self.columns or len(known) != len(words) or known != list(range(len(known))) or not known:
             return False
@@ -89,7 +88,7 @@ class Grid:
         return True
 
     def row(self, words: list[str]) -> bool:
-        """Take a row, its number first; returns whether it was one, right or wrong."""
+        """Read a row, which starts with its number, and return whether the line was one, valid or not."""
         if not self.columns or self.full or not words[0].isdecimal() or len(words) < 2:  # noqa: PLR2004 - number, cell
             return False
         cells = read_cells(words[1:])
@@ -105,7 +104,7 @@ class Grid:
         return True
 
     def close(self, found: dict[str, Any]) -> None:
-        """Add the matrix to what was found, or say why it is incomplete."""
+        """Add the matrix to the result, or an error if it is incomplete."""
         title = self.about["title"]
         if self.problem:
             found["errors"].append(f"{title}: {self.problem}")
@@ -121,7 +120,7 @@ class Grid:
 
 
 def read_links(lines: list[str]) -> dict[str, str]:
-    """Return the label of each pair of GPUs in ``nvidia-smi topo -m``, as in {"0-1": "NV2"}; nothing without it."""
+    """Return the label of each pair of GPUs in ``nvidia-smi topo -m``, as in {"0-1": "NV2"}; empty if missing."""
     columns: list[int] = []
     found: dict[str, str] = {}
     for line in lines:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The data of a validation: its options, what is planned, what came back, and what is reported."""
+"""The data of a validation: options, planned tests, job results, and the report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class CheckJob(TypedDict):
-    """The job of a kind of check: time_limit in seconds, arguments of sbatch, problems of the check's own options."""
+    """The job of a kind of check: time_limit in seconds, arguments of sbatch, problems of the check's options."""
 
     script: str
     time_limit: Annotated[int, Span(None, None)]
@@ -45,34 +45,34 @@ class Options(TypedDict):
     """The options of a validation, without the prefix validation_.
 
     Attributes:
-        nodes: to be tested.
+        nodes: nodes to test.
         pool: all nodes that may take part.
         hardware: node to name of its profile in the catalogue.
-        nvlink_domains: node to name of its NVLink domain, empty or missing where it is not known.
-        stages: names of those that are asked for.
+        nvlink_domains: node to name of its NVLink domain, empty or missing if unknown.
+        stages: names of the requested stages.
         check_jobs: kind of check to its job.
         floor_gbs: a number, or collective to number; as catalogue.collectives reads it.
         spread_limit: percent.
-        drift: ignore, finding or fail; what is done about figures below those of earlier reports.
-        straggler_limit: percent below the median of its peers, 0 where none are compared.
+        drift: ignore, finding or fail; the effect of values below those of earlier reports.
+        straggler_limit: percent below the median of the peers; 0 disables the comparison.
         topology: switch to its nodes.
-        partition: name, or hardware profile to name; so are account and qos.
-        script: of the job of collectives.
-        output: pattern of the path to which a job writes, with %j for its number.
+        partition: name, or hardware profile to name; the same for account and qos.
+        script: script of the job of collectives.
+        output: pattern of the path of a job's output, with %j for the job ID.
         started: ISO 8601.
         began: seconds since 1970.
-        wait: seconds for one test to begin.
-        out_of_service: whether nodes are tested that are drained or reserved.
-        reservation: of the site, in which the jobs run; empty for one that is made where it is needed.
-        resume: which drained nodes are resumed that passed: own (drained by busbar), all or none.
+        wait: seconds to wait for one test to begin.
+        out_of_service: whether drained or reserved nodes are tested.
+        reservation: existing reservation in which the jobs run; empty to create one if needed.
+        resume: drained nodes to resume after passing: own (drained by busbar), all or none.
         test_time_limit: seconds of one test.
         time_limit: seconds of all tests, 0 for no limit.
-        search_repeats: how often the search has a test measured in one job at most.
-        search_drop: percent by which a test of the search is slower than others before somebody is blamed.
-        standing: node to whether the newest report that judged it shows it to be good.
-        slurm_topology: switch or block to its nodes, as Slurm is told.
+        search_repeats: maximum number of measurements of a test of the search in one job.
+        search_drop: percent below other tests of the search from which a node can be blamed.
+        standing: node to whether the newest report that judged it proves it good.
+        slurm_topology: switch or block to its nodes, as declared to Slurm.
         drain_limit: percent of the pool.
-        own: the options of each stage that is asked for and has some, by its name.
+        own: options of each requested stage that has any, by stage name.
     """
 
     backend: str
@@ -133,9 +133,9 @@ class Options(TypedDict):
 
 
 class Job(TypedDict):
-    """A job as the module slurm_tests takes it: it runs on nodes, and on some partners out of candidates.
+    """A job as the module slurm_tests takes it: it runs on the nodes and on some partners chosen from the candidates.
 
-    It needs the minimum of nodes to make sense.
+    It starts only with the minimum number of nodes.
     """
 
     name: str
@@ -149,17 +149,17 @@ class Job(TypedDict):
 
 
 class Planned(TypedDict):
-    """A test that is to be run.
+    """A test that will run.
 
     Attributes:
-        name: of the test and of its output.
-        stage: what the report calls its stage.
-        kind: collective, or what else it is.
-        collectives: what its job measures, one after the other.
-        rail: the one NIC of each node that it may use; empty for all.
-        nic_alone: whether nothing but NICs may lie between two GPUs.
-        repeats: how often each collective is measured; 0 for as often as the options say.
-        time_limit: seconds, where the test has a limit of its own.
+        name: name of the test and of its output.
+        stage: name of the stage in the report.
+        kind: collective, or another kind of test.
+        collectives: the measured collectives, in order.
+        rail: the only NIC of each node that it may use; empty for all.
+        nic_alone: whether GPUs may communicate only through NICs.
+        repeats: number of measurements of each collective; 0 for the default of the options.
+        time_limit: seconds, if the test has its own limit.
     """
 
     name: str
@@ -175,10 +175,10 @@ class Planned(TypedDict):
 
 
 class Entry(TypedDict):
-    """What became of a job, as controller_answer.checked_answer gives it; seconds that it ran.
+    """The result of a job, as controller_answer.checked_answer returns it; seconds is its run time.
 
-    The problem is what kept it from running or from its end; busy are nodes with the jobs of others that had them, held
-    those that were drained, each with the reason, and held_by who had drained these.
+    problem is the reason why it did not start or finish; busy are nodes used by other jobs, held are drained nodes,
+    each with the reason, and held_by names the user who drained each of these.
     """
 
     name: str
@@ -199,7 +199,7 @@ class Entry(TypedDict):
 
 
 class Result(TypedDict):
-    """The answer of a controller to a step; no tests, and a message, when it could not run them."""
+    """The answer of a controller to a step; without tests and with a message if it could not run them."""
 
     tests: list[Entry]
     node_reasons: list[str]
@@ -207,7 +207,7 @@ class Result(TypedDict):
 
 
 class JobEnd(TypedDict):
-    """What the report says of a job."""
+    """A job in the report."""
 
     job_id: str
     state: str
@@ -218,14 +218,14 @@ class JobEnd(TypedDict):
 
 
 class Blamed(TypedDict):
-    """A node that a test itself blames."""
+    """A node that the test itself blames."""
 
     node: str
     reason: str
 
 
 class Peers(TypedDict):
-    """The tests that are like one, itself among them: how many, their median, and the least that is ordinary, GB/s."""
+    """The peers of a test, including itself: their number, their median, and the lowest normal value, GB/s."""
 
     count: int
     median: float
@@ -235,8 +235,7 @@ class Peers(TypedDict):
 class Test(TypedDict):
     """The report's entry of a test; bandwidths in GB/s, sizes in bytes.
 
-    Beside these keys a stage keeps its own figures under its name. What a check read adds its keys
-    as well.
+    In addition, a stage stores its figures under its name, and a check adds the keys of its own results.
     """
 
     name: str
@@ -269,14 +268,14 @@ class Test(TypedDict):
 
 
 class Step(TypedDict):
-    """What is to be run next: no tests when the validation is over.
+    """The tests to run next; without tests when the validation is finished.
 
     Attributes:
-        stage: what the tests call theirs; empty when it is over.
-        search: whether the culprit search asks.
-        wait: seconds for a test to begin.
+        stage: stage name of the tests; empty when finished.
+        search: whether the culprit search requested them.
+        wait: seconds to wait for a test to begin.
         time_limit: seconds of a test.
-        stopped: why the validation ends before its time.
+        stopped: why the validation ends early.
         skipped: stages that cannot run, each with the reason.
     """
 
@@ -290,17 +289,17 @@ class Step(TypedDict):
 
 
 class State(TypedDict):
-    """What is known after some steps.
+    """The results after some steps.
 
     Attributes:
-        left_out: nodes that were left out of a test, each with the reason.
-        busy: nodes that the jobs of others had, each with these jobs.
-        held: nodes that were drained and tested all the same, each with the reason of the drain.
-        held_by: who had drained these, and when.
-        not_started: names of tests that did not begin, or gave way, because others have their nodes or took them out
-            of service.
+        left_out: nodes left out of a test, each with the reason.
+        busy: nodes used by other jobs, each with these jobs.
+        held: drained nodes that were tested anyway, each with the drain reason.
+        held_by: user and time of each of these drains.
+        not_started: names of tests that did not start, or were preempted, because their nodes were busy or taken out of
+            service.
         node_reasons: lines of ``sinfo -R``.
-        problem: why no test could be run any more.
+        problem: why no more tests could run.
     """
 
     tests: list[Test]
@@ -314,7 +313,7 @@ class State(TypedDict):
     problem: str
 
 
-# What is known before the first test.
+# The state before the first test.
 FIRST: State = {
     "tests": [],
     "left_out": {},
@@ -329,7 +328,7 @@ FIRST: State = {
 
 
 class Culprit(TypedDict):
-    """Who is to blame: kind is node, rail, link or boundary; tests are the names of those that show it."""
+    """A culprit: kind is node, rail, link or boundary; tests are the names of the tests that prove it."""
 
     kind: str
     nodes: list[str]
@@ -339,14 +338,14 @@ class Culprit(TypedDict):
 
 
 class Unresolved(TypedDict):
-    """Nodes of which nothing can be said for certain."""
+    """Nodes without a certain verdict."""
 
     nodes: list[str]
     reason: str
 
 
 class Drain(TypedDict):
-    """Which nodes to drain, each with the reason for Slurm, or why none is, and what became of it."""
+    """The nodes to drain, each with the drain reason, or why none is drained, and the result of each drain."""
 
     nodes: list[Blamed]
     refused: str

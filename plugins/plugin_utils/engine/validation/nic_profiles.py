@@ -1,12 +1,12 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles of a part of the network: one NIC of each node (a rail), or the NICs without NVLink and shared memory.
+"""Derive profiles of a part of the network: one NIC of each node (a rail), or the NICs alone.
 
-An all-reduce over the NICs alone is a ring each of whose hops crosses the network. NCCL goes over the network where
-neither peer-to-peer access nor shared memory may be used (NCCL documentation, NCCL_SHM_DISABLE: "NCCL will use network
-(i.e. InfiniBand or IP sockets) to communicate between the CPU sockets when SHM is disabled"). Each of the g ranks of a
-node then sends its part of the ring over the node's NICs, so busbw <= W/g. Two nodes of 8 GPUs with a 400 Gb/s NIC each
-show 42.45 of those 50 GB/s (jianxiongzhang/nccl_test, 6kd_p2p_disable_plugin_allreduce_raw_data.txt, commit 3ae8409).
+An all-reduce over the NICs alone is a ring whose hops all cross the network. NCCL uses the network if neither
+peer-to-peer access nor shared memory is allowed (NCCL documentation, NCCL_SHM_DISABLE: "NCCL will use network (i.e.
+InfiniBand or IP sockets) to communicate between the CPU sockets when SHM is disabled"). Each of a node's g ranks then
+sends its part of the ring over the node's NICs, so busbw <= W/g. Two nodes of 8 GPUs with a 400 Gb/s NIC each reach
+42.45 of those 50 GB/s (jianxiongzhang/nccl_test, 6kd_p2p_disable_plugin_allreduce_raw_data.txt, commit 3ae8409).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["of_nic_path", "of_one_rail", "rail_problems", "rail_share"]
 
 _RAIL = re.compile(r"[\w.-]+")
-# As much less than the one published figure as the floors of other ways are below theirs.
+# The margin below the one published figure, equal to that of the other floors.
 _SHARE = 0.75
 _SOURCE = (
     "computed: {share:g} of the {most:.4g} GB/s that the NICs have for each GPU; 0.85 is published of two nodes "
@@ -31,7 +31,7 @@ _SOURCE = (
 
 
 def rail_problems(options: Options) -> list[str]:
-    """Return what is wrong with the names of the rails, with the remedy.
+    """Return the problems of the rail names, with the remedy.
 
     Args:
         options: rails (a list of names of NICs), stages.
@@ -47,16 +47,16 @@ def rail_problems(options: Options) -> list[str]:
 
 
 def rail_share(options: Options, profile: dict[str, Any] | None) -> float:
-    """Return what part of all NICs of a node one rail is: of those that the hardware has, or of those named if more."""
+    """Return the share of one rail in a node's NICs: those of the hardware profile, or the configured rails if more."""
     nics = sum(int(nic["count"]) for nic in (profile or {}).get("nics") or [])
     return 1 / max(nics, len(options["rails"]))
 
 
 def of_one_rail(profile: dict[str, Any], share: float) -> dict[str, Any]:
-    """Return a profile with one NIC of its nodes: that share of their rate, and of each limit and floor.
+    """Return a profile with one NIC per node, with this share of each rate, limit and floor between nodes.
 
-    Of the floors between nodes it is those for any number of them: what few nodes reach with all NICs is bound inside
-    the node, and says nothing about one NIC.
+    Floors between nodes are those for any number of nodes: what few nodes reach with all NICs is limited inside the
+    node and does not apply to one NIC.
     """
     rate = sum(float(nic["count"]) * float(nic["gbps"]) for nic in profile["nics"]) * share
     nic = {"count": 1, "gbps": rate, "rdma": any(nic["rdma"] for nic in profile["nics"])}
@@ -74,13 +74,13 @@ def _part(scope: dict[str, Any], share: float) -> dict[str, Any]:
 
 
 def of_nic_path(profile: dict[str, Any], ranks: int) -> dict[str, Any]:
-    """Return a profile of the NICs alone: its NICs have the share of one rank, and its floors follow from that.
+    """Return a profile of the NICs alone: its NICs have the share of one rank, and its floors are derived from it.
 
-    Without RDMA it has no floor: how much of the rate sockets reach depends on the CPUs.
+    Without RDMA it has no floor, because the CPUs limit the rate of sockets.
 
     Args:
         profile: an entry of the hardware catalogue.
-        ranks: of each node.
+        ranks: ranks of each node.
     """
     nics = [{**nic, "gbps": float(nic["gbps"]) / ranks} for nic in profile["nics"]]
     most = nic_rate(nics)
@@ -91,6 +91,6 @@ def of_nic_path(profile: dict[str, Any], ranks: int) -> dict[str, Any]:
     }
     known = all(nic.get("rdma") for nic in profile["nics"])
     busbw = {"intra_node": entry, "inter_node": entry} if known else {}
-    # Neither NVLink nor its switches have a part in it, nor do they make a domain of several nodes.
+    # Neither NVLink nor its switches are used, and no NVLink domain spans nodes.
     gpu = {**(profile.get("gpu") or {}), "nvlink_gbs": 0, "nvswitch": False}
     return {**profile, "nics": nics, "busbw": busbw, "gpu": gpu, "nvlink_domain_nodes": 1}

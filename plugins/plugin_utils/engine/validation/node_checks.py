@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Plans and judges what a validation tries on each node alone besides the all-reduce.
+"""Plan and judge the checks of single nodes other than collectives.
 
-A check is a job of one node with a script of its own. Every kind is one entry of CHECKS: how its output is read, and
-how what was read is judged.
+A check is a job of one node with its own script. Each kind is an entry of CHECKS that defines how its output is read
+and judged.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Check:
     """A kind of check.
 
     Attributes:
-        read: makes data of an output. It never raises; what is wrong with the output is in the data.
-        judge: makes of that data, and of what it is about (node, hardware, profile or None, options), the entry's
-            verdict, reason, findings and whatever else is its own, such as floor (GB/s) and source. It never raises.
-        gpus: how many GPUs a node must have for the check to make sense; with 1 or more the job asks for all of them.
+        read: converts an output to data. It never raises; problems of the output are part of the data.
+        judge: takes that data and its context (node, hardware, profile or None, options), and returns the entry's
+            verdict, reason, findings and further keys, such as floor (GB/s) and source. It never raises.
+        gpus: minimum number of GPUs for the check; with 1 or more the job requests all of them.
     """
 
     read: Callable[[str], dict[str, Any]]
@@ -70,17 +70,17 @@ def kind_of(test: Mapping[str, Any]) -> str:
 
 
 def collectives(tests: Sequence[Test]) -> list[Test]:
-    """Return the tests that ran a collective: no other says anything about the links between nodes."""
+    """Return the tests that ran a collective; only these cover the links between nodes."""
     return [test for test in tests if kind_of(test) == COLLECTIVE]
 
 
 def failed_nodes(tests: Sequence[Test]) -> set[str]:
-    """Return the nodes of which a check says FAIL; one without a result is no reason to leave a node out."""
+    """Return the nodes with a failed check; a check without a result does not exclude a node."""
     return {node for test in tests if kind_of(test) != COLLECTIVE and test["verdict"] == FAIL for node in test["nodes"]}
 
 
 def check_problems(options: Options) -> list[str]:
-    """Return what is wrong with the checks that are asked for, each with its remedy; an empty list when nothing is."""
+    """Return the problems of the requested checks, each with its remedy."""
     problems = []
     jobs = options["check_jobs"]
     for kind in dict.fromkeys(options["node_checks"]):
@@ -105,7 +105,7 @@ def check_problems(options: Options) -> list[str]:
 
 
 def planned_checks(options: Options, nodes: list[str]) -> list[Planned]:
-    """Return the checks of some nodes; one whose profile has too few GPUs for a check has none."""
+    """Return the checks of the nodes, without those that need more GPUs than the node's profile has."""
     kinds = dict.fromkeys(options["node_checks"])
     return [_planned(options, kind, node) for kind in kinds for node in nodes if _makes_sense(options, kind, node)]
 
@@ -116,7 +116,7 @@ def _profile(options: Options, node: str) -> tuple[str, dict[str, Any] | None]:
 
 
 def _gpus(options: Options, node: str) -> int | None:
-    """Return how many GPUs a node should have, None when that is not known."""
+    """Return the expected number of GPUs of a node, None if unknown."""
     profile = _profile(options, node)[1]
     return None if profile is None else gpu_count(profile)
 
@@ -151,12 +151,12 @@ def _planned(options: Options, kind: str, node: str) -> Planned:
 
 
 def next_checks(options: Options, tests: Sequence[Test], nodes: list[str]) -> list[Planned]:
-    """Return the checks of the first kind that has not been run; a node takes one job at a time.
+    """Return the checks of the first kind that has not been run; a node runs one job at a time.
 
     Args:
-        options: of the validation.
+        options: options of the validation.
         tests: the judged tests so far.
-        nodes: the nodes to be checked.
+        nodes: the nodes to check.
     """
     done = {kind_of(test) for test in tests}
     left = [test for test in planned_checks(options, nodes) if test["kind"] not in done]
@@ -164,20 +164,20 @@ def next_checks(options: Options, tests: Sequence[Test], nodes: list[str]) -> li
 
 
 def judged_test(options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
-    """Return the report's entries of a collective's test or a check; arguments as for judged_check."""
+    """Return the report's entries of a test of collectives or of a check; arguments as for judged_check."""
     if kind_of(planned) == COLLECTIVE:
         return judged(options, planned, entry, text)
     return [judged_check(options, planned, entry, text)]
 
 
 def judged_check(options: Options, planned: Planned, entry: Entry, text: str | None) -> Test:
-    """Return the report's entry of a check: the keys of those of validation.judged, and those of its kind.
+    """Return the report's entry of a check: the keys of validation.judged and those of its kind.
 
     Args:
-        options: of the validation.
-        planned: what planned_checks returned.
-        entry: what the module slurm_tests returned for it.
-        text: the output of the job, None where there is none.
+        options: options of the validation.
+        planned: the result of planned_checks.
+        entry: its result from the module slurm_tests.
+        text: the output of the job, None if missing.
     """
     node = planned["job"]["nodes"][0]
     check = CHECKS[planned["kind"]]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the output of nvbandwidth, as text or as the JSON of its option -j."""
+"""Read the output of nvbandwidth: text, or the JSON of its option -j."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _ERROR = re.compile(
     r"|CANCELLED AT|Not Found"
 )
 _MOST_ERRORS = 10
-# Cells and sums are printed with two digits, or six in all.
+# Cells and sums are printed with two decimals, or with six digits in total.
 _DIGIT = 0.01
 _SIXTH_DIGIT = 1e-5
 
 
 def read_nvbandwidth(text: str) -> dict[str, Any]:
-    """Return what an output says, as matrix_text.blank describes it. It never raises."""
+    """Return the parsed output in the format of matrix_text.blank. It never raises."""
     lines = lines_of(text)
     found = blank(PROGRAM)
     found["links"] = read_links(lines)
@@ -83,7 +83,7 @@ def _read_text(lines: list[str], found: dict[str, Any]) -> None:
 
 
 def _aside(line: str, grid: Grid | None, found: dict[str, Any]) -> None:
-    """Take a row of the open matrix, or what stands beside it."""
+    """Process a line of the open matrix or one between matrices."""
     words = line.split()
     if match := _VERSION.match(line):
         found["version"] = match.group(1)
@@ -96,7 +96,7 @@ def _aside(line: str, grid: Grid | None, found: dict[str, Any]) -> None:
 
 
 def _end(grid: Grid | None, found: dict[str, Any]) -> None:
-    """Close a matrix after which no sum came."""
+    """Close a matrix that has no sum."""
     if grid is None:
         return
     before = len(found["errors"])
@@ -107,7 +107,7 @@ def _end(grid: Grid | None, found: dict[str, Any]) -> None:
 
 
 def _sum(grid: Grid | None, said: str, found: dict[str, Any]) -> None:
-    """Close a matrix at its sum, which has to be that of its cells."""
+    """Close a matrix at its sum, which must match its cells."""
     if grid is None:
         return
     before = len(found["matrices"])
@@ -117,7 +117,7 @@ def _sum(grid: Grid | None, said: str, found: dict[str, Any]) -> None:
 
 
 def _check_sum(found: dict[str, Any], said: object) -> None:
-    """Refuse the last matrix when its sum is another than that of its cells."""
+    """Reject the last matrix if its sum does not match its cells."""
     matrix = found["matrices"][-1]
     cells = [cell or 0.0 for row in matrix["values"] for cell in row]
     total = sum(cells)
@@ -152,7 +152,7 @@ def _read_json(text: str, found: dict[str, Any]) -> None:
 
 
 def _case(case: object, found: dict[str, Any]) -> None:
-    """Take one test case of the JSON."""
+    """Add one test case of the JSON."""
     if not isinstance(case, dict):
         found["errors"].append("a test case is no object")
         return
@@ -176,7 +176,7 @@ def _case(case: object, found: dict[str, Any]) -> None:
 
 
 def _rows(matrix: object) -> list[list[float | None]] | None:
-    """Return the rows of a matrix in JSON, whose cells are texts; None when it is none."""
+    """Return the rows of a matrix in JSON, whose cells are strings; None if it is malformed."""
     if not isinstance(matrix, list) or not matrix or not all(isinstance(row, list) and row for row in matrix):
         return None
     rows = [read_cells([str(cell) for cell in row]) for row in matrix]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads options into the types that a TypedDict declares: from -e every option comes as text."""
+"""Convert options to the types that a TypedDict declares; options from -e are always strings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no"
 
 @dataclass(frozen=True)
 class Span:
-    """The least and the most that a number may be; None for no bound."""
+    """The minimum and the maximum of a number; None for no bound."""
 
     least: float | None = None
     most: float | None = None
@@ -42,15 +42,15 @@ class Span:
 
 
 def read_options(form: Any, given: Mapping[str, object], prefix: str) -> tuple[dict[str, Any], list[str]]:  # noqa: ANN401 - a TypedDict is no type
-    """Return options in the types of a TypedDict, and one sentence for each that is none or is missing.
+    """Return options in the types of a TypedDict, and one sentence for each invalid or missing one.
 
-    Whole numbers, numbers and truth values may be text; a list of texts may be one, with commas between. A number is
-    held against its Span where it is annotated with one. Keys that are NotRequired may be missing, and no others.
+    Integers, numbers and booleans may be strings; a list of strings may be one string, separated by commas. A number
+    annotated with a Span must lie within it. Only keys that are NotRequired may be missing.
 
     Args:
-        form: the TypedDict. A key whose type is Any is taken as it is.
-        given: the options; a key that the form does not have is a problem.
-        prefix: what the user writes before the name of each.
+        form: the TypedDict. Values of keys of type Any are not converted.
+        given: the options; unknown keys are problems.
+        prefix: prefix of the option names that the user writes.
     """
     found: dict[str, Any] = {}
     problems = [f"{prefix}{key}: there is no such option" for key in given if key not in form.__annotations__]
@@ -66,10 +66,10 @@ def read_options(form: Any, given: Mapping[str, object], prefix: str) -> tuple[d
 
 
 def _read(hint: Any, value: object, name: str) -> Any:  # noqa: ANN401, PLR0911 - one way out for each type
-    """Return a value in a type.
+    """Return a value converted to a type.
 
     Raises:
-        ValueError: it is none; the message begins with its name.
+        ValueError: the conversion failed; the message begins with the option's name.
     """
     origin, span = get_origin(hint), Span()
     if origin in {NotRequired, Required}:
@@ -143,10 +143,10 @@ def _text(value: object, name: str) -> str:
 
 
 def bytes_of(text: str | int) -> int:
-    """Return a number of bytes written as 8, 64K, 16M or 1G.
+    """Return the number of bytes of a size such as 8, 64K, 16M or 1G.
 
     Raises:
-        ValueError: the text is no size.
+        ValueError: the text is not a size.
     """
     text = str(text).strip()
     number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
@@ -157,7 +157,7 @@ def bytes_of(text: str | int) -> int:
 
 
 def size_problems(options: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the sizes of messages, min_bytes and max_bytes."""
+    """Return the problems of the message sizes min_bytes and max_bytes."""
     problems = []
     sizes = {}
     for name in ("min_bytes", "max_bytes"):

@@ -1,11 +1,11 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Judges the bandwidth matrices of a node, cell by cell: against its hardware profile and against their neighbours.
+"""Judge each cell of a node's bandwidth matrices against its hardware profile and against similar cells.
 
-Healthy machines have links of several kinds: a DGX-1 has pairs with two NVLinks, with one, and with PCIe alone. So a
-cell is only held against those of its own kind. The kinds are those of ``nvidia-smi topo -m``; without it they are
-found by their speed, and then a kind is taken for a fault only where it cannot be a design: one direction of a pair is
-much slower than the other, or all GPUs have as many links of that kind but the two that share one more.
+Healthy machines have several kinds of links: a DGX-1 has pairs with two NVLinks, with one, and with PCIe alone. A cell
+is therefore compared only with cells of its own kind. The kinds come from ``nvidia-smi topo -m``. Without it they are
+derived from the speed, and a slower kind is a fault only if no design explains it: one direction of a pair is much
+slower than the other, or all GPUs have equally many links of that kind except two that share one more.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 __all__ = ["judge_matrices", "pair_floor"]
 
-# Of the line rate of a GPU's NVLinks a copy by its engine reaches 0.82 (H100, 371 of 450 GB/s: Azure's health checks
-# for ND96isr_H100_v5, which ask for 335), 0.86 (H800, 172 of 200) and 0.92 (A100, 276 of 300).
+# Copy engines reach these shares of the line rate of a GPU's NVLinks: 0.82 (H100, 371 of 450 GB/s: Azure's health
+# checks for ND96isr_H100_v5, which require 335), 0.86 (H800, 172 of 200) and 0.92 (A100, 276 of 300).
 _NVLINK_SHARE = 0.7
-# Copies through the host's memory reach 5.7 GB/s over PCIe 3 x16 (2 x RTX 2080 Ti) and 10.9 (4 x V100, Dell's guide of
-# 2019); slots of four lanes have a quarter of the rate.
+# Copies through host memory reach 5.7 GB/s over PCIe 3 x16 (2 x RTX 2080 Ti) and 10.9 (4 x V100, Dell's guide of 2019);
+# slots with four lanes have a quarter of the rate.
 _PCIE_GBS = 15.75
 _PCIE_SHARE = 0.2
 _ODD_LATENCY = 3.0
 _MOST_FINDINGS = 12
 _MOST_NAMED = 3
 _TWO = 2
-# NVLinks of one kind differ by 3 % in every published matrix; copies over PCIe by a third, from socket to socket.
+# NVLinks of one kind differ by 3 % in all published matrices; copies over PCIe differ by a third between sockets.
 _NVLINK_ALIKE = 0.7
 _PCIE_ALIKE = 0.5
-# One direction of a pair is never half as fast as the other by design.
+# No design makes one direction of a pair half as fast as the other.
 _ONE_WAY = 0.5
-# Kinds of links are a factor of 1.4 apart at least: one link or two, six or four, NVLink or PCIe.
+# Kinds of links differ by at least a factor of 1.4: one link or two, six or four, NVLink or PCIe.
 _GAP = 1.4
 _MEMORY_SHARE = 0.7
 _FEW = 0.1
@@ -48,11 +48,12 @@ _TWO_PAIRS = 4
 
 
 def pair_floor(profile: dict[str, Any] | None, wanted: float = 0.0) -> tuple[float | None, str | None]:
-    """Return what each pair of GPUs has to reach with direct access, GB/s one way, and where that comes from.
+    """Return the floor of each GPU pair with direct access, GB/s one way, and its source.
 
     Args:
-        profile: of the hardware; its p2p (floor_gbs and source) counts, else a share of the computed line rate.
-        wanted: the floor that the operator gave instead, GB/s; 0 for none.
+        profile: the hardware profile; its p2p (floor_gbs and source) applies, otherwise a share of the computed line
+            rate.
+        wanted: the operator's floor in GB/s, which overrides it; 0 for none.
     """
     if wanted > 0:
         return wanted, "given by the operator"
@@ -67,16 +68,16 @@ def pair_floor(profile: dict[str, Any] | None, wanted: float = 0.0) -> tuple[flo
 
 
 def judge_matrices(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Return verdict, reason and findings about the matrices of a node, and what the report shows of them.
+    """Return verdict, reason and findings of a node's matrices, and their figures for the report.
 
     Args:
-        data: as matrix_text.blank describes it.
-        about: node (its name), hardware, profile (None when it is not known) and options (p2p_floor_gbs).
+        data: in the format of matrix_text.blank.
+        about: node (its name), hardware, profile (None if unknown) and options (p2p_floor_gbs).
 
     Returns:
-        verdict, reason, findings, floor (GB/s) and source; program, version, devices; pairs (the GPUs that are named,
-        two of each pair, one where a GPU is slow by itself); lowest_gbs (of the pairs that the floor is about); and
-        matrices, each with odd (row and column of its slow cells).
+        verdict, reason, findings, floor (GB/s) and source; program, version, devices; pairs (the reported GPUs, two of
+        each pair, one if a GPU is slow alone); lowest_gbs (of the pairs with this floor); and matrices, each with odd
+        (row and column of its slow cells).
     """
     profile = about["profile"]
     floor, source = pair_floor(profile, float((about["options"] or {}).get("p2p_floor_gbs") or 0))
@@ -119,9 +120,9 @@ def _odd(
 
 
 def _by_links(links: dict[str, str], line: float) -> dict[str, float]:
-    """Return what each pair of a mesh of NVLinks must reach, GB/s: the share of the line rate of its own links.
+    """Return the floor of each pair in an NVLink mesh, GB/s: a share of the line rate of the pair's links.
 
-    A profile that has p2p of its own is such a mesh, where a GPU's links lead to different GPUs.
+    A profile with p2p describes such a mesh, in which a GPU's links lead to different GPUs.
     """
     count = {pair: int(label[2:]) for pair, label in links.items() if label.startswith("NV") and label[2:].isdecimal()}
     whole: Counter[str] = Counter()
@@ -135,7 +136,7 @@ def _by_links(links: dict[str, str], line: float) -> dict[str, float]:
 def _verdict(
     data: dict[str, Any], about: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], floor: float | None
 ) -> tuple[str, str]:
-    """Return verdict and reason: is the data right, is all of it there, is each pair fast enough."""
+    """Return verdict and reason: whether the data is valid and complete, and each pair fast enough."""
     node, gpus = about["node"], _gpus(data)
     if data["wrong"]:
         return FAIL, f"{node}: copies arrive with other data than was sent: {data['wrong'][0]}"
@@ -153,7 +154,7 @@ def _verdict(
 
 
 def _missing(data: dict[str, Any], about: dict[str, Any]) -> str:
-    """Return what lacks for a judgement; nothing when all is there."""
+    """Return what is missing for a verdict; empty if the data is complete."""
     gpus = _gpus(data)
     wanted = int(((about["profile"] or {}).get("gpu") or {}).get("count") or 0)
     if data["errors"]:
@@ -194,7 +195,7 @@ def _who(gpus: list[int]) -> str:
 
 
 def _slow_words(slow: list[tuple[dict[str, Any], Odd]]) -> str:
-    """Return the worst cell in words, and which other GPUs are slow."""
+    """Return a description of the worst cell, and of the other slow GPUs."""
     named = _named(slow)
     matrix, odd = min(slow, key=lambda item: item[1].value / item[1].usual)
     what = f"{odd.value:.4g} GB/s, where {odd.why} is {odd.usual:.4g} ({_place(matrix, odd)})"
@@ -213,7 +214,7 @@ def _place(matrix: dict[str, Any], odd: Odd) -> str:
 
 
 def _findings(data: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], *, told: bool) -> list[str]:
-    """Return the slow cells, less the worst when the reason has told of it, slow answers, and what the output says."""
+    """Return the slow cells (without the worst if the reason names it), high latencies, and the notes of the output."""
     found = [
         f"{_place(matrix, odd)}: {odd.value:.4g} GB/s, {odd.why} is {odd.usual:.4g}"
         for matrix, odd in sorted(slow, key=lambda item: item[1].value / item[1].usual)
@@ -227,7 +228,7 @@ def _findings(data: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], *, t
 
 
 def _late(matrix: dict[str, Any]) -> list[str]:
-    """Return the pairs that take much longer to answer than the others; the samples call these figures unstable."""
+    """Return the pairs with much higher latency than the others; the CUDA samples call these values unstable."""
     cells = [
         (row, column, value)
         for row, line in enumerate(matrix["values"])
@@ -244,14 +245,14 @@ def _late(matrix: dict[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Odd:
-    """A cell that is slower than it should be.
+    """A cell that is too slow.
 
     Attributes:
-        row: number of the GPU of the row; of a matrix with one row, 0.
-        column: number of the GPU of the column.
+        row: number of the row's GPU; 0 in a matrix with one row.
+        column: number of the column's GPU.
         value: GB/s.
-        usual: GB/s that it is held against.
-        why: what that is, in words.
+        usual: reference in GB/s.
+        why: description of the reference.
     """
 
     row: int
@@ -262,13 +263,13 @@ class Odd:
 
 
 def odd_cells(matrix: dict[str, Any], links: dict[str, str], floors: dict[str, float], *, nvlink: bool) -> list[Odd]:
-    """Return the cells of a matrix that are too slow, each once.
+    """Return the cells of a matrix that are too slow, without duplicates.
 
     Args:
-        matrix: as matrix_text.blank describes it, in GB/s.
-        links: label of each pair in ``nvidia-smi topo -m``; an empty one when it is not known.
-        floors: GB/s that a pair must reach, by pair such as "0-1"; an empty one for none.
-        nvlink: whether the hardware has NVLink, so that less than 0.7 of the usual is too little.
+        matrix: in the format of matrix_text.blank, in GB/s.
+        links: label of each pair in ``nvidia-smi topo -m``; empty if unknown.
+        floors: floor in GB/s by pair, such as "0-1"; empty for none.
+        nvlink: whether the hardware has NVLink, so that less than 0.7 of the usual value is too slow.
     """
     values: Values = matrix["values"]
     if matrix["what"] == "each":
@@ -302,7 +303,7 @@ def _below(values: Values, floors: dict[str, float]) -> list[Odd]:
 
 
 def _each(line: list[float | None]) -> list[Odd]:
-    """Return the GPUs that are slower than half of the others' median."""
+    """Return the GPUs that are slower than half of the median of the others."""
     found = []
     for column, value in enumerate(line):
         others = [other for place, other in enumerate(line) if place != column and other is not None]
@@ -312,7 +313,7 @@ def _each(line: list[float | None]) -> list[Odd]:
 
 
 def _own(values: Values) -> list[Odd]:
-    """Return the GPUs whose own memory is slower than that of the others; what is 0 was not measured."""
+    """Return the GPUs whose own memory is slower than that of the others; 0 means not measured."""
     own = [line[place] for place, line in enumerate(values)]
     found = []
     for place, value in enumerate(own):
@@ -323,7 +324,7 @@ def _own(values: Values) -> list[Odd]:
 
 
 def _one_way(values: Values) -> list[Odd]:
-    """Return the cells that are much slower than the same pair the other way round."""
+    """Return the cells that are much slower than the reverse direction of the same pair."""
     found = []
     for row, column, value in _cells(values):
         back = values[column][row]
@@ -333,7 +334,7 @@ def _one_way(values: Values) -> list[Odd]:
 
 
 def _by_link(values: Values, links: dict[str, str]) -> list[Odd]:
-    """Return the cells that are slower than those of pairs with the same label."""
+    """Return the cells that are slower than other pairs with the same label."""
     kinds: dict[str, list[tuple[int, int, float]]] = {}
     for row, column, value in _cells(values):
         kinds.setdefault(links[_pair(row, column)], []).append((row, column, value))
@@ -347,7 +348,7 @@ def _by_link(values: Values, links: dict[str, str]) -> list[Odd]:
 
 
 def _by_speed(values: Values, share: float) -> list[Odd]:
-    """Return the cells of kinds of links that no design has."""
+    """Return the cells whose kind of link no design explains."""
     speed: dict[tuple[int, int], float] = {}
     for row, column, value in _cells(values):
         pair = (min(row, column), max(row, column))
@@ -368,10 +369,10 @@ def _by_speed(values: Values, share: float) -> list[Odd]:
 
 
 def _misfits(pairs: list[tuple[int, int]], gpus: int, total: int) -> list[tuple[int, int]]:
-    """Return the pairs of a slower kind of links that are no part of a design.
+    """Return the pairs of a slower kind of links that no design explains.
 
-    A design gives every GPU as many links of a kind. Two GPUs that have one more, and share it, have lost a faster one;
-    so has a GPU that is slow with all of five others or more.
+    In a design every GPU has equally many links of a kind. Two GPUs that share one additional slower link have lost a
+    faster one, and so has a GPU that is slow with all of at least five others.
     """
     count = Counter(gpu for pair in pairs for gpu in pair)
     degrees = [count[gpu] for gpu in range(gpus)]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the output of p2pBandwidthLatencyTest of the CUDA samples."""
+"""Read the output of p2pBandwidthLatencyTest of the CUDA samples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ERROR = re.compile(
     r"|error while loading shared|no CUDA-capable device|\bsrun: error:|\bslurmstepd(?:-[\w.-]+)?: error:|CANCELLED AT",
     re.IGNORECASE,
 )
-# What every release prints; without the last line of the output they tell that it is whole.
+# Every release prints these; they prove a complete output if its last line is missing.
 _PARTS = (
     "unidirectional, P2P disabled",
     "unidirectional, P2P enabled",
@@ -39,7 +39,7 @@ _NEEDED = "unidirectional, P2P enabled"
 
 
 def read_p2p(text: str) -> dict[str, Any]:
-    """Return what an output says, as matrix_text.blank describes it. It never raises."""
+    """Return the parsed output in the format of matrix_text.blank. It never raises."""
     lines = lines_of(text)
     found = blank(PROGRAM)
     found["links"] = read_links(lines)
@@ -60,7 +60,7 @@ def read_p2p(text: str) -> dict[str, Any]:
 
 
 def _opened(line: str) -> Grid | None:
-    """Return the matrix that a line announces."""
+    """Return the matrix that a line starts, or None."""
     if match := _BANDWIDTH.match(line):
         way, p2p, how = match.group(1).lower(), match.group(2).lower(), match.group(3)
         reads = ", reads" if how == "P2P Reads" else ""
@@ -72,7 +72,7 @@ def _opened(line: str) -> Grid | None:
 
 
 def _in_grid(line: str, grid: Grid | None, found: dict[str, Any]) -> Grid | None:
-    """Give a line to the open matrix; returns the matrix that is open now."""
+    """Add a line to the open matrix, and return the matrix that is open afterwards."""
     words = line.split()
     if grid is None or not words:
         return grid
@@ -99,7 +99,7 @@ def _closed(grid: Grid | None, found: dict[str, Any]) -> None:
 
 
 def _aside(line: str, found: dict[str, Any]) -> None:
-    """Take what stands beside the matrices."""
+    """Process a line outside of the matrices."""
     if match := _DEVICE.match(line):
         found["devices"].append(match.group(2))
     elif match := _NO_ACCESS.match(line):
@@ -112,7 +112,7 @@ def _aside(line: str, found: dict[str, Any]) -> None:
 
 
 def _check_whole(found: dict[str, Any], *, whole: bool) -> None:
-    """Say what the output lacks."""
+    """Add an error for each missing part of the output."""
     sizes = {len(matrix["columns"]) for matrix in found["matrices"]}
     found["matrices"] = [matrix for matrix in found["matrices"] if matrix["what"] != "connectivity"]
     titles = {matrix["title"] for matrix in found["matrices"]}

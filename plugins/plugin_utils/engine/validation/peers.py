@@ -1,17 +1,16 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the tests of a stage against those like them.
+"""Compare the tests of a stage with their peers.
 
-Alike are tests of one stage with the same collective, hardware, floor, number of nodes and ranks, and size of the
-largest message; of single rails those of all rails. One that lies further below the median of its peers than
-``straggler_limit`` percent on top of their noise (see curve.median_and_tolerance) is a straggler; than either, a
-finding. A straggler is a FAIL also above its floor: all nodes may be as slow as the floor allows, one among faster
-ones may not.
-It is said only of what passed, so what is slow as a whole still has to meet the floor, and only where alike tests are
-enough.
+Peers are tests of one stage with the same collective, hardware, floor, number of nodes and ranks, and largest message
+size; tests of single rails are compared across all rails. A test that is further below the median of its peers than
+``straggler_limit`` percent in addition to their noise (see curve.median_and_tolerance) is a straggler; a test that
+exceeds only one of the two is a finding. A straggler is a FAIL even above its floor: the floor allows all nodes to be
+this slow, but not a single one among faster ones.
 
-Tests of the culprit search are left to the search, which holds them against one another itself and repeats what it
-doubts: of those it is a finding.
+Only passed tests with enough peers are compared, so slow stages still have to meet the floor.
+
+Tests of the culprit search get only findings, because the search compares and repeats them itself.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ if TYPE_CHECKING:
 
 __all__ = ["FEWEST", "with_peers"]
 
-# Of fewer the median absolute deviation says little.
+# With fewer values the median absolute deviation is not meaningful.
 FEWEST = 5
 _PERCENT = 100
 _BEHIND = "behind its peers: "
 
 
 def with_peers(options: Options, tests: Sequence[Test]) -> list[Test]:
-    """Return judged tests with what their peers say of them.
+    """Return judged tests with the results of the comparison with their peers.
 
     Args:
-        options: of the validation; with a straggler_limit of 0 the tests are returned as they are.
-        tests: all so far. What an earlier call said of them is renewed, but a straggler stays one.
+        options: options of the validation; with a straggler_limit of 0 the tests are returned unchanged.
+        tests: all tests so far. Results of an earlier call are replaced, but a straggler stays one.
     """
     if not options["straggler_limit"]:
         return list(tests)
@@ -70,7 +69,7 @@ def _kind(test: Test) -> tuple[Any, ...]:
 
 
 def _hold(options: Options, tests: list[Test], places: list[int]) -> None:
-    """Hold like tests against one another; those of which something is said are replaced by copies."""
+    """Compare tests with their peers, and replace those with a result by copies."""
     figures = [tests[place]["measured_busbw"] or 0.0 for place in places]
     limit = options["straggler_limit"] / _PERCENT
     middle, less = median_and_tolerance(figures, limit, proof=True)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses partition, account and QOS of the jobs of a validation by the hardware profile of their nodes."""
+"""Choose partition, account and QOS of a validation's jobs by the hardware profile of their nodes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 __all__ = ["OTHERS", "QUEUE_OPTIONS", "queue_arguments", "queue_problems", "queues"]
 
 QUEUE_OPTIONS = ("partition", "account", "qos")
-# The key of a dictionary that stands for all profiles that it does not name.
+# The key for all profiles that a dictionary does not list.
 OTHERS = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+-]*")
 
 
 def _by_profile(options: Options, key: str) -> dict[str, str]:
-    """Return the values of an option by profile; one value for all stands under OTHERS."""
+    """Return the values of an option by profile; a single value for all is stored under OTHERS."""
     given: Any = options.get(key) or {}
     return {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {OTHERS: str(given)}
 
 
 def _values(options: Options, key: str, nodes: Iterable[str]) -> dict[str, list[str]]:
-    """Return the values of an option that some nodes have, each with its nodes; an empty one for Slurm's default."""
+    """Return the values of an option with their nodes; an empty value stands for Slurm's default."""
     table = _by_profile(options, key)
     found: dict[str, list[str]] = {}
     for node in nodes:
@@ -45,9 +45,9 @@ def queue_arguments(options: Options, nodes: list[str]) -> list[str]:
 
 
 def queues(options: Options) -> list[dict[str, str]]:
-    """Return the combinations of partition, account and qos that jobs are submitted with, each once.
+    """Return the distinct combinations of partition, account and qos with which jobs are submitted.
 
-    A combination without any value is none: a site that names nothing has Slurm's defaults.
+    A combination without any value is omitted, so a site without these options gets Slurm's defaults.
     """
     found = []
     for node in options["nodes"]:
@@ -58,7 +58,7 @@ def queues(options: Options) -> list[dict[str, str]]:
 
 
 def queue_problems(options: Options) -> list[str]:
-    """Return what is wrong with partition, account and QOS, each with its remedy."""
+    """Return the problems of partition, account and QOS, each with its remedy."""
     problems = []
     for key in QUEUE_OPTIONS:
         found = _form_problems(options.get(key), f"validation_{key}", options["catalogue"])
@@ -67,7 +67,7 @@ def queue_problems(options: Options) -> list[str]:
 
 
 def _form_problems(given: object, where: str, catalogue: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the form of an option: a name, or one for each hardware profile."""
+    """Return the problems of an option's form: it must be a name, or one for each hardware profile."""
     if given in (None, "", {}):
         return []
     if isinstance(given, str):
@@ -83,7 +83,7 @@ def _form_problems(given: object, where: str, catalogue: Mapping[str, Any]) -> l
 
 
 def _mixed(options: Options, key: str) -> list[str]:
-    """Return why one job cannot run on all nodes together, where a stage asks for that."""
+    """Return why one job cannot run on all nodes together, if a stage requires that."""
     values = _values(options, key, options["nodes"])
     if len(values) < 2 or set(options["stages"]) <= {"node"}:  # noqa: PLR2004 - of one another there is none
         return []

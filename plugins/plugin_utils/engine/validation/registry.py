@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGES", "choices", "stage_of"]
 
-# Readers take it from this module by its name at each use, so that a test can add to it.
+# Callers access this through the module at each use, so that tests can extend it.
 STAGES: tuple[Stage[Any], ...] = (
     Storage(),
     Node(),
@@ -40,14 +40,14 @@ STAGES: tuple[Stage[Any], ...] = (
 
 
 def choices() -> tuple[str, ...]:
-    """Return what validation_stages may name."""
+    """Return the stages that validation_stages may list."""
     return tuple(stage.name for stage in STAGES if stage.choice)
 
 
 def stage_of(test: Mapping[str, Any]) -> Stage[Any] | None:
-    """Return the stage of a planned test, or of one of a report; None for one that nobody knows.
+    """Return the stage of a planned or reported test; None if unknown.
 
-    The kind counts before the stage: it tells a job of a stage's own from a collective.
+    The kind takes precedence over the stage, because it separates a stage's own job from a collective.
     """
     kind, label = test.get("kind"), test["stage"]
     own = next((stage for stage in STAGES if stage.name == kind), None)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Decides what becomes of nodes that were drained, before or by their validation, and says what became of them."""
+"""Decide which drained nodes to resume, and describe the changes of each node."""
 
 from __future__ import annotations
 
@@ -27,43 +27,43 @@ __all__ = [
     "slurm_reason",
 ]
 
-# How the reason of a drain begins that a validation gave; all others are a human's, or Slurm's.
+# Prefix of drain reasons set by a validation; other reasons come from admins or Slurm.
 OWN_REASON = "busbar:"
 _MOST_REASON = 200
 _ALONE = "no test together with other nodes has passed"
-# Those of busbar's that good figures do not answer: a driver that waits for a reboot, a layout that Slurm does not know
-# yet (module mig_layout), a node that is to go (playbook remove_nodes), and a human who gave no reason.
+# Drain reasons of busbar that a passed test does not resolve: a driver that waits for a reboot, a layout that Slurm
+# does not know yet (module mig_layout), a node to be removed (playbook remove_nodes), and an admin who gave no reason.
 _NOT_OURS = (DRAIN_REASON, "busbar: MIG layout", "busbar: leaves the cluster", NO_REASON)
 
 
 def keeps_reason(state: State, node: str) -> bool:
-    """Return whether a node was drained before by somebody else, whose reason stays."""
+    """Return whether a node had been drained by someone else, so that its drain reason is kept."""
     reason = state["held"].get(node)
     return reason is not None and (not reason.startswith(OWN_REASON) or reason.startswith(_NOT_OURS))
 
 
 def slurm_reason(words: str) -> str:
-    """Return the reason of a drain as Slurm takes it."""
+    """Return a drain reason in the form that Slurm accepts."""
     kept = "".join(char if char.isprintable() and char not in "\"'\\" else " " for char in words)
     return f"{OWN_REASON} {kept.removeprefix(OWN_REASON).strip()}"[:_MOST_REASON]
 
 
 def passed_nodes(state: State, report: Report, blamed: Sequence[Culprit]) -> list[str]:
-    """Return the drained nodes of which nothing is left open: all their own tests passed, and so did those with others.
+    """Return the drained nodes without open questions: all their tests passed, alone and with others.
 
-    A test with others that did not pass is no fault of a node where the search has named who it was. Where anything is
-    open, where the validation was cut, or a link or a switch is to blame, only nodes with no failed test have passed.
-    One that is new to the cluster must have passed a test together with others, too.
+    A failed test with others does not count against a node if the search found another culprit. If a result is open,
+    the validation was cut off, or a link or a switch is the culprit, only nodes without any failed test have passed. A
+    new node must also have passed a test together with others.
 
     Args:
-        state: what is known at the end.
-        report: of the validation.
+        state: the final state.
+        report: report of the validation.
         blamed: the culprits.
     """
     guilty = {node for item in blamed for node in item["nodes"]}
     unclear = {node for item in report["unresolved"] for node in item["nodes"]}
     explained = bool(blamed) and all(item["kind"] in {"node", "rail"} for item in blamed)
-    # A FAIL that nobody is to blame for, such as one against the site's own history, is about all.
+    # A FAIL without a culprit, such as one against the site's history, affects all nodes.
     unfinished = bool(report["stopped"] or state["problem"] or (report["verdict"] == FAIL and not blamed))
     found = []
     for node in sorted(state["held"].keys() - guilty - unclear - report["left_out"].keys()):
@@ -79,7 +79,7 @@ def passed_nodes(state: State, report: Report, blamed: Sequence[Culprit]) -> lis
 
 
 def released_nodes(options: Options, state: State, passed: Sequence[str]) -> list[str]:
-    """Return the nodes to be resumed: of those that passed the ones that busbar drained, or all or none by option."""
+    """Return the passed nodes to resume: those drained by busbar, all, or none, depending on the option `resume`."""
     policy = options.get("resume") or "own"
     if policy == "none":
         return []
@@ -87,11 +87,11 @@ def released_nodes(options: Options, state: State, passed: Sequence[str]) -> lis
 
 
 def not_admitted(state: State, report: Report, blamed: Sequence[Culprit], opened: Sequence[str]) -> list[Blamed]:
-    """Return the new nodes that stay behind the gate, each with the reason for Slurm.
+    """Return the new nodes that stay out of service, each with the drain reason.
 
     Args:
-        state: what is known at the end.
-        report: of the validation.
+        state: the final state.
+        report: report of the validation.
         blamed: the culprits.
         opened: the nodes that are put into service.
     """
@@ -106,12 +106,12 @@ def not_admitted(state: State, report: Report, blamed: Sequence[Culprit], opened
 
 
 class NodeChange(NamedTuple):
-    """What became of a node.
+    """A change of a node's state.
 
     Attributes:
         what: drained, behind the gate, not drained, resumed, not resumed or stays drained.
         node: its name.
-        why: the reason of the drain, or the problem.
+        why: the drain reason, or the problem.
     """
 
     what: str
@@ -126,14 +126,14 @@ def node_changes(
     held_by: Mapping[str, str],
     reasons: Mapping[str, str],
 ) -> list[NodeChange]:
-    """Return what became of nodes, as a report has it.
+    """Return the changes of nodes for a report.
 
     Args:
-        drained: nodes that were to be drained, each with the problem, empty when it worked.
-        resumed: nodes that were to be resumed, likewise.
-        held: nodes that were drained before, each with the reason.
-        held_by: who had drained these, and when; not all need be there.
-        reasons: why nodes were to be drained; those that are new stay behind the gate for that.
+        drained: nodes to be drained, each with the problem, empty on success.
+        resumed: nodes to be resumed, in the same form.
+        held: nodes that had been drained before, each with the reason.
+        held_by: user and time of these drains; may be incomplete.
+        reasons: drain reasons of the nodes; new nodes stay out of service for these.
     """
     before = {node: f"{why} ({held_by[node]})" if held_by.get(node) else why for node, why in held.items()}
     new = {node: why for node, why in reasons.items() if is_new(why)}

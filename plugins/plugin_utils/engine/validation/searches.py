@@ -1,10 +1,10 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The culprit searches of a validation: what calls for one, among which nodes, and what it measures.
+"""The culprit searches of a validation: their triggers, nodes and collectives.
 
-A search measures the collective that failed. Not all connections carry a reduction; so when that names nobody, it
-searches once more with alltoall, which uses every connection among its nodes. What is slow over one rail is searched
-for on that rail.
+A search measures the collective that failed. A reduction does not use all connections, so if that search finds no
+culprit, a second one uses alltoall, which uses every connection between its nodes. Slow results over one rail are
+searched for on that rail.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ _BLAMED = ("nodes", "links", "boundaries")
 _Cause = tuple[list[str], str, str]
 _HALF_UNIT_GBS = 0.005
 _LONGEST_US = 1e7
-# Half a unit of the last digit of a time, from 100 us on.
+# Half a unit of the last digit of a time of at least 100 us.
 _SHARE_OF_TIME = 0.0005
 _FEWEST_US = 100.0
 
 
 class Search(TypedDict):
-    """A culprit search that was made.
+    """A culprit search.
 
     Attributes:
-        rail: empty for all.
-        nodes: among which it searches.
-        explained: a later search names the faulty node for what it left open.
-        answer: as search.locate gives it; its results are positions among all tests.
+        rail: empty for all rails.
+        nodes: the nodes that it examines.
+        explained: whether a later search found the culprit that this one left open.
+        answer: result of search.locate; its results are positions among all tests.
     """
 
     collective: str
@@ -66,12 +66,12 @@ class Search(TypedDict):
 
 
 def made_searches(options: Options, state: State, gated: list[str]) -> list[Search]:
-    """Return the culprit searches that a validation made so far, in order; only the last may not be done.
+    """Return the culprit searches of a validation so far, in order; only the last may be unfinished.
 
     Args:
-        options: of the validation.
-        state: what is known so far.
-        gated: the nodes that passed what came before the stage pair.
+        options: options of the validation.
+        state: results so far.
+        gated: the nodes that passed the stages before pair.
     """
     found: list[Search] = []
     wanted = options["search_collective"]
@@ -88,7 +88,7 @@ def made_searches(options: Options, state: State, gated: list[str]) -> list[Sear
 
 
 def _causes(options: Options, state: State, wanted: str, gated: list[str]) -> list[tuple[_Cause, bool]]:
-    """Return what calls for a search: the nodes, the collective and the rail, and whether they were merely slow."""
+    """Return the triggers of searches: nodes, collective and rail, and whether the nodes were only slow."""
     first = options["collectives"][0] if wanted == "auto" else wanted
     causes = [((gated, first, ""), False)] if "pair" in options["stages"] else []
     for test in state["tests"]:
@@ -100,7 +100,7 @@ def _causes(options: Options, state: State, wanted: str, gated: list[str]) -> li
 
 
 def _add_search(options: Options, state: State, found: list[Search], cause: _Cause) -> None:
-    """Add a search for a cause among those nodes that no earlier search has named."""
+    """Add a search among those nodes of a cause that no earlier search has blamed."""
     nodes, collective, rail = cause
     out = {item["node"] for search in found for item in search["answer"]["nodes"] if search["rail"] in {"", rail}}
     left = [node for node in nodes if node not in out]
@@ -111,9 +111,9 @@ def _add_search(options: Options, state: State, found: list[Search], cause: _Cau
 
 
 def _widen(options: Options, state: State, found: list[Search], nodes: list[str]) -> None:
-    """Search with alltoall when the last search names nobody, or all its parts were fine and its whole is slow again.
+    """Add a search with alltoall if the last search has no culprit, or its parts passed and its whole is slow again.
 
-    What that does not explain either goes on where it was.
+    If that finds no culprit either, the first search continues.
     """
     before, count = found[-1]["answer"], len(found)
     if not before["done"] and not _fails_again(state, found[-1]):
@@ -137,12 +137,12 @@ def _fails_again(state: State, search: Search) -> bool:
 
 
 def named(search: Search) -> bool:
-    """Return whether a search names somebody."""
+    """Return whether a search has a culprit."""
     return any(item["verdict"] == FAIL for kind in _BLAMED for item in search["answer"][kind])
 
 
 def _can_widen(options: Options, state: State, nodes: list[str]) -> bool:
-    """Return whether alltoall among the nodes could be judged, and has not been fine already."""
+    """Return whether alltoall among the nodes can be judged and has not passed yet."""
     fine = any(
         test["collective"] == _EVERY_CONNECTION and test["verdict"] == PASS and set(nodes) <= set(member_nodes(test))
         for test in state["tests"]
@@ -152,12 +152,12 @@ def _can_widen(options: Options, state: State, nodes: list[str]) -> bool:
 
 
 def _is_of(test: Test, collective: str, rail: str) -> bool:
-    """Return whether a judged test measured a collective over a rail; over all of them when it is empty."""
+    """Return whether a judged test measured a collective over a rail, or over all rails if it is empty."""
     return (test["collective"], test["rail"]) == (collective, rail)
 
 
 def _located(options: Options, state: State, cause: _Cause) -> dict[str, Any]:
-    """Return what a search says; its results are positions among all tests."""
+    """Return the result of a search; its results are positions among all tests."""
     nodes, collective, rail = cause
     switch_of = {node: switch for switch, members in options["topology"].items() for node in members}
     topology: dict[str, list[str]] = {}
@@ -175,10 +175,10 @@ def _located(options: Options, state: State, cause: _Cause) -> dict[str, Any]:
 
 
 def calls_for_search(test: Test) -> bool:
-    """Return whether a test of all together says that something is wrong with some of them.
+    """Return whether a test of all nodes shows a fault of some of them.
 
-    A known cause and a straggler are named already, and tests of some of the nodes could not show them: their bandwidth
-    is enough.
+    Known causes and stragglers already name their nodes, and tests of fewer nodes could not show them because their
+    bandwidth is sufficient.
     """
     named = test["reason"].startswith((KNOWN_CAUSE, STRAGGLER))
     return (test["verdict"] == FAIL and not named) or search_result(test)["outcome"] in {"crashed", "hung"}
@@ -190,10 +190,10 @@ def member_nodes(test: Test) -> list[str]:
 
 
 def search_result(test: Test) -> dict[str, Any]:
-    """Return a judged test as the locator takes it: nodes, busbw, floor and repeats (GB/s) and outcome.
+    """Return a judged test in the format of the search: nodes, busbw, floor and repeats (GB/s) and outcome.
 
-    What says nothing about the nodes, such as a job that never started or unknown hardware, is inconclusive. What only
-    lacks a floor, or repeats that agree, can still be compared with other tests.
+    Tests without evidence about the nodes, such as a job that never started or unknown hardware, are inconclusive.
+    Tests that only lack a floor, or whose repeats differ, can still be compared with other tests.
     """
     found = {run["outcome"] for run in test["runs"]}
     job = test["job"]
@@ -211,7 +211,7 @@ def search_result(test: Test) -> dict[str, Any]:
         outcome = "crashed"
     else:
         outcome = "inconclusive"
-    # A test that lacks a node is still the answer to the question that named it.
+    # A test that lacks a node still answers the question that requested it.
     nodes = member_nodes(test) if outcome == "ok" else list(dict.fromkeys(member_nodes(test) + list(test["left_out"])))
     measured = outcome == "ok"
     repeats = [repeat for run in test["runs"] for repeat in repeats_at(run, test["at_size"])] if measured else []
@@ -226,10 +226,10 @@ def search_result(test: Test) -> dict[str, Any]:
 
 
 def repeats_at(run: dict[str, Any], size: int | None) -> Iterator[tuple[float, float]]:
-    """Return the out-of-place busbw in GB/s of each row of a size, and by what share it may be off for its rounding.
+    """Yield the out-of-place busbw in GB/s of each row of a size, and its rounding error as a share.
 
     Args:
-        run: as nccl.output returns it, which agrees with itself.
+        run: a consistent run from nccl.output.
         size: in bytes.
     """
     times = [

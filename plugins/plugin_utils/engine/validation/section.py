@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What a stage shows of a test in a report, as data: charts, a table, facts and metrics that any writer can render."""
+"""The presentation of a test as data, independent of the output format: charts, a table, facts and metrics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
     "text_cell",
 ]
 
-# Verdicts as Prometheus reads them: busbar's exit codes.
+# Verdicts in Prometheus, equal to busbar's exit codes.
 CODES = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 CODE_WORDS = "0 PASS, 1 FAIL, 3 INCONCLUSIVE"
 NONE = "\u2013"
@@ -42,9 +42,9 @@ _MOST = 1e308
 
 
 class Cell(TypedDict):
-    """A cell of a table: its text, what it sorts by (empty where not measured), and its badge.
+    """A cell of a table: its text, its sort key (empty if not measured), and its badge.
 
-    A badge is pass, fail, inconclusive or skip.
+    The badge is pass, fail, inconclusive or skip.
     """
 
     text: str
@@ -53,19 +53,19 @@ class Cell(TypedDict):
 
 
 class Table(TypedDict):
-    """A table; columns are titles, each with text, long (a text of any length) or number."""
+    """A table; columns are titles, each of type text, long (a text of any length) or number."""
 
     columns: list[tuple[str, Literal["text", "long", "number"]]]
     rows: list[list[Cell]]
 
 
 class Series(TypedDict):
-    """Values of one name, one for each label of the chart, None where not measured.
+    """Named values, one for each label of the chart, None if not measured.
 
     Attributes:
-        words: to be written on the bars, one each.
-        limits: levels that the values are held against.
-        pale: whether it is there for comparison only.
+        words: labels written on the bars, one each.
+        limits: limits of the values.
+        pale: whether it is shown only for comparison.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Series(TypedDict):
 
 
 class Bars(TypedDict):
-    """Bars side by side for each label, upright, or sideways where labels are many or long."""
+    """Bars side by side for each label, vertical, or horizontal for many or long labels."""
 
     kind: Literal["bars"]
     title: str
@@ -87,7 +87,7 @@ class Bars(TypedDict):
 
 
 class Lines(TypedDict):
-    """Lines over numbers; the limits of a series are level lines."""
+    """Lines over numbers; the limits of a series are horizontal lines."""
 
     kind: Literal["lines"]
     title: str
@@ -101,11 +101,11 @@ Chart = Union[Bars, Lines]
 
 
 class Section(TypedDict):
-    """What a test has on the page beside what all tests have.
+    """The section of a test on the page, in addition to the parts common to all tests.
 
     Attributes:
-        facts: terms and values; a value that is empty is left out.
-        note: what explains the table.
+        facts: terms and values; empty values are left out.
+        note: explanation of the table.
     """
 
     charts: list[Chart]
@@ -115,11 +115,11 @@ class Section(TypedDict):
 
 
 class ShownTest(TypedDict):
-    """What a stage may rely on of a test in a report that was read.
+    """The keys of a parsed test that a stage may use.
 
     Attributes:
-        own: what the stage read of its own figures, None where there were none.
-        lowest_gbs: GB/s of the slowest pair of GPUs of a check.
+        own: the stage's figures, None if missing.
+        lowest_gbs: GB/s of the slowest GPU pair of a check.
     """
 
     name: str
@@ -134,9 +134,10 @@ class ShownTest(TypedDict):
 
 
 class Metric(TypedDict):
-    """A figure for Prometheus: its name without the prefix busbar_, in base units; None where not measured.
+    """A Prometheus metric: its name without the prefix busbar_, in base units; None if not measured.
 
-    One with the label node stands until that node is measured again; any other is of the last validation only.
+    A metric with the label node is kept until that node is measured again; any other belongs to the last validation
+    only.
     """
 
     name: str
@@ -146,13 +147,13 @@ class Metric(TypedDict):
 
 
 def finite(value: object, least: float = 0.0) -> float | None:
-    """Return a number out of somebody's JSON, None where it is none, is not finite or is below the least."""
+    """Return a number from untrusted JSON, or None if it is not a number, not finite or below the minimum."""
     known = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value < _MOST
     return float(value) if known and isinstance(value, (int, float)) else None
 
 
 def rows_of(value: Mapping[str, Any], most: int, key: str = "rows") -> list[dict[str, Any]]:
-    """Return the rows under a key of figures of unknown origin, up to a limit; without entries of another type."""
+    """Return the rows under a key of untrusted figures, up to a limit and without entries of other types."""
     rows = value.get(key)
     return [row for row in rows[:most] if isinstance(row, dict)] if isinstance(rows, list) else []
 
@@ -171,7 +172,7 @@ def bars(title: str, unit: str, labels: list[str], series: list[Series], *, side
 
 
 def points(value: object, width: int, most: int = 1000) -> list[list[float | None]]:
-    """Return rows of so many numbers from JSON of unknown origin; the first of each is known, and they ascend."""
+    """Return rows of `width` numbers from untrusted JSON; the first number of each is present, and they ascend."""
     rows = [row for row in value if isinstance(row, list) and len(row) == width] if isinstance(value, list) else []
     found = [[finite(each) for each in row] for row in rows[:most]]
     return sorted((row for row in found if row[0] is not None), key=lambda row: row[0] or 0.0)
@@ -186,15 +187,15 @@ def curves(  # noqa: PLR0913 - the parts of a chart
     *,
     limits: Sequence[float] = (),
 ) -> list[Chart]:
-    """Return a chart of lines, or nothing if nothing was measured.
+    """Return a line chart, or an empty list if nothing was measured.
 
     Args:
-        title: of the chart.
-        unit: of the values.
+        title: title of the chart.
+        unit: unit of the values.
         across: unit of the first number of each row.
         rows: points as read by `points`.
-        columns: name of each line, and the place of its values in a row.
-        limits: level lines.
+        columns: name of each line, and the position of its values in a row.
+        limits: horizontal lines.
     """
     series: list[Series] = []
     for name, place in columns.items():
@@ -207,15 +208,15 @@ def curves(  # noqa: PLR0913 - the parts of a chart
 
 
 def at_least(*floors: tuple[float | None, str]) -> tuple[str, str]:
-    """Return the fact that names the known floors, each in the form of its text."""
+    """Return a fact that lists the known floors, each formatted with its text."""
     return "At least", ", ".join(text.format(floor) for floor, text in floors if floor)
 
 
 def number_cell(value: float | None, factor: float = 1) -> Cell:
-    """Return a cell of a number, shown times a factor."""
+    """Return a cell with a number, multiplied by a factor."""
     return {"text": NONE if value is None else f"{value * factor:.4g}", "value": "" if value is None else value}
 
 
 def text_cell(text: str, badge: str = "") -> Cell:
-    """Return a cell of a text, with a badge where one is named."""
+    """Return a cell with a text and an optional badge."""
     return {"text": text, "value": text, "badge": badge} if badge else {"text": text, "value": text}

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol of a stage of a validation, and the base of the stages that run collectives."""
+"""The interface of a validation's stages, and the base class of the stages that run collectives."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ Own = TypeVar("Own")
 
 
 class Counts(Enum):
-    """When the verdict of a test counts for that of the validation."""
+    """When the verdict of a test counts for the verdict of the validation."""
 
     ALWAYS = "always"
-    # What failed, and passed with the same nodes at another time, comes and goes: INCONCLUSIVE.
+    # A failure is intermittent, and so INCONCLUSIVE, if the same nodes passed at another time.
     UNLESS_IT_PASSED_TOO = "unless it passed too"
-    # A question of the culprit search: it says nothing by itself once the search is over.
+    # A test of the culprit search does not count once the search is over.
     WHILE_SEARCHING = "while searching"
 
 
 @dataclass(frozen=True)
 class Next:
-    """What a stage wants to run next.
+    """The next tests of a stage.
 
     Attributes:
-        tests: none when it is over, or cannot run.
+        tests: empty if the stage is finished or cannot run.
         skipped: why it cannot run.
-        search: whether the culprit search asks; its rounds are counted.
-        wait: seconds for a test to begin at most; None for what the options say.
-        label: what the step is called; the stage of the first test where it is empty.
+        search: whether the culprit search requested them; its rounds are counted.
+        wait: maximum seconds to wait for a test to begin; None for the option's value.
+        label: name of the step; by default the stage of the first test.
     """
 
     tests: list[Planned] = field(default_factory=list)
@@ -53,20 +53,20 @@ class Next:
 class Stage(Generic[Own]):
     """A stage; the order of registry.STAGES is the order in which they run.
 
-    A stage keeps nothing between calls: what it says follows from its arguments. ``nodes`` are always those that
-    nothing has come up against in the stages before it.
+    A stage has no state between calls: its results depend only on the arguments. ``nodes`` are always those that no
+    earlier stage has excluded.
 
     Attributes:
-        name: in validation_stages, and of its options and figures.
-        labels: what its tests call their stage; its name alone by default.
-        choice: whether validation_stages may name it.
+        name: name in validation_stages, and of its options and figures.
+        labels: stage names of its tests; its name alone by default.
+        choice: whether validation_stages may list it.
         form: a TypedDict of its options validation_NAME_*, and script, the job template job_NAME.sh.j2; None for a
-            stage that has neither.
+            stage without them.
         counts: when its tests count for the verdict of the validation.
-        infers: whether readers of a report without named culprits may tell them from its tests.
-        title: heading of its section on the page; empty for tests that stand among curves and checks.
-        maps_pairs: whether its tests of two nodes make a map of the ways between nodes.
-        rank: place of its tests among those of equal verdict, the most telling first; 0 speaks for the whole.
+        infers: whether culprits may be inferred from its tests if a report lists none.
+        title: heading of its section on the page; empty for tests listed with the curves and checks.
+        maps_pairs: whether its tests of two nodes form a map of the links between nodes.
+        rank: position of its tests among those of equal verdict, the most informative first; 0 covers all nodes.
     """
 
     name: ClassVar[str]
@@ -88,36 +88,36 @@ class Stage(Generic[Own]):
         return self.name in options["stages"]
 
     def problems(self, options: Options) -> list[str]:
-        """Return what is wrong with the options beyond their types, each with its remedy; also if not asked for."""
+        """Return further problems of the typed options, each with its remedy, even if the stage is not requested."""
         del options
         return []
 
     def budget(self, options: Options) -> list[str]:
-        """Return what is going to run and how long it may take, in words for the line of the budget."""
+        """Return a description of the stage's tests and their maximum duration for the line of the budget."""
         return [f"{self.name}: at most {options['test_time_limit']} s"]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the tests that come next, given all that came back so far."""
+        """Return the next tests, given all results so far."""
         raise NotImplementedError
 
     def judge(self, options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
-        """Return the report's entries of a test; it never raises, whatever the output is.
+        """Return the report's entries of a test; it never raises, even on malformed output.
 
         Args:
-            options: of the validation.
-            planned: the test, as next_tests gave it.
-            entry: what became of its job.
-            text: the output of the job, None where there is none.
+            options: options of the validation.
+            planned: the test from next_tests.
+            entry: the result of its job.
+            text: the output of the job, None if missing.
         """
         raise NotImplementedError
 
     def held_back(self, options: Options, state: State, nodes: list[str]) -> set[str]:
-        """Return the nodes that take no part in what follows."""
+        """Return the nodes to exclude from the later stages."""
         del options, nodes
         return {item["node"] for test in self.tests_of(state) for item in test.get("blamed", [])}
 
     def blame(self, options: Options, state: State, nodes: list[str]) -> tuple[list[Culprit], list[Unresolved]]:
-        """Return which nodes are faulty, and of whom nothing can be said; by default those whom its tests blame."""
+        """Return the faulty nodes and those without a certain verdict; by default those that its tests blame."""
         del options, nodes
         found: dict[str, Culprit] = {}
         for test in self.tests_of(state):
@@ -127,12 +127,12 @@ class Stage(Generic[Own]):
         return list(found.values()), []
 
     def suspected(self, options: Options, state: State, nodes: list[str]) -> list[Unresolved]:
-        """Return whom nothing is proven against, but who may be somewhat slow; it counts for no verdict."""
+        """Return nodes that may be slightly slow without proof; they do not affect the verdict."""
         del options, state, nodes
         return []
 
     def searching(self, options: Options, state: State, nodes: list[str]) -> bool:
-        """Return whether a culprit search of the stage wants more tests, bounds aside."""
+        """Return whether a culprit search of the stage needs more tests, regardless of limits."""
         del options, state, nodes
         return False
 
@@ -141,27 +141,27 @@ class Stage(Generic[Own]):
         return [test for test in state["tests"] if test["stage"] in (self.labels or (self.name,))]
 
     def read(self, value: object, plain: Callable[[object], str]) -> Any:  # noqa: ANN401 - the stage's own form
-        """Return the stage's figures out of a report that anybody may have written; None where there are none.
+        """Return the stage's figures from an untrusted report, or None if missing.
 
         Args:
-            value: what stands under the name of the stage in a test.
-            plain: makes printable text of anything.
+            value: the value under the stage's name in a test.
+            plain: converts any value to printable text.
         """
         del value, plain
 
     def section(self, figures: Any) -> Section:  # noqa: ANN401 - as read gave it
-        """Return what the page shows of a test: figures are what read gave, and never None."""
+        """Return the section of a test on the page; figures are the result of read and not None."""
         del figures
         return {"charts": [], "table": None, "note": "", "facts": []}
 
     def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return the figures of a test for Prometheus."""
+        """Return the Prometheus metrics of a test."""
         del test
         return []
 
 
 class Collective(Stage[None]):
-    """A stage whose tests run collectives, and say something about the nodes and the links between them."""
+    """A stage whose tests run collectives, which cover nodes and the links between them."""
 
     infers = True
 

@@ -1,10 +1,10 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Drives a validation: which tests come next, given all that came back so far.
+"""Choose the next tests of a validation, given all results so far.
 
-Each stage gates the next: a node that does not pass alone takes part in nothing else, and when all together are slow,
-wrong, crash or hang, the culprit search asks for tests until the faulty nodes are known. Where rails are named, all
-nodes together are tested once more over each of them alone. What a stage does is in its own class, see registry.STAGES.
+Each stage gates the next: a node that does not pass alone is excluded, and if all nodes together are slow, wrong, crash
+or hang, the culprit search requests tests until the faulty nodes are known. If rails are configured, all nodes together
+are tested again over each rail alone. The stages are the classes in registry.STAGES.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _LEAST_S = 5
 
 
 def next_step(options: Mapping[str, Any], state: State | None = None, now: float | None = None) -> Step:
-    """Return the tests to run next; none when the validation is over.
+    """Return the tests to run next; without tests when the validation is finished.
 
-    The same input gives the same answer; nothing is kept between calls.
+    The function is pure: equal input gives equal output.
 
     Args:
         options: as for inputs.typed.
-        state: what with_results returned last; None before the first tests.
-        now: seconds since 1970; None asks what would come next if there were no bounds.
+        state: the last result of with_results; None before the first tests.
+        now: seconds since 1970; None ignores the time limits.
 
     Raises:
-        ValueError: the options are not right.
+        ValueError: the options are invalid.
     """
     checked = typed(options)
     state = state or FIRST
     found, skipped = (Next(), {}) if state["problem"] else _chosen(checked, state)
     for test in found.tests:
-        # Before the site's own arguments, of which the last of a kind counts.
+        # These precede the site's arguments, which override them because the last one counts.
         test["job"]["arguments"] = [*queue_arguments(checked, test["job"]["nodes"]), *test["job"]["arguments"]]
     limits = [test["time_limit"] for test in found.tests if "time_limit" in test]
     wait = checked["wait"] if found.wait is None else min(checked["wait"], found.wait)
@@ -67,7 +67,7 @@ def next_step(options: Mapping[str, Any], state: State | None = None, now: float
 
 
 def _chosen(options: Options, state: State) -> tuple[Next, dict[str, str]]:
-    """Return what the first stage wants that is not over, and the stages before it that cannot run."""
+    """Return the next tests of the first unfinished stage, and the earlier stages that cannot run."""
     skipped = {}
     for stage, nodes in each_stage(options, state):
         found = stage.next_tests(options, state, nodes) if stage.requested(options) else Next()
@@ -79,7 +79,7 @@ def _chosen(options: Options, state: State) -> tuple[Next, dict[str, str]]:
 
 
 def each_stage(options: Options, state: State) -> Iterator[tuple[Stage[Any], list[str]]]:
-    """Yield the stages in order, each with the nodes that nothing has come up against in those before it."""
+    """Yield the stages in order, each with the nodes that no earlier stage has excluded."""
     nodes = options["nodes"]
     for stage in registry.STAGES:
         yield stage, nodes
@@ -88,7 +88,7 @@ def each_stage(options: Options, state: State) -> Iterator[tuple[Stage[Any], lis
 
 
 def _bound(options: Options, state: State, step: Step, now: float) -> None:
-    """Keep a step within the bounds of the validation, or end it."""
+    """Apply the limits of the validation to a step, or end it."""
     total, rounds = options["time_limit"], options["locate_rounds"]
     left = int(options["began"] + total - now)
     if total and left < _LEAST_S:
@@ -106,14 +106,14 @@ def with_results(
     result: Result | Mapping[str, Any],
     texts: list[str | None],
 ) -> State:
-    """Return what is known after a step.
+    """Return the state after a step.
 
     Args:
         options: as for next_step.
-        state: what was known before it; None before the first.
-        step: what next_step returned.
-        result: what checked_answer returned, or a failed or unreachable result of the module slurm_tests.
-        texts: the output of each test in order, None where there is none.
+        state: the state before it; None before the first.
+        step: the result of next_step.
+        result: the result of checked_answer, or a failed or unreachable result of the module slurm_tests.
+        texts: the output of each test in order, None if missing.
     """
     checked = typed(options)
     state = state or FIRST
@@ -130,7 +130,7 @@ def with_results(
         "left_out": state["left_out"] | {node: why for test in fresh for node, why in test["left_out"].items()},
         "busy": state["busy"] | {node: jobs for entry in entries for node, jobs in entry.get("busy", {}).items()},
         "held": state["held"] | {node: why for entry in entries for node, why in entry.get("held", {}).items()},
-        # A drain that was put back is the validation's own: the first answer about a node counts.
+        # A restored drain was set by the validation itself, so the first answer about a node counts.
         "held_by": {node: who for entry in entries for node, who in entry.get("held_by", {}).items()}
         | state["held_by"],
         "not_started": state["not_started"] + [entry["name"] for entry in entries if _kept_waiting(entry)],
@@ -141,7 +141,7 @@ def with_results(
 
 
 def _kept_waiting(entry: Entry) -> bool:
-    """Return whether a test did not begin, or gave way, because others had its nodes or took them out of service."""
+    """Return whether a test did not start, or was preempted, because its nodes were busy or taken out of service."""
     if not entry["problem"] or entry["state"] not in {"", "PENDING", PREEMPTED}:
         return False
     away = entry["left_out"] and not entry["job_id"] and all(map(is_taken, entry["left_out"].values()))
@@ -149,13 +149,13 @@ def _kept_waiting(entry: Entry) -> bool:
 
 
 def search_done(options: Mapping[str, Any], state: State) -> bool:
-    """Return whether no culprit search wants more tests."""
+    """Return whether no culprit search needs more tests."""
     checked = typed(options)
     return not any(stage.searching(checked, state, nodes) for stage, nodes in each_stage(checked, state))
 
 
 def budget(options: Mapping[str, Any]) -> str:
-    """Return in one line what is going to run and how long it may take."""
+    """Return one line with the planned tests and their maximum duration."""
     checked = typed(options)
     budgets = [words for stage in registry.STAGES if stage.requested(checked) for words in stage.budget(checked)]
     total = checked["time_limit"]

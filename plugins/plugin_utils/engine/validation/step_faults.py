@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds in the output of a job why a step had no container, and which variables a program saw with another value."""
+"""Find out from a job's output why a step had no container, and which variables had another value in a program."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 
 __all__ = ["changed_variable", "container_fault", "step_fault", "unconnected"]
 
-# As slurm_error prints it in slurmstepd (Slurm 24.11), with or without the prefix of srun --label. Pyxis 0.24 repeats
-# the log of Enroot with four more spaces, after "printing enroot log file:" (common.c, memfd_print_log); the other
-# messages are those of pyxis_slurmstepd.c.
+# The format of slurm_error in slurmstepd (Slurm 24.11), with or without the prefix of srun --label. Pyxis 0.24 repeats
+# the log of Enroot indented by four more spaces, after "printing enroot log file:" (common.c, memfd_print_log); the
+# other messages are those of pyxis_slurmstepd.c.
 _SAID = re.compile(
     r"^(?:\s*\d{1,6}: )?slurmstepd(?:-(?P<node>[\w.-]+))?: error: pyxis:(?P<log> {5})?\s*(?P<words>\S.*?)\s*$"
 )
@@ -26,24 +26,24 @@ _LONGEST = 300
 
 
 def container_fault(text: str) -> str:
-    """Return why a step had no container, with the node if it is known; empty if the output has no such message.
+    """Return why a step had no container, with the node if known; empty if the output has no such message.
 
-    The log of Enroot says more than Pyxis: its first error, or else its first line. Of Pyxis the first message counts,
-    and one that gives no reason only if there is no other.
+    Enroot's log is more precise than Pyxis: its first error is used, or else its first line. Of Pyxis, the first
+    message counts; a message without a reason counts only if there is no other.
     """
     said = [match for line in text.splitlines() if "pyxis:" in line and (match := _SAID.match(line))]
     for match in said:
         if reason := _ENROOT.match(match["words"]):
             return _of_node(match["node"], f"container: {reason[1]}")
     reasons = [match for match in said if not _NO_REASON.match(match["words"])]
-    # "printing … log file" alone is not a message about a fault.
+    # "printing … log file" alone does not report a fault.
     others = [match for match in said if not match["log"] and not match["words"].startswith("printing ")]
     best = [*(match for match in reasons if match["log"]), *reasons, *others]
     return _of_node(best[0]["node"], f"container: {best[0]['words']}") if best else ""
 
 
 def changed_variable(text: str) -> str:
-    """Return which variable a program saw with another value than the job had set; empty where none is told."""
+    """Return which variable had another value in a program than in the job; empty if none is reported."""
     for line in text.splitlines():
         if "# busbar variable: " in line and (match := _VARIABLE.match(line)):
             words = f"{match['words']}: the image, a hook or a prolog of tasks sets it, too"
@@ -52,13 +52,13 @@ def changed_variable(text: str) -> str:
 
 
 def unconnected(step: str, ranks: int) -> str:
-    """Return that the processes of one step did not find each other; empty unless several call themselves rank 0.
+    """Return a message that a step's processes did not connect; empty unless several report rank 0.
 
-    So does Open MPI 5 under srun without PMIx (open-mpi/ompi#13523), and a program that was built without MPI.
+    This happens with Open MPI 5 under srun without PMIx (open-mpi/ompi#13523), and with a program built without MPI.
 
     Args:
         step: the output of the step.
-        ranks: how many ranks were asked for.
+        ranks: number of requested ranks.
     """
     programs = len(_FIRST_RANK.findall(step))
     if programs <= 1:
@@ -70,11 +70,11 @@ def unconnected(step: str, ranks: int) -> str:
 
 
 def step_fault(text: str | None, *, ran: bool) -> str:
-    """Return why an output proves nothing, whatever its figures are; empty where no such thing is told.
+    """Return why an output is no valid result regardless of its values; empty if it is valid.
 
     Args:
-        text: of the job, or of a part of it; None where there is none.
-        ran: whether the program came to an end that can be judged. Then a fault of a container was not its own.
+        text: output of the job, or of a part of it; None if missing.
+        ran: whether the program finished with a judgeable result. A container fault then belongs to another step.
     """
     return changed_variable(text or "") or ("" if ran else container_fault(text or ""))
 

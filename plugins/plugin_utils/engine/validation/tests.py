@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Plans the tests of a validation and judges what came back of those that run collectives."""
+"""Plan the tests of a validation, and judge the results of collectives."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _PAIR = 2
 
 
 def unknown_profiles(options: Options) -> list[str]:
-    """Return which nodes have a profile that nobody knows.
+    """Return a message about nodes with an unknown profile.
 
-    A node without a profile is no mistake; its verdict is INCONCLUSIVE where the operator gives no floor, either.
+    A node without a profile is valid; its verdict is INCONCLUSIVE unless the operator sets a floor.
 
     Args:
-        options: of the validation.
+        options: options of the validation.
     """
     strange: dict[str, list[str]] = {}
     for node in options["nodes"]:
@@ -63,12 +63,12 @@ def unknown_profiles(options: Options) -> list[str]:
 
 
 def gpu_count(profile: dict[str, Any] | None) -> int:
-    """Return how many GPUs a profile says that a node has."""
+    """Return the number of GPUs in a profile."""
     return int(((profile or {}).get("gpu") or {}).get("count") or 0)
 
 
 def _ranks_per_node(options: Options, nodes: list[str], total: int) -> int:
-    """Return how many ranks run on each node: one per GPU, or as many MPI processes as asked (two on a lone node)."""
+    """Return the ranks per node: one per GPU, or the configured number of MPI processes (two on a single node)."""
     if options["backend"] == "mpi":
         asked = options["mpi_ranks_per_node"]
         return max(_PAIR, asked) if total == 1 else asked
@@ -77,19 +77,19 @@ def _ranks_per_node(options: Options, nodes: list[str], total: int) -> int:
 
 
 def profile_of(options: Options, node: str) -> dict[str, Any]:
-    """Return the hardware profile of a node; an empty one where it has none that is known."""
+    """Return the hardware profile of a node; empty if unknown."""
     return options["catalogue"].get(options["hardware"].get(node) or "") or {}
 
 
 def profile_names(options: Options, nodes: list[str]) -> list[str]:
-    """Return the names of the hardware profiles that some nodes have, sorted."""
+    """Return the sorted names of the nodes' hardware profiles."""
     return sorted({options["hardware"].get(node) or "" for node in nodes} - {""})
 
 
 def candidates(options: Options, nodes: list[str]) -> list[str]:
-    """Return the nodes that may help: of the same hardware as those tested, or any when there are none of it.
+    """Return possible partners: nodes with the same hardware as those tested, or any if there are none.
 
-    Those that are known to be good, from earlier reports; where there are none, those that are not known to be bad.
+    Nodes proven good by earlier reports are preferred; without any, those not known to be bad are used.
     """
     standing = options["standing"]
     others = [node for node in options["pool"] if node not in nodes and standing.get(node, True)]
@@ -99,10 +99,10 @@ def candidates(options: Options, nodes: list[str]) -> list[str]:
 
 
 def with_variables(script: str, variables: Mapping[str, object]) -> str:
-    """Return a batch script that exports variables before it does anything else.
+    """Return a batch script that first exports variables.
 
-    ``--export=ALL,NAME=VALUE`` would do so too, but then slurmd runs ``su - USER`` for the login environment (sbatch.c
-    sets SLURM_GET_USER_ENV), and since Slurm 25.05 it cancels the job when that fails (req.c, _get_user_env).
+    ``--export=ALL,NAME=VALUE`` would have the same effect, but slurmd then runs ``su - USER`` for the login environment
+    (sbatch.c sets SLURM_GET_USER_ENV), and since Slurm 25.05 it cancels the job if that fails (req.c, _get_user_env).
     """
     lines = script.splitlines(keepends=True)
     first = next((at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
@@ -125,16 +125,15 @@ def planned_test(  # noqa: PLR0913 - what a test is
     """Return a test that runs collectives.
 
     Args:
-        options: of the validation.
-        name: of the test and of its output.
-        stage: node, pair, cluster or search. Those of pairs and of the search make no sense with a node missing.
-        nodes: the nodes to be tested.
-        partners: how many others help.
-        collectives: what its job measures, one after the other; by default all that are asked for.
-        rail: the one NIC of each node that it may use; all of them when it is empty.
-        nic_alone: whether nothing but NICs may lie between two GPUs.
-        repeats: how often each collective is measured, as far as half of the job's time goes; 0 for as often as the
-            options say.
+        options: options of the validation.
+        name: name of the test and of its output.
+        stage: node, pair, cluster or search. Tests of pairs and of the search require all their nodes.
+        nodes: nodes to test.
+        partners: number of partners.
+        collectives: measured collectives, in order; by default all requested ones.
+        rail: the only NIC of each node that it may use; empty for all.
+        nic_alone: whether GPUs may communicate only through NICs.
+        repeats: measurements of each collective, within half of the job's time; 0 for the default of the options.
     """
     others = candidates(options, nodes) if partners else []
     partners = min(partners, len(others))
@@ -173,9 +172,9 @@ def planned_test(  # noqa: PLR0913 - what a test is
 
 
 def _profile(options: Options, nodes: list[str], collective: str) -> tuple[str, dict[str, Any] | None]:
-    """Return name and profile of the weakest hardware among the nodes, judged by the floor for so many nodes.
+    """Return name and profile of the weakest hardware among the nodes, by the floor for this many nodes.
 
-    Hardware without a floor counts as the weakest: no other's floor can be asked of it.
+    Hardware without a floor counts as the weakest, because another profile's floor does not apply to it.
     """
     names = sorted({(options["hardware"].get(node) or "") for node in nodes})
     unknown = [name for name in names if name not in options["catalogue"]]
@@ -193,7 +192,7 @@ def _profile(options: Options, nodes: list[str], collective: str) -> tuple[str, 
 
 
 def floor_for(options: Options, nodes: list[str], collective: str) -> float | None:
-    """Return the floor in GB/s that a test of some nodes is judged by, None where none is known."""
+    """Return the floor in GB/s of a test of some nodes, None if unknown."""
     given = floor_of(options, collective)
     _name, profile = _profile(options, nodes, collective)
     if given is not None or profile is None:
@@ -202,7 +201,7 @@ def floor_for(options: Options, nodes: list[str], collective: str) -> float | No
 
 
 def unknown_floors(options: Options) -> list[str]:
-    """Return in words which collectives of a validation will be measured without a verdict, as no floor is known."""
+    """Return the collectives of a validation that get no verdict because no floor is known, in words."""
     kinds = {options["hardware"].get(node) or "": node for node in reversed(options["nodes"])}
     alone = [
         (f"one node of {name or 'no hardware'}", [node])
@@ -225,24 +224,24 @@ def unknown_floors(options: Options) -> list[str]:
 
 
 def _domains(options: Options, nodes: list[str]) -> tuple[int, ...] | None:
-    """Return how many of some nodes each NVLink domain has; None when one's domain is not known."""
+    """Return the number of nodes in each NVLink domain; None if any node's domain is unknown."""
     return domain_sizes(nodes, options["nvlink_domains"])
 
 
 def scope_for(options: Options, nodes: list[str], collective: str) -> str:
-    """Return which scope of their hardware speaks about some nodes; empty when that is not known."""
+    """Return the scope of the hardware profile that applies to some nodes; empty if unknown."""
     _name, profile = _profile(options, nodes, collective)
     return scope_of(profile, len(nodes), _domains(options, nodes)) if profile is not None else ""
 
 
 def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
-    """Return the entries of one test in the report, one per collective; the first has the name of the test.
+    """Return the report's entries of a test, one per collective; the first has the name of the test.
 
     Args:
-        options: of the validation.
-        planned: what planned_test returned.
-        entry: what became of its job.
-        text: the output of the job, None where there is none.
+        options: options of the validation.
+        planned: the result of planned_test.
+        entry: the result of its job.
+        text: the output of the job, None if missing.
     """
     measured = planned["collectives"]
     parts = sections(text, measured) if text else {}
@@ -278,7 +277,7 @@ def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -
 
 
 def _entry(planned: Planned, entry: Entry, text: str | None, answer: Mapping[str, Any]) -> Test:
-    """Return the report's entry of a test: what is known of its job, and the answer of its judge."""
+    """Return the report's entry of a test, from its job and the result of its judge."""
     found = {
         "name": planned["name"],
         "stage": planned["stage"],
@@ -290,7 +289,7 @@ def _entry(planned: Planned, entry: Entry, text: str | None, answer: Mapping[str
         **dict.fromkeys(("measured_busbw", "at_size", "floor", "ceiling", "source")),
         "environment": environment_of(text),
         "parts": parts_of(text),
-        # Who differs is compared among the nodes of collectives alone.
+        # Only the nodes of collectives are compared for differences.
         "differences": {},
         "job": {key: value for key, value in entry.items() if key in _JOB},
         "output": f"{planned['name']}.out" if text else None,
@@ -298,7 +297,7 @@ def _entry(planned: Planned, entry: Entry, text: str | None, answer: Mapping[str
         "runs": [],
         **answer,
     }
-    # Further keys are those of the check.
+    # The remaining keys are those of the check.
     return cast("Test", found)
 
 
@@ -316,12 +315,12 @@ def check_entry(  # noqa: PLR0913 - the parts of an entry
 
     Args:
         planned: the test: name, stage and kind.
-        entry: what the module slurm_tests returned for it.
-        text: the output of the job, None where there is none.
+        entry: its result from the module slurm_tests.
+        text: the output of the job, None if missing.
         answer: verdict, reason, findings and the other keys of the check's judge.
-        hardware: name of the profile, or of several.
-        ranks: how many took part; 0 where that says nothing.
-        proves: whether a FAIL is proof even if the job failed; a speed on a node that is going down is not.
+        hardware: name of one or several profiles.
+        ranks: number of ranks; 0 if not applicable.
+        proves: whether a FAIL is proof even if the job failed; a low speed on a node that is going down is not.
     """
     if not (proves and answer["verdict"] == FAIL):
         answer = answer | _check_job_first(answer, entry, text)
@@ -329,7 +328,7 @@ def check_entry(  # noqa: PLR0913 - the parts of an entry
 
 
 def _check_job_first(answer: dict[str, Any], entry: Entry, text: str | None) -> dict[str, Any]:
-    """Return verdict and reason where the job says more than its output; a program may end badly over a fault."""
+    """Return verdict and reason, from the job if it failed; a program may fail because it found a fault."""
     reason = _no_output(entry, text)
     if not reason and (fault := step_fault(text, ran=answer["verdict"] != INCONCLUSIVE)):
         reason = fault
@@ -355,7 +354,7 @@ def _ranks(planned: Planned, entry: Entry) -> int:
 def _answer(
     options: Options, planned: Planned, collective: str, came: tuple[Entry, str | None, list[str]]
 ) -> tuple[str, Judged, list[dict[str, Any]]]:
-    """Return hardware, verdict and runs of one collective from what came back: the job, its output, and its parts."""
+    """Return hardware, verdict and runs of one collective from the job, its output, and the collective's parts."""
     entry, text, pieces = came
     nodes = entry["nodes"] + entry["partners"]
     name, profile = _profile(options, nodes, collective)
@@ -367,7 +366,7 @@ def _answer(
         share = rail_share(options, profile)
         floor, profile = floor and floor * share, profile and of_one_rail(profile, share)
     if planned.get("nic_alone"):
-        # The operator's floor is one of all ways together.
+        # The operator's floor applies to all paths together.
         floor, profile = None, profile and of_nic_path(profile, planned["ranks_per_node"])
     expected = Expected(
         nodes=max(1, len(nodes)),
@@ -396,7 +395,7 @@ def _answer(
 
 
 def _job_first(answer: Judged, entry: Entry, text: str | None, profile: dict[str, Any] | None, name: str) -> str:
-    """Return what happened to the job where it says more than its output; wrong sums stay what they are."""
+    """Return how the job failed if that explains more than its output; wrong results keep their verdict."""
     if answer["verdict"] == FAIL and "sums are wrong" in answer["reason"]:
         return ""
     if missing := _no_output(entry, text):

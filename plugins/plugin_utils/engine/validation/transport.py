@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The interface between the loop of a validation and a cluster: runs jobs, fetches their output, reports progress."""
+"""The interface between a validation and a cluster: run jobs, fetch their output, report progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TOO_LONG", "Interrupted", "Output", "Transport"]
 
-# How the problem of an output begins that exceeds the limit.
+# First words of the problem of an output that exceeds the limit.
 TOO_LONG = "the output is longer than "
 
 
@@ -20,7 +20,7 @@ class Interrupted(BaseException):
 
 
 class Output(NamedTuple):
-    """The output of a test: the name of its file here, and the node and path where the job wrote it."""
+    """The output of a test: its local file name, and the node and path where the job wrote it."""
 
     name: str
     host: str

@@ -1,17 +1,16 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the report of a validation: its verdict, which nodes are faulty, and whom to drain.
+"""Create the report of a validation: its verdict, the culprits, and the nodes to drain.
 
-The verdict is about nodes, links and switches that were found guilty and about the state at the end, not about every
-test on the way there:
+The verdict covers faulty nodes, links and switches and the final state, not every single test:
 
-- Somebody named by the search, or a node that failed alone, is a FAIL.
-- A test of the whole that failed is a FAIL, also when nobody could be named; but when the same nodes passed the same
-  test at another time, it comes and goes and is INCONCLUSIVE.
-- A test of the culprit search says nothing by itself once the search is over: it was a question, and the search repeats
-  what failed before it blames anybody. Amid noise one of many pairs is slow once. When the search could not end, the
-  last answer about each set of nodes stands.
-- What stays open, was left out or could not be run is INCONCLUSIVE.
+- A culprit found by the search, or a node that failed alone, leads to FAIL.
+- A failed test of all nodes leads to FAIL even without a culprit. If the same nodes passed the same test at another
+  time, the fault is intermittent and the verdict INCONCLUSIVE.
+- A test of the culprit search does not count once the search is over, because the search repeats failed tests before it
+  blames a node, and noise makes one of many pairs slow once. If the search could not finish, the last result of each
+  set of nodes counts.
+- Open questions, left-out nodes and tests that could not run lead to INCONCLUSIVE.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ _SETTINGS = frozenset(
         *("partners", "locate_rounds", "rails"),
     }
 )
-# A rail is a NIC, its cable and its port of a switch; the node is not fit for work with it.
+# A rail is a NIC, its cable and its switch port; a node with a bad rail is drained as well.
 _DRAINED = frozenset({"node", "rail"})
 _Item = TypeVar("_Item", "Culprit", "Unresolved")
 
 
 def culprits(options: Mapping[str, Any], state: State) -> tuple[list[Culprit], list[Unresolved]]:
-    """Return which nodes are faulty, and of whom nothing can be said, in the order of the stages.
+    """Return the faulty nodes and those without a certain verdict, in the order of the stages.
 
     Args:
         options: as for stages.next_step.
-        state: as stages.with_results gives it.
+        state: the result of stages.with_results.
     """
     checked = typed(options)
     found: list[Culprit] = []
@@ -68,28 +67,28 @@ def culprits(options: Mapping[str, Any], state: State) -> tuple[list[Culprit], l
 
 
 def _suspected(checked: Options, state: State, blamed: Sequence[Culprit]) -> list[Unresolved]:
-    """Return who may be somewhat slow, less those who are blamed anyway."""
+    """Return the suspected nodes without those that are blamed anyway."""
     guilty = {node for item in blamed for node in item["nodes"]}
     found = [item for stage, nodes in each_stage(checked, state) for item in stage.suspected(checked, state, nodes)]
     return _once([item for item in found if guilty.isdisjoint(item["nodes"])])
 
 
 def _once(items: list[_Item]) -> list[_Item]:
-    """Return the items less those about nodes that an earlier one is about."""
+    """Return the items without those that concern the nodes of an earlier item."""
     return list(
         {(item.get("kind"), item.get("rail"), tuple(item["nodes"])): item for item in reversed(items)}.values()
     )[::-1]
 
 
 def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Drain:
-    """Return which nodes to drain, each with the reason for Slurm, or why none is drained.
+    """Return the nodes to drain, each with the drain reason, or why none is drained.
 
     Args:
         options: drain_failed, drain_limit (percent), pool (all compute nodes).
-        blamed: as culprits gives them; only nodes are drained, also those with a bad rail.
-        state: what is known at the end. In node_reasons those that busbar drained before count. Of those held the ones
-            that busbar drained get the new reason in any case, the others keep theirs. New nodes stay behind the gate,
-            whatever happens: `release.not_admitted` has their reasons.
+        blamed: the result of culprits; only nodes are drained, including those with a bad rail.
+        state: the final state. Nodes in node_reasons that busbar drained before count towards the limit. Of the held
+            nodes, those drained by busbar always get the new reason, and the others keep theirs. New nodes stay out of
+            service in any case: `release.not_admitted` has their reasons.
 
     Returns:
         nodes (a list of node and reason) and refused (text).
@@ -117,7 +116,7 @@ def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Dra
 
 
 def _was_in_service(reason: str) -> bool:
-    """Return whether busbar drained a node for this reason, of ``sinfo -R``, that had been admitted."""
+    """Return whether this drain reason of ``sinfo -R`` shows that busbar drained a node that had been admitted."""
     return reason.startswith(OWN_REASON) and not is_new(reason.rpartition(" (")[0])
 
 
@@ -132,9 +131,9 @@ def report(
 
     Args:
         options: as for stages.next_step.
-        state: as stages.with_results gives it.
-        stopped: why it ended before its time.
-        drained: what became of the nodes to be drained, each with node and problem (empty when it worked).
+        state: the result of stages.with_results.
+        stopped: why it ended early.
+        drained: results of the drains, each with node and problem (empty on success).
     """
     checked = typed(options)
     tests = state["tests"]
@@ -170,19 +169,19 @@ def report(
         "skipped": rest["skipped"],
         "drain": {**drain_plan(checked, blamed, state), "done": drained or []},
     }
-    # Without a search, readers of the report say themselves what the tests leave no doubt of.
+    # Without a search, readers of the report infer culprits from unambiguous tests.
     if blamed or state["search_rounds"]:
         found["culprits"] = blamed
     return found
 
 
 def broken_report(options: Options, state: State, why: str) -> Report:
-    """Return the report of a validation whose end could not be worked out: the tests so far, and no verdict on them.
+    """Return a report with the tests so far and without a verdict, after an error while creating the real one.
 
     Args:
-        options: as inputs.typed gives them.
-        state: what is known.
-        why: what kept it from a report of its own.
+        options: the result of inputs.typed.
+        state: results so far.
+        why: the error.
     """
     return {
         "schema": SCHEMA,
@@ -210,7 +209,7 @@ def broken_report(options: Options, state: State, why: str) -> Report:
 
 
 def _left_out_words(state: State, started: list[Test]) -> str:
-    """Return which nodes were left out for the jobs of others, and what can be said of the rest."""
+    """Return a message about nodes left out because of other jobs, and its effect on the verdict."""
     nodes_of: dict[str, list[str]] = {}
     for node, jobs in sorted(state["busy"].items()):
         nodes_of.setdefault(jobs, []).append(node)
@@ -222,7 +221,7 @@ def _left_out_words(state: State, started: list[Test]) -> str:
 
 
 def _counting(options: Options, state: State) -> list[Test]:
-    """Return the tests whose verdicts count, each with the verdict that stands at the end."""
+    """Return the tests whose verdicts count, each with its final verdict."""
     tests = state["tests"]
     passed = {_who_and_what(test) for test in tests if test["verdict"] == PASS}
     done = search_done(options, state)
@@ -264,7 +263,7 @@ def _reason(
     unresolved: list[Unresolved],
     unrun: str,
 ) -> str:
-    """Return why the verdict is what it is: which nodes are faulty, else a test of that verdict, else what lacks."""
+    """Return the reason of the verdict: the faulty nodes, else a test with that verdict, else what is missing."""
     if blamed:
         first = blamed[0]
         more = f", and {len(blamed) - 1} more" if len(blamed) > 1 else ""
@@ -278,7 +277,7 @@ def _reason(
         return state["problem"]
     telling = [test for test in state["tests"] if test["verdict"] == verdict]
     if telling:
-        # The test of all nodes together says the most of what passed, and of what was measured without a floor.
+        # Among passed tests, and among measured tests without a floor, the test of all nodes is the most informative.
         alike = verdict == PASS or all(test["reason"].startswith(NO_FLOOR) for test in telling)
         test = next((test for test in telling if alike and _speaks_for_all(test)), telling[0])
         return f"{test['name']}: {test['reason']}"
@@ -295,13 +294,13 @@ def _who(culprit: Culprit) -> str:
 
 
 def summary_lines(data: Report) -> list[str]:
-    """Return one line per test, then what was left out, then which nodes are faulty, then the verdict."""
+    """Return one line per test, then the left-out nodes, the faulty nodes and the verdict."""
     lines = []
     blamed = data.get("culprits", [])
     allowed = data["busy_allowed"]
     for test in data["tests"]:
         if allowed and test["verdict"] != PASS:
-            continue  # what was left out stands below
+            continue  # left-out nodes follow below
         who = fold_hosts(test["nodes"] + test["partners"]) or "no node"
         ranks = f", {test['ranks']} ranks" if kind_of(test) == COLLECTIVE else ""
         lines.append(f"{test['verdict']}  {test['name']} on {who}{ranks}: {test['reason']}")

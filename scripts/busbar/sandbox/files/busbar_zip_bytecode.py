@@ -1,11 +1,11 @@
-"""Keeps the bytecode of what root imports from zip files, as Python itself does for plain files.
+"""Caches the bytecode of modules that root imports from zip files, as Python does for plain files.
 
-Ansible sends each module with its libraries as one zip file, and Python compiles them anew each time: two fifths of
-what a module costs, and seconds of it in an emulated machine. The images of the sandbox and of the virtual machines
-load this by a file of their own beside it. Nodes of a site never have it.
+Ansible sends each module with its libraries as a zip file, which Python compiles each time: two fifths of the run time
+of a module, and seconds in an emulated machine. The images of the sandbox and of the virtual machines load this file
+with a .pth file. Nodes of a site do not have it.
 """
 
-# What it replaces is no part of Python's public interface, so there are no types.
+# The replaced function is not part of Python's public interface and has no types.
 # mypy: ignore-errors
 import _imp
 import marshal
@@ -18,7 +18,7 @@ _compile = zipimport._compile_source
 
 
 def compile_source(pathname, source):
-    """Return the code of one file of a zip; from the folder where the same source was compiled before."""
+    """Return the code of a file in a zip, from the cache if the same source was compiled before."""
     inside = pathname.rpartition(".zip/")[2]
     kept = f"{FOLDER}/{_imp.source_hash(KEY, inside.encode() + source).hex()}"
     try:
@@ -27,7 +27,7 @@ def compile_source(pathname, source):
     except (OSError, EOFError, ValueError, TypeError):
         code = _compile(pathname, source)
     new = f"{kept}.{os.getpid()}"
-    # A full or read-only disk is no reason for a module to fail.
+    # A full or read-only disk must not fail the module.
     try:
         os.makedirs(FOLDER, mode=0o700, exist_ok=True)
         with open(new, "wb") as file:
@@ -41,6 +41,6 @@ def compile_source(pathname, source):
     return code
 
 
-# Others can write neither the folder nor root's zip files.
+# Only root can write the folder and root's zip files.
 if os.geteuid() == 0:
     zipimport._compile_source = compile_source

@@ -1,4 +1,4 @@
-"""A connection that answers at once: what a sound node would say to each module, without asking any machine."""
+"""A connection plugin that returns the module results of a healthy node immediately, without a machine."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ FIXED: dict[str, dict[str, Any]] = {
 
 
 class Connection(ConnectionBase):  # type: ignore[misc]  # Ansible carries no types
-    """Answers in the name of every host."""
+    """Simulates every host."""
 
     transport = "instant"
     has_pipelining = True
 
     def _connect(self) -> Connection:
-        """There is nobody to connect to."""
+        """Do nothing."""
         return self
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
     def exec_command(
         self,
@@ -82,7 +82,7 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # Ansible carries no ty
         in_data: bytes | None = None,
         sudoable: bool = True,  # noqa: FBT001, FBT002 - Ansible's signature
     ) -> tuple[int, bytes, bytes]:
-        """Say what a node says to the module that would be sent."""
+        """Return the result that a node would return for the module."""
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         found = MODULE.search(in_data or b"")
         if found is None:
@@ -142,11 +142,11 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # Ansible carries no ty
         }
 
     def put_file(self, in_path: str, out_path: str) -> None:  # noqa: ARG002 - Ansible's signature
-        """Refuse a file, since none is kept."""
+        """Refuse a file, because the plugin stores none."""
         message = f"no file is kept here, so {out_path} cannot be written"
         raise AnsibleConnectionFailure(message)
 
     def fetch_file(self, in_path: str, out_path: str) -> None:  # noqa: ARG002 - Ansible's signature
-        """Refuse to hand out a file, since none is kept."""
+        """Refuse to return a file, because the plugin stores none."""
         message = f"no file is kept here, so {in_path} cannot be read"
         raise AnsibleConnectionFailure(message)

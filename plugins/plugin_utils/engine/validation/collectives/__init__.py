@@ -1,1 +1,1 @@
-"""The stages that run collectives: of each node alone, of pairs, and of all nodes."""
+"""The stages that run collectives: on single nodes, on pairs, and on all nodes."""

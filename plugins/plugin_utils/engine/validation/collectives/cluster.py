@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of all nodes: together, over each of their rails alone, and over nothing but their NICs."""
+"""The stages of all nodes: together, over each rail alone, and over the NICs alone."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _NIC_COLLECTIVE = "all_reduce"
 
 
 class Cluster(Collective):
-    """All nodes together; when they are slow, wrong, crash or hang, the culprit search follows."""
+    """All nodes together; if they are slow, wrong, crash or hang, the culprit search follows."""
 
     name = "cluster"
     counts = Counts.UNLESS_IT_PASSED_TOO
     rank = 0
 
     def budget(self, options: Options) -> list[str]:
-        """Return how long it may take, with the search that it may call for."""
+        """Return the maximum duration, including a possible search."""
         words = [f"cluster: all together, at most {options['test_time_limit']} s"]
         if "pair" not in options["stages"]:
             words.append(f"only if that fails, the culprit search, at most {rounds(options)}")
         return words
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the test of all together, unless it has been."""
+        """Return the test of all nodes together, unless it was run."""
         if self.tests_of(state):
             return Next()
         partners = min(options["partners"], len(candidates(options, nodes)))
@@ -47,7 +47,7 @@ class Cluster(Collective):
 
 
 class Rail(Collective):
-    """All nodes that the test of all together was about, over one rail after the other."""
+    """All nodes of the test of all together, over one rail after the other."""
 
     name = "rail"
     choice = False
@@ -55,20 +55,20 @@ class Rail(Collective):
     rank = 5
 
     def requested(self, options: Options) -> bool:
-        """Return whether rails are named."""
+        """Return whether rails are configured."""
         return bool(options["rails"])
 
     def problems(self, options: Options) -> list[str]:
-        """Return what is wrong with the names of the rails."""
+        """Return problems of the rail names."""
         return rail_problems(options)
 
     def budget(self, options: Options) -> list[str]:
-        """Return how many rails there are."""
+        """Return the number of rails."""
         each = f"at most {options['test_time_limit']} s"
         return [f"then all together over each of {len(options['rails'])} rail(s), {each}"]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the test over the next rail, once all together were well; partners of theirs take part."""
+        """Return the test over the next rail, once all nodes together passed; its partners take part."""
         whole = next((test for test in state["tests"] if test["stage"] == "cluster"), None)
         if whole is None or search_result(whole)["outcome"] != "ok":
             return Next()
@@ -83,7 +83,7 @@ class Rail(Collective):
 
 
 class Nic(Collective):
-    """An all-reduce without NVLink, PCIe between GPUs and shared memory: what the NICs do by themselves."""
+    """An all-reduce without NVLink, PCIe between GPUs and shared memory, to measure the NICs alone."""
 
     name = "nic"
     counts = Counts.UNLESS_IT_PASSED_TOO
@@ -97,11 +97,11 @@ class Nic(Collective):
         return ["validation_stages: the stage nic turns off NCCL's other ways and needs validation_backend nccl"]
 
     def budget(self, options: Options) -> list[str]:
-        """Return how long it may take."""
+        """Return the maximum duration."""
         return [f"nic: all together over their NICs alone, at most {options['test_time_limit']} s"]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the one test, unless it has been."""
+        """Return the single test, unless it was run."""
         if self.tests_of(state):
             return Next()
         if not nodes:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage node: each node alone, all at once; first the collectives, then one kind of check after the other."""
+"""The stage node: all nodes at once, each alone; first the collectives, then one kind of check after the other."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ _GB = 1e9
 
 
 class Node(Collective):
-    """A node that does not pass alone takes part in nothing else."""
+    """Tests each node alone; a node that fails is excluded from the later stages."""
 
     name = "node"
     rank = 3
 
     def problems(self, options: Options) -> list[str]:
-        """Return what is wrong with the checks that are asked for."""
+        """Return problems of the requested checks."""
         return check_problems(options)
 
     def budget(self, options: Options) -> list[str]:
-        """Return how many nodes are tested, and with what."""
+        """Return the number of nodes and the tests they run."""
         words = f"node: {len(options['nodes'])} test(s) of one node at once, at most {options['test_time_limit']} s"
         for kind in dict.fromkeys(options["node_checks"]):
             words += f", then {kind}, at most {options['check_jobs'][kind]['time_limit']} s"
         return [words]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the collectives of each node, then the checks of the next kind; also of nodes that failed before."""
+        """Return the collectives of each node, then the checks of the next kind, including nodes that failed before."""
         del nodes
         tests = [] if self.tests_of(state) else _alone(options)
         here = [node for node in options["nodes"] if node not in state["left_out"]]
         return Next(tests or next_checks(options, state["tests"], here))
 
     def held_back(self, options: Options, state: State, nodes: list[str]) -> set[str]:
-        """Return the nodes that did not pass alone, and those that failed a check.
+        """Return the nodes that did not pass alone or failed a check.
 
-        A node for which only a floor is missing was measured as well, and takes part in what follows.
+        A node that only lacks a floor was measured and takes part in the later stages.
         """
         del nodes
         asked = [test["job"]["nodes"][0] for test in _alone(options)] if self.requested(options) else []
@@ -76,7 +76,7 @@ class Node(Collective):
         ], []
 
     def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return verdict and slowest pair of GPUs of a check; what collectives reached is told of every stage."""
+        """Return verdict and slowest GPU pair of a check; the figures of collectives are exported for every stage."""
         if kind_of(test) == COLLECTIVE:
             return []
         found: list[Metric] = []
@@ -97,6 +97,6 @@ class Node(Collective):
 
 
 def _alone(options: Options) -> list[Planned]:
-    """Return the tests of each node alone; one rank sends nothing, so a node with one GPU has none."""
+    """Return the tests of each node alone; a node with one GPU has none, since a single rank sends nothing."""
     tests = [planned_test(options, f"node-{node}", "node", [node]) for node in options["nodes"]]
     return [test for test in tests if test["ranks_per_node"] >= _PAIR]

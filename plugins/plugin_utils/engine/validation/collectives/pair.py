@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage pair: the culprit search, whatever the others say; or only once all together have failed."""
+"""The stage pair: the culprit search, run always or only after the test of all nodes failed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Pair"]
 
-# The nodes of a search have just run a test: one that is gone will not come back for the next.
+# The nodes of a search have just run a test, so a node that disappeared will not return for the next.
 _WAIT_S = 30
 
 
 class Pair(Collective):
-    """The culprit search asks for tests until it knows which nodes are faulty."""
+    """The culprit search requests tests until it knows the faulty nodes."""
 
     name = "pair"
     labels = ("pair", "search")
@@ -33,15 +33,15 @@ class Pair(Collective):
     rank = 4
 
     def requested(self, options: Options) -> bool:
-        """Return whether there may be a search: all together may call for one as well."""
+        """Return whether a search is possible; the test of all nodes may start one as well."""
         return bool({"pair", "cluster"}.intersection(options["stages"]))
 
     def budget(self, options: Options) -> list[str]:
-        """Return how long the search may take where it runs in any case."""
+        """Return the maximum duration of a search that always runs."""
         return [f"pair: the culprit search, at most {rounds(options)}"] if self.name in options["stages"] else []
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the next tests of the culprit search, if there are any."""
+        """Return the next tests of the culprit search, if any."""
         lonely = self.name in options["stages"] and len(nodes) < PAIR
         skipped = f"{len(nodes)} node(s) passed what came before" if lonely else ""
         asking = next((item for item in made_searches(options, state, nodes) if not item["answer"]["done"]), None)
@@ -52,7 +52,7 @@ class Pair(Collective):
         return Next(tests, skipped, search=True, wait=_WAIT_S, label=label)
 
     def held_back(self, options: Options, state: State, nodes: list[str]) -> set[str]:
-        """Return the nodes that a search names, or cannot clear."""
+        """Return the nodes that a search blames or cannot clear."""
         answers = [search["answer"] for search in made_searches(options, state, nodes)]
         out = {item["node"] for answer in answers for item in answer["nodes"]}
         return out | {
@@ -60,7 +60,7 @@ class Pair(Collective):
         }
 
     def blame(self, options: Options, state: State, nodes: list[str]) -> tuple[list[Culprit], list[Unresolved]]:
-        """Return whom the searches name, those of all together and of single rails among them."""
+        """Return the culprits of all searches, including those for all nodes together and for single rails."""
         found: list[Culprit] = []
         unresolved: list[Unresolved] = []
         for search in made_searches(options, state, nodes):
@@ -79,28 +79,28 @@ class Pair(Collective):
         return found, unresolved
 
     def suspected(self, options: Options, state: State, nodes: list[str]) -> list[Unresolved]:
-        """Return whom the searches suspect of what is too small to be told from noise, be it anybody."""
+        """Return the nodes that the searches suspect of a loss too small to separate from noise."""
         made = [search for search in made_searches(options, state, nodes) if not search["explained"]]
         items = [item for search in made for item in search["answer"]["suspected"]]
         found: list[Unresolved] = [{"nodes": item["nodes"], "reason": item["reason"]} for item in items]
-        # What the noise hides is known once the search is over.
+        # The size of a loss that noise can hide is known after the search.
         answers = [
             (search["nodes"], search["answer"]) for search in made if not named(search) and search["answer"]["done"]
         ]
         return found + [{"nodes": who, "reason": answer["hidden"]} for who, answer in answers if answer["hidden"]]
 
     def searching(self, options: Options, state: State, nodes: list[str]) -> bool:
-        """Return whether a search is not at its end."""
+        """Return whether a search is unfinished."""
         return any(not search["answer"]["done"] for search in made_searches(options, state, nodes))
 
 
 def rounds(options: Options) -> str:
-    """Return in words how long a search may take."""
+    """Return the maximum duration of a search in words."""
     return f"{options['locate_rounds']} rounds of at most {options['test_time_limit']} s each"
 
 
 def _requested_tests(options: Options, state: State, search: Search) -> list[Planned]:
-    """Return the tests that a search wants next, each with a name of its own."""
+    """Return the tests that a search requests next, each with a unique name."""
     collective, rail = search["collective"], search["rail"]
     suffix = "" if collective == options["collectives"][0] else f"-{collective}"
     suffix += f"-{rail}" if rail else ""
@@ -118,7 +118,7 @@ def _requested_tests(options: Options, state: State, search: Search) -> list[Pla
 
 
 def _named(options: Options, search: Search) -> list[tuple[str, list[str], str, dict[str, Any]]]:
-    """Return kind, nodes, words and item of each whom a search names or suspects."""
+    """Return kind, nodes, description and item of each culprit or suspect of a search."""
     answer = search["answer"]
     kind = "rail" if search["rail"] else "node"
     found: list[tuple[str, list[str], str, dict[str, Any]]] = []
@@ -130,7 +130,7 @@ def _named(options: Options, search: Search) -> list[tuple[str, list[str], str, 
 
 
 def _link_words(options: Options, nodes: list[str], among: list[str]) -> str:
-    """Return what is known of a link; alone a node does not use its NIC, so of two nodes either may be the cause."""
+    """Return the description of a slow link; a node alone does not use its NIC, so either node may be the cause."""
     pair = " and ".join(nodes)
     if set(among) <= set(nodes):
         words = f"slow between {pair}, each fine alone: their link or either's NIC; a third node would tell"
@@ -140,7 +140,7 @@ def _link_words(options: Options, nodes: list[str], among: list[str]) -> str:
 
 
 def _boundary_words(sides: list[list[str]]) -> tuple[list[str], str]:
-    """Return the nodes of the smaller side and what lies between it and the other."""
+    """Return the nodes of the smaller side and a description of the boundary to the other side."""
     small, large = sorted(sides, key=len)
     words = (
         f"slow between {fold_hosts(list(small))} and {fold_hosts(list(large))}, each fine by itself: a switch or uplink"

@@ -1,1 +1,1 @@
-"""The stages that run one program on all nodes, and what they share."""
+"""The stages that run one program on all nodes, and their shared code."""

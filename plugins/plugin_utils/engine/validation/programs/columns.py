@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Declares the figures of a stage once: how to read them from report.json, show them in a table, and export them."""
+"""Declare the figures of a stage once: how to read them from report.json, show them in a table, and export them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Column(NamedTuple):
     badge: str = ""
 
     def value(self, given: object, plain: Callable[[object], str]) -> Any:  # noqa: ANN401 - a number, a text or as read
-        """Return the value from JSON of unknown origin."""
+        """Return the value from untrusted JSON."""
         if self.read:
             return self.read(given)
         if self.kind == "whole":
@@ -116,7 +116,7 @@ class Figures:
     most_shown: int = 512
 
     def read(self, value: object, plain: Callable[[object], str]) -> Row | None:
-        """Return the figures from a report of unknown origin, or None if there are none."""
+        """Return the figures from an untrusted report, or None if there are none."""
         if not isinstance(value, dict):
             return None
         rows = rows_of(value, self.most_read, self.rows)

@@ -44,7 +44,7 @@ def _results(row: dict[str, Any]) -> Cell:
 
 
 class Gemm(ProgramStage[GemmOptions]):
-    """Finds GPUs that are slower than their like, and those that compute wrongly."""
+    """Finds GPUs that are slower than comparable ones, and those that compute wrong results."""
 
     name = "gemm"
     form = GemmOptions
@@ -85,12 +85,12 @@ class Gemm(ProgramStage[GemmOptions]):
     )
 
     def budget(self, options: Options) -> list[str]:
-        """Return how long it may take."""
+        """Return the maximum duration."""
         seconds = self.own(options)["seconds"]
         return [f"gemm: all GPUs at once for {seconds:g} s, at most {options['test_time_limit']} s"]
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
-        """Return which devices are wrong or slow."""
+        """Return the devices with wrong results or low speed."""
         own, chosen = self.own(options), Floors()
         found, said = read_products(text, nodes, "cpu" if options["backend"] == "mpi" else "gpu")
         floors: dict[str, Floor] = {}
@@ -138,7 +138,7 @@ class Gemm(ProgramStage[GemmOptions]):
 
 
 def _doubt(floors: list[Floor]) -> str:
-    """Return why speeds that miss no floor prove nothing; empty if they do."""
+    """Return why speeds above all floors prove nothing; empty if they do."""
     for what, option in (("", "tflops"), (" of the memory", "memory_gbs")):
         if any(getattr(floor, option) is None for floor in floors):
             return f"no floor{what} is known: set gemm in the hardware profile, or validation_gemm_{option}"

@@ -54,7 +54,7 @@ def _residual(row: dict[str, Any]) -> Cell:
 
 
 class Hpl(ProgramStage[HplOptions]):
-    """Solves one system of equations on all nodes together, and checks the solution."""
+    """Solves a system of equations on all nodes together, and checks the solution."""
 
     name = "hpl"
     form = HplOptions
@@ -90,7 +90,7 @@ class Hpl(ProgramStage[HplOptions]):
         return {"BUSBAR_HPL_N": own["n"], "BUSBAR_HPL_N_EACH": each, "BUSBAR_HPL_NB": block}
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
-        """Return whether the last system was solved right and fast enough; a wrong solution counts anywhere."""
+        """Return whether the last system was solved correctly and fast enough; any wrong solution is a fault."""
         solved, ranks, floor = read_hpl(text), ranks * len(nodes), self.own(options)["gflops"]
         gap, said, fault = _gap(solved, ranks), "", ""
         if not gap:
@@ -102,7 +102,7 @@ class Hpl(ProgramStage[HplOptions]):
             fault = f"n {wrong['n']}: the solution is wrong, scaled residual {wrong['residual']}"
         return Judged(
             said=said,
-            # Of several nodes, each may be the cause.
+            # With several nodes, each may be the cause.
             faults=[Fault(nodes[0] if len(nodes) == 1 else "", fault, fault)] if fault else [],
             gaps=[gap] if gap and not fault else [],
             doubt="" if floor else "no floor is known: set validation_hpl_gflops",

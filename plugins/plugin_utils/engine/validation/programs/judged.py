@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a verdict of what a stage found: a fault is FAIL, a gap or a doubt is INCONCLUSIVE, else it is PASS."""
+"""Derive a verdict from the results of a stage: a fault is FAIL, a gap or a doubt is INCONCLUSIVE, otherwise PASS."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Fault(NamedTuple):
     """A proven fault.
 
     Attributes:
-        node: that is blamed; empty if no single node can be.
-        words: what is wrong.
-        line: the same for the report; empty for the node and the words.
+        node: the culprit; empty if there is no single one.
+        words: description of the fault.
+        line: the same for the report; by default the node and the description.
     """
 
     node: str
@@ -34,19 +34,19 @@ class Fault(NamedTuple):
 
 @dataclass
 class Judged:
-    """What the output of a program shows.
+    """The results of a program.
 
     Attributes:
         said: the result in one line.
         figures: for the report, under the name of the stage; None for a stage without.
-        faults: the most telling first.
-        gaps: what is missing, so that the test proves nothing.
+        faults: the most informative first.
+        gaps: missing results, which prevent a verdict.
         doubt: why a result without faults and gaps proves nothing.
         notes: further findings.
-        source: where the floors come from.
-        program: that ran.
-        version: of the program.
-        most: limit of the findings.
+        source: source of the floors.
+        program: name of the program.
+        version: version of the program.
+        most: maximum number of findings.
     """
 
     said: str
@@ -89,17 +89,17 @@ class Judged:
 
 @dataclass
 class Floors:
-    """Takes the floor that the operator gives, else the floor of the hardware, and remembers the source of each."""
+    """Chooses between the operator's floor and the hardware's, and records the source of each."""
 
     sources: list[str] = field(default_factory=list)
 
     def pick(self, given: float, known: float | None, *sources: object) -> float | None:
-        """Return a floor, or None if there is none.
+        """Return a floor, or None if neither is known.
 
         Args:
-            given: by the operator, 0 if not given.
-            known: of the hardware.
-            sources: of the known one.
+            given: the operator's floor, 0 if not set.
+            known: the hardware's floor.
+            sources: sources of the hardware's floor.
         """
         found = given or known or None
         if found:

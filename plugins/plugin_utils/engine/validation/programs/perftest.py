@@ -1,11 +1,12 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the output of ib_write_bw of perftest on the clients of all pairs.
+"""Read the output of perftest's ib_write_bw on the clients of all pairs.
 
-The job puts ``busbar-rdma RAIL CLIENT SERVER: `` before each line of a client, so that lines of several do not mix.
-The heading names the unit, ``BW average[Gb/sec]`` or ``BW average[MiB/sec]`` (``[MB/sec]`` before it was renamed), and
-the row has bytes, iterations, peak, average and message rate (linux-rdma/perftest src/perftest_parameters.h, RESULT_FMT
-and REPORT_FMT, commit 00b55b6660d0170dabe2c1b49193e8fbe265086e). Warnings may stand between the two.
+The job puts ``busbar-rdma RAIL CLIENT SERVER: `` before each line of a client, so that lines of several clients can be
+separated. The heading names the unit, ``BW average[Gb/sec]`` or ``BW average[MiB/sec]`` (``[MB/sec]`` before it was
+renamed), and the row has bytes, iterations, peak, average and message rate (linux-rdma/perftest
+src/perftest_parameters.h, RESULT_FMT and REPORT_FMT, commit 00b55b6660d0170dabe2c1b49193e8fbe265086e). Warnings may
+appear between the two.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and compares the results of busbar_gemm.py, which the stages gemm and soak run.
+"""Read and compare the results of busbar_gemm.py, which the stages gemm and soak run.
 
 Three results are wrong at any speed: a product that differs from the same product before, a copy that differs from its
 source, and a result that differs from that of most devices of the same kind with the same library. If two results are
-equally frequent, one is wrong and the node is unknown.
+equally frequent, one is wrong, but on an unknown node.
 
-A straggler is a device below the median of its kind by more than a share; a median needs four devices at least, so that
-one of them does not decide it.
+A straggler is a device that is below the median of its kind by more than a given share; the median requires at least
+four devices, so that a single one does not determine it.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def known_floor(profile: dict[str, Any]) -> Floor:
 
 
 def read_products(text: str, nodes: list[str], what: str) -> tuple[list[Rank], dict[str, str]]:
-    """Return the measurements of each rank of the nodes, and for each node why it measured nothing; it never raises.
+    """Return the measurements of each rank of the nodes, and the error of each node without any; it never raises.
 
     Args:
         text: the output of the job.
-        nodes: those that took part.
-        what: gpu or cpu; ranks that used the other are left out.
+        nodes: the nodes that took part.
+        what: gpu or cpu; ranks on the other are left out.
 
     Returns:
-        For each rank the keys _TEXTS, _WHOLE (whole numbers) and _SPEEDS; a line that lacks one is left out.
+        For each rank the keys _TEXTS, _WHOLE (integers) and _SPEEDS; incomplete lines are left out.
     """
     ranks: list[Rank] = []
     said: dict[str, str] = {}
@@ -83,7 +83,7 @@ def device_name(what: str, device: int) -> str:
 
 
 def gaps_of(ranks: list[Rank], said: dict[str, str], nodes: list[str], per_node: int) -> dict[str, str]:
-    """Return for each node with missing ranks why they are missing."""
+    """Return the reason of missing ranks for each node with any."""
     found = Counter(rank["node"] for rank in ranks)
     words = "{} of {} rank(s) told what they measured"
     return {node: said.get(node) or words.format(found[node], per_node) for node in nodes if found[node] < per_node}
@@ -100,7 +100,7 @@ def reached(ranks: list[Rank]) -> str:
 
 
 def _like_devices(ranks: list[Rank]) -> list[list[Rank]]:
-    """Return the ranks in groups that must give the same results."""
+    """Return the ranks in groups that must have equal results."""
     groups: dict[tuple[Any, ...], list[Rank]] = defaultdict(list)
     for rank in ranks:
         groups[tuple(rank[key] for key in ("kind", "library", "precision", "size"))].append(rank)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage rdma_pairs: RDMA writes from each node to its two neighbours and back, over one rail after the other."""
+"""The stage rdma_pairs: RDMA writes from each node to its two neighbours and back, one rail at a time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RdmaPairsOptions(TypedDict):
 
 
 class RdmaPairs(ProgramStage[RdmaPairsOptions]):
-    """Finds a rail that is slow in one direction, which collectives hide behind the other rails."""
+    """Finds a rail that is slow in one direction, which collectives mask with the other rails."""
 
     name = "rdma_pairs"
     form = RdmaPairsOptions
@@ -70,19 +70,19 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
     )
 
     def problems(self, options: Options) -> list[str]:
-        """Return what is wrong with the names of the rails."""
+        """Return problems of the rail names."""
         if self.requested(options) and not all(_RAIL.fullmatch(rail) for rail in self.own(options)["rails"]):
             return ["validation_rdma_pairs_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
         return []
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the one test, if there are two nodes for it."""
+        """Return the single test, if there are at least two nodes for it."""
         if not self.tests_of(state) and len(nodes) + options["partners"] < _TWO:
             return Next(skipped=f"{len(nodes)} node(s) passed what came before, a pair has two")
         return super().next_tests(options, state, nodes)
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
-        """Return which ways are too slow, and which nodes are to blame."""
+        """Return the slow directions, and the culprits."""
         del ranks
         own, floors, profiles = self.own(options), Floors(), [profile_of(options, node) for node in nodes]
         kinds = [[nic for nic in profile.get("nics") or [] if nic.get("rdma")] for profile in profiles]
@@ -114,14 +114,14 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
         return [at_least((figures["gbps_floor"], "{:g} Gb/s on each rail"))]
 
     def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return the slowest way out of each node over each rail."""
+        """Return the slowest outgoing rate of each node over each rail."""
         rows = [row for row in (test["own"] or {"rows": []})["rows"] if row["gbps"] is not None]
         lowest = {(row["client"], row["rail"]): row for row in sorted(rows, key=lambda row: -row["gbps"])}
         return self.figures.metrics({"rows": list(lowest.values())})
 
 
 def _gaps(found: dict[Way, Measured], nodes: list[str], rails: int) -> list[str]:
-    """Return what was not measured."""
+    """Return the missing measurements."""
     if len(nodes) < _TWO:
         return ["a pair has two nodes"]
     lost = {way: item["said"] for way, item in found.items() if item["gbps"] is None}
@@ -137,7 +137,7 @@ def _gaps(found: dict[Way, Measured], nodes: list[str], rails: int) -> list[str]
 
 
 def _blamed(good: dict[Way, float], slow: dict[Way, float], floor: float) -> list[Fault]:
-    """Return the nodes that are too slow to, or from, two neighbours that are fast enough with another."""
+    """Return the nodes that are too slow to, or from, two neighbours that are fast enough with another node."""
     faults = []
     for place, words in ((1, "sends"), (2, "receives")):
         for rail, node in dict.fromkeys((way.rail, way[place]) for way in slow):

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage soak: products of matrices and all-reduces in turn for a given time, while all nodes are watched."""
+"""The stage soak: alternating matrix products and all-reduces for a given time, while all nodes are monitored."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SoakOptions(TypedDict):
 
 
 class Soak(ProgramStage[SoakOptions]):
-    """Finds faults that show only under heat and after some time."""
+    """Finds faults that appear only with heat and over time."""
 
     name = "soak"
     form = SoakOptions
@@ -80,7 +80,7 @@ class Soak(ProgramStage[SoakOptions]):
     )
 
     def problems(self, options: Options) -> list[str]:
-        """Return what is wrong with the size, and whether the time of all tests is too short."""
+        """Return problems of the size, and whether the time limit of all tests is too short."""
         if not self.requested(options):
             return []
         own, problems = self.own(options), []
@@ -101,25 +101,25 @@ class Soak(ProgramStage[SoakOptions]):
         return problems
 
     def job_limit(self, options: Options) -> int:
-        """Return the seconds after which the job is cancelled: the last turn may begin when the time is over."""
+        """Return the seconds after which the job is cancelled; the last turn may start at the end of the time."""
         return int(self.own(options)["minutes"] * _MINUTE_S) + options["test_time_limit"]
 
     def budget(self, options: Options) -> list[str]:
-        """Return how long it takes."""
+        """Return the duration."""
         return [f"soak: all together for {self.own(options)['minutes']:g} min, at most {self.job_limit(options)} s"]
 
     def exported(self, options: Options, ranks: int) -> dict[str, Any]:
-        """Return how long the job goes on."""
+        """Return the duration of the job."""
         del ranks
         return {"BUSBAR_SOAK_SECONDS": int(self.own(options)["minutes"] * _MINUTE_S)}
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
-        """Return which nodes did not hold out."""
+        """Return the nodes that failed under load."""
         what = "cpu" if options["backend"] == "mpi" else "gpu"
         return judge_soak(read_soak(text), nodes, expected_of(self.own(options), ranks, what))
 
     def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
-        """Return the answer; unless it passed, with the reports of NCCL RAS."""
+        """Return the result, with the reports of NCCL RAS unless it passed."""
         found = super().answer(options, planned, nodes, text)
         return found if found["verdict"] == PASS else {**found, "findings": found["findings"] + ras_words(text)}
 

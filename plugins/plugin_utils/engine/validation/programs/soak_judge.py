@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Says whether nodes hold out under load: as fast at the end as at the beginning, without errors, and all watched.
+"""Judge whether nodes sustain load: constant speed, no errors, and complete monitoring.
 
-A proven fault counts even if something else is missing: a wrong result, an Xid, an uncorrectable error, a lost GPU. A
-loss of speed counts only if there are four turns at least; the first tenth is compared with the last.
+A proven fault counts even if other data is missing: a wrong result, an Xid, an uncorrectable error, a lost GPU. A loss
+of speed counts only with at least four turns; the first tenth is compared with the last.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["expected_of", "judge_soak"]
 _FEWEST_TURNS = 4
 _TENTH = 10
 _MOST_GAP = 4
-# Share of the time asked for: the last turn ends when it ends, and a step takes a moment to begin.
+# Required share of the time: the last turn may end early, and a step takes a moment to start.
 _ENOUGH = 0.95
 _ANY_SPEED = 1e-12
 # Seconds since 1970 and a speed.
@@ -40,12 +40,12 @@ Speeds = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Expected:
-    """What a soak is judged by.
+    """The limits of a soak's verdict.
 
     Attributes:
         per_node: ranks on each node.
         what: gpu or cpu.
-        seconds: how long it had to last.
+        seconds: required duration.
         interval: seconds between two samples of a node.
         spread: share of 1 that a device may be below the median of its kind.
         decay: share of 1 by which the last tenth may be below the first.
@@ -62,14 +62,14 @@ class Expected:
 
 
 def expected_of(own: Mapping[str, Any], ranks: int, what: str) -> Expected:
-    """Return what the options ask for, of so many ranks on each node."""
+    """Return the limits set by the options, for this many ranks on each node."""
     seconds, spread, decay = int(own["minutes"] * 60), own["spread"] / 100, own["decay"] / 100
     return Expected(ranks, what, seconds, own["interval"], spread, decay, own["kernel_log"])
 
 
 @dataclass
 class _Measured:
-    """The speeds in the order of the turns, the faults and the gaps of both programs; alone with one rank in all."""
+    """Speeds in the order of the turns, faults and gaps of both programs; alone means a single rank in total."""
 
     busbw: Speeds = field(default_factory=list)
     devices: dict[tuple[str, int], Speeds] = field(default_factory=dict)
@@ -80,12 +80,12 @@ class _Measured:
 
 
 def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
-    """Return what the soak shows.
+    """Return the result of the soak.
 
     Args:
-        soaked: as read_soak returns it.
-        nodes: those that took part.
-        expected: what they are judged by.
+        soaked: the result of read_soak.
+        nodes: the nodes that took part.
+        expected: the limits.
     """
     found = _Measured(gaps=_gaps(soaked, nodes, expected))
     for ran in soaked.ran:
@@ -105,7 +105,7 @@ def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
             said = f"{lasted}: {what} {first:.4g} {unit} at first, {last:.4g} at last"
     return Judged(
         said=said,
-        # First those that name a node.
+        # Faults that name a node come first.
         faults=sorted([*watched, *found.faults, *slower], key=lambda fault: not fault.node),
         gaps=[*found.gaps, *([too_few] if too_few else [])],
         notes=notes,
@@ -117,13 +117,13 @@ def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
 
 
 def _ends(values: Speeds) -> tuple[float, float]:
-    """Return the median of the first tenth of the turns, one at least, and that of the last."""
+    """Return the medians of the first and of the last tenth of the turns, at least one turn each."""
     count = max(1, len(values) // _TENTH)
     return median(value for _at, value in values[:count]), median(value for _at, value in values[-count:])
 
 
 def _gaps(soaked: Soaked, nodes: list[str], expected: Expected) -> list[str]:
-    """Return what is missing of the job and of the samples of the nodes."""
+    """Return the missing parts of the job and of the nodes' samples."""
     gaps = [] if soaked.done else ["the output is cut off: the soak did not come to its end"]
     over = [ran for ran in soaked.ran if ran.ended is not None and ran.code == 0]
     lasted = (over[-1].ended or 0.0) - soaked.ran[0].began if over else 0.0
@@ -142,7 +142,7 @@ def _last_words(ran: Ran) -> str:
 
 
 def _node_gaps(soaked: Soaked, node: str, expected: Expected) -> list[str]:
-    """Return what is missing of the samples of a node."""
+    """Return the missing samples of a node."""
     seen = soaked.nodes.get(node)
     if seen is None:
         return ["told nothing of itself"]
@@ -167,7 +167,7 @@ def _node_gaps(soaked: Soaked, node: str, expected: Expected) -> list[str]:
 
 
 def _all_reduce(ran: Ran, nodes: list[str], expected: Expected, found: _Measured) -> None:
-    """Enter the speed of an all-reduce, its fault or its gap."""
+    """Record the speed, fault or gap of an all-reduce."""
     how = ExpectedRuns(
         nodes=len(nodes),
         ranks=expected.per_node * len(nodes),
@@ -190,7 +190,7 @@ def _all_reduce(ran: Ran, nodes: list[str], expected: Expected, found: _Measured
 
 
 def _products(turns: list[Ran], nodes: list[str], expected: Expected, found: _Measured) -> None:
-    """Enter the speeds of all products, and compare the devices over all turns."""
+    """Record the speeds of all products, and compare the devices over all turns."""
     whole: dict[tuple[str, int], Rank] = {}
     for ran in turns:
         ranks, said = read_products(ran.text, nodes, expected.what)
@@ -200,7 +200,7 @@ def _products(turns: list[Ran], nodes: list[str], expected: Expected, found: _Me
         for key, rank in mine.items():
             found.devices.setdefault(key, []).append((ran.began, rank["tflops"]))
             first = whole.setdefault(key, dict(rank, changed=0, copies_changed=0, batches=0))
-            # The same product of another turn is the same product.
+            # The same product must be equal in all turns.
             differs = rank["digest"] != first["digest"] and rank["library"] == first["library"]
             first["changed"] += rank["changed"] + differs
             first["copies_changed"] += rank["copies_changed"]
@@ -215,7 +215,7 @@ def _products(turns: list[Ran], nodes: list[str], expected: Expected, found: _Me
 
 
 def _decayed(found: _Measured, expected: Expected) -> tuple[list[Fault], str]:
-    """Return what is slower at the end, and why that cannot be said."""
+    """Return the losses of speed, or an empty list and why they cannot be determined."""
     collectives = [] if found.alone else [found.busbw]
     fewest = min([len(values) for values in (*collectives, *found.devices.values())], default=0)
     if fewest < _FEWEST_TURNS or not found.devices:

@@ -87,7 +87,7 @@ def _close(ran: list[Ran], current: Ran | None, lines: list[str]) -> None:
 
 
 def _watched(nodes: dict[str, Seen], text: str) -> None:
-    """Enter a line of a node."""
+    """Store a line of a node."""
     given = json_object(text)
     node, at, when, devices = (given.get(key) for key in ("node", "at", "when", "devices"))
     known = isinstance(node, str) and finite(at) is not None and when in ("begin", "sample", "end")

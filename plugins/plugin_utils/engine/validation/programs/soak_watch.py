@@ -22,7 +22,7 @@ _US = 1_000_000
 _LONGEST = 120
 _MOST_POINTS = 200
 _MOST_WORDS = 3
-# Measures of the hardware against damage. A power cap in software and clocks of an idle GPU are normal.
+# Hardware protection against damage. A software power cap and the clocks of an idle GPU are normal.
 _SLOWDOWNS = {
     "hw_slowdown": "slowed down by the hardware",
     "hw_thermal_slowdown": "too hot, slowed down by the hardware",
@@ -30,7 +30,7 @@ _SLOWDOWNS = {
     "sw_thermal_slowdown": "too hot, slowed down by the driver",
 }
 _IDLE = "gpu_idle"
-# The counters of the same in nvidia-smi.
+# The corresponding counters of nvidia-smi.
 _TIMES = {
     "hw_thermal_slowdown": "hw_therm_slowdown",
     "hw_power_brake_slowdown": "hw_power_brake",
@@ -65,7 +65,7 @@ def watched_faults(seen: dict[str, Seen], nodes: list[str]) -> tuple[list[Fault]
 
 
 def _rises(record: Seen, key: str) -> dict[int, float]:
-    """Return by how much a counter of each device rose; a counter that was reset rose by its value."""
+    """Return the increase of a counter for each device; a counter that was reset counts with its value."""
     before = {device["device"]: device[key] for device in (record.begin or {"devices": []})["devices"]}
     after = {device["device"]: device[key] for device in (record.end or {"devices": []})["devices"]}
     return {
@@ -98,7 +98,7 @@ def _has(item: dict[str, Any], device: int, reason: str) -> bool:
 
 
 def _errors(node: str, record: Seen, faults: list[Fault], notes: list[str]) -> None:
-    """Enter the counters that rose, and the faults, between the beginning and the end."""
+    """Record counters that increased, and faults, between begin and end."""
     begin, end = record.begin or {}, record.end or {}
     for device, count in _rises(record, "ecc_volatile_uncorrected_total").items():
         if count:
@@ -137,9 +137,9 @@ def _number(value: object) -> float:
 
 
 def _xids(begin: dict[str, Any], lines: list[str]) -> Iterator[tuple[str, bool]]:
-    """Yield the Xids in lines of the kernel log, each of a GPU once, and whether it is a fault.
+    """Yield the Xids in lines of the kernel log, once per GPU, and whether each is a fault.
 
-    An error that the driver calls nonfatal is none. A format that cannot be parsed is one: it may be fatal.
+    An error that the driver calls nonfatal is not a fault. An unparsable line is one, because it may be fatal.
     """
     known = {normal_address(device["address"]): device["device"] for device in begin["devices"] if device["address"]}
     named = set()
@@ -147,7 +147,7 @@ def _xids(begin: dict[str, Any], lines: list[str]) -> Iterator[tuple[str, bool]]
         xid, switch = read_xid(line), read_sxid(line)
         words, fault = "", True
         if xid and xid.number != RECOVERY_CHANGED:
-            # The log omits the function of the device.
+            # The log omits the PCI function of the device.
             where = next((device for address, device in known.items() if _same(address, xid.address)), None)
             name = f"GPU {where}" if where is not None else f"GPU at {xid.address}"
             name += f" {xid.instance}" if xid.instance else ""
@@ -214,7 +214,7 @@ def _known(devices: Iterable[dict[str, Any]], key: str) -> list[float]:
 
 
 def _clocks(devices: list[dict[str, Any]]) -> list[float]:
-    """Return the clocks of samples under load; between two programs a GPU is idle, and its clock says nothing."""
+    """Return the clocks of samples under load; between two programs a GPU is idle, and its clock is meaningless."""
     return _known((device for device in devices if _IDLE not in device["reasons"]), "clock_mhz")
 
 

@@ -23,14 +23,14 @@ _PAIR = 2
 
 
 class ProgramStage(Stage[Own]):
-    """A stage that is one job of all nodes; a node alone gets the requested number of partners.
+    """A stage that runs one job on all nodes; a single node gets the requested number of partners.
 
     A subclass declares its options (`form`) and its figures, and implements `judged`. The job is job_NAME.sh.j2.
 
     Attributes:
-        per_gpu: whether the job has a rank on each GPU; on CPUs one on each node.
-        figures: of its tests in report.json; no columns for a stage without.
-        proves: whether a FAIL counts even if the job itself failed; a speed of a node that goes down does not.
+        per_gpu: whether the job has a rank on each GPU; otherwise one on each node.
+        figures: figures of its tests in report.json; no columns for a stage without.
+        proves: whether a FAIL counts even if the job failed; a low speed of a node that is going down does not.
     """
 
     per_gpu: ClassVar[bool] = False
@@ -50,7 +50,7 @@ class ProgramStage(Stage[Own]):
         return None
 
     def _ranks_per_node(self, options: Options, nodes: list[str]) -> int:
-        """Return the ranks on each node; on GPUs those of the node with the fewest."""
+        """Return the ranks on each node; with GPUs those of the node with the fewest."""
         if not self.per_gpu:
             return 1
         if options["backend"] == "mpi":
@@ -58,7 +58,7 @@ class ProgramStage(Stage[Own]):
         return max(1, min((gpu_count(profile_of(options, node)) for node in nodes), default=1))
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the one test, unless it was run."""
+        """Return the single test, unless it was run."""
         if self.tests_of(state):
             return Next()
         return Next([self._planned(options, nodes)]) if nodes else Next(skipped="no node passed what came before")
@@ -93,18 +93,18 @@ class ProgramStage(Stage[Own]):
     # -- its output ----------------------------------------------------------------------------------------------
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
-        """Return what the output of the job shows; it never raises.
+        """Return the result of the job's output; it never raises.
 
         Args:
-            options: of the validation.
-            nodes: those that took part.
-            ranks: on each node.
-            text: the output; empty if there is none.
+            options: options of the validation.
+            nodes: the nodes that took part.
+            ranks: ranks on each node.
+            text: the output; may be empty.
         """
         raise NotImplementedError
 
     def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
-        """Return verdict, reason, findings and what else the entry of the test has."""
+        """Return verdict, reason, findings and the other keys of the test's entry."""
         return self.judged(options, nodes, planned["ranks_per_node"], text).answer(self.name)
 
     def judge(self, options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:

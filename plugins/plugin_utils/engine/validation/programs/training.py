@@ -52,7 +52,7 @@ class TrainingOptions(TypedDict):
 
 
 class Training(ProgramStage[TrainingOptions]):
-    """Trains on one rank, on one node and on more of them, and compares the throughput with floors."""
+    """Trains on one rank, one node and several nodes, and compares the throughput with floors."""
 
     name = "training"
     form = TrainingOptions
@@ -100,11 +100,11 @@ class Training(ProgramStage[TrainingOptions]):
     )
 
     def budget(self, options: Options) -> list[str]:
-        """Return how long it may take."""
+        """Return the maximum duration."""
         return [f"training: one rank, one node, then more of them at once, at most {options['test_time_limit']} s"]
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
-        """Return what the output shows of each scale, by the operator's floors, else those of the nodes' hardware."""
+        """Return the result of each scale, judged by the operator's floors, otherwise those of the nodes' hardware."""
         own, profiles = self.own(options), [profile_of(options, node) for node in nodes]
         asked = Expected(
             scales=scales_of(len(nodes), ranks),
@@ -117,7 +117,7 @@ class Training(ProgramStage[TrainingOptions]):
         return judge_training(read_training(text), asked)
 
     def charts(self, figures: dict[str, Any]) -> list[Chart]:
-        """Return the bars of each scale beside as many ranks alone, and the loss of one rank above its limit."""
+        """Return the throughput of each scale next to that of as many single ranks, and the loss with its limit."""
         rows, limit = figures["rows"], figures["loss_limit"]
         shares = [row["efficiency"] if row["ranks"] > 1 else None for row in rows]
         series: list[Series] = [

@@ -1,17 +1,17 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The floors of a training: the operator's, else those of the weakest hardware, else what follows from the network.
+"""The floors of a training: the operator's, else those of the weakest hardware, else derived from the network.
 
-Without a declared share of as many ranks alone, that of a real model follows from the floors of the collectives, which
-the other stages hold the same network to: a step that hides nothing of its communication takes the time of one rank
-plus that of an all-reduce of all gradients, 2(n-1)/n of their bytes at the floor of busbw (nccl-tests
-doc/PERFORMANCE.md). DDP hides most of that behind the backward pass (Li et al., PyTorch Distributed, VLDB 2020, section
-3.2.3), so only what is slower than its network can miss it. A tenth is left for ranks that share power, memory and
+Without a declared efficiency, that of a real model is derived from the floors of the collectives, which the other
+stages require of the same network: a step without any overlap of communication takes the time of one rank plus that of
+an all-reduce of all gradients, 2(n-1)/n of their bytes at the floor of busbw (nccl-tests doc/PERFORMANCE.md). DDP
+overlaps most of that with the backward pass (Li et al., PyTorch Distributed, VLDB 2020, section 3.2.3), so only a
+training that is slower than its network can miss the floor. A tenth is reserved for ranks that share power, memory and
 cores.
 
-The loss must fall and reach that of a reference. Seed and samples are always the same (train_ddp.py), so one rank that
-takes as many steps of the same batches ends at the loss of the reference but for rounding. Many ranks see more samples
-in each step: the reference is that of one.
+The loss must decrease and reach that of a reference. Seed and samples are always the same (train_ddp.py), so one rank
+with as many steps of the same batches ends at the loss of the reference except for rounding. Many ranks see more
+samples in each step, so the reference is that of one rank.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["Floors", "Reference", "efficiency_floor", "gap_of_loss", "known_floo
 _SHARED = 0.9
 _GB = 1e9
 _COMPUTED = "computed: gradients at the hardware's floor of busbw, nothing hidden, nine tenths of that"
-# The toy has nothing to compute, so it says nothing about a network's share in a real step.
+# The toy model computes almost nothing, so it does not represent the network's share of a real step.
 _REAL = ("gpt", "resnet50")
 _BETWEEN = ("inter_node", "inter_domain")
-# After fewer steps a loss may still be above the first.
+# With fewer steps a loss may still be above the first.
 _ENOUGH_STEPS = 50
 
 
@@ -57,12 +57,12 @@ class Floors:
 
 
 def known_floors(own: dict[str, Any], profiles: list[dict[str, Any]], backend: str) -> Floors:
-    """Return the floors; if one node's is unknown, it is unknown, since another's does not apply to it.
+    """Return the floors; a floor that is unknown for one node is unknown, since another node's does not apply to it.
 
     Args:
-        own: the options of the stage: efficiency, rate, tflops (0 where not given) and model.
-        profiles: the hardware profile of each node, an empty one where it is unknown.
-        backend: nccl or mpi; CPUs that nodes of a sandbox share follow no law.
+        own: the options of the stage: efficiency, rate, tflops (0 if not set) and model.
+        profiles: the hardware profile of each node, empty if unknown.
+        backend: nccl or mpi; the speed of CPUs that sandbox nodes share is unpredictable.
     """
     declared = [profile.get("training") or {} for profile in profiles]
     chosen, sources = Chosen(), [item.get("source") for item in declared]
@@ -80,24 +80,24 @@ def known_floors(own: dict[str, Any], profiles: list[dict[str, Any]], backend: s
 
 
 def _weakest(values: list[Any]) -> float | None:
-    """Return the least value, or None if one is not known."""
+    """Return the minimum, or None if any value is unknown."""
     return min(values) if values and all(values) else None
 
 
 def _slowest(profiles: list[dict[str, Any]], scopes: tuple[str, ...]) -> float | None:
-    """Return the least floor of busbw that the nodes have in one of some scopes, or None if a node has none."""
+    """Return the nodes' lowest busbw floor in one of the scopes, or None if a node has none."""
     speeds = [profile.get("busbw") or {} for profile in profiles]
     floors = [[float(busbw[scope]["floor_gbs"]) for scope in scopes if busbw.get(scope)] for busbw in speeds]
     return min(map(min, floors)) if floors and all(floors) else None
 
 
 def efficiency_floor(floors: Floors, nodes: int, result: dict[str, Any], base: dict[str, Any] | None) -> float | None:
-    """Return the share of as many ranks alone that a run must reach, None where that is not known.
+    """Return the efficiency that a run must reach against as many single ranks, None if unknown.
 
     Args:
-        floors: what is known.
-        nodes: of the run.
-        result: of the run: world_size and gradient_bytes.
+        floors: the known floors.
+        nodes: number of nodes.
+        result: result of the run: world_size and gradient_bytes.
         base: the result of one rank: step_seconds.
     """
     ranks = result["world_size"]
@@ -112,12 +112,12 @@ def efficiency_floor(floors: Floors, nodes: int, result: dict[str, Any], base: d
 
 @dataclass(frozen=True)
 class Reference:
-    """What one rank must learn.
+    """The reference loss of one rank.
 
     Attributes:
-        loss: at the end, None where there is no reference.
-        tolerance: share of it that the loss may be above.
-        steps: after which it is that.
+        loss: loss at the end, None without a reference.
+        tolerance: share by which the loss may exceed it.
+        steps: number of steps of the reference.
     """
 
     loss: float | None = None
@@ -126,7 +126,7 @@ class Reference:
 
     @property
     def most(self) -> float | None:
-        """The highest loss that is enough."""
+        """The highest accepted loss."""
         return None if self.loss is None else self.loss * (1 + self.tolerance)
 
 
@@ -134,8 +134,8 @@ def wrong_loss(result: dict[str, Any], reference: Reference) -> str:
     """Return why the loss of a run is wrong; empty if it is not.
 
     Args:
-        result: as read_training returns it, of any number of ranks.
-        reference: of one rank.
+        result: an entry of read_training, with any number of ranks.
+        reference: the reference of one rank.
     """
     first, final = result["first_loss"], result["final_loss"]
     if first is None or final is None:
@@ -149,7 +149,7 @@ def wrong_loss(result: dict[str, Any], reference: Reference) -> str:
 
 
 def gap_of_loss(result: dict[str, Any], reference: Reference) -> str:
-    """Return why the loss of a run cannot be held against the reference; empty if it can."""
+    """Return why the loss of a run cannot be compared with the reference; empty if it can."""
     took = int(result["steps"] or 0)
     if reference.loss is None or result["world_size"] != 1 or took == reference.steps:
         return ""

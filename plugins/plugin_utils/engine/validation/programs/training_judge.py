@@ -1,18 +1,18 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Says whether a training scales with the number of nodes, and what slows it.
+"""Judge how well a training scales with the number of nodes, and find the bottleneck.
 
-A step of many ranks cannot be faster than a step of one. The difference is lost, and the measurements divide that
-loss: the program measures on every rank a step without any communication, all ranks at once.
+A step of many ranks cannot be faster than a step of one. The difference is lost time, which the measurements attribute
+to causes: the program measures on every rank a step without any communication, all ranks at once.
 
-- communication: the step less the slowest rank's own part of it; the time in which all wait for the network.
-- loader: the time that a rank waits for its samples, less that of one rank alone.
-- a slow node: the slowest rank's own part less that of the middle one.
-- sharing: the middle rank's own part less that of one rank that has its node for itself (memory, power, cores).
+- communication: the step without the slowest rank's own part of it; all ranks wait for the network.
+- loader: the time that a rank waits for its samples, without that of a single rank.
+- a slow node: the slowest rank's own part without that of the median rank.
+- sharing: the median rank's own part without that of one rank with a whole node (memory, power, cores).
 
-The largest is the cause. Sources: all ranks wait for the slowest, since DDP's all-reduce is a barrier (Li
-et al., PyTorch Distributed, VLDB 2020, section 3.2); a ring of n ranks sends 2(n-1)/n of the gradients from each
-(nccl-tests doc/PERFORMANCE.md), from which the least time on the wire follows.
+The largest part is the cause. Sources: all ranks wait for the slowest, since DDP's all-reduce is a barrier (Li et al.,
+PyTorch Distributed, VLDB 2020, section 3.2); a ring of n ranks sends 2(n-1)/n of the gradients from each (nccl-tests
+doc/PERFORMANCE.md), which gives the minimum time on the wire.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _CAUSES = {
     "sharing": "ranks of one node share what they need",
 }
 _NO_TORCH = 3
-# Beyond this a baseline was disturbed: many ranks cannot be faster than as many alone.
+# Above this the baseline was disturbed, because many ranks cannot be faster than as many single ones.
 _TOO_GOOD = 1.2
 # A node that takes this much longer than the median for the same work is reported with any verdict.
 _SLOW = 1.25
 _FEWEST = 3
-# Waiting for samples is named as a cause from this share of a step on.
+# Waiting for samples is reported as a cause from this share of a step on.
 _MUCH = 0.2
 _GB = 1e9
 _MOST = 100
@@ -47,15 +47,15 @@ _TWO = 2
 
 @dataclass(frozen=True)
 class Expected:
-    """What a training is judged by.
+    """The limits of a training's verdict.
 
     Attributes:
-        scales: nodes and ranks per node of each run that was asked for, the single rank first.
-        backend: nccl or gloo; what the ranks must have used.
-        model: what the ranks must have trained; empty for any.
-        floors: what they must reach.
-        wire: GB/s that leave a node at most, None when not known.
-        reference: what one rank must learn.
+        scales: nodes and ranks per node of each requested run, the single rank first.
+        backend: nccl or gloo; the required backend of the ranks.
+        model: the required model; empty for any.
+        floors: the floors of the throughput.
+        wire: maximum GB/s that leave a node, None if unknown.
+        reference: the reference loss of one rank.
     """
 
     scales: list[tuple[int, int]]
@@ -77,11 +77,11 @@ def scales_of(nodes: int, ranks: int) -> list[tuple[int, int]]:
 
 
 def judge_training(scales: list[dict[str, Any]], expected: Expected) -> Judged:
-    """Return what the training shows: what is wrong, what is missing, then how fast it is.
+    """Return the result of a training: faults, missing results, then speed.
 
     Args:
-        scales: as read_training returns them.
-        expected: what they are judged by.
+        scales: the result of read_training.
+        expected: the limits.
     """
     by_scale = {(item["nodes"], item["ranks_per_node"]): item for item in scales}
     gap_of = {scale: _gap(scale, by_scale.get(scale), expected) for scale in expected.scales}
@@ -127,13 +127,13 @@ def _reached(rows: list[dict[str, Any]], expected: Expected) -> str:
 
 
 def _odd(row: dict[str, Any]) -> list[str]:
-    """Return what else is to be reported of a scale."""
+    """Return further findings about a scale."""
     slow = f"{row['label']}: {', '.join(row['slow_nodes'])} far slower than the others at the same work"
     return [*filter(None, [_disturbed(row)]), *([slow] if row["slow_nodes"] else [])]
 
 
 def _doubt(rows: list[dict[str, Any]], expected: Expected) -> str:
-    """Return why figures that miss no floor prove nothing; empty if they do."""
+    """Return why values above all floors prove nothing; empty if they do."""
     disturbed = [words for row in rows if (words := _disturbed(row))]
     if disturbed:
         return f"{disturbed[-1]}; train again, longer (validation_training_seconds)"
@@ -158,7 +158,7 @@ def _label(scale: tuple[int, int]) -> str:
 
 
 def _gap(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expected) -> str:
-    """Return why a run says nothing; empty if it does."""
+    """Return why a run has no valid result; empty if it has."""
     if found is None:
         words = "did not run"
     elif found["result"] is None and found["code"] == _NO_TORCH:
@@ -172,7 +172,7 @@ def _gap(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expecte
 
 
 def _strange(scale: tuple[int, int], result: dict[str, Any], expected: Expected) -> str:
-    """Return how a result differs from what was asked for; empty if it does not."""
+    """Return how a result differs from the request; empty if it does not."""
     nodes, ranks = scale
     if (result["nodes"], result["world_size"]) != (nodes, nodes * ranks):
         took = f"{result['world_size']} rank(s) on {result['nodes']} node(s) took part"
@@ -232,7 +232,7 @@ def _row(
 
 
 def _lost(result: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
-    """Return the seconds per step that are lost against a single rank, by cause; nothing where not measured."""
+    """Return the seconds per step lost against a single rank, by cause; unmeasured causes are left out."""
     own = [host["compute_seconds"] for host in result["hosts"] if host["compute_seconds"] is not None]
     alone = base["compute_seconds"]
     if not own or alone is None or result["all_reduce_seconds"] is None:
@@ -246,7 +246,7 @@ def _lost(result: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
 
 
 def _slow_nodes(result: dict[str, Any]) -> list[str]:
-    """Return the nodes that take far longer than the median for the same work; none of two nodes."""
+    """Return the nodes that take far longer than the median for the same work; empty with two nodes."""
     own = {host["node"]: host["compute_seconds"] for host in result["hosts"] if host["compute_seconds"]}
     if len(own) < _FEWEST:
         return []
@@ -255,7 +255,7 @@ def _slow_nodes(result: dict[str, Any]) -> list[str]:
 
 
 def _wire_seconds(scale: tuple[int, int], result: dict[str, Any], expected: Expected) -> float | None:
-    """Return the least time of the gradients on the wire; None inside a node or if the wire is not known."""
+    """Return the minimum time of the gradients on the wire; None inside a node or if the wire rate is unknown."""
     nodes, size = scale[0], result["gradient_bytes"]
     if nodes == 1 or not expected.wire or not size:
         return None
@@ -290,14 +290,14 @@ def _too_slow(row: dict[str, Any], floors: Floors) -> str:
 
 
 def _disturbed(row: dict[str, Any]) -> str:
-    """Return that the single rank was measured too slow; empty if it was not."""
+    """Return a message if the single rank was measured too slow, otherwise an empty text."""
     if row["efficiency"] is None or row["efficiency"] <= _TOO_GOOD:
         return ""
     return f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank: the single rank was disturbed"
 
 
 def _why(row: dict[str, Any]) -> str:
-    """Return in words where the time is lost."""
+    """Return a description of the causes of lost time."""
     if not row["cause"]:
         return "what takes the time was not measured"
     lost, cause = row["lost_seconds"], row["cause"]

@@ -45,12 +45,12 @@ def read_training(text: str) -> list[dict[str, Any]]:
         text: the output of the job.
 
     Returns:
-        For each scale nodes and ranks_per_node (as asked), code (of its end; None when it did not end), said (the
-        program's own words, why it gave up) and result: None, or backend, torch, device, model, precision (texts),
-        world_size and nodes (whole numbers), samples_per_second, step_seconds, data_seconds, compute_seconds,
+        For each scale nodes and ranks_per_node (as requested), code (exit code; None if it did not end), said (the
+        program's message if it gave up) and result: None, or backend, torch, device, model, precision (texts),
+        world_size and nodes (integers), samples_per_second, step_seconds, data_seconds, compute_seconds,
         all_reduce_seconds, tflops_per_rank, tokens_per_sample, cpus_per_rank, workers_per_rank, first_loss, final_loss,
-        gradient_bytes, batch_per_rank and steps (numbers, None where not measured), losses (pairs of a step and its
-        loss), and hosts (node, ranks, compute_seconds).
+        gradient_bytes, batch_per_rank and steps (numbers, None if not measured), losses (pairs of a step and its loss),
+        and hosts (node, ranks, compute_seconds).
     """
     scales: list[dict[str, Any]] = []
     for line in text.splitlines():

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Says whether nodes really share a tree, and whether each of them is fast enough at it.
+"""Judge whether nodes really share a directory tree, and whether each of them is fast enough.
 
-What is wrong comes before what is missing, and both before how fast it is. A node is blamed only when the others show
-that it is the odd one; what all nodes suffer from is the tree's.
+Faults take precedence over missing results, and both over speed. A node is blamed only if it differs from the others; a
+fault that all nodes have belongs to the tree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["judge_storage"]
 
 _ENOUGH = 2
 _MOST_FINDINGS = 40
-# Nothing that lies in a node's memory, or on its root, is shared with another machine.
+# Files in a node's memory or on its root file system are not shared with other machines.
 _PRIVATE = frozenset({"tmpfs", "ramfs", "overlay"})
 _RESULTS = {
     "missing": "does not see the file of {peer}",
@@ -33,9 +33,9 @@ def judge_storage(data: list[dict[str, Any]], nodes: list[str], limits: Limits) 
     """Return verdict, reason, findings, blamed (node and reason of each) and storage (the figures of the report).
 
     Args:
-        data: as read_storage returns it.
+        data: the result of read_storage.
         nodes: names of the nodes that had to take part.
-        limits: what they are judged by.
+        limits: limits of the verdict.
     """
     said = {item["node"]: item for item in data if item["node"] in nodes}
     found = Found()
@@ -63,7 +63,7 @@ def judge_storage(data: list[dict[str, Any]], nodes: list[str], limits: Limits) 
 
 
 def _own(found: Found, node: str, item: dict[str, Any] | None) -> None:
-    """Judge what a node says of itself alone."""
+    """Judge a node's results about itself."""
     if item is None or item["write_error"] is None:
         found.gap(node, "gave no result" if item is None else "did not get as far as writing")
     elif item["write_error"] == "no room":
@@ -82,7 +82,7 @@ def _squash(error: str) -> str:
 
 
 def _groups(found: Found, said: dict[str, dict[str, Any]], path: str) -> dict[str, int]:
-    """Return which tree each node sees, and say who sees another one than the rest."""
+    """Return the tree that each node sees, and record the nodes that see another one than the majority."""
     tree = {
         node: item["tree"]
         for node, item in said.items()
@@ -106,7 +106,7 @@ def _groups(found: Found, said: dict[str, dict[str, Any]], path: str) -> dict[st
 
 
 def _private(said: dict[str, dict[str, Any]], tree: dict[str, int], largest: set[int]) -> set[str]:
-    """Return the nodes among equally large groups whose mount cannot be shared, when that leaves one group."""
+    """Return the nodes among equally large groups whose mount cannot be shared, if that leaves one group."""
     suspects = {
         node
         for node, number in tree.items()
@@ -117,7 +117,7 @@ def _private(said: dict[str, dict[str, Any]], tree: dict[str, int], largest: set
 
 
 def _complaints(found: Found, said: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
-    """Judge what nodes of one tree say about each other's files."""
+    """Judge the results of nodes of one tree about each other's files."""
     names = {item["rank"]: node for node, item in said.items()}
     complaints: dict[tuple[str, str], str] = {}
     for node, item in said.items():
@@ -165,7 +165,7 @@ def _bad_renames(item: dict[str, Any]) -> list[tuple[int, str]]:
 
 
 def _locks(found: Found, said: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
-    """Enter what the locks of nodes of one tree show."""
+    """Record the results of the locks between nodes of one tree."""
     usable = {node: item for node, item in said.items() if node in groups and node not in found.faults}
     answer = lock_faults(usable, groups)
     for node, words in answer["faults"]:
@@ -176,7 +176,7 @@ def _locks(found: Found, said: dict[str, dict[str, Any]], groups: dict[str, int]
 
 
 def _speeds(found: Found, said: dict[str, dict[str, Any]], limits: Limits) -> None:
-    """Judge the rates of the nodes that could be measured."""
+    """Judge the rates of the measured nodes."""
     lacking: set[str] = set()
     broken = found.faults.keys() | found.gaps.keys()
     for node, item in said.items():
@@ -199,7 +199,7 @@ def _speeds(found: Found, said: dict[str, dict[str, Any]], limits: Limits) -> No
 
 
 def _unexplained(found: Found, nodes: list[str], said: dict[str, dict[str, Any]], limits: Limits) -> None:
-    """Say of each node what it should have said and did not, unless that follows from what is known of it."""
+    """Record the missing results of each node, unless a known fault explains them."""
     for node in nodes:
         if node in found.faults or node in found.gaps:
             continue
@@ -217,17 +217,18 @@ def _unexplained(found: Found, nodes: list[str], said: dict[str, dict[str, Any]]
 
 
 def lock_faults(said: dict[str, dict[str, Any]], groups: dict[str, int]) -> dict[str, Any]:
-    """Return what the locks show.
+    """Return the faults shown by the locks.
 
-    A node whose locks mean nothing to others fails at both of its places in the ring, as the one that holds and as the
-    one that tries; its two neighbours fail at one place each.
+    A node whose locks have no effect on others fails at both of its positions in the ring, as holder and as competitor;
+    its two neighbours fail at one position each.
 
     Args:
-        said: for each node its entry of read_storage.
-        groups: node to the tree that it sees; nodes of different trees have no lock in common.
+        said: the entry of each node in read_storage.
+        groups: node to the tree that it sees; nodes of different trees share no locks.
 
     Returns:
-        ``faults`` and ``gaps`` (lists of node and words), and ``common`` (words about what cannot be laid to a node).
+        ``faults`` and ``gaps`` (lists of node and message), and ``common`` (messages about faults without a single
+        culprit).
     """
     names = {item["rank"]: node for node, item in said.items()}
     answer: dict[str, Any] = {"faults": [], "gaps": [], "common": []}
@@ -254,7 +255,7 @@ def lock_faults(said: dict[str, dict[str, Any]], groups: dict[str, int]) -> dict
 
 
 def _lay(answer: dict[str, Any], said: dict[str, dict[str, Any]], granted: list[tuple[str, str]]) -> None:
-    """Enter whose fault it is that locks were granted that another node held."""
+    """Record the culprits for locks that were granted while another node held them."""
     places: dict[str, int] = {}
     for pair in granted:
         for node in pair:

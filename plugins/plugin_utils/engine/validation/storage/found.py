@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What a check of a shared tree has found, and the words and figures for it."""
+"""The results of a check of a shared tree, with their messages and figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 WAYS = ("write", "read")
-# A node far below its peers is told of even where no floor is known; half is beyond what ordinary noise does.
+# A node far below its peers is reported even without a floor; normal noise does not reach half.
 _FAR_BELOW = 0.5
 _FEWEST_PEERS = 3
 _ENOUGH = 2
@@ -34,13 +34,13 @@ _MOST_FINDINGS = 40
 
 @dataclass(frozen=True)
 class Limits:
-    """What the nodes are judged by.
+    """The limits of the verdict.
 
     Attributes:
         path: the shared tree.
-        floors: node to the bytes/s that it must reach while all run at once, by way (write, read); None: not known.
-        source: where the floors come from.
-        speed: whether the speed is measured at all.
+        floors: node to the minimum bytes/s while all nodes run at once, by direction (write, read); None if unknown.
+        source: source of the floors.
+        speed: whether the speed is measured.
     """
 
     path: str
@@ -51,7 +51,7 @@ class Limits:
 
 @dataclass
 class Found:
-    """What is wrong (node to reasons), what is not known (node to reasons), and what is the fault of no one node."""
+    """Faults (node to reasons), missing results (node to reasons), and faults without a single culprit."""
 
     faults: dict[str, list[str]] = field(default_factory=dict)
     gaps: dict[str, list[str]] = field(default_factory=dict)
@@ -59,37 +59,37 @@ class Found:
     unknown: list[str] = field(default_factory=list)
 
     def fault(self, node: str, words: str) -> None:
-        """Enter what is wrong with a node."""
+        """Record a fault of a node."""
         self.faults.setdefault(node, []).append(words)
 
     def gap(self, node: str, words: str) -> None:
-        """Enter what is not known of a node."""
+        """Record a missing result of a node."""
         self.gaps.setdefault(node, []).append(words)
 
 
 def rate_words(rate: float | None) -> str:
-    """Return a rate in bytes/s as people read it."""
+    """Return a readable rate from bytes/s."""
     if rate is None:
         return "unknown"
     return f"{rate / 1e9:.3g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.3g} MB/s"  # noqa: PLR2004 - a gigabyte
 
 
 def size_words(count: int | None) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a readable size from bytes."""
     if count is None:
         return "unknown"
     return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"  # noqa: PLR2004 - a gigabyte
 
 
 def mount_words(item: dict[str, Any]) -> str:
-    """Return what a node has mounted, in words."""
+    """Return a description of a node's mount."""
     if item["mount"] == "/":
         return "nothing is mounted there"
     return f"{item['type'] or 'unknown'} {item['source']} on {item['mount'] or '?'}"
 
 
 def blamed_nodes(found: Found, nodes: list[str]) -> list[dict[str, str]]:
-    """Return the nodes that are to blame; what all of them suffer from is no node's fault."""
+    """Return the culprits; a fault that all nodes have has none."""
     if len(nodes) >= _ENOUGH and set(found.faults) >= set(nodes):
         return []
     return [{"node": node, "reason": "; ".join(reasons)} for node, reasons in sorted(found.faults.items())]
@@ -98,7 +98,7 @@ def blamed_nodes(found: Found, nodes: list[str]) -> list[dict[str, str]]:
 def words_of(
     found: Found, blamed: list[dict[str, str]], nodes: list[str], said: dict[str, dict[str, Any]], limits: Limits
 ) -> tuple[str, list[str]]:
-    """Return the reason in one line, and all that was found."""
+    """Return the reason in one line, and all findings."""
     bad = [f"{who}: {words}" for who, words in _folded(found.faults)]
     open_ones = [f"{who}: {words}" for who, words in _folded(found.gaps)]
     lines = [*found.common, *bad, *open_ones, *found.unknown]
@@ -113,7 +113,7 @@ def words_of(
 
 
 def _folded(reasons: dict[str, list[str]]) -> list[tuple[str, str]]:
-    """Return nodes with the same reasons as one."""
+    """Return one entry for all nodes with the same reasons."""
     alike: dict[str, list[str]] = {}
     for node, words in reasons.items():
         alike.setdefault("; ".join(words), []).append(node)
@@ -150,7 +150,7 @@ def slow_peers(said: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def figures(found: Found, nodes: list[str], said: dict[str, dict[str, Any]], limits: Limits) -> dict[str, Any]:
-    """Return the part of the report's entry that is the storage check's own; rates and floors in bytes/s."""
+    """Return the storage check's own keys of the report's entry; rates and floors in bytes/s."""
     rows = []
     for node in nodes:
         item = said.get(node)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what busbar_storage_check printed: one observation per line, of all nodes, in any order."""
+"""Read the output of busbar_storage_check: one observation per line, of all nodes, in any order."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _COUNTS = ("reads", "missing", "wrong", "back", "other")
 
 
 def read_storage(text: str) -> list[dict[str, Any]]:
-    """Return what each node said, by rank; it never raises, and what cannot be read counts as not said.
+    """Return the observations of each node by rank; it never raises, and unreadable values count as missing.
 
     Args:
         text: the output of the job.
 
     Returns:
-        Each has node, rank, mount, type and source (texts), local_locks, free and needed (bytes), write_error (empty
-        when it went well), back, tree, rename (peer and counts), lock (peer, result, error), each None when nothing was
-        said; sees (file, peer, version, result), problems (texts), and speed: write and read, each None or rate
-        (bytes/s or None), mode and error.
+        Each has node, rank, mount, type and source (texts), local_locks, free and needed (bytes), write_error (empty on
+        success), back, tree, rename (peer and counts), lock (peer, result, error), each None if missing; sees (file,
+        peer, version, result), problems (texts), and speed: write and read, each None or rate (bytes/s or None), mode
+        and error.
     """
     nodes: dict[int, dict[str, Any]] = {}
     for line in text.splitlines():
@@ -44,7 +44,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
 
 
 def _whole(value: object) -> int | None:
-    """Return a whole number of 0 or more, or None."""
+    """Return an integer of at least 0, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62 else None
 
 
@@ -66,7 +66,7 @@ def _blank(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _note(node: dict[str, Any], found: dict[str, Any]) -> None:
-    """Enter an observation; the last of its kind counts."""
+    """Store an observation; the last of its kind counts."""
     check, peer = found["check"], _whole(found.get("peer"))
     if check == "see" and peer is not None:
         entry = {"file": _words(found.get("file")), "peer": peer, "version": _whole(found.get("version"))}
@@ -84,7 +84,7 @@ def _note(node: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def _note_own(node: dict[str, Any], found: dict[str, Any]) -> None:
-    """Enter what a node says of itself alone."""
+    """Store an observation of a node about itself."""
     check = found["check"]
     if check == "mount":
         node |= {key: _words(found.get(key)) for key in ("mount", "type", "source")}

@@ -47,7 +47,7 @@ class StorageOptions(TypedDict):
 
 
 class Storage(ProgramStage[StorageOptions]):
-    """Proves that all nodes share a tree, and how fast each is at it."""
+    """Tests that all nodes share a tree, and how fast each of them is."""
 
     name = "storage"
     form = StorageOptions
@@ -88,7 +88,7 @@ class Storage(ProgramStage[StorageOptions]):
     )
 
     def problems(self, options: Options) -> list[str]:
-        """Return what is wrong with the path and the size."""
+        """Return problems of the path and the size."""
         if not self.requested(options):
             return []
         own = self.own(options)
@@ -103,17 +103,17 @@ class Storage(ProgramStage[StorageOptions]):
         return problems
 
     def budget(self, options: Options) -> list[str]:
-        """Return where it looks and how long it may take."""
+        """Return the tested path and the maximum duration."""
         where = self.own(options)["path"]
         return [f"storage: all together at {where}, at most {options['test_time_limit']} s"]
 
     def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
-        """Return what the output says of the tree and of each node."""
+        """Return the results for the tree and for each node."""
         del planned
         return judge_storage(read_storage(text), nodes, self._limits(options, nodes))
 
     def _limits(self, options: Options, nodes: list[str]) -> Limits:
-        """Return the operator's floors, else those of each node's hardware."""
+        """Return the operator's floors, or those of each node's hardware profile."""
         own, chosen = self.own(options), Floors()
         given = {"read": own["read_floor"], "write": own["write_floor"]}
         floors: dict[str, dict[str, float | None]] = {}
@@ -124,7 +124,7 @@ class Storage(ProgramStage[StorageOptions]):
         return Limits(own["path"], floors, str(chosen), own["speed"])
 
     def charts(self, figures: dict[str, Any]) -> list[Chart]:
-        """Return the rates of each node, slowest first."""
+        """Return a chart of the rates of each node, slowest first."""
         rates = {row["node"]: [row[way] for way in WAYS if row[way] is not None] for row in figures["nodes"]}
         known = [row for row in figures["nodes"] if rates[row["node"]]]
         rows = sorted(known, key=lambda row: min(rates[row["node"]]))[:_MOST_BARS]

@@ -1,15 +1,16 @@
 #!/usr/bin/python3
-"""Gives the device files of each MIG instance names that stay, for the lines MultipleFiles of Slurm's gres.conf.
+"""Creates stable names for the device files of MIG instances, for the lines MultipleFiles of Slurm's gres.conf.
 
-The driver numbers instances anew with each layout and each boot, and the files of instance 9 of GPU 0 are
-/dev/nvidia-caps/nvidia-cap of whatever /proc/driver/nvidia-caps/mig-minors says of gpu0/gi9/access and
-gpu0/gi9/ci0/access, as Slurm's own plugin reads it (src/plugins/gpu/nvml/gpu_nvml.c, _nvml_get_mig_minor_numbers). Here
-they are called by what is declared: the first 1g.10gb of GPU 0 is /dev/busbar/gpu0-1g.10gb-0-gi and -ci, and gpu0 is
-its GPU. Of equal instances those with the lower number come first, as nvidia-smi shows them. A GPU's number here is its
-place in nvidia-smi; in device files and in mig-minors it is its minor number.
+The driver renumbers instances with each layout and each boot. The device files of instance 9 of GPU 0 are
+/dev/nvidia-caps/nvidia-capN, with the minor numbers N of gpu0/gi9/access and gpu0/gi9/ci0/access in
+/proc/driver/nvidia-caps/mig-minors, as Slurm's plugin reads them (src/plugins/gpu/nvml/gpu_nvml.c,
+_nvml_get_mig_minor_numbers). This program names them by profile: the first 1g.10gb of GPU 0 is
+/dev/busbar/gpu0-1g.10gb-0-gi and -ci, and gpu0 is its GPU. Instances with the same profile are sorted by number, as in
+nvidia-smi. A GPU's number in these names is its index in nvidia-smi; in device files and in mig-minors it is its minor
+number.
 
-It prints a line for each name that it changed (with --check, that it would change), and removes all of them where no
-GPU is divided.
+The program prints a line for each name that it changes (with --check: would change), and removes all names if no GPU
+uses MIG.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ NONE_THERE = 6
 
 
 class MissingError(Exception):
-    """What an instance needs is not there."""
+    """Something that a MIG instance requires does not exist."""
 
 
 def gpus(query: str) -> list[tuple[int, dict[int, int]]]:
-    """Return of each GPU its minor number, and the compute instance of each GPU instance.
+    """Return the minor number of each GPU, with the compute instance of each of its GPU instances.
 
     Args:
-        query: what `nvidia-smi -q -x` printed.
+        query: output of `nvidia-smi -q -x`.
     """
     found = []
     for gpu in ET.fromstring(query).findall("gpu"):  # noqa: S314 - of the driver's own program
@@ -50,21 +51,21 @@ def gpus(query: str) -> list[tuple[int, dict[int, int]]]:
 
 
 def minors(text: str) -> dict[str, int]:
-    """Return the minor numbers of mig-minors by name, such as gpu0/gi9/ci0/access."""
+    """Return the minor numbers in mig-minors by name, such as gpu0/gi9/ci0/access."""
     words = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdigit()}  # noqa: PLR2004 - a pair
 
 
 def links(query: str, listing: str, caps: dict[str, int]) -> dict[str, str]:
-    """Return each name with the device file that it stands for; none where no GPU is divided.
+    """Return the device file of each name; empty if no GPU uses MIG.
 
     Args:
-        query: what `nvidia-smi -q -x` printed.
-        listing: what `nvidia-smi mig -lgi` printed.
-        caps: as minors() gives it.
+        query: output of `nvidia-smi -q -x`.
+        listing: output of `nvidia-smi mig -lgi`.
+        caps: result of minors().
 
     Raises:
-        MissingError: mig-minors does not know an instance, or one has no compute instance.
+        MissingError: mig-minors lacks an instance, or an instance has no compute instance.
     """
     rows = sorted((int(gpu), int(identity), name) for gpu, name, identity in ROW.findall(listing))
     known = gpus(query)
@@ -90,14 +91,14 @@ def links(query: str, listing: str, caps: dict[str, int]) -> dict[str, str]:
 
 
 def provide(path: Path, devices: str) -> None:
-    """Make a capability's device file where the driver's own program has not made it yet.
+    """Create a capability's device file if the driver's program has not created it yet.
 
     Args:
         path: the file.
-        devices: what /proc/devices says.
+        devices: content of /proc/devices.
 
     Raises:
-        MissingError: it is another file, or nobody knows its major number.
+        MissingError: another file has that name, or the major number is unknown.
     """
     if path.exists():
         if not stat.S_ISCHR(path.stat().st_mode):
@@ -115,7 +116,7 @@ def provide(path: Path, devices: str) -> None:
 
 
 def lay(folder: Path, wanted: dict[str, str], *, check: bool = False) -> list[str]:
-    """Make the folder hold these links and nothing else; returns what was changed, or would be."""
+    """Make the folder contain exactly these links, and return the changes that were made or would be."""
     there = {path.name: str(path.readlink()) for path in folder.iterdir()} if folder.is_dir() else {}
     changed = [name for name in sorted({*there, *wanted}) if there.get(name) != wanted.get(name)]
     said = [f"{name}: {there.get(name, 'nothing')} -> {wanted.get(name, 'nothing')}" for name in changed]
@@ -137,10 +138,10 @@ def lay(folder: Path, wanted: dict[str, str], *, check: bool = False) -> list[st
 
 
 def ask(words: list[str]) -> str:
-    """Return what nvidia-smi printed; nothing where it says that there are no instances.
+    """Return the output of nvidia-smi; empty if it reports that no instances exist.
 
     Raises:
-        MissingError: it does not answer.
+        MissingError: nvidia-smi fails.
     """
     path = f"{os.environ.get('PATH', '')}:/usr/local/nvidia/bin"
     try:
@@ -162,7 +163,7 @@ def ask(words: list[str]) -> str:
 
 
 def main(words: list[str], root: Path = Path("/")) -> int:
-    """Lay the links; returns the exit status."""
+    """Update the links and return the exit status."""
     check = words == ["--check"]
     caps = root / "proc/driver/nvidia-caps/mig-minors"
     try:

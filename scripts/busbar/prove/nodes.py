@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +19,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.de
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, fold_hosts
 
 from busbar.errors import UsageError
-from busbar.prove.slurm import clean_environment
+from busbar.prove.slurm import ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,21 +96,7 @@ def run_step(allocation: Allocation, nodes: list[str], command: list[str], *more
         *([f"--gpus-per-node={gpus}"] if gpus else []),
         *more,
     ]
-    try:
-        done = subprocess.run(
-            [*words, *command],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_STEP_S,
-            check=False,
-            env=clean_environment(),
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired:
-        return 124, "", f"no answer in {_STEP_S} s"
-    return done.returncode, done.stdout, " ".join(done.stderr.split())
+    return ask(*words, *command, limit=_STEP_S)
 
 
 def read_nodes(allocation: Allocation, binary: str) -> dict[str, Node]:
@@ -250,7 +235,7 @@ def found_image(allocation: Allocation, nodes: Mapping[str, Node], image: str) -
         UsageError: neither is available, or the image cannot be pulled or lacks nccl-tests.
     """
     first = allocation.nodes[:1]
-    helped = subprocess.run(["srun", "--help"], capture_output=True, text=True, check=False).stdout
+    _code, helped, _err = ask("srun", "--help")
     program = ["all_reduce_perf"]
     look = ["sh", "-c", "command -v all_reduce_perf"]
     if "--container-image" in helped:

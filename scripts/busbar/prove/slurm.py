@@ -64,7 +64,7 @@ def clean_environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key in kept}
 
 
-def ask(*command: str, data: str | None = None) -> tuple[int, str, str]:
+def ask(*command: str, data: str | None = None, limit: float = _ANSWER_S) -> tuple[int, str, str]:
     """Run a Slurm command and return its exit code, output and error."""
     try:
         done = subprocess.run(
@@ -74,7 +74,7 @@ def ask(*command: str, data: str | None = None) -> tuple[int, str, str]:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_ANSWER_S,
+            timeout=limit,
             check=False,
             env=clean_environment(),
             # Ctrl-C must reach only busbar, which may be waiting for a job ID.
@@ -83,7 +83,7 @@ def ask(*command: str, data: str | None = None) -> tuple[int, str, str]:
     except FileNotFoundError:
         return _NOT_FOUND, "", f"{command[0]}: command not found"
     except subprocess.TimeoutExpired:
-        return 124, "", f"{command[0]} did not answer in {_ANSWER_S} s"
+        return 124, "", f"{command[0]} did not answer in {limit:g} s"
     return done.returncode, done.stdout, " ".join(done.stderr.split())
 
 

@@ -168,6 +168,14 @@ def test_an_admission_alone_validates_only_new_nodes(tags: list[str], hosts: str
     assert templar.template(cluster.text["hosts"]) == f"slurm_compute:&{hosts}"
 
 
+@pytest.mark.parametrize("chosen", [("--skip-tags", "validation"), ("--tags", "slurm")])
+def test_the_validation_user_exists_before_slurm_associates_it(inventory: Path, chosen: tuple[str, str]) -> None:
+    """When slurmctld loads an association, it looks up the UID, and it refuses jobs of a user who had none then."""
+    playbook = [f"{Path(sys.executable).parent}/ansible-playbook", "-i", str(inventory), str(PLAYBOOKS / "slurm.yml")]
+    listed = subprocess.run([*playbook, "--list-tasks", *chosen], capture_output=True, text=True, check=True).stdout
+    assert listed.index("user | Read the accounts of this host") < listed.index("Configure accounting")
+
+
 def test_the_options_of_a_join_differ_only_as_intended() -> None:
     assert options("site") == SITE_ONLY | BOTH | ADMISSION
     assert options("add_nodes") == JOIN_ONLY | BOTH | ADMISSION

@@ -25,7 +25,7 @@ options:
     type: str
     required: true
   locked:
-    description: Content of the lock file as loaded YAML. Empty if there is no file.
+    description: Loaded YAML of the lock file; empty without a file.
     type: raw
     required: true
   path:
@@ -34,8 +34,8 @@ options:
     required: true
   elsewhere:
     description: >-
-      C(installed), the driver version of a host outside of this run, and C(known), whether it answered. If unset, there
-      are no such hosts.
+      C(installed), the driver version of a host outside of this run, and C(known), whether it answered. Leave it
+      out if the run includes all hosts.
     type: dict
   upgrade:
     description: Whether to choose the newest version again.

@@ -18,7 +18,7 @@ options:
     type: list
     elements: str
   current:
-    description: The current certificate. Empty if there is none.
+    description: The current certificate, or empty.
     type: str
     default: ''
   identity:

@@ -21,7 +21,7 @@ options:
     type: list
     elements: str
   current:
-    description: The current certificate as PEM. Empty if there is none.
+    description: The current certificate as PEM, or empty.
     type: str
     default: ''
   names:

@@ -42,7 +42,7 @@ public_key:
   returned: always
   type: str
 certificate:
-  description: The current certificate. Empty if there is none.
+  description: The current certificate, or empty.
   returned: always
   type: str
 """

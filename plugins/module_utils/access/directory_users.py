@@ -111,7 +111,7 @@ class Directory:
         if number is None:
             gids = [_number(one, "gidnumber") for one in self._groups.values()]
             taken = [*holders, *gids, *(one.number for one in others)]
-            # Higher UIDs are used by nobody, systemd and containers.
+            # Higher UIDs belong to system accounts (nobody, systemd) and containers.
             number = next_number([one for one in taken if one <= _HIGHEST], self._settings.first_number)
         if not _LOWEST <= number <= _HIGHEST:
             message = f"{name}: number {number} is not between {_LOWEST} and {_HIGHEST}"

@@ -175,7 +175,7 @@ def compare_rows(found: dict[str, int], expected: dict[str, int]) -> None:
 def release_problem(saved: str, installed: str, offered: str) -> str:
     """Return why the state of a Slurm release cannot be read here, or ''.
 
-    Slurm reads the state of its own and of a few older releases, never of a newer one
+    A Slurm release reads its state files and those of a few older releases, but not those of newer ones
     (https://slurm.schedmd.com/upgrades.html).
 
     Args:

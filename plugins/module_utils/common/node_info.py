@@ -77,7 +77,7 @@ def topology(processors: list[tuple[str, str]]) -> dict[str, int]:
             cgroups are ignored.
 
     Raises:
-        ValueError: there is no processor.
+        ValueError: the list is empty.
     """
     if not processors:
         message = "no processor found in /sys and /proc/cpuinfo"

@@ -185,7 +185,7 @@ def error_text(said: str) -> str:
 
 
 def fetch_problems(said: str, shown: str = "") -> str:
-    """Return the files that apt could not fetch, to be appended to an error; '' if there are none.
+    """Return the files that apt could not fetch, to append to an error; '' if it fetched all.
 
     Args:
         said: output of apt.

@@ -58,7 +58,7 @@ def fetch(address: str, authorization: str = "") -> tuple[int, str]:
     """Return the HTTP status of a URL, and its WWW-Authenticate header.
 
     Raises:
-        OSError: there is no answer.
+        OSError: the registry did not answer.
     """
     request = urllib.request.Request(address)  # noqa: S310 - the caller builds http and https alone
     if authorization:

@@ -25,7 +25,6 @@ COMMANDS = {
     "judge": "nccl",
     "nccl": "nccl",
     "hardware": "hardware",
-    "fabric": "fabric",
     "gpu": "gpu",
     "inventory": "inventory",
     "health": "health",

@@ -11,15 +11,15 @@ from random import Random
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.simulation import (
+from busbar.errors import UsageError
+from busbar.option_values import percent, whole
+from search_simulation import (
     Fabric,
     node_names,
     random_faults,
     simulate,
     switch_names,
 )
-from busbar.errors import UsageError
-from busbar.option_values import percent, whole
 
 from devel.measured import Figure
 

@@ -8,7 +8,9 @@ from random import Random
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.locate import Locator
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.simulation import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_simulation import (
     Fabric,
     Faults,
     node_names,
@@ -16,9 +18,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.simul
     simulate,
     switch_names,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.trials import run_trial, table
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from search_trials import run_trial, table
 
 NODE = "node{:04d}".format
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.locate import Locator, locate
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.simulation import (
-    Fabric,
-    Faults,
-    node_names,
-    switch_names,
-)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.tournament import (
     neighbours,
     round_robin,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from search_simulation import (
+    Fabric,
+    Faults,
+    node_names,
+    switch_names,
+)
 
 Answer = dict[str, Any]
 NODES = ["gpu1", "gpu2", "gpu3", "gpu4"]

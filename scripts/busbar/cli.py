@@ -17,7 +17,6 @@ __all__ = ["main"]
 COMMANDS = {
     "init": "init",
     "sandbox": "sandbox",
-    "vm": "vm",
     "provision": "provision",
     "validate": "provision",
     "prove": "prove",

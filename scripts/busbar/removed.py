@@ -9,7 +9,11 @@ _SECURITY_REPORT = (
     " fixes; hardening roles and their exemptions: docs/security.md"
 )
 # First word after `busbar`.
-COMMANDS = {"security": f"busbar security report was removed: {_SECURITY_REPORT}"}
+COMMANDS = {
+    "security": f"busbar security report was removed: {_SECURITY_REPORT}",
+    "fabric": "busbar fabric was removed: scripts/benchmark search measures the culprit search on simulated fabrics",
+    "vm": "busbar vm was removed: in a checkout, tests/vm/machines manages the virtual machines",
+}
 # Name given to `busbar provision`.
 PLAYBOOKS = {
     "admit": "busbar provision put_into_service --tags admit",

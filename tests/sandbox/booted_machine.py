@@ -22,8 +22,8 @@ from busbar.sandbox import cluster
 from busbar.sandbox.image import ADMIN
 from busbar.sandbox.recording import gpu_recording
 from busbar.sandbox.state import SHARED
-from busbar.vm import qemu
-from busbar.vm.image import Image
+from vm_pair import qemu
+from vm_pair.image import Image
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

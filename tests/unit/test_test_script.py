@@ -31,7 +31,8 @@ case "{name}: $*" in
 *no-such-mark*) exit 5 ;;
 *pytest*tests/sandbox*) mkdir -p .sandbox/"$BUSBAR_TEST_SANDBOX" ;;
 *pytest*tests/vm*) mkdir -p .sandbox/"$BUSBAR_TEST_VMS" ;;
-"busbar: sandbox down --name "* | "busbar: vm down --name "*) rm -r .sandbox/"$4" ;;
+"busbar: sandbox down --name "*) rm -r .sandbox/"$4" ;;
+"machines: down --name "*) rm -r .sandbox/"$3" ;;
 esac
 """
 # What python runs besides pytest is the real selection of files.
@@ -74,6 +75,7 @@ class Script:
             "python": ".venv/bin",
             "busbar": ".venv/bin",
             "molecule": ".venv/bin",
+            "machines": "tests/vm",
             "setup": "scripts",
             "lint": "scripts",
         }.items():

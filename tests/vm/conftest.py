@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from busbar.errors import UsageError
-from busbar.vm import qemu
-from busbar.vm.state import load
-from virtual_machines import CLIENT, SERVER, Machines
+from virtual_machines import CLIENT, PROGRAM, SERVER, Machines
+from vm_pair import qemu
+from vm_pair.state import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,12 +30,12 @@ def machines() -> Iterator[Machines]:
     try:
         made = Machines(load(name))
     except UsageError:
-        done = subprocess.run(["busbar", "vm", "up", "--name", name], check=False, capture_output=True, text=True)
+        done = subprocess.run([PROGRAM, "up", "--name", name], check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         made = Machines(load(name))
         done = made.play(SITE)
         if done.returncode:
-            subprocess.run(["busbar", "vm", "down", "--name", name], check=False, capture_output=True)
+            subprocess.run([PROGRAM, "down", "--name", name], check=False, capture_output=True)
             pytest.fail(f"the first run ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     yield made
     for machine in (SERVER, CLIENT):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from busbar.vm.state import load
-from virtual_machines import CLIENT, SERVER, TOP, Machines, recap
+from virtual_machines import CLIENT, PROGRAM, SERVER, TOP, Machines, recap
+from vm_pair.state import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ SERVED = "exportfs -s; cat /proc/fs/nfsd/versions"
 def served() -> Iterator[tuple[Machines, str]]:
     """Machines of their own, one of which was a file server already; what it exported before busbar came."""
     name = f"{os.environ.get('BUSBAR_TEST_VMS', 'test-vm')}-before"
-    made = subprocess.run(["busbar", "vm", "up", "--name", name], check=False, capture_output=True, text=True)
+    made = subprocess.run([PROGRAM, "up", "--name", name], check=False, capture_output=True, text=True)
     assert made.returncode == 0, made.stdout + made.stderr
     machines = Machines(load(name))
     machines.ssh(SERVER, OWN)
@@ -37,7 +37,7 @@ def served() -> Iterator[tuple[Machines, str]]:
     done = machines.play(Path(__file__).with_name("site.yml"))
     assert done.returncode == 0, done.stdout + done.stderr
     yield machines, before
-    subprocess.run(["busbar", "vm", "down", "--name", name], check=True, capture_output=True)
+    subprocess.run([PROGRAM, "down", "--name", name], check=True, capture_output=True)
 
 
 def uninstalled(machines: Machines, nodes: str, **options: object) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from busbar import cli
-from busbar.commands import report_choice, sandbox, ssh, vm
+from busbar.commands import report_choice, sandbox, ssh
 from busbar.run import site as site_module
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ def ask(name: str | None = None) -> Any:  # noqa: ANN401 - it never returns
 def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every command stop where it wants to know the sandbox."""
     monkeypatch.setattr(sandbox, "load", ask)
-    monkeypatch.setattr(vm, "load", ask)
     monkeypatch.setattr(site_module, "inventory_of", ask)
     monkeypatch.setattr(report_choice, "inventory_of", ask)
     monkeypatch.setattr(ssh, "inventory_of", ask)
@@ -54,9 +53,6 @@ def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
         "sandbox exec gpu1 --name adv -- ls",
         "sandbox exec gpu1 --name=adv ls",
         "sandbox ssh alice@login --name adv",
-        "vm status --name adv",
-        "vm --name adv status",
-        "vm ssh nfs1 --name adv -- true",
         "provision --sandbox --name adv",
         "provision --name adv slurm --check",
         "validate --name adv",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from busbar.errors import UsageError
 from busbar.sandbox import state as sandbox_state
-from busbar.vm import qemu
-from busbar.vm.image import Image
-from busbar.vm.state import MACHINES, Group
+from vm_pair import qemu
+from vm_pair.image import Image
+from vm_pair.state import MACHINES, Group
 
 if TYPE_CHECKING:
     from pathlib import Path

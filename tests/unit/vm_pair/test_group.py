@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from busbar.errors import UsageError
 from busbar.sandbox import state as sandbox_state
-from busbar.vm import group as vm_group
-from busbar.vm import image
-from busbar.vm.inventory import write_inventory
-from busbar.vm.state import Group
+from vm_pair import group as vm_group
+from vm_pair import image
+from vm_pair.inventory import write_inventory
+from vm_pair.state import Group
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from busbar.errors import UsageError
 from busbar.sandbox import state as sandbox_state
-from busbar.vm.state import Group, load
+from vm_pair.state import Group, load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_unknown_machine_names_the_known_ones() -> None:
 
 
 def test_missing_group_says_how_to_make_it() -> None:
-    with pytest.raises(UsageError, match="busbar vm up --name demo"):
+    with pytest.raises(UsageError, match="tests/vm/machines up --name demo"):
         load("demo")
 
 
@@ -39,5 +39,5 @@ def test_missing_group_says_how_to_make_it() -> None:
 def test_damaged_state_says_how_to_go_on(text: str, root: Path) -> None:
     (root / "demo").mkdir()
     (root / "demo" / "machines.json").write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match="busbar vm down --name demo"):
+    with pytest.raises(UsageError, match="tests/vm/machines down --name demo"):
         load("demo")

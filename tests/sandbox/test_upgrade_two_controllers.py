@@ -87,6 +87,11 @@ def greeting(one: Cluster, option: str = "") -> list[str]:
     ).stdout.split()
 
 
+def loaded_plugins(one: Cluster, node: str) -> str:
+    """Return the plugstack of a node."""
+    return one.exec(node, f"cat {STACK} {STACK}.d/*.conf").stdout
+
+
 def test_both_controllers_answer_and_the_plugin_greets(cluster: Cluster) -> None:
     assert controllers(cluster) == ["UP", "UP"]
     assert cluster.exec(DATABASE, "systemctl is-active slurmdbd mariadb").stdout.split() == ["active", "active"]
@@ -139,6 +144,8 @@ def test_a_plugin_that_busbar_does_not_build_is_refused(cluster: Cluster) -> Non
 
 def test_a_new_slurmdbd_that_does_not_start_is_rolled_back_on_both_hosts(cluster: Cluster) -> None:
     before = rows(cluster, DATABASE)
+    plugins = loaded_plugins(cluster, "ctl2")
+    assert "greeting" in plugins
     cluster.exec(DATABASE, f"cp -p {DBD} {DBD}.sound; echo NoSuchKey=1 >>{DBD}")
     code, said, _ = upgrade(cluster, *WITHOUT)
     assert (code, "The new slurmdbd does not start" in said) == (2, True), said
@@ -149,6 +156,7 @@ def test_a_new_slurmdbd_that_does_not_start_is_rolled_back_on_both_hosts(cluster
     assert controllers(cluster) == ["UP", "UP"]
     assert cluster.exec("ctl2", "systemctl is-active slurmctld slurmdbd").stdout.split() == ["active", "active"]
     assert rows(cluster, DATABASE) == before
+    assert loaded_plugins(cluster, "ctl2") == plugins
     is_unbroken(cluster)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
 from ansible_collections.busbar.cluster.plugins.module_utils.health.diagnosis import drain_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log import kernel_events
+from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log import kernel_findings
 from ansible_collections.busbar.cluster.plugins.module_utils.health.system import service_answer
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_text_nodes
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import (
@@ -51,7 +51,7 @@ def not_in_the_docs(text: str) -> str:
 
 
 CALLS: dict[str, Callable[[str], str]] = {
-    "xid": lambda text: "\n".join(map(str, kernel_events(text.splitlines()))),
+    "xid": lambda text: "\n".join(map(str, kernel_findings(text.splitlines()))),
     "drain": lambda text: "\n".join(map(str, drain_problems(read_text_nodes(text)))),
     "services": lambda text: "\n".join(map(str, service_answer(text).findings)),
     "describe": described,

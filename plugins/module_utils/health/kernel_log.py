@@ -20,7 +20,7 @@ from .finding import ISOLATE, MONITOR, OFF, RESET, STATE, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["kernel_events", "xid_severity"]
+__all__ = ["kernel_findings", "xid_severity"]
 
 _RESET_XIDS = frozenset(
     {
@@ -48,7 +48,7 @@ def xid_severity(xid: Xid) -> str | None:
     return ISOLATE if xid.number in _ISOLATE_XIDS else MONITOR
 
 
-def kernel_events(lines: Iterable[str]) -> list[Finding]:
+def kernel_findings(lines: Iterable[str]) -> list[Finding]:
     """Return the findings in lines of the kernel log; states that are resolved have severity OFF."""
     found: dict[tuple[str, str], Finding] = {}
     for line in lines:

@@ -19,7 +19,7 @@ from ..hardware.gpu_reading import PATHS, find_smi, listed, pci_devices, read, r
 from ..hardware.network import network_interfaces, rdma_ports
 from .finding import MONITOR, RESET, Answer, Finding
 from .gpus import gpu_answer, nvlink_answer
-from .kernel_log import kernel_events
+from .kernel_log import kernel_findings
 from .network import network_answer
 from .system import (
     SERVICE_PROPERTIES,
@@ -184,7 +184,7 @@ def _kernel(node: Node) -> Answer:
     )
     if status != 0:
         return Answer(unknown=f"the kernel's log cannot be read: {_short(text)}")
-    return Answer(events=kernel_events(text.splitlines()))
+    return Answer(events=kernel_findings(text.splitlines()))
 
 
 def _network(node: Node) -> Answer:

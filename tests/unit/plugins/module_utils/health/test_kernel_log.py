@@ -16,7 +16,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.finding impo
     Finding,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log import (
-    kernel_events,
+    kernel_findings,
     xid_severity,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.health.state import State, with_answers
@@ -24,7 +24,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.state import
 
 def active(lines: list[str]) -> list[Finding]:
     """The findings that need an action."""
-    return [each for each in kernel_events(lines) if each.severity != OFF]
+    return [each for each in kernel_findings(lines) if each.severity != OFF]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_the_last_recovery_action_counts_over_several_looks() -> None:
         ([], ["Node Reboot Required"]),
         (["None"], []),
     ):
-        state = with_answers(state, {"kernel": Answer(events=kernel_events(recovery(*actions)))}, 1.0, 60.0)
+        state = with_answers(state, {"kernel": Answer(events=kernel_findings(recovery(*actions)))}, 1.0, 60.0)
         assert [action in each.problem for action, each in zip(standing, state.events, strict=True)] == [
             True for _ in standing
         ]

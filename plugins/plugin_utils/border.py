@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["BAD_INPUT", "Filters", "border", "lookup_border", "reason"]
 
 BAD_INPUT = (AnsibleError, AttributeError, LookupError, OSError, TypeError, ValueError)
-"""What bad input raises in our functions: variables that cannot be worked out, values of the wrong kind, files."""
+"""Errors that invalid input raises: templates that fail, values of the wrong type, unreadable files."""
 
 Filters: TypeAlias = "dict[str, Callable[..., Any]]"
 P = ParamSpec("P")

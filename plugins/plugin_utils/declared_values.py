@@ -82,12 +82,13 @@ class DeclaredValues:
         where = f" (set in {place})" if place else ""
         absent = _ABSENT.search(str(exc))
         if absent:
-            problem = (
-                f"reads the file {absent[1]}, which does not exist{where}; tried: {', '.join(self._tried(absent[1]))}"
+            tried = ", ".join(self._tried(absent[1]))
+            problem = f"reads the file {absent[1]}, which does not exist{where}; searched: {tried}"
+            remedy = (
+                "use a path relative to the inventory, such as lookup('file', inventory_dir ~ '/../keys/alice.pub')"
             )
-            remedy = "write its path from the inventory, as in lookup('file', inventory_dir ~ '/../keys/alice.pub')"
         else:
-            problem, remedy = f"cannot be worked out{where}: {' '.join(str(exc).split())}", "correct the template"
+            problem, remedy = f"cannot be templated{where}: {' '.join(str(exc).split())}", "correct the template"
         found = make_problem(hosts, key, problem, remedy)
         kept = self.absent if absent else self.unclear
         if found not in kept:

@@ -21,8 +21,8 @@ __all__ = ["former_users_problems", "merged_users"]
 
 FORMER, USERS = "slurm_users", "users_accounts"
 # The preflight rejects this value of password_hash, so a pasted entry cannot remove a password.
-KEEP = "keep the present value"
-_HINT = f"the log has them without indentation; replace '{KEEP}' by what you have"
+KEEP = "keep the current value"
+_HINT = f"the log shows them unwrapped; replace '{KEEP}' with your current value"
 
 
 def former_users_problems(settings: Sequence[Setting], values: Mapping[str, Any]) -> list[Problem]:
@@ -37,7 +37,7 @@ def former_users_problems(settings: Sequence[Setting], values: Mapping[str, Any]
         return []
     merged = merged_users(_entries(settings, values, USERS), _entries(settings, values, FORMER))
     lines = [f"  - {_flow(entry)}" for entry in merged]
-    remedy = "\n".join([f"delete {FORMER}, and put these lines in place of {USERS} ({_HINT}):", f"{USERS}:", *lines])
+    remedy = "\n".join([f"delete {FORMER}, and replace {USERS} with these lines ({_HINT}):", f"{USERS}:", *lines])
     hosts = [each.host for each in where if each.host]
     return [make_problem(hosts, FORMER, f"was merged into {USERS}{places_of(where)}", remedy)]
 

@@ -141,14 +141,14 @@ def _problems(path: Path) -> list[str]:
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        begun = f" ({exc.context}, begun in line {exc.context_mark.line + 1})" if exc.context_mark else ""
+        begun = f" ({exc.context} that starts in line {exc.context_mark.line + 1})" if exc.context_mark else ""
         return [f"{where}: {exc.problem}{begun}"]
     except (yaml.YAMLError, UnicodeDecodeError) as exc:
-        return [f"{path}: is no text: {' '.join(str(exc).split())}"]
+        return [f"{path}: is not UTF-8 text: {' '.join(str(exc).split())}"]
     except OSError as exc:
         return [f"{path}: cannot be read: {exc.strerror or exc}"]
     if root is not None and not isinstance(root, yaml.MappingNode) and not _is_nothing(root):
-        return [f"{path}:{root.start_mark.line + 1}: is no dictionary: write variables as 'name: value'"]
+        return [f"{path}:{root.start_mark.line + 1}: is not a mapping: write variables as 'name: value'"]
     return [*_doubles(path, root, set()), *_group_faults(path, root)]
 
 
@@ -183,7 +183,7 @@ def _group_faults(path: Path, root: yaml.Node | None) -> Iterator[str]:
         for key, value in _items(group):
             if key.value not in _GROUP_KEYS:
                 near = near_name(str(key.value), _GROUP_KEYS)
-                meant = f": did you mean {near}?" if near else ": hosts belong below hosts, groups below children"
+                meant = f": did you mean {near}?" if near else ": put hosts below hosts and groups below children"
                 yield f"{_where(path, key)}: {key.value} has no effect in the group {name.value}{meant}"
             elif isinstance(value, yaml.SequenceNode):
                 remedy = "write each name on its own line, with a colon and without a dash"
@@ -215,7 +215,7 @@ def _where(path: Path, node: yaml.Node) -> str:
 
 
 def _double(where: str, name: str, line: int) -> str:
-    return f"{where}: {name} is a duplicate of line {line}, and only one of them counts: rename or delete one"
+    return f"{where}: {name} duplicates line {line}, and only the last one is used: rename or delete one"
 
 
 def _ini_files(source: Path) -> list[Path]:

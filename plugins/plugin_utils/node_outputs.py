@@ -78,7 +78,7 @@ def fetch(
         too_long: error for a file beyond the size limit.
     """
     context = multiprocessing.get_context("fork")
-    problems = {item.target: "" if item.target.exists() else "it took too long" for item in wanted}
+    problems = {item.target: "" if item.target.exists() else "it timed out" for item in wanted}
     until = time.monotonic() + bounds.seconds
     waiting = [item for item in wanted if problems[item.target]]
     running: dict[Pipe, tuple[ForkProcess, Wanted]] = {}
@@ -113,7 +113,7 @@ def _said(pipe: Pipe) -> str:
     try:
         return str(pipe.recv())
     except (EOFError, OSError):
-        return "the process that fetched it broke off"
+        return "the process that fetched it failed"
     finally:
         pipe.close()
 
@@ -138,7 +138,7 @@ def _child(  # noqa: PLR0913, PLR0917 - as a process takes them
         with _little_memory():
             problem = _fetched(item, node(item.host), user, most, too_long)
     except MemoryError:
-        problem = "it sent more than it was asked for"
+        problem = "it sent more data than requested"
     except BaseException as exc:  # noqa: BLE001 - the parent reports any error
         problem = " ".join(str(exc).split())[:_LONGEST_PROBLEM] or type(exc).__name__
     pipe.send(problem)
@@ -172,7 +172,7 @@ def _fetched(item: Wanted, node: Node, user: str, most: int, too_long: str) -> s
                 problem = too_long
                 break
             if not data:
-                return "it ended in the middle"
+                return "the transfer was incomplete"
     part.replace(item.target)
     node.run(f"rm -f -- {shlex.quote(item.path)}\n")
     return problem
@@ -200,9 +200,9 @@ def fetch_piece(node: Node, user: str, path: str, at: int, count: int) -> tuple[
         raise ValueError(message)
     size, data = out[start + len(_HEAD) : end], out[end + 1 :]
     if not size.isdigit() or len(data) > count:
-        message = "it sent what it was not asked for"
+        message = "it sent an unexpected answer"
         raise ValueError(message)
     if len(data) < min(count, int(size) - at):
-        message = "it ended in the middle"
+        message = "the transfer was incomplete"
         raise ValueError(message)
     return int(size), data

@@ -22,12 +22,12 @@ def unwritable(folder: Path) -> str:
     while not place.exists() and place != place.parent:
         place = place.parent
     if not place.is_dir():
-        return f"{folder}: {place} is no folder"
+        return f"{folder}: {place} is not a folder"
     # Permission bits are not reliable for root, root-squashed shares and pseudo file systems, so try to write.
     try:
         Path(tempfile.mkdtemp(dir=place, prefix=".busbar.")).rmdir()
     except OSError as exc:
-        return f"{folder}: {place} cannot be written by this user: {exc.strerror or exc}"
+        return f"{folder}: {place} is not writable: {exc.strerror or exc}"
     return ""
 
 
@@ -79,5 +79,5 @@ def point_to(folder: Path) -> str:
     except OSError as exc:
         with contextlib.suppress(OSError):
             fresh.unlink()
-        return f"{link} does not lead to this report: {exc.strerror or exc}"
+        return f"{link} could not be linked to this report: {exc.strerror or exc}"
     return ""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Known", "Problem", "checks_of", "make_problem", "roles_with_checks", "value_problems"]
 
 Known: TypeAlias = Mapping[str, Any]
-"""Options, or what is known of a cluster, by name."""
+"""Options or facts of a cluster, by name."""
 
 _PACKAGE = f"{__name__.partition('.plugins.')[0]}.roles"
 _ROLES = Path(__file__).resolve().parents[2] / "roles"
@@ -89,9 +89,9 @@ def _port(setting: Setting) -> list[Problem]:
     """Return a problem for a port out of range; wrong types are reported elsewhere."""
     if not setting.name.endswith("_port") or not str(setting.value).lstrip("-").isdecimal():
         return []
-    remedy = f"give more than 0, at most {_MOST_PORT}"
+    remedy = f"use 1 to {_MOST_PORT}"
     wrong = not 0 < int(setting.value) <= _MOST_PORT
-    return [make_problem([], setting.name, f"{setting.value} is out of bounds", remedy)] if wrong else []
+    return [make_problem([], setting.name, f"{setting.value} is out of range", remedy)] if wrong else []
 
 
 def _role_problems(role: str, *attempts: Known) -> list[Problem]:

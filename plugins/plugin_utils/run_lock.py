@@ -122,7 +122,7 @@ def other_run(found: Mapping[str, Any] | None) -> str:
         return ""
     words = f"{found['user']} on {found['host']} (pid {found['pid']})"
     if found["host"] != mine.host:
-        return f"{words}, which cannot be seen from {mine.host}"
+        return f"{words}, which cannot be checked from {mine.host}"
     return words if found["began"] and _began(int(found["pid"])) == found["began"] else ""
 
 
@@ -251,14 +251,14 @@ class RunLock:
         left = Holder.read(os.pread(descriptor, _LARGEST, 0).decode(errors="replace"))
         if not locked:
             message = (
-                f"another run works on this inventory: {left or 'one that has not said who it is'}. "
-                f"Wait until it has ended; --check, preflight and describe need not wait. (lock: {self._path})"
+                f"another run uses this inventory: {left or 'an unidentified run'}. "
+                f"Wait until it ends; --check, preflight and describe need no lock (lock file: {self._path})."
             )
             raise LockedError(message)
         if left is not None and left.host != socket.gethostname():
             message = (
-                f"another host may work on this inventory: {left}. Whether that process still runs cannot be seen from "
-                f"here. Wait until it has ended; where it was killed, or {left.host} is gone: rm {self._path}"
+                f"another host may use this inventory: {left}. Whether that process still runs cannot be checked from "
+                f"here. Wait until it ends. If it was killed, or {left.host} no longer exists: rm {self._path}"
             )
             raise LockedError(message)
         return left

@@ -28,10 +28,10 @@ def secret_problems(directory: str, secrets: Mapping[str, int]) -> list[Problem]
     if not directory or not place.exists():
         return []
     if not place.is_dir():
-        return [make_problem([], directory, "is no directory, but the secrets belong there", "move it away")]
+        return [make_problem([], directory, "is not a directory, but must contain the secrets", "move it away")]
     problems = []
     if stat.S_IMODE(place.stat().st_mode) & _OTHERS:
-        problem = f"others may look into it (mode {stat.S_IMODE(place.stat().st_mode):04o})"
+        problem = f"is accessible to other users (mode {stat.S_IMODE(place.stat().st_mode):04o})"
         problems.append(make_problem([], directory, problem, f"chmod 0700 {directory}"))
     for name, size in secrets.items():
         try:

@@ -65,7 +65,7 @@ def get_secret(directory: Path, name: str, size: int, encoding: str = "urlsafe",
     try:
         return read_secret(path, minimum)
     except FileNotFoundError as exc:
-        message = f"secret {path} cannot be made: it is a link that leads nowhere, remove it"
+        message = f"secret {path} cannot be created: the path is a dangling link, remove it"
         raise SecretError(message) from exc
 
 
@@ -88,15 +88,17 @@ def read_secret(path: Path, minimum: int) -> str:
     except FileNotFoundError:
         raise
     except OSError as exc:
-        message = f"secret {path} cannot be read ({exc.strerror}): give the file to the user who runs this, mode 0600"
+        message = (
+            f"secret {path} cannot be read ({exc.strerror}): chown the file to the user who runs busbar, mode 0600"
+        )
         raise SecretError(message) from exc
     except UnicodeDecodeError as exc:
-        message = f"secret {path} is not text: put text there, or remove the file and a new secret is made"
+        message = f"secret {path} is not text: write text to it, or remove the file to generate a new secret"
         raise SecretError(message) from exc
     if len(text) < minimum:
         message = (
-            f"secret {path} has {len(text)} characters, {minimum} are needed: "
-            "restore it from a backup, or remove the file and a new secret is made"
+            f"secret {path} has {len(text)} characters (minimum {minimum}): "
+            "restore it from a backup, or remove the file to generate a new secret"
         )
         raise SecretError(message)
     return text
@@ -122,7 +124,7 @@ def store_secret(path: Path, text: str) -> None:
             os.link(temporary, path)
             _keep_entry(path.parent)
     except OSError as exc:
-        message = f"secret {path} cannot be written ({exc.strerror}): make {path.parent} a directory that you may write"
+        message = f"secret {path} cannot be written ({exc.strerror}): make {path.parent} a writable directory"
         raise SecretError(message) from exc
     finally:
         if temporary is not None:
@@ -141,15 +143,17 @@ def _keep_entry(directory: Path) -> None:
 def _refuse_unsafe(status: os.stat_result, path: Path) -> None:
     """Raise SecretError unless the status is that of a regular file, accessible only to its owner."""
     if not stat.S_ISREG(status.st_mode):
-        message = f"secret {path} is not a regular file: move it away, and a new secret is made"
+        message = f"secret {path} is not a regular file: move it away to generate a new secret"
         raise SecretError(message)
     if status.st_uid != os.geteuid():
         message = (
-            f"secret {path} belongs to user {status.st_uid}, who can read and replace it, and this runs as user "
-            f"{os.geteuid()}: run this as him, or chown it when its content is yours"
+            f"secret {path} is owned by UID {status.st_uid}, who can read and replace it (expected UID "
+            f"{os.geteuid()}): run as the owner, or chown the file if you trust its content"
         )
         raise SecretError(message)
     if status.st_mode & _OTHERS:
         mode = stat.S_IMODE(status.st_mode)
-        message = f"secret {path} can be used by others (mode {mode:04o}): chmod 0600 it, and renew it if they read it"
+        message = (
+            f"secret {path} is accessible to other users (mode {mode:04o}): chmod 0600, and replace it if it was read"
+        )
         raise SecretError(message)

@@ -30,13 +30,13 @@ class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible has no types
         declared = self._templar.template(known.get("cluster_secrets_dir", ""))
         directory = Path(self.get_option("directory") or declared)
         if not directory.is_absolute():
-            message = f"the secrets' directory {str(directory)!r} is not absolute: set cluster_secrets_dir"
+            message = f"the secrets directory {str(directory)!r} is not an absolute path: set cluster_secrets_dir"
             raise AnsibleLookupError(message)
         for source in known.get("ansible_inventory_sources") or []:
             if _is_read(directory, Path(source)):
                 message = (
-                    f"the secrets' directory {directory} lies in the inventory {source}, of which Ansible reads every"
-                    " file: name the inventory's file instead of its folder, or set cluster_dir to another folder"
+                    f"the secrets directory {directory} is inside the inventory {source}, where Ansible reads every"
+                    " file: pass the inventory file instead of its folder, or set cluster_dir to another folder"
                 )
                 raise AnsibleLookupError(message)
         return directory, not self._templar.template(known.get("ansible_check_mode", False))

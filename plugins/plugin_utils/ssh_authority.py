@@ -58,6 +58,6 @@ def _key(path: Path) -> str:
     try:
         public_line(text)
     except ValueError as exc:
-        message = f"secret {path}: {exc}: restore it from a backup, or remove it and a new authority is made"
+        message = f"secret {path}: {exc}: restore it from a backup, or remove it to create a new authority"
         raise SecretError(message) from exc
     return text

@@ -30,7 +30,7 @@ def read_ledger(directory: Path) -> list[dict[str, Any]]:
     if not isinstance(entries, list) or not all(
         isinstance(entry, dict) and entry.keys() >= _FIELDS for entry in entries
     ):
-        raise _damaged(path, "it holds no list of keys")
+        raise _damaged(path, "it contains no list of keys")
     return entries
 
 
@@ -53,4 +53,4 @@ def write_ledger(directory: Path, entries: list[dict[str, Any]]) -> None:
 
 
 def _damaged(path: Path, reason: str) -> ValueError:
-    return ValueError(f"{path}: {reason}: restore it from a backup, or remove it, and former host keys are not revoked")
+    return ValueError(f"{path}: {reason}: restore it from a backup, or remove it to start without revoked host keys")

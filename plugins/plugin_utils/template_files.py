@@ -35,7 +35,7 @@ def checked(listed: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any
     counts = Counter([*(entry["dest"] for entry in kept), *(str(entry.get("path")) for entry in more)])
     twice = [dest for dest, count in counts.items() if count > 1]
     if twice:
-        message = f"{twice[0]} is listed twice: remove one of the entries, or give them conditions (when)"
+        message = f"{twice[0]} is listed twice: remove one of the entries, or add conditions (when)"
         raise ValueError(message)
     return kept
 

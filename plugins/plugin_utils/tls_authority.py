@@ -61,6 +61,6 @@ def _authority(path: Path) -> str:
     try:
         authority_certificate(text)
     except ValueError as exc:
-        message = f"secret {path}: {exc}: restore it from a backup, or remove it and a new authority is made"
+        message = f"secret {path}: {exc}: restore it from a backup, or remove it to create a new authority"
         raise SecretError(message) from exc
     return f"{text}\n"

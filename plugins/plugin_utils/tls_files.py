@@ -27,15 +27,17 @@ def read_files(host: str, files: Mapping[str, Any]) -> tuple[dict[str, str], lis
             texts[kind] = path.read_text(encoding="ascii")
             mode = stat.S_IMODE(path.stat().st_mode)
         except FileNotFoundError:
-            remedy = f"put {meaning} there, on the provisioning host, or empty tls_custom_certificate"
-            problems.append(make_problem([host], key, f"there is no file {path}", remedy))
+            remedy = f"copy {meaning} to this path on the provisioning host, or clear tls_custom_certificate"
+            problems.append(make_problem([host], key, f"file {path} does not exist", remedy))
         except (OSError, UnicodeDecodeError) as exc:
-            remedy = "make it a file of PEM that the user who runs this may read"
+            remedy = "make it a PEM file that the user who runs busbar can read"
             problems.append(make_problem([host], key, f"{path} cannot be read ({exc})", remedy))
         else:
             if kind == "key" and mode & _OTHERS:
-                remedy = f"chmod 0600 {path}, and have a new one made if others read it"
-                problems.append(make_problem([host], key, f"{path} can be used by others (mode {mode:04o})", remedy))
+                remedy = f"chmod 0600 {path}, and replace the key if it was read"
+                problems.append(
+                    make_problem([host], key, f"{path} is accessible to other users (mode {mode:04o})", remedy)
+                )
     return texts, problems
 
 

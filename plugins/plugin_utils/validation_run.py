@@ -57,7 +57,7 @@ def run_validation(
     options = options | {"standing": _standing(options, folder)}
     if int(options["partners"]) and not any(options["standing"].values()):
         transport.report_progress(
-            f"no report beside {folder} shows a node to be good: the partners are not known to be"
+            f"no earlier report in the folder of {folder} has a node that passed: the partners are unverified"
         )
     loop = Loop(options, transport)
     loop.state = {**loop.state, "left_out": dict(left_out or {})}
@@ -83,7 +83,7 @@ def _reported(loop: Loop, transport: ClusterTransport, folder: Path, broken: Bas
     passed = [] if why else passed_nodes(loop.state, data, blamed)
     opened = released_nodes(loop.options, loop.state, passed)
     if why and data["drain"]["nodes"]:
-        data["drain"] = {"nodes": [], "refused": f"nothing was drained: {why}"}
+        data["drain"] = {"nodes": [], "refused": f"no node was drained: {why}"}
     elif not why:
         data["drain"]["nodes"] += not_admitted(loop.state, data, blamed, opened)
     done = [

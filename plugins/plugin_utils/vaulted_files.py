@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["vault_problems"]
 
 _VAULT = "$ANSIBLE_VAULT"
-_REMEDY = "give --ask-vault-pass (-J) or --vault-password-file FILE, or set vault_password_file in ansible.cfg"
+_REMEDY = "use --ask-vault-pass (-J) or --vault-password-file FILE, or set vault_password_file in ansible.cfg"
 
 
 def vault_problems(sources: Sequence[str], playbooks: Sequence[Path], loader: DataLoader) -> list[str]:
@@ -43,7 +43,9 @@ def vault_problems(sources: Sequence[str], playbooks: Sequence[Path], loader: Da
             lines = (number for number, line in enumerate(text.splitlines(), 1) if "!vault" in line and key in line)
             where = f"{path}:{next(lines, 1)}: {key} is encrypted" if key else f"{path}: this file is encrypted"
             fault = (
-                "and no password is given" if "no vault secrets found" in str(failure) else f"({_first_line(failure)})"
+                "and no vault password is set"
+                if "no vault secrets found" in str(failure)
+                else f"({_first_line(failure)})"
             )
             problems.append(f"{where} {fault}: {_REMEDY}")
     return problems

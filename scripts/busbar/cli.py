@@ -37,7 +37,7 @@ COMMANDS = {
     "completion": "completion",
 }
 EXIT_CODES = (
-    "Exit codes: 0 PASS or done, 1 FAIL, 2 bad usage or input, 3 INCONCLUSIVE, 4 not all nodes were tested and the "
+    "Exit codes: 0 PASS or done, 1 FAIL, 2 bad usage or input, 3 INCONCLUSIVE, 4 some nodes were not tested and the "
     "rest passed."
 )
 USAGE = 2
@@ -48,7 +48,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     """Return the parser of one command, or of all commands if the command is unknown."""
     top = argparse.ArgumentParser(
         prog="busbar",
-        description="Turns bare Linux machines into a GPU cluster and proves with numbers that it is fast.",
+        description="Turns bare Linux machines into a GPU cluster with Slurm and validates its performance.",
         epilog=EXIT_CODES,
     )
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["SITE_FILES", "ansible_config", "checkout", "collection", "collections_root", "default_inventory"]
 
 SITE_FILES = Path(__file__).resolve().with_name("site_files")
-"""What `busbar init` writes into the folder of a site."""
+"""Templates of the files that `busbar init` creates in the folder of a site."""
 
 
 def checkout() -> Path | None:

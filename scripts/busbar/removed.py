@@ -18,7 +18,7 @@ COMMANDS = {
 PLAYBOOKS = {
     "admit": "busbar provision put_into_service --tags admit",
     "audit_secrets": "busbar secrets audit",
-    "auditd": "the audit rules of a site are its own, for example by devsec.hardening.os_hardening: docs/security.md",
+    "auditd": "configure audit rules with another tool, such as devsec.hardening.os_hardening: docs/security.md",
     "doctor": "busbar doctor",
     "elevate": "busbar user elevate",
     "node_history": "busbar node show, busbar node list",

@@ -130,7 +130,7 @@ def main() -> int:
         if name.startswith(".collections/") or not path.is_file():
             continue
         for line, what in violations(path.read_text(encoding="utf-8"), controller=name.startswith(CONTROLLER)):
-            print(f"{name}:{line}: {what}: is private to ansible-core; use what its developer guide documents")
+            print(f"{name}:{line}: {what}: is private to ansible-core; use the API of its developer guide")
             code = 1
     return code
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 NAMES = {
-    "controller": "runs a playbook on many hosts that answer at once: CPU, memory and time of the provisioning host",
+    "controller": "runs a playbook on many simulated hosts: CPU, memory and time of the provisioning host",
     "noop": "provisions sandboxes of several sizes a second time: time, CPU of the provisioning host",
-    "parser": "reads a table of nccl-tests out of a log that is nearly all NCCL_DEBUG noise: MB/s and peak memory",
-    "provision": "provisions and validates fresh nodes, beside a shell script that only installs the same",
-    "search": "searches for one culprit in clusters of several sizes: rounds and tests, beside a round-robin",
+    "parser": "parses a table of nccl-tests in a log full of NCCL_DEBUG lines: MB/s and peak memory",
+    "provision": "provisions and validates new nodes, compared with a shell script that only installs the same",
+    "search": "searches for one culprit in clusters of several sizes: rounds and tests, compared with round-robin",
 }
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 _MOST_RUNS = 99
@@ -32,13 +32,13 @@ def _measured(argv: list[str]) -> tuple[dict[str, Any], argparse.Namespace]:
     """Return the result of a benchmark: the median of each figure, with the values of all runs."""
     name, *given = argv
     if name not in NAMES:
-        message = f"there is no benchmark {name!r}; there are {', '.join(NAMES)}"
+        message = f"benchmark {name!r} does not exist; available: {', '.join(NAMES)}"
         raise UsageError(message)
     module = importlib.import_module(f"devel.benchmarks.{name}")
     parser = argparse.ArgumentParser(prog=f"scripts/benchmark {name}", description=f"{name} {NAMES[name]}")
-    parser.add_argument("--runs", default="3", metavar="N", help="medians of so many runs; default 3")
+    parser.add_argument("--runs", default="3", metavar="N", help="number of runs for the median; default 3")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    own = parser.add_argument_group("of this benchmark")
+    own = parser.add_argument_group("options of this benchmark")
     module.add_options(own)
     args = parser.parse_args(given)
     runs = whole("--runs", args.runs, 1, _MOST_RUNS)

@@ -37,7 +37,7 @@ def refuse_bad(name: str) -> None:
         Refused: the name is invalid.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or keyword.iskeyword(name):
-        message = f"{name!r} is not a valid name: small letters, digits and '_', a letter first, at most 40"
+        message = f"{name!r} is not a valid name: use up to 40 lower-case letters, digits and '_', a letter first"
         raise Refused(message)
 
 
@@ -74,7 +74,7 @@ def written(files: dict[str, str], name: str, **more: str) -> list[Path]:
     for path in texts:
         for place in (path, *(parent for parent in path.parents if parent.name == name)):
             if place.exists():
-                message = f"{place.relative_to(TOP)} is there already"
+                message = f"{place.relative_to(TOP)} already exists"
                 raise Refused(message)
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def edited(path: Path, pattern: re.Pattern[str], replacement: str) -> str:
     """
     text, count = pattern.subn(replacement, path.read_text(encoding="utf-8"))
     if count != 1:
-        message = f"{path.relative_to(TOP)} does not look as expected: {pattern.pattern!r} is there {count} times"
+        message = f"{path.relative_to(TOP)} has an unexpected form: {pattern.pattern!r} matches {count} times"
         raise Refused(message)
     return text
 
@@ -121,7 +121,7 @@ def new_stage(name: str) -> list[Path]:
     """Write a stage, its job and its test, and register it as the last stage."""
     refuse_clash(f"validation_{name}_")
     if re.search(rf"choices: \[(?:[a-z0-9_]+, )*{name}\b", VALIDATION.read_text(encoding="utf-8")):
-        message = f"the stage {name} is there already"
+        message = f"the stage {name} already exists"
         raise Refused(message)
     title = camel(name)
     specs = edited(VALIDATION, CHOICES, rf"\g<1>, {name}]")
@@ -145,7 +145,9 @@ def main() -> int:
         action = kinds.add_parser(kind)
         action.add_argument("name")
         if kind == "role":
-            action.add_argument("--playbook", choices=PLAYBOOKS, default="base", help="gets its play (default: base)")
+            action.add_argument(
+                "--playbook", choices=PLAYBOOKS, default="base", help="playbook that gets the play (default: base)"
+            )
     given = parser.parse_args()
     try:
         refuse_bad(given.name)

@@ -62,7 +62,7 @@ NAMES = {
 PLUGINS = """\
 # Plugins
 
-Modules, filters, lookups and callbacks of the collection. The roles use them; a playbook of your own can, too.
+Modules, filters, lookups and callbacks of the collection. The roles use them, and your playbooks can as well.
 
 ```{toctree}
 :glob:
@@ -167,7 +167,7 @@ def on_site(page: Page, pages: dict[str, Page], top: Path, images: set[str]) -> 
             return f"{'!' if link.image else ''}[{link.text}]({link.target})"
         path, anchor = destination(page, link)
         if path not in pages and (path.startswith("..") or not (top / path).exists()):
-            problems.append(f"{page.origin}: {link.target}: there is no {path}")
+            problems.append(f"{page.origin}: {link.target}: {path} does not exist")
         elif link.image:
             images.add(path)
             return f"![{link.text}]({relative(page, path)})"

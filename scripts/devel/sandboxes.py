@@ -61,7 +61,7 @@ class Spent(NamedTuple):
 
 def add_name(parser: argparse.ArgumentParser) -> None:
     """Add the option for the name."""
-    parser.add_argument("--name", default="benchmark", metavar="NAME", help="of the sandbox, which must not exist")
+    parser.add_argument("--name", default="benchmark", metavar="NAME", help="name of the sandbox, which must not exist")
 
 
 def add_compute(parser: argparse.ArgumentParser, default: int) -> None:
@@ -89,7 +89,7 @@ def sizes(text: str, least: int, example: str) -> list[int]:
     found = [whole("--sizes", word, 2, MAX_COMPUTE - 1) for word in text.split(",")]
     if len(found) < least or found != sorted(set(found)):
         several = "two or more sizes" if least > 1 else "sizes"
-        message = f"--sizes: {text}: give {several}, each larger than the one before, such as {example}"
+        message = f"--sizes: {text}: use {several} in ascending order, such as {example}"
         raise UsageError(message)
     return found
 
@@ -103,7 +103,7 @@ def sandbox(name: str) -> Iterator[Path]:
     """
     path = sandbox_path(name)
     if path.exists():
-        message = f"there is a sandbox {name} already: busbar sandbox down --name {name}, or choose another --name"
+        message = f"sandbox {name} already exists: busbar sandbox down --name {name}, or use another --name"
         raise UsageError(message)
     try:
         yield path / "inventory"
@@ -166,7 +166,7 @@ def printed(cluster: Sandbox, node: str, command: str) -> bytes:
     )
     if done.returncode:
         said = done.stderr.decode(errors="replace")[-500:]
-        message = f"{node}: a command ended with {done.returncode}: {said}"
+        message = f"{node}: a command failed with exit code {done.returncode}: {said}"
         raise ValueError(message)
     return done.stdout
 
@@ -179,7 +179,7 @@ def recap(said: str) -> dict[str, tuple[int, int]]:
     """
     found = {host: (int(ran), int(changed)) for host, ran, changed in _RECAP.findall(said)}
     if not found:
-        message = f"the run printed no recap: {said[-2000:]}"
+        message = f"the run printed no play recap: {said[-2000:]}"
         raise ValueError(message)
     return found
 

@@ -134,11 +134,11 @@ def test_what_can_reach_nobody_is_refused_before_anything_is_changed(sandbox: Cl
         "alertmanager_repeat_interval": "4 hours",
     }
     words = (
-        "ctl: alertmanager_receivers.oncall[0].email.to: names example.com",
+        "ctl: alertmanager_receivers.oncall[0].email.to: is in a domain reserved for examples",
         "ctl: alertmanager_receivers.oncall[0].email.smarthost: is missing",
         "ctl: alertmanager_receivers.empty: has no target",
         "ctl: alertmanager_receivers.chat[0].slack.url: is the placeholder of Slack's documentation",
-        "ctl: alertmanager_routes.critical: no receiver is called oncal remedy: did you mean oncall?",
+        "ctl: alertmanager_routes.critical: receiver oncal does not exist remedy: did you mean oncall?",
         "ctl: alertmanager_repeat_interval: '4 hours' is not a duration",
     )
     site = ("-e", json.dumps(bad), "--tags", "preflight")

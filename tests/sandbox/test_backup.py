@@ -233,8 +233,8 @@ def test_the_folder_of_the_site_is_saved_proven_and_fetched(sandbox: Cluster, tm
         done = verified(sandbox, *site)
         said = " ".join(done.stdout.split())
         assert done.returncode == 1, said
-        assert "secrets/changed.later is another one than in the snapshot of the site's folder" in said
-        assert "secrets/added.later is not in the snapshot of the site's folder" in said
+        assert "secrets/changed.later differs from the snapshot of the site folder" in said
+        assert "secrets/added.later is not in the snapshot of the site folder" in said
     finally:
         changed.unlink()
         added.unlink(missing_ok=True)

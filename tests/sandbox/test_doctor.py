@@ -100,9 +100,9 @@ def test_several_faults_are_all_named_with_what_to_type(sandbox: Cluster, broken
         ("ctl: services: slurmdbd does not run (inactive)", "systemctl restart slurmdbd"),
         ("ctl: slurmdbd: slurmdbd does not answer", "systemctl restart slurmdbd"),
         ("gpu2: slurm: node is drained: a fan is loud", "scontrol update NodeName=gpu2 State=RESUME"),
-        ("gpu2: clock: clock is 7 minutes behind this host's", "chrony"),
+        ("gpu2: clock: clock is 7 minutes behind the clock of this host", "chrony"),
         ("gone: ansible_host: cannot be reached", "power the host on"),
-        (f"provisioning host: {sandbox.state / 'secrets'}: others may reach it (mode 0755)", "chmod 700"),
+        (f"provisioning host: {sandbox.state / 'secrets'}: is accessible to other users (mode 0755)", "chmod 700"),
     ):
         assert any(all(part in line for part in parts) for line in said), (parts, said)
     shown = sandbox.busbar("doctor", "-i", str(sandbox.inventory), "--offline")

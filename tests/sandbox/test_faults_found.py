@@ -36,7 +36,7 @@ SSHD = "systemctl is-active ssh && ! ps -C sshd -o stat= | grep -q T"
 REFUSED = [
     Fault(
         "a clock that is an hour off",
-        says="gpu2: clock: clock is 60 minutes behind this host's…remedy: set the clock of the host",
+        says="gpu2: clock: clock is 60 minutes behind the clock of this host…remedy: correct the clock of the host",
         heals="set the clock",
         node="gpu2",
         breaks=HOUR_LATE,
@@ -44,7 +44,7 @@ REFUSED = [
     ),
     Fault(
         "a full /tmp",
-        says="gpu2: disk /tmp: …MiB free, 512 needed…remedy: make room below /tmp",
+        says="gpu2: disk /tmp: …MiB free, 512 needed…remedy: free space below /tmp",
         heals="make room",
         node="gpu2",
         breaks="mount -t tmpfs -o size=8m,mode=1777 tmpfs /tmp; head -c 10M /dev/zero >/tmp/full; true",
@@ -69,7 +69,7 @@ REFUSED = [
     ),
     Fault(
         "a host without Python",
-        says="login: python: has no Python that can be used: …remedy: install python3 on the host",
+        says="login: python: has no usable Python: …remedy: install python3 on the host",
         heals="install python3",
         node="login",
         breaks="mv /usr/bin/python3 /usr/bin/python3.gone",

@@ -63,7 +63,7 @@ FAULTS = [
     ),
     Fault(
         "a full /var",
-        says="gpu2: disk /var: 0 MiB free, 2048 needed…remedy: make room below /var",
+        says="gpu2: disk /var: 0 MiB free, 2048 MiB required…remedy: free space below /var",
         heals="make room",
         node="gpu2",
         breaks=f"{SMALL_VAR}; head -c 100M /dev/zero >/var/full 2>/dev/null; true",
@@ -72,7 +72,7 @@ FAULTS = [
     ),
     Fault(
         "a full disk of Slurm's logs on the controller",
-        says="ctl: disk /var/log/slurm: 0 MiB free, 100 needed…remedy: make room below /var/log/slurm",
+        says="ctl: disk /var/log/slurm: 0 MiB free, 100 MiB required…remedy: free space below /var/log/slurm",
         heals="make room; the daemons go on without their logs",
         node="ctl",
         breaks=f"{SMALL_LOGS}; head -c 100M /dev/zero >{LOGS}/full 2>/dev/null; {REOPEN}",

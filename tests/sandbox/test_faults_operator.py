@@ -70,7 +70,7 @@ def heal(sandbox: Cluster, work: Work, name: str, told_s: float, *run: str) -> s
 
 @pytest.mark.fault(
     "two operators at once",
-    says="another run works on this inventory",
+    says="another run uses this inventory",
     heals="wait until the other run has ended; the message says whose it is",
 )
 def test_a_second_operator_is_told_of_the_first_at_once(sandbox: Cluster, work: Work) -> None:
@@ -80,7 +80,7 @@ def test_a_second_operator_is_told_of_the_first_at_once(sandbox: Cluster, work: 
         told_s = time.monotonic() - began
         said = second.stdout + second.stderr
         assert second.returncode == 2, said
-        assert is_said("another run works on this inventory", said), said
+        assert is_said("another run uses this inventory", said), said
         assert str(os.getpid()) not in said
         assert told_s < 30
         rest, _ = first.communicate(timeout=300)

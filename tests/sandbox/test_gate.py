@@ -131,7 +131,7 @@ def test_a_machine_that_slurm_has_under_another_name_is_refused(sandbox: Cluster
     hosts.write_text(hosts.read_text(encoding="utf-8").replace(f"{node}:", "other9:"), encoding="utf-8")
     done = sandbox.busbar("provision", "add_nodes", "-i", str(site / "inventory"))
     assert done.returncode == REFUSED, done.stdout + done.stderr
-    assert f"is in the cluster already, as {node}" in done.stdout
+    assert f"is already in the cluster as {node}" in done.stdout
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
 
 

@@ -91,7 +91,7 @@ def test_a_retention_that_does_not_parse_is_refused(sandbox: Cluster) -> None:
     said = refused(sandbox, "-e", "prometheus_retention_time='3 months'", "-e", "prometheus_retention_size=200G")
     assert "ctl: prometheus_retention_time: '3 months' is not a duration such as" in said
     assert "ctl: prometheus_retention_size: '200G' is not a size such as" in said
-    assert "remedy: write a duration, such as 30d" in said
+    assert "remedy: use a duration such as 30d" in said
 
 
 @pytest.fixture

@@ -98,12 +98,12 @@ def test_unknown_hardware(site: Site) -> None:
 
 def test_compute_node_without_hardware(site: Site) -> None:
     site.change(lambda groups: groups["sandbox_gpu"]["vars"].clear())
-    assert "hardware: is a compute node without hardware" in site.refusal()
+    assert "hardware: is not set for a compute node" in site.refusal()
 
 
 @pytest.mark.fault(
     "a host is twice in the inventory",
-    says="gpu[1-2]: ansible_host: have one address, ",
+    says="gpu[1-2]: ansible_host: share the address ",
     heals="correct the inventory",
 )
 def test_two_hosts_with_one_address(site: Site) -> None:
@@ -112,7 +112,7 @@ def test_two_hosts_with_one_address(site: Site) -> None:
         hosts["gpu2"]["ansible_host"] = hosts["gpu1"]["ansible_host"]
 
     site.change(change)
-    assert "gpu[1-2]: ansible_host: have one address, " in site.refusal()
+    assert "gpu[1-2]: ansible_host: share the address " in site.refusal()
 
 
 def test_host_in_two_hardware_groups(site: Site) -> None:
@@ -140,7 +140,7 @@ def _without_controller(groups: dict[str, Any]) -> None:
 
 def test_partition_that_names_no_node(site: Site) -> None:
     text = site.refusal(slurm_partitions=[{"name": "big", "groups": ["slurm_login"]}])
-    assert "slurm_partitions[big]: names no compute node" in text
+    assert "slurm_partitions[big]: contains no compute node" in text
 
 
 def test_options_that_are_none_and_values_of_a_wrong_type(site: Site) -> None:
@@ -154,15 +154,15 @@ def test_options_that_are_none_and_values_of_a_wrong_type(site: Site) -> None:
     assert "remedy: did you mean slurm_partitions?" in text
     assert "munge_keys: is not an option of any role (given by -e)" in text
     assert "hardware_room: is not an option of any role (set for group sandbox_gpu in " in text
-    assert f"users_accounts: is text, and must be a list of mappings (set for group all in {own}:3)" in text
-    assert f"slurm_qos: is a mapping, and must be a list of mappings (set for group all in {own}:5)" in text
+    assert f"users_accounts: is text (expected a list of mappings (set for group all in {own}:3)" in text
+    assert f"slurm_qos: is a mapping (expected a list of mappings) (set for group all in {own}:5)" in text
     assert "remedy: see the options in roles/users/README.md" in text
 
 
 def test_a_misspelt_group_is_refused_and_one_of_the_site_is_not(site: Site) -> None:
     site.change(lambda groups: groups.update(monitorng={"hosts": {"login": None}}, rack1={"hosts": {"gpu1": None}}))
     text = site.refusal()
-    assert "login: group monitorng: is not one of busbar's groups" in text
+    assert "login: group monitorng: is not a group of busbar" in text
     assert "did you mean monitoring?" in text
     assert "rack1" not in text
 
@@ -170,7 +170,7 @@ def test_a_misspelt_group_is_refused_and_one_of_the_site_is_not(site: Site) -> N
 @pytest.mark.parametrize(
     ("variables", "place"),
     [
-        ({"apptainer_enabled": True}, r"gpu\[1-\d\],login: apptainer_enabled: Debian .* has no package of Apptainer"),
+        ({"apptainer_enabled": True}, r"gpu\[1-\d\],login: apptainer_enabled: Debian .* does not package Apptainer"),
         (
             {"scratch_per_job": True, "pyxis_enabled": True, "enroot_enabled": True, "enroot_checksums": {"x": "y"}},
             r"gpu\[1-\d\]: scratch_per_job: Slurm 24\.11\.\d cannot run a TaskProlog in containers of Pyxis",
@@ -276,12 +276,12 @@ def test_all_that_is_wrong_is_told_at_once(site: Site) -> None:
     [
         (None, 0o700, "is not a regular file"),
         ("short", 0o600, "has 5 characters"),
-        (secrets.token_hex(512), 0o644, "can be used by others (mode 0644)"),
+        (secrets.token_hex(512), 0o644, "is accessible to other users (mode 0644)"),
     ],
 )
 @pytest.mark.fault(
     "a secret that others can read",
-    says="can be used by others (mode 0644)",
+    says="is accessible to other users (mode 0644)",
     heals="chmod, and renew it",
 )
 def test_secret_that_cannot_be_used(site: Site, content: str | None, mode: int, problem: str) -> None:
@@ -410,13 +410,13 @@ def test_a_profile_of_the_site_with_a_misspelt_key(site: Site) -> None:
 
 @pytest.mark.fault(
     "less memory and fewer CPUs than declared",
-    says="declared, the host has ",
+    says="declared, but the host has ",
     heals="repair the node or correct its profile",
 )
 def test_declared_processors_and_memory_exceed_the_real_ones(site: Site) -> None:
     text = site.refusal(hardware_profiles_extra={"sandbox_gpu": {"cores_per_socket": 4096, "memory_mb": 999999999}})
-    assert re.search(r"gpu\[1-\d\]: hardware: 4096 CPUs declared, the host has \d+", text)
-    assert re.search(r"gpu\[1-\d\]: hardware: memory_mb 999999999 declared, the host has \d+", text)
+    assert re.search(r"gpu\[1-\d\]: hardware: 4096 CPUs declared, but the host has \d+", text)
+    assert re.search(r"gpu\[1-\d\]: hardware: memory_mb 999999999 declared, but the host has \d+", text)
 
 
 @pytest.mark.fault(
@@ -435,7 +435,7 @@ def test_number_that_another_name_has(site: Site) -> None:
 
 def test_too_little_disk_and_an_unsupported_system(site: Site) -> None:
     text = site.refusal(preflight_free_mb={"/": 10**12}, preflight_systems={"solaris": ["11"]})
-    assert re.search(r"disk /: \d+ MiB free, 1000000000000 needed", text)
+    assert re.search(r"disk /: \d+ MiB free, 1000000000000 MiB required", text)
     assert "operating system: Debian GNU/Linux" in text
     assert "remedy: install one of: solaris 11" in text
 

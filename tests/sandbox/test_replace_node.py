@@ -89,7 +89,7 @@ def test_jobs_are_waited_for_and_never_ended(sandbox: Cluster) -> None:
 @pytest.mark.usefixtures("resumed")
 def test_a_machine_that_was_not_replaced_is_told_from_a_new_one(sandbox: Cluster) -> None:
     before = dossier(sandbox)["changes"]
-    refused(sandbox, "it is still the machine that it was: its host key is the one that the cluster knows")
+    refused(sandbox, "it is still the old machine: its host key is already recorded")
     assert sandbox.node_states()[NODE] == "drain"
     assert dossier(sandbox)["changes"] == before
 
@@ -191,7 +191,7 @@ def up(sandbox: Cluster) -> None:
 
 def test_the_new_machine_is_the_one_that_is_known_now(sandbox: Cluster) -> None:
     try:
-        refused(sandbox, "it is still the machine that it was")
+        refused(sandbox, "it is still the old machine")
     finally:
         sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=RESUME", check=False)
         sandbox.wait_idle()

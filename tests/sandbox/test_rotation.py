@@ -109,8 +109,8 @@ def refused(sandbox: Cluster, names: str, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("names", "problem"),
     [
-        ("rotate_secrets=", "no secret is chosen"),
-        (chosen("munge", "jwt"), "'jwt' is no secret that can be replaced"),
+        ("rotate_secrets=", "no secret is selected"),
+        (chosen("munge", "jwt"), "'jwt' is not a secret that can be rotated"),
         (chosen("ldap_reader"), "ldap_reader: the site has no directory of busbar's"),
     ],
 )
@@ -164,7 +164,7 @@ def test_a_job_runs_through_a_new_munge_key(sandbox: Cluster, job: str) -> None:
 
 @pytest.mark.fault(
     "the rotation of the munge key is killed while slurmctld stands still",
-    says="munge: goes on where it stopped",
+    says="munge: resumes where it stopped",
     heals="run the rotation again",
 )
 def test_a_run_that_is_killed_is_finished_by_the_next(sandbox: Cluster, job: str) -> None:
@@ -181,8 +181,8 @@ def test_a_run_that_is_killed_is_finished_by_the_next(sandbox: Cluster, job: str
     left = secrets(sandbox)
     assert left["munge.key_previous"] == before
     assert left["munge.key"] != before
-    assert "munge was begun and is not finished" in rotate(sandbox, chosen("ssh"), "--check").stdout
-    assert "munge: goes on where it stopped" in done(sandbox, "munge")
+    assert "the rotation of munge is not finished" in rotate(sandbox, chosen("ssh"), "--check").stdout
+    assert "munge: resumes where it stopped" in done(sandbox, "munge")
     assert secrets(sandbox)["munge.key"] == left["munge.key"]
     assert len(keys(sandbox)) == 1
     is_unbroken(sandbox, job)

@@ -139,7 +139,7 @@ def test_what_is_mounted_below_a_sandbox_is_never_emptied(sandbox: Cluster, seco
 def test_a_sandbox_is_not_shrunk_under_its_users(sandbox: Cluster) -> None:
     refused = sandbox.busbar("sandbox", "up", "--name", sandbox.name, "--compute", "1")
     assert refused.returncode == 2
-    assert "only --compute can grow" in refused.stderr
+    assert "only --compute can be increased" in refused.stderr
     assert sandbox.busbar("sandbox", "status", "--name", sandbox.name).returncode == 0
 
 

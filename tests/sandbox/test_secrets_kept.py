@@ -58,14 +58,14 @@ def lacking(sandbox: Cluster, other: Path) -> Path:
 @pytest.mark.core
 @pytest.mark.fault(
     "a secret is missing on the provisioning host",
-    says="munge.key: the cluster has a munge key that … lacks",
+    says="munge.key: the hosts have a munge key, but it is missing in …",
     heals="restore the file that the message names",
 )
 def test_a_second_provisioning_host_cannot_cut_a_node_off(sandbox: Cluster, lacking: Path) -> None:
     before = keys(sandbox)
     text = refusal(provision(sandbox, lacking, "slurm", "--limit", "gpu1", "-t", "munge"))
     folder = lacking / "secrets"
-    assert f"ctl,gpu1: munge.key: the cluster has a munge key that {folder} lacks" in text
+    assert f"ctl,gpu1: munge.key: the hosts have a munge key, but it is missing in {folder}" in text
     assert f"remedy: restore {folder}/munge.key " in text
     assert "-e preflight_rotate_secrets=munge.key" in text
     assert not (folder / "munge.key").exists()
@@ -80,7 +80,7 @@ def test_a_folder_without_any_secret_is_refused_before_anything_changes(
     before = keys(sandbox)
     text = refusal(provision(sandbox, other, playbook))
     for name in ("munge.key", "slurm_database.password", "ssh_ca"):
-        assert re.search(rf": {name}: the cluster has an? .* that {other}/secrets lacks", text), text
+        assert re.search(rf": {name}: the hosts have an? .*, but it is missing in {other}/secrets", text), text
     assert not (other / "secrets").exists()
     assert keys(sandbox) == before
 
@@ -95,7 +95,7 @@ def new_node(sandbox: Cluster) -> Iterator[str]:
 
 def test_a_new_node_does_not_get_a_key_of_its_own(sandbox: Cluster, lacking: Path, new_node: str) -> None:
     text = refusal(provision(sandbox, lacking, "slurm", "--limit", new_node, "-t", "munge"))
-    assert "ctl: munge.key: the cluster has a munge key" in text
+    assert "ctl: munge.key: the hosts have a munge key" in text
     assert sandbox.exec(new_node, f"test -e {KEY}", check=False).returncode != 0
 
 
@@ -110,8 +110,8 @@ def test_a_node_without_a_key_or_with_another_is_healed_where_the_secret_is(sand
 
 def test_a_wish_that_cannot_be_met_is_told(sandbox: Cluster, lacking: Path) -> None:
     text = refusal(provision(sandbox, sandbox.state, "preflight", "-e", "preflight_rotate_secrets=munge.key,munge"))
-    assert f"{sandbox.state}/secrets/munge.key is there, so it would be kept" in text
-    assert "'munge' is no secret of the cluster" in text
+    assert f"{sandbox.state}/secrets/munge.key exists, so it would not be replaced" in text
+    assert "'munge' is not a secret of the cluster" in text
     rotate = ("-e", "preflight_rotate_secrets=munge.key")
     text = refusal(provision(sandbox, lacking, "slurm", "--limit", "gpu1", "-t", "munge", *rotate))
     assert "would keep the old munge.key" in text

@@ -347,13 +347,13 @@ def test_first_contact(sandbox: Cluster, password_node: str, tmp_path: Path) -> 
     nobody = _bootstrap(sandbox, password_node, tmp_path, vouched)
     assert (nobody.returncode, "set BUSBAR_SSH_PASSWORD" in nobody.stderr) == (2, True)
     wrong = _bootstrap(sandbox, password_node, tmp_path, password="wrong")  # noqa: S106 - it is wrong
-    assert (wrong.returncode, f"FAILED: {password_node}: the password is wrong" in wrong.stdout) == (1, True)
+    assert (wrong.returncode, f"FAILED: {password_node}: wrong password" in wrong.stdout) == (1, True)
     (tmp_path / "known_hosts").unlink()
     first = _bootstrap(sandbox, password_node, tmp_path, "--sudo", vouched, password=PASSWORD)
     assert first.returncode == 0, first.stdout + first.stderr
     assert f"ok: {password_node}: key installed, sudo rule installed" in first.stdout
     second = _bootstrap(sandbox, password_node, tmp_path, "--sudo")
-    assert f"ok: {password_node}: key was there, sudo rule was there" in second.stdout
+    assert f"ok: {password_node}: key already present, sudo rule already present" in second.stdout
     assert PASSWORD not in first.stdout + first.stderr + second.stdout
     assert sandbox.exec(password_node, "sudo -n id -u", user="newadmin").stdout.strip() == "0"
 
@@ -363,7 +363,7 @@ def test_first_contact_refuses_a_changed_host_key(sandbox: Cluster, password_nod
     (tmp_path / "known_hosts").write_text(f"{_address(sandbox, password_node)} {other}\n")
     done = _bootstrap(sandbox, password_node, tmp_path, password=PASSWORD)
     assert done.returncode == 1
-    assert f"FAILED: {password_node}: shows another host key than the one recorded" in done.stdout
+    assert f"FAILED: {password_node}: has a different host key than the recorded one" in done.stdout
     assert sandbox.exec(password_node, "ls /home/newadmin/.ssh", check=False).stdout == ""
 
 
@@ -388,4 +388,4 @@ def test_first_contact_with_a_host_that_is_not_there(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "FAILED: gone: refuses the connection (start its SSH server)" in done.stdout
-    assert "FAILED: lost: has a name without an address (set ansible_host in the inventory)" in done.stdout
+    assert "FAILED: lost: has a name that cannot be resolved (set ansible_host in the inventory)" in done.stdout

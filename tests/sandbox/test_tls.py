@@ -172,7 +172,7 @@ def test_files_of_a_site_that_are_missing_are_refused(sandbox: Cluster, tmp_path
     arguments = ("--tags", "tls", "--limit", "gpu1", *ON, "-e", json.dumps({"tls_custom_certificate": own}))
     done = sandbox.playbook("monitoring.yml", *arguments)
     assert done.returncode == 2, done.stdout
-    assert f"gpu1: tls_custom_certificate.key: there is no file {tmp_path / 'key'}" in done.stdout
+    assert f"gpu1: tls_custom_certificate.key: file {tmp_path / 'key'} does not exist" in done.stdout
     assert "remedy: put its private key there, on the provisioning host" in done.stdout
     assert recap(done.stdout)["gpu1"]["changed"] == 0
 

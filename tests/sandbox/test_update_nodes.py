@@ -139,7 +139,7 @@ def test_a_batch_that_fails_stops_and_a_killed_run_is_finished_by_the_next(sandb
         sandbox.wait_until(lambda: sandbox.exec("gpu1", begun, check=False).returncode == 0, "no reboot", 180)
         code, said = update(sandbox, "gpu2")
         assert code == 2
-        assert "another run works on this inventory" in said or "another update is running" in said
+        assert "another run uses this inventory" in said or "another update is running" in said
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
@@ -189,13 +189,13 @@ def test_drains_of_others_and_bad_input_touch_nothing(sandbox: Cluster) -> None:
     sandbox.exec("ctl", "scontrol update nodename=gpu2 state=drain reason='fan, Meyer'")
     code, said = update(sandbox, "gpu2")
     assert code == 0, said
-    assert "gpu2 is skipped: drained: fan, Meyer, and left as it is" in said
+    assert "gpu2 is skipped: drained: fan, Meyer, and not changed" in said
     assert reason(sandbox, "gpu2") == "drain|fan, Meyer"
     code, said = update(sandbox, "gpu[1-2]", "--check")
     assert code == 0, said
     assert "batch 1 of 1: gpu1, runs no jobs" in said
     for nodes, wrong, told in (
-        ("gpu1", "update_nodes_batch=0", "update_nodes_batch: '0': give a number of nodes of at least 1"),
+        ("gpu1", "update_nodes_batch=0", "update_nodes_batch: '0': set a number of nodes of at least 1"),
         ("ctl,gpu7", "update_nodes_batch=101%", "update_nodes: ctl is no compute node of the inventory"),
         ("gpu1", "update_nodes_bach=1", "update_nodes_bach: no option of update_nodes"),
     ):

@@ -58,7 +58,7 @@ def erin(site: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     words = (*words, "--key", str(key.with_suffix(".pub")))
     dry = _user(site, *words, "--dry-run")
     assert dry.returncode == 0, dry.stdout + dry.stderr
-    assert f"would do: add erin with number {NUMBER}" in dry.stdout
+    assert f"would do: add erin with UID {NUMBER}" in dry.stdout
     assert _file(site).read_text() == before
     assert _ids(site, "erin") == {""}
     done = _user(site, *words)
@@ -77,7 +77,7 @@ def test_a_user_is_added_everywhere_with_home_key_and_account(erin: Cluster) -> 
     listing = "sacctmgr -nP show assoc user=erin format=account"
     assert erin.exec("ctl", listing).stdout == "research\n"
     said = erin.exec("ctl", "journalctl -t busbar-user -o cat").stdout
-    assert f"add erin with number {NUMBER}" in said
+    assert f"add erin with UID {NUMBER}" in said
     assert "@" in said.partition(":")[0]
 
 

@@ -244,7 +244,7 @@ def test_a_detached_validation_is_picked_up_with_its_exit_code(sandbox: Cluster)
     lock = sandbox.state / "inventory.lock"
     sandbox.wait_until(lambda: lock.is_file() and b"validate" in lock.read_bytes(), "the playbook does not begin")
     second = sandbox.busbar(*command(sandbox, *QUICK), "--detach")
-    assert (second.returncode, "another run works on this inventory" in second.stderr) == (REFUSED, True), second.stderr
+    assert (second.returncode, "another run uses this inventory" in second.stderr) == (REFUSED, True), second.stderr
     waited = sandbox.busbar(*place, run, timeout=300)
     assert (waited.returncode, "Verdict: PASS" in waited.stdout) == (PASS, True), waited.stdout
     failed = sandbox.busbar(*command(sandbox, *QUICK, "-e", "__validation_mpi_wrong_rank=0"), "--detach")

@@ -52,20 +52,20 @@ def held_problems(
         make_problem(
             holders[each],
             each,
-            f"the cluster has {site['known'][each]['meaning']} that {directory} lacks",
+            f"the hosts have {site['known'][each]['meaning']}, but it is missing in {directory}",
             f"restore {directory}/{each} from a backup or from the host that provisioned the cluster, "
-            f"or replace it on all hosts on purpose: -e {_OPTION}={','.join(lost)}",
+            f"or replace it on all hosts: -e {_OPTION}={','.join(lost)}",
         )
         for each in lost
     ]
     renewed = [each for each in absent if holders[each] and each in rotated]
     if renewed and site["others"]:
-        problem = f"would keep the old {', '.join(renewed)}, for the run leaves them out"
+        problem = f"would keep the old {', '.join(renewed)}, because they are not part of this run"
         problems.append(make_problem(site["others"], _OPTION, problem, "run it on all hosts, without --limit"))
     if was_asked and "held" not in answer:
-        reason = str(answer.get("msg") or "it does not answer")
-        problem = f"cannot be asked whether the cluster has {', '.join(absent)}, which {directory} lacks: {reason}"
-        remedy = f"restore the files into {directory}, or run this again when {name} answers"
+        reason = str(answer.get("msg") or "no answer")
+        problem = f"cannot be checked for {', '.join(absent)}, missing in {directory}: {reason}"
+        remedy = f"restore the files into {directory}, or run again when {name} is reachable"
         problems.append(make_problem([name], "secrets", problem, remedy))
     return problems
 
@@ -84,9 +84,11 @@ def rotation_problems(
     problems = []
     for name in rotated:
         if name not in known:
-            remedy = f"use some of: {', '.join(known)}"
-            problems.append(make_problem([], _OPTION, f"{name!r} is no secret of the cluster", remedy))
+            remedy = f"use one or more of: {', '.join(known)}"
+            problems.append(make_problem([], _OPTION, f"{name!r} is not a secret of the cluster", remedy))
         elif name in present:
-            remedy = f"move {directory}/{name} away to have another one made, or leave out {_OPTION}"
-            problems.append(make_problem([], _OPTION, f"{directory}/{name} is there, so it would be kept", remedy))
+            remedy = f"move {directory}/{name} away to generate a new one, or remove {_OPTION}"
+            problems.append(
+                make_problem([], _OPTION, f"{directory}/{name} exists, so it would not be replaced", remedy)
+            )
     return problems

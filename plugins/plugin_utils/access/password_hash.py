@@ -32,10 +32,10 @@ def bcrypt_hash(password: str, salt: str, rounds: int) -> str:
     """
     secret = password.encode()
     if not secret or len(secret) > _LONGEST or b"\0" in secret:
-        message = f"the password has {len(secret)} bytes: 1 to {_LONGEST} without a zero byte can be hashed"
+        message = f"the password has {len(secret)} bytes (expected 1 to {_LONGEST}, without a zero byte)"
         raise ValueError(message)
     if not salt:
-        message = "the salt is empty: give a random text that is kept"
+        message = "the salt is empty: pass a random text that stays the same between runs"
         raise ValueError(message)
     digest = hashlib.sha256(salt.encode()).digest()[:_SALT_BYTES]
     encoded = base64.b64encode(digest).rstrip(b"=").translate(bytes.maketrans(_STANDARD, _BCRYPT))

@@ -46,7 +46,7 @@ def rotation_plan(
     wanted = {} if problems else {name: list(each["hosts"]) for name, each in known.items() if name in names}
     lines = [_line(name, known[name], files) for name in wanted]
     lines += [
-        f"{name} was begun and is not finished: run this with {name} as well"
+        f"the rotation of {name} is not finished: include {name} in this run"
         for name, each in known.items()
         if name not in names and _begun(str(each["secret"]), files)
     ]
@@ -62,9 +62,16 @@ def _names(chosen: object) -> list[str]:
 def _choice_problems(names: Sequence[str], known: Collection[str]) -> list[Problem]:
     listed = ", ".join(known)
     if not names:
-        return [make_problem([], KEY, "no secret is chosen", f"name those to replace, -e {KEY}=NAME,…: {listed}")]
+        return [
+            make_problem(
+                [],
+                KEY,
+                "no secret is selected",
+                f"select the secrets to replace: -e {KEY}=NAME,… (available: {listed})",
+            )
+        ]
     return [
-        make_problem([], KEY, f"{name!r} is no secret that can be replaced", f"choose among {listed}")
+        make_problem([], KEY, f"{name!r} is not a secret that can be rotated", f"use one or more of {listed}")
         for name in names
         if name not in known
     ]
@@ -78,16 +85,16 @@ def _problems(
         return [make_problem([], KEY, f"{name}: {each['unused']}", f"leave {name} out")]
     option, secret = each.get("option"), str(each["secret"])
     if option and option in given:
-        remedy = "put another value where it comes from, then: busbar provision"
-        return [make_problem([], str(option), f"the site sets it, so it is not for busbar to replace {name}", remedy)]
+        remedy = "change the value in the inventory, then run busbar provision"
+        return [make_problem([], str(option), f"the inventory sets it, so busbar cannot replace {name}", remedy)]
     if not _begun(secret, files) and secret not in files:
-        remedy = "bring the cluster up first: busbar provision"
-        return [make_problem([], KEY, f"{name}: {secret} was never made", remedy)]
+        remedy = "provision the cluster first: busbar provision"
+        return [make_problem([], KEY, f"{name}: {secret} does not exist yet", remedy)]
     away = [host for host in each["hosts"] if host not in reached]
     if not away or each.get("rolling"):
         return []
-    problem = f"{name}: not in this run (--limit), or they do not answer, and would be left with the old one"
-    remedy = "run it for all hosts when they answer, or take them out of the inventory"
+    problem = f"{name}: not in this run (--limit) or unreachable, and would keep the old secret"
+    remedy = "run for all hosts when they are reachable, or remove them from the inventory"
     return [make_problem(away, KEY, problem, remedy)]
 
 
@@ -96,5 +103,5 @@ def _begun(secret: str, files: Collection[str]) -> bool:
 
 
 def _line(name: str, each: Mapping[str, Any], files: Collection[str]) -> str:
-    what = "goes on where it stopped" if _begun(str(each["secret"]), files) else f"a new {each['secret']}"
+    what = "resumes where it stopped" if _begun(str(each["secret"]), files) else f"a new {each['secret']}"
     return f"{name}: {what}, on {fold_hosts(each['hosts'])}; pause: {each['pause']}"

@@ -81,7 +81,7 @@ def certificate_end(certificate: str) -> int:
         message = "the certificate cannot be read"
         raise ValueError(message) from exc
     if not isinstance(found, serialization.SSHCertificate):
-        message = "this is a plain key and no certificate"
+        message = "this is a plain key, not a certificate"
         raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given
     return int(found.valid_before)
 
@@ -108,7 +108,7 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
         days: validity in days of a new certificate.
     """
     if not certificate.strip():
-        return "there is none"
+        return "it does not exist"
     try:
         found = serialization.load_ssh_public_identity(certificate.strip().encode())
         if not isinstance(found, serialization.SSHCertificate):
@@ -124,8 +124,8 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
         "it is not for a host": found.type is not serialization.SSHCertificateType.HOST,
         "its names differ": sorted(found.valid_principals) != sorted(name.encode() for name in principals),
         "it is not valid yet": found.valid_after > now,
-        "it lasts too long": found.valid_before > now + (days + 1) * _DAY_S,
-        "it ends soon": found.valid_before < now + renew_days * _DAY_S,
+        "its validity is too long": found.valid_before > now + (days + 1) * _DAY_S,
+        "it expires soon": found.valid_before < now + renew_days * _DAY_S,
     }
     return next((reason for reason, applies in reasons.items() if applies), "")
 
@@ -138,7 +138,7 @@ def _public(line: str) -> Ed25519PublicKey:
     try:
         key = serialization.load_ssh_public_key(_plain(line).encode())
     except (ValueError, UnsupportedAlgorithm) as exc:
-        message = "the host's public key is not one of OpenSSH"
+        message = "the host's public key is not in OpenSSH format"
         raise ValueError(message) from exc
     if not isinstance(key, Ed25519PublicKey):
         message = "the host's public key is not of type ed25519"
@@ -150,7 +150,7 @@ def _private(text: str) -> Ed25519PrivateKey:
     try:
         key = serialization.load_ssh_private_key(f"{text.strip()}\n".encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as exc:
-        message = "the authority's private key is not one of OpenSSH without a passphrase"
+        message = "the authority's private key is not in OpenSSH format or has a passphrase"
         raise ValueError(message) from exc
     if not isinstance(key, Ed25519PrivateKey):
         message = "the authority's private key is not of type ed25519"

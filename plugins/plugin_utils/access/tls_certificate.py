@@ -90,13 +90,13 @@ def read_authority(text: str) -> Authority:
         key = serialization.load_pem_private_key(text.encode(), password=None)
         certificate = read_certificates(text)[0]
     except (ValueError, TypeError, UnsupportedAlgorithm) as exc:
-        message = "it does not hold a private key without a passphrase, and its certificate, as PEM"
+        message = "it does not contain an unencrypted private key and its certificate in PEM format"
         raise ValueError(message) from exc
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        message = "its private key is not one of an elliptic curve"
+        message = "its private key is not an elliptic curve key"
         raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given
     if _bytes(key.public_key()) != _bytes(certificate.public_key()):
-        message = "its certificate is not for its private key"
+        message = "its certificate does not match its private key"
         raise ValueError(message)
     return Authority(key, certificate)
 
@@ -153,7 +153,7 @@ def sign_host(public_key: str, authority: str, *, names: Sequence[str], now: int
     signer = read_authority(authority)
     key = _public(public_key)
     if _end(signer.certificate) <= now:
-        message = "the cluster's authority has ended: rename tls_ca among the secrets to tls_ca_previous and run again"
+        message = "the cluster CA has expired: rename the secret tls_ca to tls_ca_previous and run again"
         raise ValueError(message)
     issuer = signer.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -194,7 +194,7 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
     """
     signer, key = read_authority(authority), _public(public_key)
     if not certificate.strip():
-        return "there is none"
+        return "it does not exist"
     try:
         found = read_certificates(certificate)[0]
         carried = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -209,7 +209,7 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
         "its names differ": list(carried) != alternative_names(names) or found.subject != _name(names[0]),
         "it is not valid yet": found.not_valid_before_utc.timestamp() > now,
         # Near the authority's own expiry, a new certificate would not last longer: every run would renew it.
-        "it ends soon": soon and _planned_end(signer, now, days) > _end(found) + _DAY_S,
+        "it expires soon": soon and _planned_end(signer, now, days) > _end(found) + _DAY_S,
     }
     return next((reason for reason, applies in reasons.items() if applies), "")
 
@@ -270,10 +270,10 @@ def _public(line: str) -> ec.EllipticCurvePublicKey | rsa.RSAPublicKey:
     try:
         key = serialization.load_ssh_public_key(" ".join(line.split()[:2]).encode())
     except (ValueError, UnsupportedAlgorithm) as exc:
-        message = "the host's public key is not one of OpenSSH"
+        message = "the host's public key is not in OpenSSH format"
         raise ValueError(message) from exc
     # RSA is possible where a site used custom files before it returned to the cluster's authority.
     if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
-        message = "the host's public key is neither of an elliptic curve nor of RSA"
+        message = "the host's public key is neither an elliptic curve key nor an RSA key"
         raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given
     return key

@@ -29,8 +29,8 @@ def declaration_problems(host: str, files: Mapping[str, object]) -> list[Problem
     problems = []
     for kind, meaning in KINDS.items():
         if not files.get(kind):
-            remedy = f"name the file on the provisioning host that holds {meaning}, or empty tls_custom_certificate"
-            problems.append(make_problem([host], f"tls_custom_certificate.{kind}", "is not given", remedy))
+            remedy = f"set it to the path of {meaning} on the provisioning host, or clear tls_custom_certificate"
+            problems.append(make_problem([host], f"tls_custom_certificate.{kind}", "is not set", remedy))
     known = f"use {', '.join(KINDS)}"
     unknown = sorted(set(files) - set(KINDS))
     return problems + [make_problem([host], f"tls_custom_certificate.{kind}", "is unknown", known) for kind in unknown]
@@ -54,29 +54,29 @@ def content_problems(host: str, texts: Mapping[str, str], *, reached_by: Sequenc
         try:
             found[kind] = read_certificates(texts[kind])
         except ValueError:
-            problems.append(problem(kind, "holds no certificate", "write it as PEM (-----BEGIN CERTIFICATE-----)"))
+            problems.append(problem(kind, "contains no certificate", "convert it to PEM (-----BEGIN CERTIFICATE-----)"))
     try:
         key = serialization.load_pem_private_key(texts["key"].encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        problems.append(problem("key", "holds no private key without a passphrase", "write it as PEM, unencrypted"))
+        problems.append(problem("key", "contains no unencrypted private key", "convert it to unencrypted PEM"))
         return problems
     if problems:
         return problems
     leaf = found["certificate"][0]
     if leaf.public_key().public_bytes(*_PUBLIC) != key.public_key().public_bytes(*_PUBLIC):
-        problems.append(problem("key", "does not belong to the certificate", "bring the key that it was made for"))
+        problems.append(problem("key", "does not match the certificate", "provide the private key of the certificate"))
     if not leaf.not_valid_before_utc.timestamp() <= now < leaf.not_valid_after_utc.timestamp():
-        what = f"is valid from {leaf.not_valid_before_utc:%Y-%m-%d} to {leaf.not_valid_after_utc:%Y-%m-%d} only"
+        what = f"is valid only from {leaf.not_valid_before_utc:%Y-%m-%d} to {leaf.not_valid_after_utc:%Y-%m-%d}"
         problems.append(problem("certificate", what, "renew it, or correct the clock of the provisioning host"))
     if not _is_issued(found["certificate"], found["ca"]):
         remedy = (
-            "bring the authority that signed the certificate, and put authorities in between behind the certificate"
+            "provide the authority that signed the certificate, and append intermediate certificates to the certificate"
         )
         problems.append(problem("ca", "did not sign the certificate", remedy))
     missing = [name for name in reached_by if not _carries(leaf, name)]
     if missing:
-        remedy = "have it made with these as alternative names (subjectAltName)"
-        problems.append(problem("certificate", f"is not for {', '.join(missing)}", remedy))
+        remedy = "request a certificate with these names in subjectAltName"
+        problems.append(problem("certificate", f"does not cover {', '.join(missing)}", remedy))
     return problems
 
 

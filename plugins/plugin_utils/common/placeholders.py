@@ -22,7 +22,7 @@ _SLACK = re.compile(r"/services/?$|/T0+/|/B0+/|/X{3,}|/(?:YOUR|\.\.\.)", re.IGNO
 def host_placeholder(host: str) -> str:
     """Return why a host name is a placeholder, or '' if it is not."""
     if _NOWHERE.search(host):
-        return "names example.com or the like, where nobody is"
+        return "is in a domain reserved for examples, such as example.com"
     return ""
 
 
@@ -35,7 +35,7 @@ def placeholder(value: object) -> str:
     if not text:
         return "is empty"
     if _BRACKETS.search(text):
-        return "has a part in brackets that nobody filled in"
+        return "contains an unfilled placeholder in brackets"
     if _WORDS.fullmatch(text) or re.search(r"change[-_]?me", text, re.IGNORECASE):
         return "is a placeholder such as CHANGEME"
     if "://" not in text:

@@ -21,15 +21,15 @@ def source_problems(role: str, settings: Mapping[str, Any], host: str) -> list[P
     """Return the invalid values of `source` and `archives`, given the host's `architecture` and `packaged`."""
     if settings["source"] == "distribution" and not settings["packaged"]:
         remedy = f"set {role}_source: url and {role}_archives to the upstream release"
-        return [make_problem([host], f"{role}_source", "this distribution has no package of it", remedy)]
+        return [make_problem([host], f"{role}_source", "this distribution does not package it", remedy)]
     if settings["source"] != "url":
         return []
     entry = (settings["archives"] or {}).get(settings["architecture"]) or {}
     if not str(entry.get("url") or "").startswith(("http://", "https://")):
-        remedy = "write url and sha256 of the release for it"
+        remedy = "add url and sha256 of the release for this architecture"
         return [make_problem([host], f"{role}_archives", f"has no url for {settings['architecture']}", remedy)]
     if not _SHA256.fullmatch(str(entry.get("sha256") or "")):
-        remedy = "set it to what `sha256sum` prints for the archive, once you trust that file"
+        remedy = "verify the archive, then set sha256 to the output of `sha256sum`"
         return [make_problem([host], f"{role}_archives", f"sha256 of {entry['url']} is missing", remedy)]
     return []
 
@@ -37,7 +37,7 @@ def source_problems(role: str, settings: Mapping[str, Any], host: str) -> list[P
 def argument_problems(role: str, arguments: Iterable[object], host: str) -> list[Problem]:
     """Return the arguments with line breaks, which ExecStart= does not allow."""
     return [
-        make_problem([host], f"{role}_arguments", f"{word!r} has a line break", "write each argument in one line")
+        make_problem([host], f"{role}_arguments", f"{word!r} contains a line break", "write each argument on one line")
         for word in map(str, arguments)
         if "\n" in word
     ]

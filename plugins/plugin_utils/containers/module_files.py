@@ -87,7 +87,7 @@ def _required(path: str, module: Mapping[str, Any]) -> str:
         [
             f'if mode() == "load" and not (isFile({_text(path)}) or isDir({_text(path)})) then',
             '   local host = (subprocess or capture)("hostname"):gsub("%s", "")',
-            f'   LmodError({_text(words)} .. host .. ": ask for a node that has it, or tell the administrator")',
+            f'   LmodError({_text(words)} .. host .. ": request a node that has it, or contact the administrator")',
             "end",
         ]
     )

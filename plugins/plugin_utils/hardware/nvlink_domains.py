@@ -20,7 +20,7 @@ __all__ = ["domain_claims", "fabric_of"]
 
 _KEY = "nvlink_domain"
 _REMEDY = (
-    "give those, and only those, one nvlink_domain that show the same ClusterUUID and CliqueId in `nvidia-smi -q`; or "
+    "give nodes the same nvlink_domain if and only if `nvidia-smi -q` shows the same ClusterUUID and CliqueId; or "
     "correct the partitions of the rack"
 )
 _Fabric = tuple[str, int]

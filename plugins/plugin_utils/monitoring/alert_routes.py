@@ -87,10 +87,12 @@ def _known_receivers(settings: Mapping[str, Any]) -> list[str]:
 
 def _kind_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
     kinds: dict[str, tuple[type, str]] = dict.fromkeys(
-        ("receivers", "routes", "email", "watchdog", "mute", "extra"), (dict, "names with values (a mapping)")
+        ("receivers", "routes", "email", "watchdog", "mute", "extra"), (dict, "a mapping of names to values")
     ) | dict.fromkeys(("extra_routes", "time_intervals", "inhibit_rules", "group_by"), (list, "a list"))
     return [
-        make_problem([host], f"alertmanager_{key}", f"is not {words}", "see the examples in the README of alertmanager")
+        make_problem(
+            [host], f"alertmanager_{key}", f"is not {words}", "see the examples in roles/alertmanager/README.md"
+        )
         for key, (kind, words) in kinds.items()
         if settings.get(key) and not isinstance(settings[key], kind)
     ]
@@ -101,11 +103,11 @@ def _receiver_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
     for name, targets in (settings.get("receivers") or {}).items():
         key = f"alertmanager_receivers.{name}"
         if name in {NONE, WATCHDOG} or not str(name).strip():
-            problems.append(make_problem([host], key, "has a name that is taken", "give it another one"))
+            problems.append(make_problem([host], key, "has a duplicate name", "rename it"))
         elif targets == NONE:
             continue
         elif not targets:
-            remedy = "list one or more of email, slack and webhook, or write none where nobody shall be told"
+            remedy = "add email, slack or webhook, or use the receiver none to send no notification"
             problems.append(make_problem([host], key, "has no target", remedy))
         elif not isinstance(targets, list):
             remedy = "write a list, such as [{webhook: {url: ...}}]"
@@ -133,9 +135,11 @@ def _severity_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
 
 def _name_problems(host: str, key: str, value: object, known: Iterable[str]) -> list[Problem]:
     if not value:
-        return [make_problem([host], key, "names no receiver", "name one or more, or none")]
+        return [make_problem([host], key, "names no receiver", "list one or more receivers, or use none")]
     return [
-        make_problem([host], key, f"no receiver is called {name}", f"{meant(name, known)}; see alertmanager_receivers")
+        make_problem(
+            [host], key, f"receiver {name} does not exist", f"{meant(name, known)}; see alertmanager_receivers"
+        )
         for name in _names(value)
         if name not in known
     ]
@@ -147,7 +151,7 @@ def _interval_problems(settings: Mapping[str, Any], host: str, key: str, value: 
     known = [str(each.get("name")) for each in declared if isinstance(each, dict)]
     return [
         make_problem(
-            [host], key, f"no interval is called {name}", f"{meant(name, known)}; see alertmanager_time_intervals"
+            [host], key, f"interval {name} does not exist", f"{meant(name, known)}; see alertmanager_time_intervals"
         )
         for name in _names(value)
         if name not in known
@@ -162,7 +166,9 @@ def _own_route_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
             problems.append(make_problem([host], key, "is not a route", "write matchers and receivers"))
             continue
         unknown = [name for name in route if name not in _OWN_ROUTE]
-        problems += [make_problem([host], f"{key}.{name}", "is not known", meant(name, _OWN_ROUTE)) for name in unknown]
+        problems += [
+            make_problem([host], f"{key}.{name}", "is not a known key", meant(name, _OWN_ROUTE)) for name in unknown
+        ]
         matchers = route.get("matchers")
         if (
             not isinstance(matchers, list)
@@ -170,7 +176,7 @@ def _own_route_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
             or not all(_MATCHER.fullmatch(str(each)) for each in matchers)
         ):
             remedy = "list one or more such as 'team=\"storage\"', with =, !=, =~ or !~"
-            problems.append(make_problem([host], f"{key}.matchers", "does not say which alerts are meant", remedy))
+            problems.append(make_problem([host], f"{key}.matchers", "has no matchers", remedy))
         problems += _name_problems(host, f"{key}.receivers", route.get("receivers"), _known_receivers(settings))
         for name in ("mute_time_intervals", "active_time_intervals"):
             problems += _interval_problems(settings, host, f"{key}.{name}", route.get(name) or [])
@@ -181,7 +187,7 @@ def _own_route_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
 
 def _time_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
     return [
-        make_problem([host], f"alertmanager_time_intervals[{number}]", "has no name", "give it name and time_intervals")
+        make_problem([host], f"alertmanager_time_intervals[{number}]", "has no name", "set name and time_intervals")
         for number, each in enumerate(settings.get("time_intervals") or [])
         if not isinstance(each, dict) or not each.get("name") or not each.get("time_intervals")
     ]
@@ -199,9 +205,11 @@ def _durations(host: str, values: Mapping[str, Any]) -> list[Problem]:
         try:
             zero_is_fine = key.endswith("group_wait")
             if duration_seconds(str(value)) <= 0 and not zero_is_fine:
-                problems.append(make_problem([host], key, f"{value!r} is not longer than zero", "write a longer one"))
+                problems.append(
+                    make_problem([host], key, f"{value!r} is not greater than zero", "set a longer duration")
+                )
         except ValueError:
-            remedy = "write a whole number and s, m, h, d or w, such as 30s, 5m or 4h"
+            remedy = "use an integer with the unit s, m, h, d or w, such as 30s, 5m or 4h"
             problems.append(make_problem([host], key, f"{value!r} is not a duration", remedy))
     return problems
 
@@ -214,5 +222,5 @@ def _extra_problems(extra: Mapping[str, Any], host: str, key: str = "alertmanage
         if isinstance(value, dict | list):
             problems += _extra_problems(value, host, place)  # type: ignore[arg-type]  # a list has no names
         elif isinstance(value, str) and "{{" not in value and (why := placeholder(value)) and value.strip():
-            problems.append(make_problem([host], place, why, "write the real value, or take it out"))
+            problems.append(make_problem([host], place, why, "set the real value, or remove the entry"))
     return problems

@@ -55,14 +55,14 @@ def _number(value: object) -> str | None:
 
 def _nearest(word: str, words: list[str]) -> str:
     near = get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}?" if near else "take one of " + ", ".join(words)
+    return f"did you mean {near[0]}?" if near else "use one of " + ", ".join(words)
 
 
 def _threshold_problem(annotations: Mapping[str, str], value: object) -> tuple[str, str] | None:
     if "threshold" not in annotations:
-        return "this alert compares with no figure of choice", "leave threshold out; for and severity can be set"
+        return "this alert has no configurable threshold", "remove threshold; only for and severity can be set"
     if _number(value) is None:
-        return f"{value!r} is not a number", f"write it in the unit of the default, {annotations['threshold']}"
+        return f"{value!r} is not a number", f"use the unit of the default, {annotations['threshold']}"
     return None
 
 
@@ -71,11 +71,11 @@ def _key_problem(rule: Mapping[str, Any], key: str, value: object) -> tuple[str,
     if key not in KEYS:
         return f"an alert has no {key!r}", _nearest(key, list(KEYS))
     if key == "enabled" and not isinstance(value, bool):
-        return f"{value!r} is neither true nor false", "write enabled: false to take the alert out"
+        return f"{value!r} is neither true nor false", "set enabled: false to disable the alert"
     if key == "for" and not _DURATION.fullmatch(str(value)):
-        return f"{value!r} is not a duration of Prometheus", "write a number with a unit, such as 90s, 10m or 1h30m"
+        return f"{value!r} is not a Prometheus duration", "use a number with a unit, such as 90s, 10m or 1h30m"
     if key == "severity" and value not in SEVERITIES:
-        return f"there is not a severity {value!r}", _nearest(str(value), list(SEVERITIES))
+        return f"{value!r} is not a severity", _nearest(str(value), list(SEVERITIES))
     if key == "threshold":
         return _threshold_problem(rule.get("annotations") or {}, value)
     return None
@@ -96,8 +96,8 @@ def alert_problems(files: Mapping[str, Any], overrides: Mapping[str, Any], host:
         if name not in alerts:
             problems.append(make_problem([host], place, "is not the name of an alert", _nearest(name, sorted(alerts))))
         elif not isinstance(changes, dict):
-            remedy = f"write a dictionary such as {{enabled: false}}, with any of {', '.join(KEYS)}"
-            problems.append(make_problem([host], place, f"{changes!r} does not say what to change", remedy))
+            remedy = f"use a mapping such as {{enabled: false}} with any of {', '.join(KEYS)}"
+            problems.append(make_problem([host], place, f"{changes!r} is not a mapping of changes", remedy))
         else:
             for key, value in changes.items():
                 if wrong := _key_problem(alerts[name], key, value):

@@ -49,11 +49,11 @@ def target_problems(host: str, key: str, target: object, email: Mapping[str, Any
         email: the common e-mail settings.
     """
     if not isinstance(target, dict) or len(target) != 1:
-        remedy = "write one of email, slack and webhook with its settings, such as {webhook: {url: ...}}"
-        return [make_problem([host], key, "is not one target", remedy)]
+        remedy = "use one of email, slack and webhook with its settings, such as {webhook: {url: ...}}"
+        return [make_problem([host], key, "must have exactly one target", remedy)]
     ((kind, settings),) = target.items()
     if kind not in KINDS:
-        remedy = f"{meant(kind, KINDS)}; others go into alertmanager_extra"
+        remedy = f"{meant(kind, KINDS)}; put other integrations into alertmanager_extra"
         return [make_problem([host], key, f"knows no {kind}", remedy)]
     key = f"{key}.{kind}"
     if not isinstance(settings, dict):
@@ -71,15 +71,15 @@ def webhook_problems(host: str, key: str, settings: Mapping[str, Any]) -> list[P
     problems = _url_problems(host, f"{key}.url", settings.get("url")) + _login_problems(host, key, settings)
     if "token" in settings:
         if "username" in settings:
-            remedy = "a webhook takes one of both: take token or username and password out"
+            remedy = "remove either token or username and password"
             problems.append(make_problem([host], key, "has both token and username", remedy))
-        problems += _filled_in(host, f"{key}.token", settings["token"], "write the token, best from the vault")
+        problems += _filled_in(host, f"{key}.token", settings["token"], "set the token, preferably from Ansible Vault")
     return problems
 
 
 def _unknown(host: str, key: str, settings: Mapping[str, Any], known: Iterable[str]) -> list[Problem]:
     return [
-        make_problem([host], f"{key}.{name}", "is not known", meant(name, known))
+        make_problem([host], f"{key}.{name}", "is not a known key", meant(name, known))
         for name in settings
         if name not in known
     ]
@@ -91,7 +91,7 @@ def _filled_in(host: str, key: str, value: object, remedy: str) -> list[Problem]
 
 
 def _url_problems(host: str, key: str, value: object) -> list[Problem]:
-    remedy = "write the real address, which begins with https:// or http://, or let alerts go to none"
+    remedy = "set the real URL, which starts with https:// or http://, or use the receiver none"
     if problems := _filled_in(host, key, value, remedy):
         return problems
     try:
@@ -100,41 +100,39 @@ def _url_problems(host: str, key: str, value: object) -> list[Problem]:
     except ValueError:  # the port is not a number
         sound = False
     sound = sound and not re.search(r"\s", str(value))
-    return [] if sound else [make_problem([host], key, "is not an address of HTTP", remedy)]
+    return [] if sound else [make_problem([host], key, "is not an HTTP URL", remedy)]
 
 
 def _login_problems(host: str, key: str, settings: Mapping[str, Any]) -> list[Problem]:
     if bool(settings.get("username")) != bool(settings.get("password")):
         has, lacks = ("username", "password") if settings.get("username") else ("password", "username")
-        remedy = f"write {lacks}, too, or take {has} out"
-        return [make_problem([host], f"{key}.{lacks}", f"is missing, and {has} is there", remedy)]
+        remedy = f"set {lacks} as well, or remove {has}"
+        return [make_problem([host], f"{key}.{lacks}", f"is missing, but {has} is set", remedy)]
     if not settings.get("username"):
         return []
-    return _filled_in(host, f"{key}.password", settings["password"], "write the password, best from the vault")
+    return _filled_in(host, f"{key}.password", settings["password"], "set the password, preferably from Ansible Vault")
 
 
 def _channel_problems(host: str, key: str, settings: Mapping[str, Any]) -> list[Problem]:
     if "channel" not in settings:
         return []
-    remedy = "write the channel, such as '#alerts' in quotes, or take the line out: a webhook has its own channel"
+    remedy = "set a quoted channel such as '#alerts', or remove the line: the webhook has a default channel"
     return _filled_in(host, f"{key}.channel", settings["channel"], remedy)
 
 
 def _email_problems(host: str, key: str, settings: Mapping[str, Any]) -> list[Problem]:
     to = settings.get("to")
     problems: list[Problem] = []
-    remedy = "write the address of somebody who reads it, or let alerts go to none"
+    remedy = "set the address of a mailbox that is read, or use the receiver none"
     for each in to if isinstance(to, list) and to else [to]:
         for one in str(each or "").split(","):
             problems += _address_problems(host, f"{key}.to", one, remedy)
-    remedy = "write the address that mail comes from, here or for all in alertmanager_email.from"
+    remedy = "set the sender address here or in alertmanager_email.from"
     problems += _address_problems(host, f"{key}.from", settings.get("from"), remedy)
-    remedy = (
-        "write the mail server as host:port, such as mail.site:587, here or for all in alertmanager_email.smarthost"
-    )
+    remedy = "set the mail server as host:port, such as mail.site:587, here or in alertmanager_email.smarthost"
     smarthost = str(settings.get("smarthost") or "").strip()
     if not smarthost:
-        problems.append(make_problem([host], f"{key}.smarthost", "is missing, so no mail can leave", remedy))
+        problems.append(make_problem([host], f"{key}.smarthost", "is missing, so no mail can be sent", remedy))
     elif found := _filled_in(host, f"{key}.smarthost", smarthost, remedy):
         problems += found
     else:

@@ -77,18 +77,18 @@ def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
         try:
             seconds = duration_seconds(value) if value else 1.0
         except ValueError as exc:
-            problems.append(make_problem([host], f"prometheus_{key}", str(exc), f"write a duration, such as {example}"))
+            problems.append(make_problem([host], f"prometheus_{key}", str(exc), f"use a duration such as {example}"))
             continue
         if seconds <= 0:
-            remedy = f"write a longer one, such as {example}"
-            problems.append(make_problem([host], f"prometheus_{key}", f"{value!r} is not longer than zero", remedy))
+            remedy = f"use a longer duration such as {example}"
+            problems.append(make_problem([host], f"prometheus_{key}", f"{value!r} is not greater than zero", remedy))
     size = str(settings.get("retention_size") or "")
     try:
         if size and size_bytes(size) == 0:
-            remedy = "write a size, such as 200GB, or '' for no limit"
+            remedy = "use a size such as 200GB, or '' for no limit"
             problems.append(make_problem([host], "prometheus_retention_size", f"{size!r} keeps nothing", remedy))
     except ValueError as exc:
-        remedy = "write a whole number and B, KB, MB, GB, TB, PB or EB, such as 200GB; '' for no limit"
+        remedy = "use an integer with the unit B, KB, MB, GB, TB, PB or EB, such as 200GB; '' for no limit"
         problems.append(make_problem([host], "prometheus_retention_size", str(exc), remedy))
     return problems + _rules_problems(settings, host) + _remote_problems(settings, host)
 
@@ -161,14 +161,16 @@ def _remote_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
         key = f"prometheus_remote_write[{number}]"
         url = str(entry.get("url") or "") if isinstance(entry, dict) else ""
         if not url.startswith(("http://", "https://")):
-            remedy = "write an address such as https://metrics.site/api/v1/write"
-            problems.append(make_problem([host], key, f"url {url!r} is not an http:// or https:// address", remedy))
+            remedy = "use a URL such as https://metrics.site/api/v1/write"
+            problems.append(make_problem([host], key, f"url {url!r} is not an http:// or https:// URL", remedy))
         elif _PLACEHOLDER.search(url):
-            remedy = "write the real address, or take the entry out"
+            remedy = "set the real URL, or remove the entry"
             problems.append(make_problem([host], key, f"url {url} is a placeholder", remedy))
         if isinstance(entry, dict) and "secret_key" in (entry.get("sigv4") or {}):
-            remedy = "name a profile of the credentials file of the user prometheus (sigv4.profile)"
-            problems.append(make_problem([host], key, "sigv4.secret_key would lie in the configuration", remedy))
+            remedy = "set sigv4.profile to a profile in the credentials file of the user prometheus"
+            problems.append(
+                make_problem([host], key, "sigv4.secret_key would be readable in the configuration", remedy)
+            )
     return problems
 
 
@@ -177,9 +179,9 @@ def _rules_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
     for name, groups in (settings.get("rules") or {}).items():
         key = f"prometheus_rules.{name}"
         if not re.fullmatch(r"[a-z0-9_]+", str(name)):
-            remedy = "use small letters, digits and _"
+            remedy = "use lower-case letters, digits and _"
             problems.append(make_problem([host], "prometheus_rules", f"{name!r} is not a file name", remedy))
         elif not isinstance(groups, list) or not all(isinstance(each, dict) and "name" in each for each in groups):
-            remedy = "write a list of groups as Prometheus has them, each with name and rules"
-            problems.append(make_problem([host], key, "is not a list of groups", remedy))
+            remedy = "write a list of Prometheus rule groups, each with name and rules"
+            problems.append(make_problem([host], key, "is not a list of rule groups", remedy))
     return problems

@@ -69,8 +69,8 @@ def target_problems(targets: Targets) -> list[Problem]:
             holders.setdefault(target["targets"][0], []).append(target["labels"]["instance"])
         for address, hosts in holders.items():
             if len(hosts) > 1:
-                remedy = "give each host its own ansible_host, hosts_address or monitoring_address"
-                problem = f"job {name} would scrape {address} for each of them"
+                remedy = "set a unique ansible_host, hosts_address or monitoring_address for each host"
+                problem = f"share the address {address} in job {name}"
                 problems.append(make_problem(hosts, "monitoring_address", problem, remedy))
     return problems
 

@@ -84,14 +84,14 @@ def change_of(  # noqa: PLR0913 - what a machine is known by
     """
     if key in former:
         return Change(
-            problem="it has a host key that is revoked: a former machine, or a copy of its disk",
-            remedy="give it new ones: rm /etc/ssh/ssh_host_*; ssh-keygen -A; systemctl restart ssh, there",
+            problem="its host key is revoked: it is a former machine or a copy of its disk",
+            remedy="generate new host keys there: rm /etc/ssh/ssh_host_*; ssh-keygen -A; systemctl restart ssh",
         )
     holder = next((host for host, own in known.items() if own == key and host != node), "")
     if holder:
         return Change(
-            problem=f"it has the host key of {holder}: a copy of its disk, or its address",
-            remedy="correct ansible_host, or give it new keys: rm /etc/ssh/ssh_host_*; ssh-keygen -A, there",
+            problem=f"it has the host key of {holder}: it is a copy of its disk or has its address",
+            remedy="correct ansible_host, or generate new host keys there: rm /etc/ssh/ssh_host_*; ssh-keygen -A",
         )
     if known.get(node) == key and not allow_same:
         # An interrupted run resumes with the machine that it had already accepted.
@@ -99,9 +99,9 @@ def change_of(  # noqa: PLR0913 - what a machine is known by
         if own and own[-1]["event"] != ADMITTED and own[-1].get("host_key") == key:
             return Change(event="")
         return Change(
-            problem="it is still the machine that it was: its host key is the one that the cluster knows"
+            problem="it is still the old machine: its host key is already recorded"
             + (", and so is its serial number" if same_serial else ""),
-            remedy=f"swap the machine and run this again; to provision this one anew: {_OPTION}",
+            remedy=f"replace the machine and run again; to reprovision the same machine: {_OPTION}",
         )
     if known.get(node) == key:
         return Change(event=AGAIN)

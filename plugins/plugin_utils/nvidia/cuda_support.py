@@ -61,7 +61,7 @@ def release_of(version: str) -> str:
     """
     match = _VERSION.fullmatch(version)
     if not match:
-        message = f"{version!r} is not a valid version of CUDA such as 12.8 or 12.8.1"
+        message = f"{version!r} is not a valid CUDA version such as 12.8 or 12.8.1"
         raise ValueError(message)
     return match.group(1)
 
@@ -89,7 +89,7 @@ def generation_fits(generation: str | None, release: str) -> str:
     """Return why a release does not support a GPU generation, or '' if it does."""
     first, last = _FIRST_RELEASE.get(generation or ""), _LAST_RELEASE.get(generation or "")
     if first and version_key(release) < version_key(first):
-        return f"makes no code for {generation}; the first that does is {first}"
+        return f"does not support {generation}; the first version that does is {first}"
     if last and version_key(release) > version_key(last):
-        return f"makes no code for {generation} any more; the last that does is {last}"
+        return f"no longer supports {generation}; the last version that does is {last}"
     return ""

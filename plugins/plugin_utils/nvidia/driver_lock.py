@@ -18,8 +18,8 @@ __all__ = ["DriverLock", "choose_lock", "lock_text", "parse_lock"]
 
 _VERSION = re.compile(r"\d{3,4}(\.\d{1,4}){1,2}")
 _HEAD = """\
-# Written by busbar: the version of the NVIDIA driver of this cluster, by branch. Keep it with the inventory: nodes that
-# are added later get it, too. A newer one is chosen with -e nvidia_driver_upgrade=true, or written here by hand.
+# Written by busbar: the NVIDIA driver version of this cluster, by branch. Keep this file with the inventory: nodes that
+# are added later get the same version. To upgrade, use -e nvidia_driver_upgrade=true or edit the version.
 """
 
 
@@ -44,7 +44,7 @@ def parse_lock(values: object, path: str) -> dict[str, str]:
     lines = list(values.items()) if isinstance(values, dict) else [(values, "")]
     for key, version in lines:
         if not _VERSION.fullmatch(str(version)):
-            message = f'{path}: {key}: no valid version: write "580": "580.95.05", or move the file away'
+            message = f'{path}: {key}: not a valid version: write "580": "580.95.05", or move the file away'
             raise ValueError(message)
     return {str(key): str(version) for key, version in lines}
 
@@ -97,7 +97,7 @@ def _candidates(offers: Mapping[str, Offer], elsewhere: Mapping[str, Any] | None
 
 def _nothing_in_common(key: str, offers: Mapping[str, Offer]) -> Problem:
     least = min(offers, key=lambda host: len(offers[host]["versions"]))
-    shown = ", ".join(offers[least]["versions"][-4:]) or "none that all of its packages have"
-    problem = f"no version of {key} is available to all {len(offers)} hosts; {least} can have {shown}"
+    shown = ", ".join(offers[least]["versions"][-4:]) or "no version common to all packages"
+    problem = f"no version of {key} is available to all {len(offers)} hosts; {least} has {shown}"
     remedy = "give all hosts the same repository or mirror, or set nvidia_driver_version"
     return make_problem(sorted(offers), "nvidia_driver_version", problem, remedy)

@@ -70,8 +70,8 @@ def driver_problems(
         found.append(
             (
                 "hardware",
-                f"the generation of {gpu.get('model')} is not known, so neither are branch and kernel modules",
-                f"correct gpu.model of the hardware, or say gpu.generation there: one of {', '.join(GENERATIONS)}",
+                f"the GPU generation of {gpu.get('model')} is unknown, so branch and kernel modules cannot be selected",
+                f"correct gpu.model of the hardware, or set gpu.generation to one of {', '.join(GENERATIONS)}",
             )
         )
     branch = None if found else driver_branch(settings, system)
@@ -113,13 +113,13 @@ def site_driver_problems(
 def _version_faults(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     branch, version = str(settings.get("branch") or ""), str(settings.get("version") or "")
     if branch and not _BRANCH.fullmatch(branch):
-        yield "nvidia_driver_branch", f"{branch!r} is no branch", f"say a number such as {DEFAULT_BRANCH}"
+        yield "nvidia_driver_branch", f"{branch!r} is not a driver branch", f"set a number such as {DEFAULT_BRANCH}"
     elif version and not _VERSION.fullmatch(version):
         remedy = "set one such as 580.95.05, without a revision"
         yield "nvidia_driver_version", f"{version!r} is not a valid version", remedy
     elif branch and version and version.partition(".")[0] != branch:
-        remedy = "leave one of the two empty, or make them agree"
-        yield "nvidia_driver_version", f"{version} is not of branch {branch}", remedy
+        remedy = "clear one of the two, or make them agree"
+        yield "nvidia_driver_version", f"{version} does not belong to branch {branch}", remedy
 
 
 def _branch_faults(
@@ -131,23 +131,21 @@ def _branch_faults(
         remedy = f"say {DEFAULT_BRANCH}" + (
             ", or nvidia_driver_source: nvidia" if settings["source"] == "distribution" else ""
         )
-        yield key, f"branch {branch} is too old for {what}, which needs {generation.least_branch} or newer", remedy
+        yield key, f"branch {branch} is too old for {what} (minimum {generation.least_branch})", remedy
     if generation.last_branch and branch > generation.last_branch:
-        remedy = f"say {generation.last_branch}, the last one that does"
+        remedy = f"set {generation.last_branch}, the last branch that supports it"
         if settings["source"] == "nvidia" and generation.last_branch < first:
-            remedy += (
-                f", with a mirror that has it: NVIDIA's own repository for this system begins with {first}; or say "
-            )
+            remedy += f", with a mirror that has it: NVIDIA's repository for this system starts with {first}; or set "
             remedy += "nvidia_driver_source: distribution"
-        yield key, f"branch {branch} no longer drives {what}", remedy
+        yield key, f"branch {branch} no longer supports {what}", remedy
     asked = str(settings.get("kernel_modules") or "auto")
-    key, auto = "nvidia_driver_kernel_modules", "say auto, which knows what the GPUs need"
+    key, auto = "nvidia_driver_kernel_modules", "set auto, which selects the modules that the GPUs need"
     if asked != "auto" and generation.modules not in {"either", asked}:
-        yield key, f"{what} works with the {generation.modules} modules only, not with the {asked} ones", auto
+        yield key, f"{what} requires the {generation.modules} modules and does not work with the {asked} modules", auto
     elif asked == "open" and branch < FIRST_OPEN_BRANCH:
-        yield key, f"branch {branch} has no open modules; {FIRST_OPEN_BRANCH} was the first with them", auto
+        yield key, f"branch {branch} has no open modules (first branch: {FIRST_OPEN_BRANCH})", auto
     elif asked == "proprietary" and branch > LAST_PROPRIETARY_BRANCH:
-        yield key, f"branch {branch} has no proprietary modules; {LAST_PROPRIETARY_BRANCH} was the last with them", auto
+        yield key, f"branch {branch} has no proprietary modules (last branch: {LAST_PROPRIETARY_BRANCH})", auto
 
 
 def _fabric_faults(
@@ -156,17 +154,15 @@ def _fabric_faults(
     switched = bool(hardware["gpu"].get("nvswitch"))
     domain = int(hardware.get("nvlink_domain_nodes") or 1)
     asked = [part for part in _PARTS if settings.get(part) == "present"]
-    auto = "say auto, or correct the hardware"
+    auto = "set auto, or correct the hardware"
     if "fabric_manager" in asked and not switched:
-        problem = "the fabric manager is asked for, and the hardware has no NVSwitch (gpu.nvswitch)"
+        problem = "the fabric manager is enabled, but the hardware has no NVSwitch (gpu.nvswitch)"
         yield "nvidia_driver_fabric_manager", problem, auto
     if "nvlsm" in asked and not (switched and generation and generation.subnet_manager):
-        problem = (
-            "NVLSM is asked for, and the hardware has no NVSwitch of the fourth generation (gpu.nvswitch, Blackwell)"
-        )
+        problem = "NVLSM is enabled, but the hardware has no fourth-generation NVSwitch (gpu.nvswitch, Blackwell)"
         yield "nvidia_driver_nvlsm", problem, auto
     if "imex" in asked and domain == 1:
-        problem = "IMEX is asked for, and the hardware is no part of an NVLink rack (nvlink_domain_nodes)"
+        problem = "IMEX is enabled, but the hardware is not part of an NVLink rack (nvlink_domain_nodes)"
         yield "nvidia_driver_imex", problem, auto
     elif wanted_parts(hardware, generation, settings)["imex"]:
         yield from _imex_faults(settings.get("imex_nodes") or [], domain)
@@ -175,18 +171,18 @@ def _fabric_faults(
 def _imex_faults(nodes: Sequence[object], domain: int) -> Iterator[tuple[str, str, str]]:
     key = "nvidia_driver_imex_nodes"
     remedy = (
-        "set nvlink_domain of each tray, which names its rack, and ansible_host or hosts_address to its IP address; or "
-        "list the addresses of all trays of the rack here, in one order on all of them"
+        "set nvlink_domain of each tray to the name of its rack, and ansible_host or hosts_address to its IP address; "
+        "or list the addresses of all trays of the rack here, in the same order on all of them"
     )
     if not nodes:
-        yield key, f"is empty, and IMEX must know the members of the NVLink rack (up to {domain})", remedy
+        yield key, f"is empty, but IMEX needs the members of the NVLink rack (up to {domain})", remedy
     wrong = [str(node) for node in nodes if not _is_address(node)]
     if wrong:
         yield key, f"{', '.join(wrong)}: not an address", remedy
     elif len(nodes) > domain:
-        yield key, f"has {len(nodes)} members, an NVLink rack of this hardware {domain}", remedy
+        yield key, f"has {len(nodes)} members (an NVLink rack of this hardware has {domain})", remedy
     elif len(set(nodes)) < len(nodes):
-        yield key, "names a member twice", remedy
+        yield key, "contains a duplicate member", remedy
 
 
 def _is_address(text: object) -> bool:
@@ -198,14 +194,14 @@ def _is_address(text: object) -> bool:
 
 
 def _parameter_faults(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    remedy = "say for instance {nvidia: {NVreg_NvLinkDisable: 1}}: module, parameter, value"
+    remedy = "write module, parameter and value, such as {nvidia: {NVreg_NvLinkDisable: 1}}"
     for module, parameters in (settings.get("module_parameters") or {}).items():
         place = f"nvidia_driver_module_parameters[{module}]"
         if not str(module).startswith("nvidia"):
-            yield place, "is no module of the driver", remedy
+            yield place, "is not a kernel module of the driver", remedy
         elif not isinstance(parameters, dict):
-            yield place, "is not a dictionary of parameters", remedy
+            yield place, "is not a mapping of parameters", remedy
         else:
             wrong = [name for name, value in parameters.items() if re.search(r"\s", f"{name}{value}")]
             if wrong:
-                yield place, f"{', '.join(wrong)}: a space would end the parameter", remedy
+                yield place, f"{', '.join(wrong)}: the value must not contain a space", remedy

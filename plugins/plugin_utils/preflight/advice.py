@@ -37,7 +37,9 @@ def _versions(host: str, versions: Mapping[str, str]) -> Iterator[Problem]:
         version = versions.get(key, "")
         least = is_below(version, minimum)
         if least:
-            problem = f"{version} is older than {least}, the first without the holes of {minimum.source}"
+            problem = (
+                f"{version} is older than {least}, the first version that fixes the vulnerabilities of {minimum.source}"
+            )
             remedy = f"update it with {minimum.option} (table of minimum versions as of {AS_OF})"
             yield make_problem([host], minimum.name, problem, remedy)
 
@@ -46,5 +48,5 @@ def _kernel(host: str, node: Mapping[str, Any]) -> Iterator[Problem]:
     running = str(node.get("kernel") or "")
     newer = newer_kernel(running, node.get("kernels") or [])
     if newer:
-        problem = f"{running} runs, {newer} is installed: its fixes wait for a reboot"
+        problem = f"{running} runs, but {newer} is installed: its fixes require a reboot"
         yield make_problem([host], "kernel", problem, "drain the node and reboot it")

@@ -22,22 +22,22 @@ KNOWN_GROUPS = {
     "slurm_controller": "run slurmctld",
     "slurm_database": "run slurmdbd and its database",
     "slurm_compute": "run jobs",
-    "slurm_login": "let users log in",
+    "slurm_login": "accept logins of users",
     "nfs_server": "export directories",
     "nfs_client": "mount them",
     "monitoring": "run Prometheus",
     "portal": "run JupyterHub",
-    "ldap_server": "run the cluster's own directory",
+    "ldap_server": "run the LDAP directory of the cluster",
     "pxe_server": "boot compute nodes over the network",
-    "scratch": "have local scratch without being compute nodes",
+    "scratch": "have local scratch, but are not compute nodes",
 }
 _NEEDED = ("slurm_controller", "slurm_database", "slurm_compute", "slurm_login")
 _PATTERN = frozenset("*?[]~@")
-_CORRECT = "correct the name, or take it out"
+_CORRECT = "correct the name, or remove it"
 # Groups of Ansible, and those that busbar's playbooks add at run time.
 _ANSIBLE = frozenset({"all", "ungrouped"})
 _INTERNAL = "busbar_"
-_OWN = "a group of your own: rename it, or name it in preflight_allowed_variables"
+_OWN = "for a custom group, rename it or add it to preflight_allowed_variables"
 
 
 def group_problems(groups: Groups, allowed: Collection[str] = ()) -> list[Problem]:
@@ -55,16 +55,16 @@ def group_problems(groups: Groups, allowed: Collection[str] = ()) -> list[Proble
     every = [host for host in groups.get("all", ()) if host != "localhost"]
     if every and not known:
         found = ", ".join(others)
-        problem = f"has no host in any of busbar's groups{f' (its own are {found})' if found else ''}"
+        problem = f"has no host in any group of busbar{f' (found {found})' if found else ''}"
         listed = ", ".join(f"{name} ({does})" for name, does in KNOWN_GROUPS.items())
         return [
             *problems,
-            make_problem([], "inventory", problem, f"put each host into the groups of its work: {listed}"),
+            make_problem([], "inventory", problem, f"add each host to the groups of its roles: {listed}"),
         ]
     left = [host for host in every if host not in known and not any(host in each["hosts"] for each in problems)]
     if left:
-        problem = "in none of busbar's groups, so it gets what all hosts get: users, SSH, time; nothing else"
-        remedy = f"put it into one of {', '.join(KNOWN_GROUPS)}, if it has one of these tasks"
+        problem = "is in no group of busbar, so it gets only the base configuration: users, SSH, time"
+        remedy = f"add it to one of {', '.join(KNOWN_GROUPS)}, if it has one of these roles"
         problems.append(advice(make_problem(left, "groups", problem, remedy)))
     return problems
 
@@ -80,7 +80,7 @@ def limit_problems(limit: str, groups: Groups) -> list[Problem]:
     parts = (part.strip().lstrip("!&") for part in limit.split("," if "," in limit else ":"))
     words = [part for part in parts if part and not _PATTERN & set(part)]
     return [
-        make_problem([], "--limit", f"no host or group is called {word}", f"did you mean {near}?" if near else _CORRECT)
+        make_problem([], "--limit", f"no host or group {word} exists", f"did you mean {near}?" if near else _CORRECT)
         for word in words
         if word not in known
         for near in [near_name(word, known)]
@@ -102,10 +102,10 @@ def _one_group(name: str, others: Sequence[str], groups: Groups) -> list[Problem
     meant = " and ".join(ours)
     if foreign is None:
         remedy = f"did you mean {meant}? Rename it; {_OWN}"
-        return [make_problem(outside, f"group {name}", "is not one of busbar's groups, so it has no effect", remedy)]
+        return [make_problem(outside, f"group {name}", "is not a group of busbar, so it has no effect", remedy)]
     whose = f" but one of {foreign.toolkit}" if foreign.toolkit else ""
-    problem = f"is not one of busbar's groups{whose}, so it has no effect"
-    found = make_problem(outside, f"group {name}", problem, f"busbar calls it {meant}: put its hosts there; {_OWN}")
+    problem = f"is not a group of busbar{whose}, so it has no effect"
+    found = make_problem(outside, f"group {name}", problem, f"add its hosts to {meant} of busbar; {_OWN}")
     # A common word may be the site's own group, unless it is the only candidate for a required group.
     certain = foreign.toolkit or any(each in _NEEDED and not groups.get(each) for each in ours)
     return [found if certain else advice(found)]
@@ -119,5 +119,5 @@ def _child_problem(name: str, others: Sequence[str], groups: Groups) -> list[Pro
     members = {host for each in KNOWN_GROUPS for host in groups.get(each, ())}
     if not near or all(host in members for host in groups[near]):
         return []
-    remedy = f"did you mean {near}? Correct the name where it is listed below children"
+    remedy = f"did you mean {near}? Correct the name below children"
     return [make_problem(groups[near], f"group {name}", "has no host", remedy)]

@@ -28,7 +28,7 @@ __all__ = [
 
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_SPLIT = "give the trays of each rack an nvlink_domain of their own"
+_SPLIT = "give each rack a separate nvlink_domain"
 _RESERVED = frozenset({"all", "default", "localhost"})
 
 
@@ -61,12 +61,12 @@ def host_problems(hosts: Sequence[HostEntry]) -> list[Problem]:
         if _name_fault(host["name"])
     ]
     problems += [
-        make_problem(names, "ansible_host", f"have one address, {address}", "give each host an address of its own")
+        make_problem(names, "ansible_host", f"share the address {address}", "give each host a unique address")
         for address, names in by_address.items()
         if len(names) > 1
     ]
     problems += [
-        make_problem(names, "host name", "differ in upper and lower case only", "rename all but one of them")
+        make_problem(names, "host name", "differ only in case", "rename all but one of them")
         for names in by_name.values()
         if len(names) > 1
     ]
@@ -129,11 +129,11 @@ def hardware_choice_problems(
         if competing and name not in settled:
             claims = ", ".join(f"{value['group']} says {value['value']}" for value in competing)
             problem = f"is in several hardware groups: {claims}"
-            remedy = "keep the host in one of these groups, or set hardware for the host itself"
+            remedy = "keep the host in one of these groups, or set hardware as a host variable"
             problems.append(make_problem([name], "hardware", problem, remedy))
         elif hardware is None and name in needing:
-            remedy = f"set hardware for the host or a group of it, to one of: {known}"
-            problems.append(make_problem([name], "hardware", "is a compute node without hardware", remedy))
+            remedy = f"set hardware for the host or one of its groups to one of: {known}"
+            problems.append(make_problem([name], "hardware", "is not set for a compute node", remedy))
         elif hardware is not None and hardware not in catalogue:
             problems.append(make_problem([name], "hardware", *unknown_hardware(hardware, catalogue)))
     return problems
@@ -153,15 +153,15 @@ def domain_problems(
     for name, domain in domains.items():
         most = domain_nodes(catalogue.get(hardware.get(name) or ""))
         if domain is not None and (not isinstance(domain, str) or not _DOMAIN.fullmatch(domain)):
-            remedy = "give it the name of the node's rack, such as rack1"
-            problems.append(make_problem([name], "nvlink_domain", f"{domain!r} is no name", remedy))
+            remedy = "set it to the name of the node's rack, such as rack1"
+            problems.append(make_problem([name], "nvlink_domain", f"{domain!r} is not a valid name", remedy))
         elif most == 1 and domain is not None:
-            problem = f"{hardware.get(name) or 'no hardware'} is no part of an NVLink rack (nvlink_domain_nodes)"
-            problems.append(make_problem([name], "nvlink_domain", problem, "leave it out, or correct the hardware"))
+            problem = f"{hardware.get(name) or 'no hardware'} is not part of an NVLink rack (nvlink_domain_nodes)"
+            problems.append(make_problem([name], "nvlink_domain", problem, "remove it, or correct the hardware"))
         elif most > 1 and domain is None:
-            problem = f"{UNKNOWN_DOMAIN}, and which trays share an NVLink rack decides on floors and on IMEX"
+            problem = f"{UNKNOWN_DOMAIN}; floors and IMEX depend on the trays that share an NVLink rack"
             remedy = (
-                "set nvlink_domain of each rack's group of hosts, such as rack1; trays of one rack show the same "
+                "set nvlink_domain for the hosts of each rack, such as rack1; trays of one rack show the same "
                 "ClusterUUID and CliqueId in `nvidia-smi -q`"
             )
             problems.append(make_problem([name], "nvlink_domain", problem, remedy))
@@ -169,7 +169,10 @@ def domain_problems(
             members[str(domain), most].append(name)
     return problems + [
         make_problem(
-            names, "nvlink_domain", f"{domain} has {len(names)} nodes, and an NVLink rack of theirs {most}", _SPLIT
+            names,
+            "nvlink_domain",
+            f"{domain} has {len(names)} nodes (an NVLink rack of this hardware has {most})",
+            _SPLIT,
         )
         for (domain, most), names in members.items()
         if len(names) > most
@@ -189,9 +192,9 @@ def _name_fault(name: str) -> str:
     if name.lower() in _RESERVED:
         return "is a reserved word"
     if "." in name:
-        return "is a full domain name or an address, where the node's short name is expected"
+        return "is a fully qualified name or an address (expected a short host name)"
     if not _LABEL.fullmatch(name):
-        return "is no valid host name: letters, digits and inner hyphens, at most 63"
+        return "is not a valid host name (letters, digits and inner hyphens, at most 63)"
     return "is a bare number, which Slurm cannot use as a name" if name.isdigit() else ""
 
 
@@ -199,4 +202,4 @@ def _name_remedy(name: str) -> str:
     """Return the remedy for an invalid host name."""
     if "." in name:
         return f"use the short name in the inventory, and set ansible_host: {name}"
-    return "rename the host in the inventory; its present address goes into ansible_host"
+    return "rename the host in the inventory, and set ansible_host to its current address"

@@ -11,30 +11,30 @@ if TYPE_CHECKING:
 
 __all__ = ["SUDO_REMEDY", "contact_problem", "name_problems", "node_problems"]
 
-SUDO_REMEDY = "give the right sudo password with -K (--ask-become-pass), or let the user use sudo without one"
+SUDO_REMEDY = "enter the correct sudo password with -K (--ask-become-pass), or allow sudo without a password"
 
 _REMEDY_CONNECTION = (
     ("permission denied", "install your key with `busbar ssh bootstrap`, or correct ansible_user and the key"),
     (
         "host key verification",
-        "check the host's key, then put it into your known_hosts; `busbar ssh bootstrap` does both",
+        "verify the host key and add it to known_hosts; `busbar ssh bootstrap` does both",
     ),
     ("could not resolve", "set ansible_host to the host's address"),
 )
 _REMEDY = {
-    "connection": "power the host on and check ansible_host and the network; to go on without it: "
+    "connection": "power the host on and check ansible_host and the network; to continue without it: "
     "-e preflight_allow_unreachable=true",
     "become": SUDO_REMEDY,
     "python": "install python3 on the host, or set ansible_python_interpreter",
-    "module": "run the command again with -vvv to see what the host answers",
-    "shell": "give ansible_user a shell on the host (usermod -s /bin/bash), or set ansible_user to a user who has one",
+    "module": "run the command again with -vvv to see the answer of the host",
+    "shell": "set a login shell for ansible_user on the host (usermod -s /bin/bash), or change ansible_user",
 }
 _WHAT = {
     "connection": "cannot be reached",
     "become": "sudo fails",
-    "python": "has no Python that can be used",
+    "python": "has no usable Python",
     "module": "cannot be examined",
-    "shell": "has no shell",
+    "shell": "has no login shell",
 }
 
 
@@ -83,9 +83,7 @@ def name_problems(host: str, node: Mapping[str, Any], wanted: str) -> list[Probl
     """Return a problem if a container's host name differs from the wanted one: only its host can change it."""
     if not node.get("hostname_fixed") or node["hostname"] == wanted:
         return []
-    problem = (
-        f"{node['hostname']} is the name of its container, and /etc/hostname is a mount: it cannot become {wanted}"
-    )
+    problem = f"the container sets the host name {node['hostname']} (/etc/hostname is a mount; expected {wanted})"
     return [make_problem([host], "hosts_name", problem, f"start the container with --hostname {wanted}")]
 
 
@@ -93,7 +91,7 @@ def _become(host: str, node: Mapping[str, Any]) -> list[Problem]:
     """Return a problem if the node was not examined as root."""
     if node["euid"] == 0:
         return []
-    problem = f"commands run as user {node['euid']}, not as root"
+    problem = f"commands run as UID {node['euid']} (expected root)"
     return [make_problem([host], "become", problem, "remove ansible_become: false and ansible_become_user of the host")]
 
 
@@ -108,7 +106,7 @@ def _system(host: str, node: Mapping[str, Any], limits: Mapping[str, Any]) -> li
         problem = f"{name} is not supported"
         problems.append(make_problem([host], "operating system", problem, f"install one of: {known}"))
     if node["architecture"] not in limits["architectures"]:
-        problem = f"processor type {node['architecture']} is not supported"
+        problem = f"architecture {node['architecture']} is not supported"
         remedy = f"use one of: {', '.join(limits['architectures'])}"
         problems.append(make_problem([host], "architecture", problem, remedy))
     return problems
@@ -119,9 +117,9 @@ def _clock(host: str, offset: float, limit: float) -> list[Problem]:
     if abs(offset) <= limit:
         return []
     side = "ahead of" if offset > 0 else "behind"
-    problem = f"clock is {_duration(abs(offset))} {side} this host's"
+    problem = f"clock is {_duration(abs(offset))} {side} the clock of this host"
     return [
-        make_problem([host], "clock", problem, "set the clock of the host (or of this one): date -s, or run chrony")
+        make_problem([host], "clock", problem, "correct the clock of the host or of this host: date -s, or run chrony")
     ]
 
 
@@ -129,7 +127,9 @@ def _disk(host: str, free: Mapping[str, int], needed: Mapping[str, int]) -> list
     """Return a problem for each path with too little free space, once per file system."""
     short = [path for path, least in needed.items() if path in free and free[path] < int(least)]
     return [
-        make_problem([host], f"disk {path}", f"{free[path]} MiB free, {needed[path]} needed", f"make room below {path}")
+        make_problem(
+            [host], f"disk {path}", f"{free[path]} MiB free, {needed[path]} MiB required", f"free space below {path}"
+        )
         for path in short
         if not any(
             path.startswith(f"{other.rstrip('/')}/") and free[path] == free[other] for other in short if other != path
@@ -139,7 +139,7 @@ def _disk(host: str, free: Mapping[str, int], needed: Mapping[str, int]) -> list
 
 def _read_only(host: str, paths: Sequence[str]) -> list[Problem]:
     """Return a problem for each read-only path: the kernel remounts a disk read-only after errors."""
-    remedy = "see why (dmesg; findmnt -no OPTIONS), repair the disk, then mount it writable or reboot"
+    remedy = "find the cause (dmesg; findmnt -no OPTIONS), repair the disk, then remount it read-write or reboot"
     return [make_problem([host], f"disk {path}", "is mounted read-only", remedy) for path in paths]
 
 
@@ -148,12 +148,12 @@ def _hardware(host: str, node: Mapping[str, Any], hardware: Mapping[str, Any]) -
     declared = _product(hardware, ("sockets", "cores_per_socket", "threads_per_core"))
     problems = []
     if declared > node["cpus"]:
-        problem = f"{declared} CPUs declared, the host has {_shape(node)}"
+        problem = f"{declared} CPUs declared, but the host has {_shape(node)}"
         remedy = "correct sockets, cores_per_socket and threads_per_core, or the hardware of the host"
         problems.append(make_problem([host], "hardware", problem, remedy))
     memory = int(hardware.get("memory_mb") or 0)
     if memory > node["memory_mb"]:
-        problem = f"memory_mb {memory} declared, the host has {node['memory_mb']}"
+        problem = f"memory_mb {memory} declared, but the host has {node['memory_mb']}"
         remedy = "lower memory_mb of the hardware, or correct the hardware of the host"
         problems.append(make_problem([host], "hardware", problem, remedy))
     return problems

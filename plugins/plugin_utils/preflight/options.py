@@ -25,7 +25,7 @@ __all__ = [
     "unknown_problems",
 ]
 
-_OWN = "a variable of your own: rename it, or name it in preflight_allowed_variables"
+_OWN = "for a custom variable, rename it or add it to preflight_allowed_variables"
 _MOST_PLACES = 3
 # Renamed options: old prefix and new prefix; the first match counts.
 FORMER_NAMES = (
@@ -199,7 +199,7 @@ def _text_for_list(setting: Setting, option: Option) -> list[tuple[str, str, str
     value, spec = setting.value, option.spec
     if not isinstance(value, str) or _is_template(value) or spec.get("type") != "list":
         return []
-    return [] if option.role in _TAKE_TEXT else [(setting.name, f"is text, and must be {_expected(spec)}", "")]
+    return [] if option.role in _TAKE_TEXT else [(setting.name, f"is text (expected {_expected(spec)})", "")]
 
 
 def _value_faults(key: str, value: object, spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -224,7 +224,7 @@ def _entry_faults(place: str, entry: Mapping[str, Any], options: Mapping[str, An
         if name in options:
             yield from _value_faults(f"{place}.{name}", value, options[name])
         else:
-            problem = f"is not a key of such an entry, which may have {', '.join(options)}"
+            problem = f"is not a valid key (allowed: {', '.join(options)})"
             yield f"{place}.{name}", problem, near_name(str(name), options)
     missing = [name for name, spec in options.items() if spec.get("required") and name not in entry]
     if missing:
@@ -251,7 +251,7 @@ def _type_fault(key: str, value: object, spec: Mapping[str, Any]) -> str:
         found = f"has an entry that is {_type_words(wrong[0])}" if wrong else found
     else:
         choices = ""
-    return f"must be one of: {choices}" if choices else f"{found}, and must be {_expected(spec)}"
+    return f"must be one of: {choices}" if choices else f"{found} (expected {_expected(spec)})"
 
 
 def _is_plainly(value: object, kind: str, spec: Mapping[str, Any]) -> bool:

@@ -77,12 +77,12 @@ def _unfixed(product: Mapping[str, Any], system: Mapping[str, Any], version: str
         problem = f"{version} has {holes}, which {name} fixed in {fixed}"
         remedy = f"install {fixed}: {_PROCEDURE}"
     elif own:
-        none = "" if fixed else f", and {name} had published no fix by {package_fixes()['as_of']}"
+        none = "" if fixed else f"; {name} had published no fix by {package_fixes()['as_of']}"
         problem = f"{version} has {holes}: it is older than {wanted}{none}"
     else:
-        problem = f"{version} may have {holes}: it is older than {wanted}, and the fixes of {name} are not known here"
+        problem = f"{version} may have {holes}: it is older than {wanted}, and busbar has no list of fixes for {name}"
         look = "zgrep {} /usr/share/doc/*/changelog.Debian.gz" if is_dpkg else "rpm -qa --changelog | grep {}"
-        remedy = f"look whether its changelog names the fix ({look.format(ids[0])}); if not, {remedy}"
+        remedy = f"check its changelog for the fix ({look.format(ids[0])}); if it is missing, {remedy}"
     return Unfixed(product["name"], problem, remedy)
 
 

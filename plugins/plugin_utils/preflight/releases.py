@@ -53,7 +53,7 @@ def release_problems(host: str, variables: Variables, node: Mapping[str, Any], g
         *_task_prolog(host, variables, node, groups),
     ]
     if not debian and variables.get("cuda_source") == "distribution" and host in groups.get("slurm_compute", ()):
-        faults.append(("cuda_source", f"{name} has no packages of CUDA", "set cuda_source: nvidia"))
+        faults.append(("cuda_source", f"{name} does not package CUDA", "set cuda_source: nvidia"))
     return [make_problem([host], *fault) for fault in faults]
 
 
@@ -68,13 +68,13 @@ def _apptainer(host: str, variables: Variables, name: str, groups: Groups, *, pa
     if not (_on(variables, "apptainer_enabled") and _in(host, groups, "slurm_login", "slurm_compute")):
         return
     remedy = (
-        "declare upstream's package in apptainer_files, with name, version, file and sha256, and apptainer_version or "
-        "apptainer_url; or take apptainer_enabled back"
+        "add the upstream package to apptainer_files, with name, version, file and sha256, and set apptainer_version "
+        "or apptainer_url; or set apptainer_enabled: false"
     )
     if source == "files" and not files:
-        yield "apptainer_source", "is files, and apptainer_files is empty", remedy
+        yield "apptainer_source", "is files, but apptainer_files is empty", remedy
     elif source == "distribution" and not packaged:
-        yield "apptainer_enabled", f"{name} has no package of Apptainer", remedy
+        yield "apptainer_enabled", f"{name} does not package Apptainer", remedy
 
 
 def _debian_only(host: str, variables: Variables, system: Mapping[str, str], groups: Groups) -> Iterator[Fault]:
@@ -83,19 +83,19 @@ def _debian_only(host: str, variables: Variables, system: Mapping[str, str], gro
     identity = variables.get("identity_source") or "declared"
     old_ubuntu = system["id"] == "ubuntu" and system["major"].isdecimal() and int(system["major"]) < 24  # noqa: PLR2004
     if _in(host, groups, "portal") and (not debian or old_ubuntu):
-        remedy = "put a host with Debian 12 or newer, or Ubuntu 24.04, into the group portal"
-        yield "portal", f"{name} has no configurable-http-proxy, which the portal needs", remedy
+        remedy = "use a host with Debian 12 or newer, or Ubuntu 24.04, in the group portal"
+        yield "portal", f"{name} does not package configurable-http-proxy, which the portal needs", remedy
     if debian:
         return
     if _in(host, groups, "pxe_server"):
-        yield "pxe_server", f"{name} is not supported for this role", "put a host with Debian into the group pxe_server"
+        yield "pxe_server", f"{name} is not supported for this role", "use a host with Debian in the group pxe_server"
     servers = groups.get("ldap_server") or groups.get("slurm_controller", ())
     if identity == "ldap_server" and host in servers:
-        remedy = "put a host with Debian or Ubuntu into the group ldap_server, or set identity_source: external"
-        yield "identity_source", f"{name} has no slapd that this role knows", remedy
+        remedy = "use a host with Debian or Ubuntu in the group ldap_server, or set identity_source: external"
+        yield "identity_source", f"{name} has no slapd that this role supports", remedy
     elif identity != "declared":
-        remedy = "set identity_source: declared for this host, and set up its sssd yourself"
-        yield "identity_source", f"sssd is not set up on {name}", remedy
+        remedy = "set identity_source: declared for this host, and configure sssd there yourself"
+        yield "identity_source", f"busbar does not configure sssd on {name}", remedy
 
 
 def _task_prolog(host: str, variables: Variables, node: Mapping[str, Any], groups: Groups) -> Iterator[Fault]:
@@ -110,10 +110,10 @@ def _task_prolog(host: str, variables: Variables, node: Mapping[str, Any], group
     found = _NO_TASK_PROLOG.search((node.get("versions") or {}).get("slurm") or packaged)
     if found:
         key = "scratch_per_job" if per_job else "slurm_job_scripts.TaskProlog"
-        problem = f"Slurm {found[1]} cannot run a TaskProlog in containers of Pyxis: each task would fail"
+        problem = f"Slurm {found[1]} cannot run a TaskProlog in Pyxis containers, so each task would fail"
         remedy = (
-            "take the option back, with scratch use slurm_private_tmp and slurm_private_tmp_directory, which need no "
-            "TaskProlog; or install Slurm 24.11.7, 25.05.2 or newer; or set pyxis_enabled: false"
+            "remove the option (for scratch use slurm_private_tmp and slurm_private_tmp_directory, which need no "
+            "TaskProlog), install Slurm 24.11.7, 25.05.2 or newer, or set pyxis_enabled: false"
         )
         yield key, problem, remedy
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 __all__ = ["REMOVED"]
 
-_AUDITD = "rules of the kernel's audit are the site's, as by the role devsec.hardening.os_hardening (docs/security.md)"
-_DATABASE = "name a database that the site runs in slurm_database_external (docs/backup.md)"
+_AUDITD = "configure audit rules outside of busbar, for example with devsec.hardening.os_hardening (docs/security.md)"
+_DATABASE = "set slurm_database_external to a database outside of the cluster (docs/backup.md)"
 _MONITORING = (
-    "monitoring_tls, monitoring_basic_auth, monitoring_user and monitoring_password decide; "
-    "tls_custom_certificate takes certificates of the site"
+    "use monitoring_tls, monitoring_basic_auth, monitoring_user and monitoring_password; "
+    "tls_custom_certificate sets custom certificates"
 )
-_PROFILES = "machines of your own are described in hardware_profiles_extra"
+_PROFILES = "describe other machines in hardware_profiles_extra"
 # Replacement to role to option names without the role prefix.
 _BY_ROLE = {
-    "busbar chooses the value": {
+    "busbar determines the value": {
         "alertmanager": "timeout_s",
         "charliecloud": "cache_days",
         "cuda": "login",
@@ -45,7 +45,7 @@ _BY_ROLE = {
             "nvbandwidth_testcases step_factor mpi_wrong_rank mpi_ranks_per_node training_loss_tolerance"
         ),
     },
-    "hardware names the profile": {
+    "set hardware": {
         "cuda": "hardware",
         "dcgm": "hardware",
         "dcgm_exporter": "hardware",
@@ -64,7 +64,7 @@ _BY_ROLE = {
         "prometheus": "catalogue",
         "slurm": "hardware",
     },
-    "passwords are never shown": dict.fromkeys(
+    "passwords are always hidden": dict.fromkeys(
         (
             *("alertmanager", "backup", "dcgm_exporter", "enroot", "grafana", "jupyterhub", "ldap_server", "mariadb"),
             *("munge", "node_exporter", "prometheus", "slurm", "sssd", "tls", "users"),
@@ -89,30 +89,30 @@ _BY_ROLE = {
         "tls": "metrics_directory",
         "validation": "metrics_dir",
     },
-    "the hosts of the inventory count": {"hosts": "cluster", "rdma": "hosts", "ssh": "cluster"},
-    "the hosts of the group slurm_controller count": {
+    "busbar uses the hosts of the inventory": {"hosts": "cluster", "rdma": "hosts", "ssh": "cluster"},
+    "busbar uses the hosts of the group slurm_controller": {
         "nvidia_driver": "slurm_controller",
         "preflight": "controllers",
         "validation": "controller",
     },
-    "the hosts of the group slurm_database count": {
+    "busbar uses the hosts of the group slurm_database": {
         "jupyterhub": "accounting",
         "preflight": "databases",
         "slurm_metrics": "accounting",
     },
-    "the hosts of the group slurm_compute count": {
+    "busbar uses the hosts of the group slurm_compute": {
         "nvidia_driver": "cluster_hosts imex_hosts",
         "preflight": "compute",
     },
-    "the hosts of the group slurm_login count": {"preflight": "logins", "ssh": "login_hosts"},
-    "the hosts of the group nfs_server count": {
+    "busbar uses the hosts of the group slurm_login": {"preflight": "logins", "ssh": "login_hosts"},
+    "busbar uses the hosts of the group nfs_server": {
         "nfs_client": "servers",
         "preflight": "nfs_servers",
         "storage_mounts": "servers",
     },
     "set nfs_server_networks, or clients of an export": {"nfs_server": "clients hosts"},
-    "the hosts of the group nfs_client count": {"preflight": "nfs_clients"},
-    "the hosts of the group monitoring count": {"preflight": "monitoring"},
+    "busbar uses the hosts of the group nfs_client": {"preflight": "nfs_clients"},
+    "busbar uses the hosts of the group monitoring": {"preflight": "monitoring"},
     "set prometheus_jobs": {"preflight": "monitoring_jobs"},
     "set shared_tree": dict.fromkeys(("examples", "lmod", "miniforge"), "shared_tree"),
     "set hosts_domain": {"ssh": "domain", "tls": "domain"},
@@ -136,7 +136,7 @@ REMOVED = {
     "grafana_prometheus_others": "set grafana_datasources",
     "grafana_prometheus_scrape_interval": "set prometheus_scrape_interval",
     "hosts_profiling": "set user_profiling",
-    "identity_replicas": "one host serves the directory; use identity_source: external for one with replicas",
+    "identity_replicas": "the directory has one server; for replicas use identity_source: external",
     "jupyterhub_hub_address": "set monitoring_address",
     "mariadb_cluster": f"one host of slurm_database runs MariaDB; {_DATABASE}",
     "miniforge_modules_path": "set lmod_modules_path",
@@ -146,17 +146,17 @@ REMOVED = {
     "nvidia_repository_key_fingerprint": "set nvidia_repository_fingerprints",
     "nvidia_repository_key_url": "set nvidia_repository_key_urls",
     "nvidia_repository_url": "set nvidia_repository_urls",
-    "preflight_accounts": "users_accounts is checked",
-    "preflight_groups": "users_groups is checked",
-    "preflight_partitions": "slurm_partitions is checked",
+    "preflight_accounts": "preflight checks users_accounts",
+    "preflight_groups": "preflight checks users_groups",
+    "preflight_partitions": "preflight checks slurm_partitions",
     "preflight_secrets_dir": "set cluster_secrets_dir",
-    "preflight_slurm": "the options of the role slurm are checked",
-    "scratch_job_scripts": "scratch_per_job is enough",
+    "preflight_slurm": "preflight checks the options of the role slurm",
+    "scratch_job_scripts": "use scratch_per_job",
     "slurm_metrics_slurm_config": "set slurm_config",
     "slurm_spank_of_roles": "set slurm_spank_plugins",
     "ssh_authorized_keys_command": "set AuthorizedKeysCommand in ssh_server_config",
     "ssh_rotate_host_keys": "run busbar provision rotate_secrets -e rotate_secrets=ssh",
     "ssh_service_hosts": "set ssh_user_login and ssh_hostbased_accept",
     "tls_names": "set tls_subject_alt_names",
-    "validation_storage_user": "the test writes as the account of the validation",
+    "validation_storage_user": "the test runs as the user of the validation",
 }

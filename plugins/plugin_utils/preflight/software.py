@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECKSUM_REMEDY", "is_on", "node_software_problems"]
 
-CHECKSUM_REMEDY = 'add a line "FILE: <what sha256sum prints for it>" for each package, once you trust that file'
+CHECKSUM_REMEDY = 'verify each package, then add a line "FILE: SHA256" for it'
 # Options with images that need GPUs, except when the validation runs on CPUs.
 _IMAGES = ("validation_image", "validation_p2p_image", "validation_nvbandwidth_image", "validation_training_image")
 _TRUE = {"true", "yes", "on", "1"}
@@ -37,15 +37,15 @@ def node_software_problems(
     """
     problems = []
     if is_on(variables, "enroot") and system not in {"debian", "ubuntu"} and not variables.get("enroot_checksums"):
-        problem = f"is empty, and the role builds Enroot only for Debian and Ubuntu, not for {system}"
+        problem = f"is empty, but the role builds Enroot only for Debian and Ubuntu, not for {system}"
         problems.append(make_problem([host], "enroot_checksums", problem, CHECKSUM_REMEDY))
     if is_on(variables, "pyxis") and not is_on(variables, "enroot") and "enroot" not in programs:
-        problem = "is on, and Pyxis runs Enroot, which is neither there nor to be installed"
+        problem = "is true, but Pyxis requires Enroot, which is neither installed nor enabled"
         problems.append(make_problem([host], "pyxis_enabled", problem, "set enroot_enabled: true, or install Enroot"))
     given = str(variables.get("nvidia_container_toolkit_source") or "nvidia") != "none"
     images = [name for name in ("examples_image", *_validation_images(variables)) if variables.get(name)]
     if (hardware or {}).get("gpu") and images and not given and "nvidia-container-cli" not in programs:
-        problem = "needs GPUs in a container, and nvidia-container-cli is neither there nor to be installed"
+        problem = "needs GPUs in containers, but nvidia-container-cli is neither installed nor enabled"
         remedy = "set nvidia_container_toolkit_source: nvidia, or install libnvidia-container-tools"
         problems += [make_problem([host], name, problem, remedy) for name in images]
     return problems

@@ -32,8 +32,8 @@ _READ = (
 _NETWORKS = ("cluster_networks", "nfs_server_networks")
 _BACKENDS = ("nfs", "bind")
 _HOME_REMEDY = (
-    "declare nfs_server_exports: [{path: /shared}], put these hosts into nfs_server or nfs_client, and set "
-    "users_home_base: /shared/home; or declare the site's storage in storage_mounts_entries. Set users_create_home: "
+    "set nfs_server_exports: [{path: /shared}], add these hosts to nfs_server or nfs_client, and set "
+    "users_home_base: /shared/home; or declare existing storage in storage_mounts_entries. Set users_create_home: "
     "false if something else mounts it, or true if home directories are local to each host"
 )
 
@@ -90,7 +90,7 @@ def home_problems(
         looked_at = (has_users or "users_home_base" in known[host]) and "users_create_home" not in known[host]
         if looked_at and not homes_are_shared(base, host, servers, clients, known):
             apart.setdefault(base, []).append(host)
-    problem = "is on no shared storage that the inventory declares: each host would make homes of its own"
+    problem = "is not on shared storage declared in the inventory: each host would create local home directories"
     return [make_problem(found, "users_home_base", f"{base} {problem}", _HOME_REMEDY) for base, found in apart.items()]
 
 
@@ -132,9 +132,9 @@ def _host_problems(
     declared = mine.get("nfs_client_mounts")
     mounts = nfs_mounts_from_exports(servers, variables, host) if declared is None and not problems else declared or []
     if not mounts and host not in servers and not others:
-        remedy = "declare nfs_server_exports for the host in nfs_server, or nfs_client_mounts for the client"
+        remedy = "set nfs_server_exports for the host in nfs_server, or nfs_client_mounts for the client"
         problems.append(
-            make_problem([host], "nfs_client_mounts", "is empty, so the client would mount nothing", remedy)
+            make_problem([host], "nfs_client_mounts", "is empty, so the client would have no mounts", remedy)
         )
     problems += mount_problems(host, "nfs_client_mounts", mounts, served, own)
     return problems + _shared_places(host, mounts, others)
@@ -147,7 +147,7 @@ def _shared_places(host: str, *kinds: Sequence[Mapping[str, Any]]) -> list[Probl
     )
     remedy = "keep one of the entries"
     return [
-        make_problem([host], f"nfs_client_mounts[{path}]", "is in storage_mounts_entries, too", remedy)
+        make_problem([host], f"nfs_client_mounts[{path}]", "is also in storage_mounts_entries", remedy)
         for path in sorted(first & second)
     ]
 
@@ -157,8 +157,8 @@ def _backend_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
     backend = variables.get("storage_backend", "nfs")
     if backend in _BACKENDS:
         return []
-    remedy = "say nfs; or bind, in containers whose shared tree is bound in from outside"
-    return [make_problem([host], "storage_backend", f"{backend!r} is not known", remedy)]
+    remedy = "use nfs, or bind in containers with a bind-mounted shared tree"
+    return [make_problem([host], "storage_backend", f"{backend!r} is not a valid value", remedy)]
 
 
 def _exports(servers: Sequence[str], variables: Variables) -> dict[str, list[Mapping[str, Any]]]:

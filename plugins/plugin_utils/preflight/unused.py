@@ -110,7 +110,7 @@ def unused_options(
         if missing:
             shown = " or ".join(each.replace(_GROUP, "a host in the group ").replace("=", ": ") for each in missing)
             hosts = [each.host for each in where if each.host]
-            problem = f"has no effect: it needs {shown}{places_of(where)}"
+            problem = f"has no effect: it requires {shown}{places_of(where)}"
             remedy = f"{_way(missing[0], options)}, or delete the line"
             problems.append(advice(make_problem(hosts, name, problem, remedy)))
     return problems
@@ -127,7 +127,7 @@ def _way(need: str, options: Mapping[str, Option]) -> str:
     name, _, value = need.partition("=")
     spec = options[name].spec if name in options else {}
     if need.startswith(_GROUP):
-        return f"put a host into the group {need.removeprefix(_GROUP)}"
+        return f"add a host to the group {need.removeprefix(_GROUP)}"
     if value:
         return f"add {value} to {name}" if spec.get("type") == "list" else f"set {name}: {value}"
     return f"set {name}: true" if spec.get("type") == "bool" else f"set {name}"

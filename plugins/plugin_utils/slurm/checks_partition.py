@@ -68,25 +68,25 @@ def checks_problems(partitions: Sequence[Partition], name: str, config: Mapping[
         return []
     key, problems = "slurm_checks_partition", []
     if not _NAME.fullmatch(name):
-        problem = f"{name!r} is not a valid name of a partition"
+        problem = f"{name!r} is not a valid partition name"
         problems.append(make_problem([], key, problem, "use letters, digits, _, . and -"))
     if name in {str(partition.get("name")) for partition in partitions}:
-        problem = f"{name} is in slurm_partitions, too"
-        problems.append(make_problem([], key, problem, "choose another name; busbar declares this partition itself"))
+        problem = f"{name} is also in slurm_partitions"
+        problems.append(make_problem([], key, problem, "choose another name; busbar defines this partition"))
     given = _lower(config)
     for word, wanted in PREEMPTION.items():
         said = str(given.get(word.lower(), wanted)).lower()
         if word == "PreemptType" and said != wanted:
-            problem = f"is {given[word.lower()]}, with which no partition gives way to another"
-            remedy = f"set {wanted}, or remove slurm_checks_partition and name a QOS that gives way in validation_qos"
+            problem = f"is {given[word.lower()]}, which disables preemption by partition"
+            remedy = f"set {wanted}, or remove slurm_checks_partition and set validation_qos to a preemptible QOS"
             problems.append(make_problem([], f"slurm_config.{word}", problem, remedy))
         if word == "PreemptMode" and said.split(",", maxsplit=1)[0] == "off":
-            problem = "is OFF, with which no job gives way to another"
+            problem = "is OFF, which disables preemption"
             remedy = "remove it, or remove slurm_checks_partition"
             problems.append(make_problem([], f"slurm_config.{word}", problem, remedy))
     low = [part for part in partitions if str(_lower(part.get("params")).get("prioritytier", 1)).strip() == str(TIER)]
     for partition in low:
         where = f"slurm_partitions[{partition.get('name')}].params.PriorityTier"
-        problem = f"is {TIER}, so that the jobs of {name} would not give way to its jobs"
+        problem = f"is {TIER}, so its jobs could not preempt jobs of {name}"
         problems.append(make_problem([], where, problem, "set 1 or more"))
     return problems

@@ -100,7 +100,7 @@ def _text(key: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (dict, list, tuple)) or "\n" in str(value):
-        message = f"{key}: {value!r} is neither one line of text, a number, a truth value nor a list of these"
+        message = f"{key}: {value!r} must be one line of text, a number, a boolean or a list of these"
         raise ValueError(message)
     return str(value)
 
@@ -294,7 +294,7 @@ def topology_lines(topology: Mapping[str, Any]) -> list[str]:
         below = {"Nodes": switch.get("nodes"), "Switches": switch.get("switches")}
         said = {key: value for key, value in below.items() if value}
         if not said:
-            message = f"slurm_topology.switches[{switch.get('name')}]: names neither nodes nor switches"
+            message = f"slurm_topology.switches[{switch.get('name')}]: has neither nodes nor switches"
             raise ValueError(message)
         said = merge_config(said, switch.get("params") or {})
         lines.append(f"SwitchName={switch['name']} {' '.join(config_lines(said))}")

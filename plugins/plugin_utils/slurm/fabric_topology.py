@@ -49,7 +49,7 @@ def fabric_topology(text: str, nodes: Iterable[str] = ()) -> dict[str, Any]:
     wanted = set(nodes)
     placed = {host: leaves for host, leaves in hosts.items() if not wanted or host in wanted}
     if not hosts:
-        message = "there is no switch with a cable to a host in it; make it with: ibnetdiscover > FILE"
+        message = "the file contains no switch with a cable to a host; create it with: ibnetdiscover > FILE"
         raise ValueError(message)
     _refuse_half_cables(text)
     missing = sorted(wanted - set(placed))
@@ -81,9 +81,9 @@ def _refuse_half_cables(text: str) -> None:
     if half:
         (one, port), (other, other_port) = half[0]
         message = (
-            f"{len(half)} of {len(set(map(frozenset, ends)))} cables have one end only, such as port {port} of "
-            f"{one} to port {other_port} of {other}: the text is cut off, or the fabric changed while it was read; run "
-            "ibnetdiscover again and take all that it prints"
+            f"{len(half)} of {len(set(map(frozenset, ends)))} cables have only one end, such as port {port} of "
+            f"{one} to port {other_port} of {other}: the file is truncated, or the fabric changed while it was read; "
+            "run ibnetdiscover again and save its full output"
         )
         raise ValueError(message)
 
@@ -128,7 +128,7 @@ def units_of(placed: Mapping[str, set[str]]) -> tuple[dict[frozenset[str], list[
         if larger:
             best = max(larger, key=lambda other: (len(other), sorted(other)))
             notes.append(
-                f"{host} is seen on {len(leaves)} of the {len(best)} switches of its neighbours: check its cables"
+                f"{host} is connected to {len(leaves)} of the {len(best)} switches of its neighbours: check its cables"
             )
             leaves = best
         units[leaves].append(host)
@@ -161,7 +161,7 @@ def _levels(level: dict[str, frozenset[str]], cables: Mapping[str, set[str]]) ->
         wider = {name: part.union(*(cables.get(switch, set()) for switch in part)) for name, part in level.items()}
         if wider == level:
             parts = " and ".join(sorted(level))
-            message = f"no cable joins {parts}: the fabric falls into parts; give their nodes partitions of their own"
+            message = f"no cable connects {parts}: the fabric is split; put their nodes into separate partitions"
             raise ValueError(message)
         groups = _joined(wider)
         if len(groups) < len(level):

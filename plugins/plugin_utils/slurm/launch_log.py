@@ -30,7 +30,7 @@ def launch_log_script(job_id: str) -> str:
         ValueError: if this is not a job ID.
     """
     if not re.fullmatch(r"[0-9]{1,10}", job_id):
-        message = f"{job_id!r} is not the number of a job"
+        message = f"{job_id!r} is not a job ID"
         raise ValueError(message)
     return _SCRIPT.format(begin=_BEGIN, job_id=job_id)
 

@@ -50,8 +50,8 @@ def lldp_topology(heard: Mapping[str, str], interfaces: str = "*") -> dict[str, 
     if lonely:
         where = "" if interfaces == "*" else f" at {interfaces}"
         message = (
-            f"{fold_hosts(lonely)} hears of no switch{where}: start lldpd there, and let its switch send LLDP; "
-            "`lldpctl` shows what is heard"
+            f"{fold_hosts(lonely)} receives no LLDP from a switch{where}: start lldpd there, and enable LLDP on the "
+            "switch; `lldpctl` shows the neighbours"
         )
         raise ValueError(message)
     units, notes = units_of(placed)
@@ -61,7 +61,7 @@ def lldp_topology(heard: Mapping[str, str], interfaces: str = "*") -> dict[str, 
         taken = {entry["name"] for entry in entries}
         top = next(name for name in (_TOP, "all-switches") if name not in taken)
         entries.append({"name": top, "switches": fold_for_slurm(sorted(taken))})
-        notes.append(f"LLDP does not tell how these switches are joined: {top} joins them all")
+        notes.append(f"LLDP does not show how these switches are connected: the topology connects all of them to {top}")
     return {"switches": entries, "notes": notes}
 
 
@@ -78,8 +78,8 @@ def _refuse_overlap(units: Mapping[frozenset[str], list[str]], names: Mapping[st
             if other != switches:
                 shared = ", ".join(names.get(each) or each for each in sorted(switches & other)[:_MOST_SHOWN])
                 message = (
-                    f"{fold_hosts(units[other])} and {fold_hosts(units[switches])} have {shared} in common, but not "
-                    "their other switches: name the network interfaces of the fabric alone with --interfaces"
+                    f"{fold_hosts(units[other])} and {fold_hosts(units[switches])} share {shared}, but not "
+                    "their other switches: select the network interfaces of the fabric with --interfaces"
                 )
                 raise ValueError(message)
 
@@ -96,10 +96,10 @@ def _switches(node: str, text: str, nodes: Mapping[str, str]) -> Iterator[tuple[
     try:
         data = json.loads(text)
     except ValueError as exc:
-        message = f"{node}: `lldpctl -f json0` printed no JSON: is lldpd installed and running there?"
+        message = f"{node}: `lldpctl -f json0` printed no JSON: install and start lldpd there"
         raise ValueError(message) from exc
     if not isinstance(data, dict) or "lldp" not in data:
-        message = f"{node}: this is not what `lldpctl -f json` prints: there is no key lldp"
+        message = f"{node}: this is not output of `lldpctl -f json` (no key lldp)"
         raise ValueError(message)
     for top in _many(data["lldp"]):
         for interface, found in _named(top.get("interface")):

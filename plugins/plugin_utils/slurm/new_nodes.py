@@ -66,15 +66,15 @@ def _new_nodes(
     wanted = set(unfold_hosts(asked))
     strangers = wanted - set(declared)
     if strangers:
-        message = f"{fold_hosts(strangers)}: no compute node of the inventory; put it into the group slurm_compute"
+        message = f"{fold_hosts(strangers)}: not a compute node of the inventory; add it to the group slurm_compute"
         raise ValueError(message)
     out = left | set(unfold_hosts(drained))
     serving = [name for name in sorted(wanted - out) if name in known and known[name].state not in _OUT_OF_SERVICE]
     if serving:
         names, states = fold_hosts(serving), ", ".join(sorted({known[name].state for name in serving}))
         message = (
-            f"new_nodes: {names} is in service ({states}), and jobs may run there: to measure it, "
-            f"busbar validate -e 'validation_nodes={names}'; to admit it anew, drain it first"
+            f"new_nodes: {names} is in service ({states}) and may run jobs: to measure it, "
+            f"busbar validate -e 'validation_nodes={names}'; to admit it again, drain it first"
         )
         raise ValueError(message)
     return [name for name in declared if name in wanted]
@@ -110,7 +110,7 @@ def new_node_problems(
         has |= {name for name in map(by_address.get, addresses) if name}
         has |= {owners[called]} if running and called in owners else set()
         for name in sorted(has - {node}):
-            said = f"is in the cluster already, as {name}"
-            remedy = f"name it {name}, or take {name} out first: busbar provision remove_nodes -e remove_nodes={name}"
+            said = f"is already in the cluster as {name}"
+            remedy = f"name it {name}, or remove {name} first: busbar provision remove_nodes -e remove_nodes={name}"
             problems.append(make_problem([node], "slurm_compute", said, remedy))
     return problems

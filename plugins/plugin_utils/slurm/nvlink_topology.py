@@ -39,12 +39,12 @@ def nvlink_topology(facts: Mapping[str, Mapping[str, Any]], domains: Mapping[str
         else:
             (torn if found else alone).append(node)
     if torn:
-        message = f"the GPUs of {fold_hosts(torn)} are of several NVLink domains: correct the partitions of the rack"
+        message = f"the GPUs of {fold_hosts(torn)} belong to several NVLink domains: correct the partitions of the rack"
         raise ValueError(message)
     if alone:
         message = (
-            f"the GPUs of {fold_hosts(alone)} report no ClusterUUID (`nvidia-smi -q`, Fabric): leave out nodes whose "
-            "NVLink ends at the node; in a rack, let the fabric manager of its NVLink switches register them"
+            f"the GPUs of {fold_hosts(alone)} report no ClusterUUID (`nvidia-smi -q`, Fabric): exclude nodes whose "
+            "NVLink does not leave the node; in a rack, check the fabric manager of its NVLink switches"
         )
         raise ValueError(message)
     entries, notes = [], []
@@ -54,6 +54,6 @@ def nvlink_topology(facts: Mapping[str, Mapping[str, Any]], domains: Mapping[str
         entries.append({"name": name, "nodes": fold_for_slurm(nodes)})
         notes.append(f"{name}: ClusterUUID {uuid}, CliqueId {clique}")
     if len({entry["name"] for entry in entries}) < len(entries):
-        message = "several NVLink domains have one nvlink_domain in the inventory: the preflight names them"
+        message = "several NVLink domains share one nvlink_domain in the inventory: run the preflight to list them"
         raise ValueError(message)
     return {"blocks": entries, "notes": notes}

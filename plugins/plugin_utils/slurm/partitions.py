@@ -21,7 +21,7 @@ def cluster_name_problems(key: str, name: object) -> list[Problem]:
     """Return a problem for an invalid cluster name; an empty name stands for the default."""
     if not name or _CLUSTER_NAME.fullmatch(str(name)):
         return []
-    return [make_problem([], key, f"{name!r} cannot be used", "use letters, digits, '_' and '-', at most 40")]
+    return [make_problem([], key, f"{name!r} is not a valid name", "use letters, digits, '_' and '-', at most 40")]
 
 
 def role_problems(
@@ -32,17 +32,17 @@ def role_problems(
     if compute or logins:
         missing = [("slurm_controller", controllers, "controller"), ("slurm_database", databases, "database")]
         problems += [
-            make_problem([], group, f"has no host, so the cluster has no {role}", f"put a host into the group {group}")
+            make_problem([], group, f"has no host, so the cluster has no {role}", f"add a host to the group {group}")
             for group, hosts, role in missing
             if not hosts
         ]
     if controllers and not compute:
-        remedy = "put the compute nodes into the group slurm_compute"
-        problems.append(make_problem([], "slurm_compute", "has no host, so the cluster has no node for jobs", remedy))
+        remedy = "add the compute nodes to the group slurm_compute"
+        problems.append(make_problem([], "slurm_compute", "has no host, so the cluster cannot run jobs", remedy))
     both = sorted(set(logins) & set(compute))
     if both:
-        problem = "is a login and a compute node at once: logins would take what jobs were promised"
-        remedy = "take the host out of slurm_login; users can reach Slurm from a compute node, too"
+        problem = "is both a login and a compute node: login sessions would use resources allocated to jobs"
+        remedy = "remove the host from slurm_login; users can also use Slurm from a compute node"
         problems.append(make_problem(both, "slurm_login", problem, remedy))
     return problems
 
@@ -54,7 +54,7 @@ def partition_problems(
     problems = [problem for partition in partitions for problem in _one_partition(partition, groups, set(compute))]
     names = [str(partition.get("name")) for partition in partitions]
     problems += [
-        make_problem([], f"slurm_partitions[{name}]", "cannot be a name", "use letters, digits, '_', '-' and '.'")
+        make_problem([], f"slurm_partitions[{name}]", "is not a valid name", "use letters, digits, '_', '-' and '.'")
         for name in names
         if not _NAME.fullmatch(name)
     ]
@@ -65,7 +65,7 @@ def partition_problems(
     defaults = [name for name, partition in zip(names, partitions, strict=True) if partition.get("default")]
     if len(defaults) > 1:
         problem = f"has {len(defaults)} default partitions: {', '.join(defaults)}"
-        problems.append(make_problem([], "slurm_partitions", problem, "leave default: true at one of them"))
+        problems.append(make_problem([], "slurm_partitions", problem, "keep default: true in one of them"))
     return problems
 
 
@@ -83,15 +83,15 @@ def _one_partition(
         return [make_problem([], key, str(exc), "correct nodes")]
     unknown = [name for name in names or [] if name not in groups]
     problems = [
-        make_problem([], key, f"names the group {name}, which is not in the inventory", "correct groups")
+        make_problem([], key, f"contains the group {name}, which is not in the inventory", "correct groups")
         for name in unknown
     ]
     strangers = sorted(chosen - compute)
     if strangers:
-        remedy = "correct nodes, or put these hosts into slurm_compute"
-        problems.append(make_problem(strangers, key, "is named by this partition but is no compute node", remedy))
+        remedy = "correct nodes, or add these hosts to slurm_compute"
+        problems.append(make_problem(strangers, key, "is in this partition, but is not a compute node", remedy))
     chosen.update(host for name in names or [] for host in groups.get(name, ()))
     if not chosen & compute and not problems:
         remedy = "correct nodes and groups, or remove the partition"
-        problems.append(make_problem([], key, "names no compute node", remedy))
+        problems.append(make_problem([], key, "contains no compute node", remedy))
     return problems

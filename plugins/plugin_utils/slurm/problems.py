@@ -81,8 +81,8 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     problems += _controller_problems(controllers, state_directory, shared=state_shared)
     if len(databases) > _MOST_DATABASES:
         problem, remedy = (
-            "Slurm knows one backup of slurmdbd, and more hosts are in the group",
-            "take it out of the group",
+            "Slurm supports one backup slurmdbd, but the group has more hosts",
+            "remove it from the group",
         )
         problems.append(make_problem(databases[_MOST_DATABASES:], "slurm_database", problem, remedy))
     problems += partition_problems(partitions, groups, compute)
@@ -119,12 +119,12 @@ def _controller_problems(controllers: Sequence[str], directory: str, *, shared: 
     """Return the problems of backup controllers that have no access to the primary's state."""
     if len(controllers) <= 1:
         return []
-    remedy = "put slurm_state_directory on a file system that all controllers mount, then set slurm_state_shared: true"
+    remedy = "move slurm_state_directory to a file system that all controllers mount, then set slurm_state_shared: true"
     if not shared:
-        problem = "backup controllers need the state of the primary, and its directory is not declared as shared"
+        problem = "backup controllers need the state of the primary, but its directory is not declared as shared"
         return [make_problem(controllers, "slurm_state_shared", problem, remedy)]
     if directory.startswith(_LOCAL_STATE):
-        problem = f"{directory} is a local directory, and each controller would keep a state of its own"
+        problem = f"{directory} is a local directory, so each controller would have a separate state"
         return [make_problem(controllers, "slurm_state_directory", problem, remedy)]
     return []
 
@@ -137,11 +137,11 @@ def _config_problems(config: Mapping[str, Any]) -> list[Problem]:
     words = given if isinstance(given, (list, tuple)) else str(given or "").split(",")
     if "slurmctldparameters" in merged and "enable_configless" not in {str(word).strip() for word in words}:
         remedy = "add enable_configless to slurm_config.SlurmctldParameters"
-        problem = "lacks enable_configless, so the nodes would get no configuration"
+        problem = "lacks enable_configless, so the nodes would receive no configuration"
         problems.append(make_problem([], "slurm_config.SlurmctldParameters", problem, remedy))
     for key, option in (("clustername", "slurm_cluster_name"), ("statesavelocation", "slurm_state_directory")):
         if key in merged:
-            problem = f"is an option of its own: {option}"
+            problem = f"is set by another option: {option}"
             problems.append(make_problem([], f"slurm_config.{key}", problem, f"set {option}"))
     for key in unknown_keys(map(str, config)):
         near = nearest_key(key)
@@ -163,10 +163,10 @@ def _topology_problems(topology: Mapping[str, Any], compute: set[str]) -> list[P
     strangers, missing = sorted(placed - compute), sorted(compute - placed)
     problems = []
     if strangers:
-        problem = "is named by the topology but is no compute node"
+        problem = "is in the topology, but is not a compute node"
         problems.append(make_problem(strangers, "slurm_topology", problem, "correct its nodes"))
     if missing:
-        problem = "is a compute node that no switch or block of the topology names; Slurm could not place its jobs"
+        problem = "is a compute node, but not in a switch or block of the topology; Slurm could not place jobs there"
         problems.append(make_problem(missing, "slurm_topology", problem, "add it to a switch or block"))
     return problems
 
@@ -183,21 +183,21 @@ def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]
         "slurm_qos": declared["qos"],
     }
     if (named := ", ".join(option for option, items in options.items() if items)) and not databases:
-        problem, remedy = "no host runs the accounting database", "put a host into the group slurm_database"
+        problem, remedy = "no host runs the accounting database", "add a host to the group slurm_database"
         return [make_problem([], named, problem, remedy)]
     groups, admins = accounting.get("account_groups") or [], accounting.get("admin_groups") or []
     if (groups or admins) and not databases:
-        remedy = "put a host into the group slurm_database"
+        remedy = "add a host to the group slurm_database"
         return [
             make_problem([], "slurm_account_groups, slurm_admin_groups", "no host runs the accounting database", remedy)
         ]
     if (groups or admins) and accounting.get("identity_source") == "declared":
-        problem = "are declared, and no host knows a directory (identity_source is declared)"
-        remedy = "set identity_source to ldap_server or external, or give entries of users_accounts a key slurm"
+        problem = "are set, but no host uses a directory (identity_source is declared)"
+        remedy = "set identity_source to ldap_server or external, or add the key slurm to entries of users_accounts"
         return [make_problem([], "slurm_account_groups, slurm_admin_groups", problem, remedy)]
     interval = int(accounting.get("account_groups_interval") or _INTERVAL[0])
     if not _INTERVAL[0] <= interval <= _INTERVAL[1]:
-        problem, remedy = f"{interval} s is out of bounds", f"give {_INTERVAL[0]} to {_INTERVAL[1]} s"
+        problem, remedy = f"{interval} s is out of range", f"give {_INTERVAL[0]} to {_INTERVAL[1]} s"
         return [make_problem([], "slurm_account_groups_interval", problem, remedy)]
     here = {kind: _present_names(declared[kind]) for kind in ("accounts", "qos")}
     errors = declaration_errors(declared["accounts"], declared["users"], declared["qos"])
@@ -223,18 +223,22 @@ def external_database_problems(
     problems = []
     if not databases:
         problem = "is set, but no host runs slurmdbd"
-        problems.append(make_problem([], key, problem, "put a host into the group slurm_database"))
+        problems.append(make_problem([], key, problem, "add a host to the group slurm_database"))
     if len(databases) > 1 and host in _LOOPBACK:
-        problem = f"{host} is another database on each host of slurm_database"
-        problems.append(make_problem(databases, f"{key}.host", problem, "name the database as all of them reach it"))
+        problem = f"{host} refers to a different database on each host of slurm_database"
+        problems.append(
+            make_problem(databases, f"{key}.host", problem, "use a name that all of them resolve to the same database")
+        )
     if not 0 < port <= _HIGHEST_PORT:
-        problems.append(make_problem([], f"{key}.port", f"{port} is not a port", "use 1 to 65535, or leave it out"))
+        problems.append(make_problem([], f"{key}.port", f"{port} is not a port", "use 1 to 65535, or remove the key"))
     if file and not _is_authority(file):
-        problem = f"{file} is not a file with a certificate (PEM) on the provisioning host"
-        remedy = "give the absolute path of the authority of the database, such as {{ inventory_dir }}/database_ca.pem"
+        problem = f"{file} is not a PEM certificate file on the provisioning host"
+        remedy = (
+            "set the absolute path of the CA certificate of the database, such as {{ inventory_dir }}/database_ca.pem"
+        )
         problems.append(make_problem([], f"{key}.ca_file", problem, remedy))
     if not has_password:
-        problem = f"is not set, and busbar does not know the password at {host}"
+        problem = f"is not set, but busbar needs the password for {host}"
         remedy = "set it, for example from Ansible Vault (docs/security.md)"
         problems.append(make_problem([], "slurm_database_password", problem, remedy))
     return problems
@@ -255,7 +259,7 @@ def _present_names(items: Sequence[Mapping[str, Any]]) -> list[str]:
 def _health_problems(health: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the health check's interval and timeout."""
     return [
-        make_problem([], f"node_health_{key}", f"{health[key]} s is out of bounds", f"give {least} to {most} s")
+        make_problem([], f"node_health_{key}", f"{health[key]} s is out of range", f"give {least} to {most} s")
         for key, (least, most) in _HEALTH_LIMITS.items()
         if key in health and not least <= int(health[key]) <= most
     ]

@@ -49,7 +49,9 @@ def share_of(given: object, whole: int, key: str, least: int) -> int:
             raise ValueError(message)
         return max(least, math.floor(whole * percent / _ALL + 1e-9))
     if not _NUMBER.fullmatch(text) or int(text) < least:
-        message = f"{key}: {text!r}: give a number of nodes{' of at least 1' if least else ''} or a share such as 25%"
+        message = (
+            f"{key}: {text!r}: set a number of nodes{' of at least 1' if least else ''} or a percentage such as 25%"
+        )
         raise ValueError(message)
     return int(text)
 
@@ -142,21 +144,21 @@ def _problems(
 ) -> tuple[list[str], int]:
     """Return the problems of the requested update, and the batch size."""
     if not wanted:
-        return ["update_nodes names no node: give some, such as -e 'update_nodes=gpu[1-16]'"], 0
+        return ["update_nodes is empty: set it, such as -e 'update_nodes=gpu[1-16]'"], 0
     found, size = [], 0
     for name in sorted(set(wanted) - set(where.compute)):
         near = difflib.get_close_matches(name, where.compute, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        found.append(f"update_nodes: {name} is no compute node of the inventory (slurm_compute){hint}")
+        found.append(f"update_nodes: {name} is not a compute node of the inventory (slurm_compute){hint}")
     absent = fold_hosts(name for name in wanted if name in where.compute and name not in known)
     if absent:
-        found.append(f"update_nodes: Slurm has no node {absent}; `sinfo -N` lists those that it has")
+        found.append(f"update_nodes: node {absent} does not exist in Slurm; `sinfo -N` lists all nodes")
     for group, hosts in where.needed.items():
         both = [name for name in wanted if name in hosts]
         if both:
             found.append(
-                f"update_nodes: {fold_hosts(both)} is in the group {group}, too, whose services would end with it: "
-                "update it by hand, and leave it out here"
+                f"update_nodes: {fold_hosts(both)} is also in the group {group}, the update would stop its services: "
+                "update it by hand, and remove it here"
             )
     try:
         size = share_of(asked["batch"], len(wanted), "update_nodes_batch", 1)
@@ -165,12 +167,12 @@ def _problems(
         found.append(str(error))
     by = str(asked["by"])
     if by and by not in where.places:
-        found.append(f"update_nodes_by: {by!r}: give switch or rack, or leave it out")
+        found.append(f"update_nodes_by: {by!r}: use switch or rack, or remove the option")
     elif by:
         lost = [name for name in wanted if name in where.compute and name not in where.places[by]]
         remedy = {"switch": "slurm_topology", "rack": "nvlink_domain"}[by]
         if lost:
-            found.append(f"update_nodes_by: the {by} of {fold_hosts(lost)} is not known: set {remedy}")
+            found.append(f"update_nodes_by: the {by} of {fold_hosts(lost)} is unknown: set {remedy}")
     return found, size
 
 
@@ -182,7 +184,7 @@ def _skipped(where: _Cluster, wanted: Sequence[str], known: Mapping[str, tuple[s
         if node not in where.limited:
             found[node] = "outside of --limit"
         elif not _is_own(known[node]) and (state.startswith(_OUT) or "*" in state):
-            found[node] = f"{state.rstrip('*')}{': ' + reason if reason else ''}, and left as it is"
+            found[node] = f"{state.rstrip('*')}{': ' + reason if reason else ''}, and not changed"
     return found
 
 
@@ -204,17 +206,17 @@ def _lines(
     jobs: Mapping[str, Sequence[str]],
     strays: Sequence[str],
 ) -> list[str]:
-    found = [f"updated by an earlier run: {fold_hosts(finished)}"] if finished else []
+    found = [f"already updated by an earlier run: {fold_hosts(finished)}"] if finished else []
     found += [f"{node} is skipped: {why}" for node, why in skipped.items()]
     for number, batch in enumerate(batches, 1):
         waits = [f"{node}: {', '.join(jobs[node])}" for node in batch if node in jobs]
         found.append(
             f"batch {number} of {len(batches)}: {fold_hosts(batch)}"
-            + (f", waits for {'; '.join(waits)}" if waits else ", runs no jobs")
+            + (f", waits for {'; '.join(waits)}" if waits else ", idle")
         )
     if strays:
         found.append(
-            f"{fold_hosts(strays)} is drained by another update that was cut off: run that again, or "
+            f"{fold_hosts(strays)} is drained by another update that was interrupted: repeat that update, or "
             f"scontrol update nodename={fold_hosts(strays)} state=resume"
         )
-    return found if batches else [*found, "no node is left to be updated"]
+    return found if batches else [*found, "all nodes are up to date"]

@@ -32,13 +32,13 @@ def script_problems(scripts: Mapping[str, Any]) -> list[Problem]:
     for key, value in scripts.items():
         place = f"slurm_job_scripts.{key}"
         if key not in CALLERS:
-            remedy = f"use {', '.join(CALLERS)}; other keys of slurm.conf belong into slurm_config"
-            problems.append(make_problem([], place, "is no key for scripts of jobs", remedy))
+            remedy = f"use {', '.join(CALLERS)}; put other keys of slurm.conf into slurm_config"
+            problems.append(make_problem([], place, "is not a key for job scripts", remedy))
             continue
         for path in _paths(value):
             if not path.startswith("/") or "\n" in path:
-                remedy = "give the absolute path of a script that is on every compute node"
-                problems.append(make_problem([], place, f"{path!r} is no absolute path", remedy))
+                remedy = "set the absolute path of a script that exists on every compute node"
+                problems.append(make_problem([], place, f"{path!r} is not an absolute path", remedy))
     return problems
 
 

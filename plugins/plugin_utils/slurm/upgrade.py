@@ -63,7 +63,7 @@ def upgrade_plan(
         upgrade left drained), and `lines`, the plan as text.
     """
     steps = [_step(name, stage, hosts[name]) for stage in STAGES for name in cluster.get(stage, ()) if name in hosts]
-    absent = {name: "is not reached" for stage in STAGES for name in cluster.get(stage, ()) if name not in hosts}
+    absent = {name: "is unreachable" for stage in STAGES for name in cluster.get(stage, ()) if name not in hosts}
     problems = _problems(hosts, cluster, steps, absent)
     known = parse_nodes(seen.get("nodes") or "")
     drained = [name for name, (_state, reason) in known.items() if reason.startswith(UPGRADE_REASON)]
@@ -147,10 +147,12 @@ def _problems(
     found += _order(steps)
     for name, host in hosts.items():
         if host.get("error"):
-            found.append(make_problem([name], KEY, str(host["error"]), "see that apt can install these packages there"))
+            found.append(
+                make_problem([name], KEY, str(host["error"]), "make these packages installable with apt there")
+            )
         if host.get("removes"):
             gone = ", ".join(host["removes"])
-            remedy = f"add the packages that must come along to {KEY}.packages, or remove {gone} yourself first"
+            remedy = f"add the packages to upgrade with it to {KEY}.packages, or remove {gone} first"
             found.append(make_problem([name], KEY, f"apt would remove {gone}", remedy))
     return found + _plugin_problems(hosts)
 
@@ -167,9 +169,9 @@ def _plugin_problems(hosts: Mapping[str, Host]) -> list[Problem]:
         make_problem(
             names,
             "slurm_spank_plugins",
-            f"{library} is built for Slurm {slurm}, and {after} would refuse it, and the jobs with it",
-            f"declare it in slurm_spank_plugins, so that it is built for {after} in step, or take its line out of "
-            f"{file} until you have built it for {after}",
+            f"{library} is built for Slurm {slurm}; Slurm {after} would refuse it, and jobs would fail",
+            f"add it to slurm_spank_plugins, so that it is built for {after} during the upgrade, or remove its line "
+            f"from {file} until you have built it for {after}",
         )
         for (library, slurm, file, after), names in found.items()
     ]
@@ -185,12 +187,14 @@ def _unready(
     for stage in ("slurm_database", "slurm_controller"):
         lost = [name for name in cluster.get(stage, ()) if name in absent]
         if lost:
-            remedy = "see that it answers, and leave --limit out or name it there"
+            remedy = "make it reachable, and remove --limit or include it there"
             found.append(
-                make_problem(lost, stage, "must be part of an upgrade, and is not reached in this run", remedy)
+                make_problem(
+                    lost, stage, "must be part of an upgrade, but is not part of this run or unreachable", remedy
+                )
             )
     if not cluster.get("slurm_controller"):
-        remedy = "put the host that runs slurmctld into it"
+        remedy = "add the host that runs slurmctld to it"
         found.append(make_problem([], "slurm_controller", "has no host, so there is nothing to upgrade", remedy))
     for step in steps:
         package = STAGES[step.stage][0]
@@ -198,13 +202,13 @@ def _unready(
             remedy = "busbar provision slurm installs it"
             found.append(make_problem([step.host], package, "is not installed", remedy))
         elif not step.after:
-            remedy = f"see what apt-cache policy {package} says there, and correct {KEY}"
-            found.append(make_problem([step.host], package, "is offered by no package source", remedy))
+            remedy = f"check apt-cache policy {package} there, and correct {KEY}"
+            found.append(make_problem([step.host], package, "is not available from any package source", remedy))
     both = [name for name in cluster.get("slurm_database", ()) if name in cluster.get("slurm_compute", ())]
     alone = [name for name in both if name not in cluster.get("slurm_controller", ())]
     if alone:
-        problem = "runs slurmdbd and slurmd: its jobs would miss slurmd for as long as the database is converted"
-        found.append(make_problem(alone, "slurm_database", problem, "take it out of slurm_compute first"))
+        problem = "runs slurmdbd and slurmd: slurmd would be down while the database is converted"
+        found.append(make_problem(alone, "slurm_database", problem, "remove it from slurm_compute first"))
     return found
 
 
@@ -222,7 +226,7 @@ def _order(steps: Sequence[_Step]) -> list[Problem]:
                 [step.host],
                 STAGES[lower][0],
                 f"{step.after} would be newer than {STAGES[upper][0]} {least.after} of {least.host}",
-                f"offer {least.host} {release_text(step.after)} too: give all hosts the same {KEY}",
+                f"make {release_text(step.after)} available to {least.host} as well: use the same {KEY} on all hosts",
             )
             for step in newer
         ]
@@ -246,7 +250,7 @@ def _lines(steps: Sequence[_Step], stages: Mapping[str, Sequence[str]], size: in
         daemon = STAGES[stage][0] if stage != "slurm_login" else "commands of Slurm"
         chosen = [step for step in steps if step.stage == stage and step.host in names]
         for (before, after), hosts in _grouped(chosen):
-            change = f"{before} -> {after}" if before != after else f"{after} is installed, and not in force yet"
+            change = f"{before} -> {after}" if before != after else f"{after} is installed, but not active yet"
             found.append(f"{number}. {daemon} of {fold_hosts(hosts)}: {change}")
         if stage == "slurm_compute" and names:
             batches = cut(names, size)
@@ -261,8 +265,8 @@ def _notes(jobs: Mapping[str, Sequence[str]], absent: Mapping[str, str], *, answ
     found = []
     running = sorted({job for each in jobs.values() for job in each})
     if todo and not answers:
-        found.append("slurmctld does not answer, so running jobs are not known")
+        found.append("slurmctld does not answer, so running jobs are unknown")
     elif todo:
         more = f" and {len(running) - _SEVERAL} more" if len(running) > _SEVERAL else ""
-        found.append(f"jobs that run on: {', '.join(running[:_SEVERAL]) or 'none'}{more}")
-    return found + [f"{name} {why}, and stays as it is" for name, why in absent.items()]
+        found.append(f"running jobs that continue: {', '.join(running[:_SEVERAL]) or 'none'}{more}")
+    return found + [f"{name} {why}, and is not upgraded" for name, why in absent.items()]

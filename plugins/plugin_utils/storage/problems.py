@@ -37,10 +37,10 @@ def export_problems(hosts: Sequence[str], exports: object) -> list[Problem]:
     """Return the problems of `nfs_server_exports`, which the given hosts share."""
     key = "nfs_server_exports"
     if not isinstance(exports, (list, tuple)):
-        return [make_problem(hosts, key, "is no list", "write a list of exports, each with a path")]
+        return [make_problem(hosts, key, "is not a list", "write a list of exports, each with a path")]
     if not exports:
-        remedy = "declare an export, such as [{path: /shared}], or take the host out of the group nfs_server"
-        return [make_problem(hosts, key, "is empty, so the server would serve nothing", remedy)]
+        remedy = "add an export such as [{path: /shared}], or remove the host from the group nfs_server"
+        return [make_problem(hosts, key, "is empty, so the server would have no exports", remedy)]
     problems = []
     for export in exports:
         problems += _one_export(hosts, key, export)
@@ -52,16 +52,16 @@ def export_problems(hosts: Sequence[str], exports: object) -> list[Problem]:
             elif "/" not in {path, other} and (lies_in(path, other) or lies_in(other, path)):
                 outer, inner = sorted((path, other), key=len)
                 problem = (
-                    f"{inner} lies inside {outer}, which is exported as well: the rights would depend on the way in"
+                    f"{inner} is inside {outer}, which is also exported: access rights would depend on the mounted path"
                 )
-                problems.append(make_problem(hosts, key, problem, f"export {outer} alone, or take {inner} out of it"))
+                problems.append(make_problem(hosts, key, problem, f"export only {outer}, or move {inner} out of it"))
     return problems
 
 
 def network_problems(hosts: Sequence[str], key: str, networks: object) -> list[Problem]:
     """Return the problems of a list of networks."""
     if not isinstance(networks, (list, tuple)):
-        return [make_problem(hosts, key, "is no list", "write a list of networks, such as [10.0.0.0/24]")]
+        return [make_problem(hosts, key, "is not a list", "write a list of networks, such as [10.0.0.0/24]")]
     faults = ((network, _network_fault(str(network))) for network in networks)
     return [make_problem(hosts, f"{key}[{name}]", *fault) for name, fault in faults if fault]
 
@@ -83,7 +83,7 @@ def mount_problems(
         exported: paths that this host exports itself.
     """
     if not isinstance(entries, (list, tuple)):
-        return [make_problem([host], key, "is no list", "write a list of mounts, each with src and path")]
+        return [make_problem([host], key, "is not a list", "write a list of mounts, each with src and path")]
     own = [_normal(path) for path in exported]
     problems = []
     paths: list[str] = []
@@ -120,7 +120,7 @@ def served_paths(
 def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]:
     """Return the problems of one export."""
     if not isinstance(export, dict) or not isinstance(export.get("path"), str):
-        return [make_problem(hosts, key, f"has an entry without a path: {export}", "give each entry a path")]
+        return [make_problem(hosts, key, f"has an entry without a path: {export}", "set path in each entry")]
     path, key = export["path"], f"{key}[{export['path']}]"
     problems = _unknown_keys(hosts, key, export, _EXPORT_KEYS)
     fault = _path_fault(path, _NOT_FOR_SHARING, "exported")
@@ -128,8 +128,8 @@ def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]
         problems.append(make_problem(hosts, key, *fault))
     if "clients" in export and not export["clients"]:
         problem, remedy = (
-            "is empty, so nobody could mount it",
-            "name who may, or leave clients out for the whole cluster",
+            "is empty, so no host could mount it",
+            "list the clients, or remove clients to allow the whole cluster",
         )
         problems.append(make_problem(hosts, f"{key}.clients", problem, remedy))
     for client in _items(export.get("clients")):
@@ -139,11 +139,11 @@ def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]
     for item in _items(export.get("options")):
         name = str(item).partition("=")[0]
         if not _EXPORT_OPTION.fullmatch(name) or not _WORD.fullmatch(str(item)):
-            remedy = "write each option as an item of its own, as exports(5) names it"
-            problems.append(make_problem(hosts, f"{key}.options", f"{item!r} is no option of an export", remedy))
+            remedy = "write one option of exports(5) per list item"
+            problems.append(make_problem(hosts, f"{key}.options", f"{item!r} is not an export option", remedy))
     mode = export.get("mode")
     if mode is not None and not (isinstance(mode, str) and _MODE.fullmatch(mode)):
-        problem = f"{mode!r} is no mode"
+        problem = f"{mode!r} is not a file mode"
         problems.append(make_problem(hosts, f"{key}.mode", problem, 'write it in octal, in quotes, such as "1777"'))
     return problems
 
@@ -151,20 +151,24 @@ def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]
 def _mount_form(host: str, key: str, entry: object) -> list[Problem]:
     """Return the format problems of one mount."""
     if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in ("src", "path")):
-        return [make_problem([host], key, f"has an entry without src or path: {entry}", "give each entry both")]
+        return [
+            make_problem([host], key, f"has an entry without src or path: {entry}", "set src and path in each entry")
+        ]
     key_here = f"{key}[{entry['path']}]"
     problems = _unknown_keys([host], key_here, entry, _MOUNT_KEYS[key])
     kind = entry.get("type")
     if "type" in _MOUNT_KEYS[key] and kind not in STORAGE_TYPES:
         known = ", ".join(STORAGE_TYPES)
-        problems.append(make_problem([host], f"{key_here}.type", f"{kind!r} is not known", f"use one of: {known}"))
+        problems.append(make_problem([host], f"{key_here}.type", f"{kind!r} is not supported", f"use one of: {known}"))
     for item in _items(entry.get("options")):
         if not _WORD.fullmatch(str(item)):
-            remedy = "write each option as an item of its own, without blanks"
-            problems.append(make_problem([host], f"{key_here}.options", f"{item!r} is no option of a mount", remedy))
+            remedy = "write one option per list item, without spaces"
+            problems.append(make_problem([host], f"{key_here}.options", f"{item!r} is not a mount option", remedy))
     if option(map(str, _items(entry.get("options"))), "secret", "password", "pass") is not None:
-        remedy = "put the secret into a file of mode 0600 and name it: secretfile=, or credentials="
-        problems.append(make_problem([host], f"{key_here}.options", "holds a secret, which all could read", remedy))
+        remedy = "put the secret into a file with mode 0600 and refer to it with secretfile= or credentials="
+        problems.append(
+            make_problem([host], f"{key_here}.options", "contains a secret that all users could read", remedy)
+        )
     return problems
 
 
@@ -174,11 +178,11 @@ def _mount_place(host: str, key: str, path: str, before: Sequence[str], own: Seq
     if fault:
         return [make_problem([host], key, *fault)]
     if path in before:
-        return [make_problem([host], key, "is declared as a mount point twice", "keep one of the entries")]
+        return [make_problem([host], key, "is a duplicate mount point", "keep one of the entries")]
     hidden = next((export for export in own if lies_in(path, export) or lies_in(export, path)), None)
     if hidden:
-        problem = f"the host itself exports {hidden}, and would mount over it"
-        return [make_problem([host], key, problem, "take the host out of nfs_client, or mount elsewhere")]
+        problem = f"the host exports {hidden}, and the mount would hide it"
+        return [make_problem([host], key, problem, "remove the host from nfs_client, or use another mount point")]
     return []
 
 
@@ -193,7 +197,7 @@ def _mount_source(host: str, key: str, entry: Mapping[str, Any], served: Mapping
     if server not in served or any(lies_in(path, export) for export in served[server]):
         return []
     if not served[server]:
-        problem, remedy = f"{server} exports nothing", f"put {server} into nfs_server and declare nfs_server_exports"
+        problem, remedy = f"{server} exports nothing", f"add {server} to nfs_server and set nfs_server_exports"
     else:
         problem = f"{server} does not export {path}, only {', '.join(served[server])}"
         remedy = "correct src, or add the path to nfs_server_exports of that server"
@@ -203,25 +207,28 @@ def _mount_source(host: str, key: str, entry: Mapping[str, Any], served: Mapping
 def _path_fault(path: str, forbidden: Sequence[str], what: str) -> tuple[str, str] | None:
     """Return the problem and remedy of a path, or None."""
     if not path.startswith("/"):
-        return "is not an absolute path", "write the whole path, from / on"
+        return "is not an absolute path", "use an absolute path"
     if _normal(path) == "/":
-        return f"the root of the host cannot be {what}", "name a directory of its own, such as /shared"
+        return f"the root of the host cannot be {what}", "use a separate directory such as /shared"
     if not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
-        return "has signs or parts that a path here cannot have", "use letters, digits and . _ + @ : - only, and no .."
+        return (
+            "contains characters or parts that are not allowed in this path",
+            "use only letters, digits and . _ + @ : -, without ..",
+        )
     place = next((each for each in forbidden if lies_in(_normal(path), each)), None)
     if place:
-        return f"{place} belongs to the system and cannot be {what}", "name a directory of its own, such as /shared"
+        return f"{place} is a system directory and cannot be {what}", "use a separate directory such as /shared"
     return None
 
 
 def _client_fault(client: str) -> tuple[str, str] | None:
     """Return the problem and remedy of an export's client, or None."""
     if re.fullmatch(r"[*?.]+", client) or client in {"0.0.0.0/0", "::/0", "everyone"}:
-        return f"{client} lets everybody in", "name the networks, addresses or hosts that may mount"
+        return f"{client} allows every host", "list the networks, addresses or hosts that may mount it"
     if "/" in client or re.fullmatch(r"[0-9.]+|[0-9A-Fa-f:]*:[0-9A-Fa-f:]*", client):
         return _network_fault(client)
     if not _NAME.fullmatch(client):
-        return f"{client!r} is no network, address or host name", "write one of these, without options or blanks"
+        return f"{client!r} is not a network, address or host name", "use one of these, without options or spaces"
     return None
 
 
@@ -234,20 +241,20 @@ def _network_fault(network: str) -> tuple[str, str] | None:
             meant = ipaddress.ip_network(network, strict=False)
         except ValueError:
             return f"{network!r} is not a network", "write it as address/bits, such as 10.0.0.0/24"
-        return f"{network} is an address inside a network, not a network", f"write {meant}, or the address alone"
+        return f"{network} has host bits set", f"write {meant}, or the address alone"
     if parsed.prefixlen == 0:
-        return f"{network} lets everybody in", "name the cluster's own networks"
+        return f"{network} allows every host", "list the networks of the cluster"
     return None
 
 
 def _unknown_keys(hosts: Sequence[str], key: str, entry: Mapping[str, Any], known: frozenset[str]) -> list[Problem]:
     """Return a problem for each unknown key, and for each value that should be a list."""
     problems = [
-        make_problem(hosts, f"{key}.{name}", "is not known", f"use one of: {', '.join(sorted(known))}")
+        make_problem(hosts, f"{key}.{name}", "is not a known key", f"use one of: {', '.join(sorted(known))}")
         for name in sorted(set(map(str, entry)) - known)
     ]
     return problems + [
-        make_problem(hosts, f"{key}.{name}", "is no list", "write it as a list: [first, second]")
+        make_problem(hosts, f"{key}.{name}", "is not a list", "write it as a list: [first, second]")
         for name in ("clients", "options", "packages")
         if name in known and not isinstance(entry.get(name) or [], (list, tuple))
     ]

@@ -57,22 +57,22 @@ def uninstall_problems(
     try:
         choice = uninstall_choice(asked, groups)
     except ValueError as exc:
-        return [make_problem([], KEY, str(exc), "name hosts of the inventory, such as -e 'uninstall_nodes=gpu[3-4]'")]
+        return [make_problem([], KEY, str(exc), "list hosts of the inventory, such as -e 'uninstall_nodes=gpu[3-4]'")]
     names, known = choice["names"], list(groups.get("all") or [])
     if not names:
-        return [make_problem([], KEY, "names no host", "name the hosts, such as -e 'uninstall_nodes=gpu[3-4]'")]
+        return [make_problem([], KEY, "is empty", "list the hosts, such as -e 'uninstall_nodes=gpu[3-4]'")]
     problems = []
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            problem = "no host of the inventory" + (f"; did you mean {near[0]}?" if near else "")
-            problems.append(make_problem([name], KEY, problem, "name hosts as the inventory does"))
+            problem = "is not a host of the inventory" + (f"; did you mean {near[0]}?" if near else "")
+            problems.append(make_problem([name], KEY, problem, "use the host names of the inventory"))
     if problems or answers is None:
         return problems
     silent = [name for name in names if answers.get(name) is None]
     if silent:
-        problem = "not reached, or left out by --limit, so nobody knows what is there"
-        remedy = "make it answer (busbar doctor), or leave it out of uninstall_nodes"
+        problem = "unreachable or excluded by --limit, so its services are unknown"
+        remedy = "make it reachable (busbar doctor), or remove it from uninstall_nodes"
         problems.append(make_problem(silent, KEY, problem, remedy))
     return problems + _server_problems(choice, known, answers, leaves_data=leaves_data)
 
@@ -91,14 +91,14 @@ def _server_problems(
     belong = [name for name in others if (answer := answers.get(name)) is None or answer["recorded"]]
     problems = []
     if servers and belong:
-        problem = f"serves {fold_hosts(belong)}, which still belong to the cluster or were not asked"
-        remedy = "name them too, uninstall them first, or delete them from the inventory when they are gone"
+        problem = f"serves {fold_hosts(belong)}, which still belong to the cluster or were not checked"
+        remedy = "add them to uninstall_nodes, uninstall them first, or delete retired hosts from the inventory"
         problems.append(make_problem(servers, KEY, problem, remedy))
     for name, answer in servers.items():
         if answer["serves"] and not leaves_data:
-            problem = f"would stay on the disk, and nobody would serve it any more: {', '.join(answer['serves'])}"
+            problem = f"would stay on the disk, but no longer be served: {', '.join(answer['serves'])}"
             remedy = (
-                "make a backup (busbar provision backup) and prove it (busbar backup verify), then add "
+                "make a backup (busbar provision backup) and verify it (busbar backup verify), then add "
                 f"-e {DATA_KEY}=true"
             )
             problems.append(make_problem([name], DATA_KEY, problem, remedy))

@@ -22,24 +22,26 @@ PROVEN, FAULTY = 0, 1
 # Exit code of `busbar-backup verify`: the host has no such snapshot.
 NOT_THERE = 3
 LATEST = "latest"
-SAVE_AGAIN = "busbar provision backup makes a new snapshot"
-AGAIN = f"{SAVE_AGAIN}; busbar-backup list, as root there, shows older ones"
+SAVE_AGAIN = "create a new snapshot: busbar provision backup"
+AGAIN = f"{SAVE_AGAIN}; list older snapshots with busbar-backup list, as root there"
 VERIFY = """\
-Restores the newest snapshot of each host that saves into scratch places and compares it with its own manifest: each
-file with its checksum, the state of slurmctld, the rows of all tables in a MariaDB of its own, the entries of the
-users' directory in one of its own. restic checks the repository. The secrets in the snapshot of the site's folder are
-compared with those in use. Nothing that works is touched or asked. Exit codes: 0 all of it would come back, 1
-something would not, or could not be checked.
+Restores the newest snapshot of each host with backups to temporary locations and compares it with its manifest: each
+file with its checksum, the state of slurmctld, the rows of all tables in a separate MariaDB, and the entries of the
+LDAP directory in a separate slapd. restic checks the repository. The secrets in the snapshot of the site folder are
+compared with the secrets in use. Running services are not touched. Exit codes: 0 everything can be restored, 1
+something cannot be restored, or could not be checked.
 """
 _ID = re.compile(r"[0-9a-f]{4,64}")
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its action."""
-    parser = subparsers.add_parser("backup", help="whether the backups bring everything back")
+    parser = subparsers.add_parser("backup", help="verify that the backups can be restored")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    verify = actions.add_parser("verify", help="restore snapshots into scratch places", description=VERIFY)
-    verify.add_argument("snapshot", nargs="?", default=LATEST, help="its id (default: the newest of each host)")
+    verify = actions.add_parser("verify", help="restore snapshots to temporary locations", description=VERIFY)
+    verify.add_argument(
+        "snapshot", nargs="?", default=LATEST, help="ID of the snapshot (default: the newest of each host)"
+    )
     verify.add_argument("--json", action="store_true", help="as data")
     add_run_options(verify)
     verify.set_defaults(run=_verify)
@@ -48,7 +50,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _verify(args: argparse.Namespace) -> int:
     """Print the verified snapshots and the findings, and return the exit code."""
     if args.snapshot != LATEST and not _ID.fullmatch(args.snapshot):
-        message = f"{args.snapshot!r} is no id of a snapshot: give four hexadecimal digits or more, or nothing"
+        message = f"{args.snapshot!r} is not a snapshot ID: use at least four hexadecimal digits, or omit it"
         raise UsageError(message)
     site = Site(args)
     # In check mode lookups do not create missing secrets; the verification runs anyway.
@@ -64,7 +66,7 @@ def _verify(args: argparse.Namespace) -> int:
     run = site.ask(site.playbook("backup"), *options)
     told = {host: each for host, each in (run.custom.get("busbar_backup") or {}).items() if each}
     folder = run.custom.get("busbar_backup_site") or {}
-    remedy = "correct what it names, or see that the host can be reached: busbar doctor"
+    remedy = "fix the reported error, or make the host reachable: busbar doctor"
     findings = [
         Finding(ERROR, tuple(each.hosts), each.task, " ".join(each.message.split()), remedy) for each in run.failures
     ]
@@ -92,33 +94,35 @@ def host_findings(told: Mapping[str, Mapping[str, Any]], wanted: str) -> Iterato
     for host, each in told.items():
         if int(each["rc"]) and (host not in others or others == set(told)):
             words = " ".join(str(each["fault"]).split()).removeprefix("busbar-backup: ")
-            yield Finding(ERROR, (host,), "backup", words or f"busbar-backup ended with {each['rc']}", AGAIN)
+            yield Finding(ERROR, (host,), "backup", words or f"busbar-backup failed with exit code {each['rc']}", AGAIN)
 
 
 def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the files that the snapshot of the site's folder lacks, or that the snapshot does not exist."""
     if not site.get("there"):
-        problem = "secrets, inventory and reports are in no snapshot, and without secrets none can be opened"
-        yield Finding(WARNING, (), "backup_site_folder", problem, "docs/backup.md says what to switch on, or to copy")
+        problem = (
+            "no snapshot contains secrets, inventory and reports; without the secrets snapshots cannot be decrypted"
+        )
+        yield Finding(WARNING, (), "backup_site_folder", problem, "enable their backup, or copy them: docs/backup.md")
         return
     if not site.get("ready"):
-        problem = "restic is not installed here, so the snapshot of the site's folder was not looked at"
+        problem = "restic is not installed here, so the snapshot of the site folder was not checked"
         yield Finding(ERROR, ("localhost",), "restic", problem, "apt install restic")
         return
     for fault in site["faults"]:
-        yield Finding(ERROR, ("localhost",), "the site's folder", " ".join(str(fault).split())[-600:], AGAIN)
+        yield Finding(ERROR, ("localhost",), "the site folder", " ".join(str(fault).split())[-600:], AGAIN)
     for line in site["differing"]:
         if "Only in ." in line:
             name = line.removeprefix("Only in .").replace(": ", "/", 1).lstrip("/")
-            problem = f"secrets/{name} is not in the snapshot of the site's folder"
+            problem = f"secrets/{name} is not in the snapshot of the site folder"
         elif line.startswith("Only in "):
             # Files in the snapshot that were removed here since are not a problem.
             continue
         else:
             words = str(line).split()
             name = words[1].removeprefix("./") if line.startswith("Files ") else line
-            problem = f"secrets/{name} is another one than in the snapshot of the site's folder"
-        yield Finding(ERROR, ("localhost",), "the site's folder", problem, SAVE_AGAIN)
+            problem = f"secrets/{name} differs from the snapshot of the site folder"
+        yield Finding(ERROR, ("localhost",), "the site folder", problem, SAVE_AGAIN)
 
 
 def proven_line(host: str, each: Mapping[str, Any]) -> str:

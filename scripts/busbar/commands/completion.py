@@ -14,7 +14,7 @@ __all__ = ["answer", "register"]
 
 SHELLS = ("bash", "zsh", "fish")
 DESCRIPTION = """\
-Prints what a shell needs to complete busbar's commands, options, playbooks, hosts and groups of the inventory,
+Prints the shell completion for commands, options, playbooks, hosts and groups of the inventory,
 sandboxes and hardware profiles. For bash: busbar completion bash > ~/.local/share/bash-completion/completions/busbar
 For zsh: busbar completion zsh > a file _busbar in a folder of fpath. For fish: > ~/.config/fish/completions/busbar.fish
 """
@@ -22,7 +22,7 @@ For zsh: busbar completion zsh > a file _busbar in a folder of fpath. For fish: 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("completion", help="completion for a shell", description=DESCRIPTION)
+    parser = subparsers.add_parser("completion", help="print the completion for a shell", description=DESCRIPTION)
     parser.add_argument("shell", choices=SHELLS)
     parser.set_defaults(run=_print)
 

@@ -26,17 +26,19 @@ __all__ = ["cluster_findings", "register"]
 
 HEALTHY, SICK, UNKNOWN = 0, 1, 2
 DESCRIPTION = """\
-Looks at this host (versions, SSH, secrets, disk, interrupted runs, the last validation), at the inventory, and, unless
---offline is given, at all hosts of the cluster at the same time, and lists what is wrong with what to type. Nothing is
-changed, and no log is kept. Exit codes: 0 nothing was found, 1 something was, 2 not everything could be looked at.
+Checks this host (versions, SSH, secrets, disk, interrupted runs, the last validation), the inventory, and, unless
+--offline is set, all hosts of the cluster in parallel. It lists each problem with the command that fixes it. Nothing is
+changed, and no log is kept. Exit codes: 0 no problem found, 1 problems found, 2 some checks could not run.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("doctor", help="what is wrong, and what to type", description=DESCRIPTION)
-    parser.add_argument("--offline", action="store_true", help="contact no host of the cluster")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the list (default: text)")
+    parser = subparsers.add_parser(
+        "doctor", help="list problems and the commands that fix them", description=DESCRIPTION
+    )
+    parser.add_argument("--offline", action="store_true", help="do not contact hosts of the cluster")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="format of the list (default: text)")
     add_run_options(parser)
     parser.set_defaults(run=_doctor)
 
@@ -66,7 +68,7 @@ def _doctor(args: argparse.Namespace) -> int:
     elif findings:
         print(as_text(findings))
     else:
-        print("nothing is wrong")
+        print("no problems found")
     return code or (SICK if findings else HEALTHY)
 
 
@@ -96,11 +98,11 @@ def cluster_findings(run: Run, *, busy: bool) -> Iterator[Finding]:
         alerts = ((answer or {}).get("data") or {}).get("alerts")
         if alerts is None:
             remedy = f"on {host}: journalctl -u prometheus -n 50; systemctl restart prometheus"
-            yield Finding(ERROR, (host,), "prometheus", "Prometheus does not tell its alerts", remedy)
+            yield Finding(ERROR, (host,), "prometheus", "Prometheus does not return its alerts", remedy)
         else:
             yield from findings_of(WARNING, firing_problems(host, alerts))
     for failure in run.failures:
-        remedy = "correct what it names; busbar provision preflight -v shows more"
+        remedy = "fix the reported problem; busbar provision preflight -v shows more"
         yield Finding(ERROR, tuple(failure.hosts), failure.task, " ".join(failure.message.split()), remedy)
     for error in run.errors if not run.tasks else []:
-        yield Finding(ERROR, (), "ansible", " ".join(error.split()), "correct what it names")
+        yield Finding(ERROR, (), "ansible", " ".join(error.split()), "fix the reported problem")

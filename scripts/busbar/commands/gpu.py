@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["read_query", "register"]
 
 _MOST_BYTES = 1 << 26
-_MAKE = "make one with: nvidia-smi -q -x > FILE"
+_MAKE = "create it with: nvidia-smi -q -x > FILE"
 # The output of nvidia-smi without options.
 _SUMMARY = re.compile(r"^\W*NVIDIA-SMI[: ]+\d.*\bDriver Version", re.MULTILINE)
 _SUMMARY_ROW = re.compile(r"^\|\s+(\d+)\s+[A-Z]")
@@ -44,7 +44,7 @@ def read_query(name: str) -> dict[str, Any]:
         message = f"{where} is the summary table of nvidia-smi, which omits most values; {_MAKE}{_failing(text)}"
         raise UsageError(message)
     if data["form"] is None and not data["errors"]:
-        message = f"{where} holds no output of nvidia-smi -q; {_MAKE}"
+        message = f"{where} contains no output of nvidia-smi -q; {_MAKE}"
         raise UsageError(message)
     return data
 
@@ -57,7 +57,7 @@ def _failing(text: str) -> str:
         index = row[1] if row else index
         if index and _SUMMARY_ERROR.search(line):
             found[index] = True
-    return f". GPU {', '.join(found)} answers with errors" if found else ""
+    return f". GPU {', '.join(found)} reports errors" if found else ""
 
 
 def _cell(value: object) -> str:
@@ -111,9 +111,9 @@ def _parse(args: argparse.Namespace) -> int:
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    top = subparsers.add_parser("gpu", help="read what nvidia-smi says of GPUs")
+    top = subparsers.add_parser("gpu", help="parse the output of nvidia-smi")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    parse = commands.add_parser("parse", help="the output of nvidia-smi -q -x as data")
+    parse = commands.add_parser("parse", help="print the output of nvidia-smi -q -x as data")
     parse.add_argument(
         "file", metavar="FILE", help="the output (also of -q, or a --query-gpu table); - is standard input"
     )

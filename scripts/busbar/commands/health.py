@@ -19,17 +19,19 @@ __all__ = ["register", "report"]
 
 HEALTHY, SICK, UNKNOWN = 0, 1, 3
 DESCRIPTION = """\
-Has the nodes look at themselves, as Slurm has them every few minutes, and prints what they find: host, severity
-(ISOLATE: replace it; RESET: reset, reboot or repair it; MONITOR: it is only told), check, thing, and what to type.
-Nothing is changed and no node is drained. Exit codes: 0 nothing but MONITOR, 1 something is wrong, 2 bad usage,
+Runs the health check of Slurm on the nodes and prints its findings: host, severity
+(ISOLATE: replace it; RESET: reset, reboot or repair it; MONITOR: only reported), check, component and remedy.
+Nothing is changed and no node is drained. Exit codes: 0 at most MONITOR findings, 1 other findings, 2 bad usage,
 3 a node did not answer.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("health", help="what is wrong with nodes, and what to type", description=DESCRIPTION)
-    parser.add_argument("hosts", nargs="+", metavar="NODE", help="names of the inventory, also folded: gpu[1-4]")
+    parser = subparsers.add_parser(
+        "health", help="check nodes and list problems with remedies", description=DESCRIPTION
+    )
+    parser.add_argument("hosts", nargs="+", metavar="NODE", help="hosts of the inventory, such as gpu1 or gpu[1-4]")
     add_run_options(parser)
     parser.set_defaults(run=_health)
 
@@ -60,7 +62,7 @@ def report(answers: Mapping[str, str]) -> tuple[int, list[str]]:
             bad = any(each["severity"] != MONITOR for each in found["findings"])
             silent = [f"{host}: not known: {name}: {why}" for name, why in found["unknown"].items()]
         except (AttributeError, KeyError, TypeError, ValueError):
-            code, own, bad, silent = UNKNOWN, [f"{host}: its answer is not understood: {text[:200]}"], False, []
+            code, own, bad, silent = UNKNOWN, [f"{host}: unexpected answer: {text[:200]}"], False, []
         if bad and code == HEALTHY:
             code = SICK
         lines += [*(own or [f"{host}: healthy"]), *silent]

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 BUNDLE = """\
-Makes what nodes configure themselves from: the roles, the Ansible that runs them, and those options of the inventory
-that need no secret; signs it with the key of the cluster, and puts it into the folder in place of the one before. Nodes
-that boot from then on take it. Each bundle has a higher serial than the last; nodes take none that is older.
+Creates the bundle from which nodes configure themselves: the roles, Ansible, and the options of the inventory
+that need no secret. Signs it with the cluster key and replaces the previous bundle in the folder. Nodes
+that boot from then on use it. The serial number increases with each bundle; nodes reject older bundles.
 """
 BUILD = """\
-Makes an image for nodes like HOST: Debian, a kernel, and the software that the roles install, in a chroot. Nothing in
-it tells one node from another, and nothing is secret; a trace of either ends the build. The folder, with the bundle
-that must be there already, is what the role pxe_server publishes.
+Builds an image for nodes like HOST in a chroot: Debian, a kernel, and the software that the roles install. The image
+contains nothing specific to a node and no secrets; otherwise the build fails. The folder, with the bundle
+that must already exist there, is what the role pxe_server publishes.
 """
 # Public keys.
 _PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
@@ -38,23 +38,29 @@ _PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its actions."""
-    parser = subparsers.add_parser("image", help="images for nodes that boot from the network, and signed bundles")
+    parser = subparsers.add_parser("image", help="build images for network boot, and signed bundles")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    make = actions.add_parser("bundle", help="make and sign what nodes configure themselves from", description=BUNDLE)
-    make.add_argument("output", type=Path, metavar="FOLDER", help="where it is published")
+    make = actions.add_parser(
+        "bundle", help="create and sign the bundle from which nodes configure themselves", description=BUNDLE
+    )
+    make.add_argument("output", type=Path, metavar="FOLDER", help="folder that is published")
     make.add_argument(
         "--key",
         type=Path,
-        help="what signs, such as the public half of a key in ssh-agent (default: the cluster's own)",
+        help="signing key, such as the public key of a key in ssh-agent (default: the cluster key)",
     )
     add_run_options(make)
     make.set_defaults(run=_bundle)
-    build = actions.add_parser("build", help="make the image of a compute node", description=BUILD)
-    build.add_argument("output", type=Path, metavar="FOLDER", help="where it is published, with a bundle already in it")
-    build.add_argument("--like", required=True, metavar="HOST", help="the host of the inventory whose options it has")
-    build.add_argument("--url", required=True, help="where nodes find the bundle, such as http://192.0.2.1/")
+    build = actions.add_parser("build", help="build the image of a compute node", description=BUILD)
     build.add_argument(
-        "--authorized-key", required=True, type=Path, metavar="FILE.pub", help="the key with which busbar logs in"
+        "output", type=Path, metavar="FOLDER", help="folder that is published; must already contain a bundle"
+    )
+    build.add_argument(
+        "--like", required=True, metavar="HOST", help="host of the inventory whose options the image gets"
+    )
+    build.add_argument("--url", required=True, help="URL of the bundle for nodes, such as http://192.0.2.1/")
+    build.add_argument(
+        "--authorized-key", required=True, type=Path, metavar="FILE.pub", help="public key for logins of busbar"
     )
     build.add_argument("--distribution", choices=sorted(DISTRIBUTIONS), default="debian12")
     build.add_argument("--kernel", default=tree.KERNEL, metavar="PACKAGE", help="default: %(default)s")
@@ -66,7 +72,7 @@ def _variables(site: Site, playbook: Playbook) -> tuple[dict[str, dict[str, Any]
     """Return the variables of the hosts, and the folder of the secrets."""
     variables = host_variables(playbook)
     if not variables:
-        message = f"inventory {', '.join(site.inventory)}: has no host that could be read: busbar doctor shows why"
+        message = f"inventory {', '.join(site.inventory)}: no readable host; find the reason with busbar doctor"
         raise UsageError(message)
     return variables, secret_folders(variables, site.folder)[0]
 
@@ -87,7 +93,7 @@ def _cluster(variables: dict[str, dict[str, Any]]) -> str:
     """
     names = {str(own.get("cluster_name", "busbar")) for own in variables.values()}
     if len(names) != 1 or any("{{" in name or not name.strip() for name in names):
-        message = f"cluster_name: hosts of the inventory say {', '.join(sorted(names))}: set one plain name for all"
+        message = f"cluster_name: differs between hosts ({', '.join(sorted(names))}): set the same plain name for all"
         raise UsageError(message)
     return names.pop()
 
@@ -98,7 +104,7 @@ def _bundle(args: argparse.Namespace) -> int:
     variables, folder = _variables(site, site.playbook("pull"))
     cluster = _cluster(variables)
     if args.key and not args.key.is_file():
-        message = f"--key {args.key}: there is no such file"
+        message = f"--key {args.key}: file not found"
         raise UsageError(message)
     inventory = contents.public_inventory(variables, collection() / "roles", _secrets(folder))
     content = bundle.archive(inventory)
@@ -116,14 +122,14 @@ def _build(args: argparse.Namespace) -> int:
     playbook = site.playbook("image")
     variables, folder = _variables(site, playbook)
     if args.like not in variables:
-        message = f"--like {args.like}: the inventory has no such host"
+        message = f"--like {args.like}: not a host of the inventory"
         raise UsageError(message)
     own = variables[args.like]
     if "slurm_compute" not in own.get("group_names", []):
         message = f"--like {args.like}: is not in the group slurm_compute: name a compute node"
         raise UsageError(message)
     if not bundle.published_serial(args.output):
-        message = f"{args.output} has no bundle, and an image ships one: busbar image bundle {args.output}"
+        message = f"{args.output} has no bundle, but an image requires one: busbar image bundle {args.output}"
         raise UsageError(message)
     try:
         key = args.authorized_key.read_text(encoding="utf-8")
@@ -131,12 +137,12 @@ def _build(args: argparse.Namespace) -> int:
         message = f"--authorized-key {args.authorized_key}: {exc}"
         raise UsageError(message) from exc
     if "PRIVATE" in key or not key.startswith(("ssh-", "ecdsa-", "sk-")):
-        message = f"--authorized-key {args.authorized_key}: is no public key of SSH: name the file that ends with .pub"
+        message = f"--authorized-key {args.authorized_key}: is not an SSH public key: use the file that ends with .pub"
         raise UsageError(message)
     login = tree.Login(str(own.get("ansible_user", "root")), key)
     with tempfile.TemporaryDirectory(prefix="busbar-image-", dir=args.output) as work:
         root = Path(work) / "root"
-        print(f"making {args.distribution} for nodes like {args.like}", flush=True)
+        print(f"building {args.distribution} for nodes like {args.like}", flush=True)
         tree.make_tree(root, args.distribution, login, args.kernel)
         told: dict[str, object] = {"node_pull_url": args.url, "node_pull_shipped": str(args.output.resolve())}
         told |= tree.chroot_variables(root, args.like)
@@ -149,7 +155,9 @@ def _build(args: argparse.Namespace) -> int:
         tree.seal(root)
         left = tree.traces(root, _secrets(folder))
         if left:
-            message = f"the image was not made, since something in it is a node's own or secret: {'; '.join(left[:5])}"
+            message = (
+                f"the image was not built, because it contains node-specific data or secrets: {'; '.join(left[:5])}"
+            )
             raise UsageError(message)
         tree.pack(root, args.output)
     size = (args.output / "root.squashfs").stat().st_size / 1e6

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["register", "site_files"]
 
 DESCRIPTION = """\
-Writes the folder of a site: inventory/hosts.yml and inventory/group_vars/all with examples to replace, ansible.cfg,
+Creates the folder of a site: inventory/hosts.yml and inventory/group_vars/all with examples to replace, ansible.cfg,
 requirements.yml, .gitignore and README.md. Put it under version control; secrets, reports and logs stay out of it.
-Nothing that is there is overwritten.
+Existing files are not overwritten.
 """
 # Packaging would drop a file whose name begins with a dot.
 _RENAMED = {"gitignore": ".gitignore"}
@@ -27,8 +27,8 @@ _NAME = "CLUSTER"
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("init", help="make the folder of a site", description=DESCRIPTION)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder, which is made when it is missing")
+    parser = subparsers.add_parser("init", help="create the folder of a site", description=DESCRIPTION)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder, created if missing")
     parser.set_defaults(run=_run)
 
 
@@ -54,7 +54,7 @@ def _run(args: argparse.Namespace) -> int:
     files = site_files(_cluster_name(folder))
     present = [place for place in files if (folder / place).exists() or (folder / place).is_symlink()]
     if present:
-        message = f"{folder} has {', '.join(present)} already, so nothing was written: name another folder"
+        message = f"{folder} already has {', '.join(present)}, so nothing was written: use another folder"
         raise UsageError(message)
     try:
         for place, text in files.items():

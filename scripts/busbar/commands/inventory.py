@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["ask_hosts", "register"]
 
 DESCRIPTION = """\
-Asks machines for processors, memory, GPUs and NICs and prints the hardware profiles that would fit them, ready for
-hardware_profiles_extra; comments name the nearest known profile and what differs. A machine that is in no inventory yet
-is asked with: -i ADDRESS, ADDRESS. Nothing is changed.
+Reads processors, memory, GPUs and NICs of machines and prints matching hardware profiles, ready for
+hardware_profiles_extra; comments name the closest known profile and the differences. For a machine without an inventory
+use: -i ADDRESS, ADDRESS. Nothing is changed.
 """
 TOPOLOGY = """\
-Prints slurm_topology for the inventory: nodes on the same leaf switches, or in the same NVLink domain, are together.
-Reads what `ibnetdiscover` printed on any host of an InfiniBand fabric; with --from it asks the hosts named, which
-switches they hear by LLDP or what their GPUs say of NVLink. Nothing is changed. Look at it before it is used.
+Prints slurm_topology for the inventory: nodes on the same leaf switches or in the same NVLink domain are grouped.
+Reads the output of `ibnetdiscover` from any host of an InfiniBand fabric, or, with --from, queries the hosts for
+their LLDP neighbours or the NVLink domains of their GPUs. Nothing is changed. Review the result before use.
 """
 _FABRIC = "ibnetdiscover"
 
@@ -38,17 +38,19 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command and its actions."""
     parser = subparsers.add_parser("inventory", help="describe machines for the inventory")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    describe = actions.add_parser("describe", help="the hardware profile of machines", description=DESCRIPTION)
-    describe.add_argument("hosts", nargs="+", metavar="HOST", help="names of the inventory, also folded: gpu[1-4]")
+    describe = actions.add_parser("describe", help="print the hardware profile of machines", description=DESCRIPTION)
+    describe.add_argument("hosts", nargs="+", metavar="HOST", help="hosts of the inventory, such as gpu1 or gpu[1-4]")
     add_run_options(describe)
     describe.set_defaults(run=_describe)
-    topology = actions.add_parser("topology", help="Slurm's topology of a fabric", description=TOPOLOGY)
-    what = "output of ibnetdiscover, - for standard input; with --from the hosts to ask, also folded"
+    topology = actions.add_parser("topology", help="print the Slurm topology of a fabric", description=TOPOLOGY)
+    what = "output of ibnetdiscover, - for standard input; with --from hosts such as gpu[1-4]"
     topology.add_argument("hosts", nargs="+", metavar="FILE|HOST", help=what)
     sources = (_FABRIC, "lldp", "nvlink")
     topology.add_argument("--from", dest="source", choices=sources, default=_FABRIC, help=f"default: {_FABRIC}")
-    topology.add_argument("--nodes", default="", metavar="NODES", help="the compute nodes, folded; default: all hosts")
-    network = "with --from lldp: the network interfaces that count, such as 'eth_r*'; default: all"
+    topology.add_argument(
+        "--nodes", default="", metavar="NODES", help="the compute nodes, such as gpu[1-4]; default: all hosts"
+    )
+    network = "with --from lldp: network interfaces of the fabric, such as 'eth_r*'; default: all"
     topology.add_argument("--interfaces", default="*", metavar="PATTERN", help=network)
     add_run_options(topology)
     topology.set_defaults(run=_topology)
@@ -59,7 +61,7 @@ def _topology(args: argparse.Namespace) -> int:
     if args.source != _FABRIC:
         return _topology_of_hosts(args)
     if len(args.hosts) > 1:
-        message = f"one FILE, not {len(args.hosts)}: to ask hosts, say --from lldp or --from nvlink"
+        message = f"expected one FILE (found {len(args.hosts)}): to query hosts, use --from lldp or --from nvlink"
         raise UsageError(message)
     (file_name,) = args.hosts
     where = "standard input" if file_name == "-" else file_name
@@ -78,7 +80,7 @@ def _topology(args: argparse.Namespace) -> int:
 def _topology_of_hosts(args: argparse.Namespace) -> int:
     """Print the topology that hosts report and return 0, or 1 without a topology."""
     if args.nodes:
-        message = f"--nodes is for {_FABRIC}: with --from {args.source} the hosts are named"
+        message = f"--nodes is for {_FABRIC}: with --from {args.source}, list the hosts instead"
         raise UsageError(message)
     variables = {
         "topology_source": args.source,
@@ -115,7 +117,7 @@ def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> Run:
     site = Site(args)
     run = site.ask(site.playbook(name), "--limit", ",".join(hosts), *options, log=name)
     if not run.tasks:
-        message = f"the inventory {', '.join(site.inventory)} has no host {' '.join(args.hosts)}; log: {run.log}"
+        message = f"the inventory {', '.join(site.inventory)} does not contain {' '.join(args.hosts)}; log: {run.log}"
         raise UsageError(message)
     return run
 

@@ -48,7 +48,7 @@ __all__ = ["read_runs", "register"]
 
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
 EXTRA = "hardware_profiles_extra"
-_GIVE = "give the output of nccl-tests, or the JSON file that its option -J writes (rccl-tests: the text output)"
+_GIVE = "use the output of nccl-tests, or the JSON file of its option -J (rccl-tests: the text output)"
 # The start of a JSON object or list. A list of numbers is a line label of a launcher.
 _JSON = re.compile(r'[\s\ufeff]*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[\]{"]|$))')
 _MOST = 999_999_999
@@ -116,11 +116,11 @@ def _catalogue(more: Path | None) -> dict[str, Any]:
         message = f"cannot read the hardware profiles {more}: {exc.strerror or exc}"
         raise UsageError(message) from exc
     except (yaml.YAMLError, UnicodeDecodeError) as exc:
-        message = f"{more} is no YAML: {' '.join(str(exc).split())}"
+        message = f"{more} is not valid YAML: {' '.join(str(exc).split())}"
         raise UsageError(message) from exc
     extra = data.get(EXTRA) if isinstance(data, dict) else None
     if not isinstance(extra, dict):
-        message = f"{more} has no dictionary {EXTRA}"
+        message = f"{more} has no mapping {EXTRA}"
         raise UsageError(message)
     return site_catalogue(extra)
 
@@ -157,7 +157,7 @@ def _parse(args: argparse.Namespace) -> int:
         for run in data["runs"]:
             _print_run(run)
     if all(run["outcome"] == "no-data" for run in data["runs"]):
-        message = f"{args.file} has no output of nccl-tests; {_GIVE}"
+        message = f"{args.file} contains no output of nccl-tests; {_GIVE}"
         raise UsageError(message)
     return 0
 
@@ -269,12 +269,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     alias = subparsers.add_parser("judge", help="the same as `busbar nccl judge`: a verdict on output of nccl-tests")
     top = subparsers.add_parser("nccl", help="read and judge outputs of nccl-tests")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    parse = commands.add_parser("parse", help="an output of nccl-tests as data")
+    parse = commands.add_parser("parse", help="print an output of nccl-tests as data")
     parse.set_defaults(run=_parse)
-    judged = commands.add_parser("judge", help="PASS, FAIL or INCONCLUSIVE, with the reason")
-    matrix = commands.add_parser("matrix", help="a verdict on what p2pBandwidthLatencyTest or nvbandwidth printed")
+    judged = commands.add_parser("judge", help="print PASS, FAIL or INCONCLUSIVE, with the reason")
+    matrix = commands.add_parser("matrix", help="judge the output of p2pBandwidthLatencyTest or nvbandwidth")
     matrix.set_defaults(run=_matrix)
-    output = "the output, or the JSON file that -J wrote; - for standard input"
+    output = "the output, or the JSON file of -J; - for standard input"
     parse.add_argument("file", metavar="FILE", type=Path, help=output)
     matrix.add_argument("file", metavar="FILE", type=Path, help="the output; of nvbandwidth also with -j")
     matrix.add_argument("--floor", metavar="GBS", help="GB/s for each pair with direct access; default: the profile's")
@@ -291,26 +291,24 @@ def _add_profile(parser: argparse.ArgumentParser, *, required: bool) -> None:
 
 
 def _add_judge_options(parser: argparse.ArgumentParser) -> None:
-    files = (
-        "output of one run, or the JSON file that -J wrote; - for standard input. Each file has a verdict of its own"
-    )
+    files = "output of one run, or the JSON file of -J; - for standard input. Each file is judged separately"
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help=files)
     parser.add_argument("--format", choices=("json", "table"), default="table")
     _add_profile(parser, required=True)
-    parser.add_argument("--nodes", required=True, metavar="N", help="nodes that took part")
+    parser.add_argument("--nodes", required=True, metavar="N", help="participating nodes")
     parser.add_argument(
-        "--domains", metavar="N,N", help="nodes of each NVLink domain that took part, in hardware of NVLink racks"
+        "--domains", metavar="N,N", help="participating nodes per NVLink domain, for hardware of NVLink racks"
     )
-    parser.add_argument("--ranks", metavar="N", help="ranks that took part; by default one per GPU")
+    parser.add_argument("--ranks", metavar="N", help="participating ranks; default: one per GPU")
     parser.add_argument("--floor", metavar="GBS", help="floor in GB/s instead of the profile's")
-    parser.add_argument("--collective", metavar="NAME", help="program without _perf, where the output does not name it")
-    parser.add_argument("--allow-unchecked", action="store_true", help="results that were not checked may pass")
     parser.add_argument(
-        "--allow-missing-ranks", action="store_true", help="an output whose rank lines were cut away may pass"
+        "--collective", metavar="NAME", help="program name without _perf, if the output does not contain it"
     )
+    parser.add_argument("--allow-unchecked", action="store_true", help="accept results that were not checked")
+    parser.add_argument("--allow-missing-ranks", action="store_true", help="accept an output without its rank lines")
     parser.add_argument(
         "--allow-known-causes",
         action="store_true",
-        help="a run that is fast enough may pass though NCCL's lines report a known fault, such as NET/Socket",
+        help="accept a fast enough run although NCCL's lines report a known fault, such as NET/Socket",
     )
     parser.set_defaults(run=_judge)

@@ -41,46 +41,50 @@ GROUP = "slurm_compute"
 MOST_REPORTS = 200
 DAYS, MOST_DAYS = 90, 3660
 SHOW = """\
-Prints what is known of a node: its machine with serial numbers, versions, validations, what the health check found and
-did, times out of service with reason and who said so, jobs that failed there, and its lemon score. The node and the
-controller are asked once each, and nothing is changed. What cannot be asked is named, and the rest is shown. Exit
+Prints all information about a node: its machine with serial numbers, versions, validations, findings and actions of
+the health check, drains with reason and user, failed jobs, and its lemon score. The node and the
+controller are queried once each, and nothing is changed. Unavailable sources are named, and the rest is shown. Exit
 codes: 0 shown, 2 bad usage, 3 the node or the controller did not answer.
 """
 LIST = """\
-Prints each compute node with its state, its last validation and its lemon score. The controller is asked once for all,
-and no node. The score is the sum of signals of the last 28 days; docs/health.md has the formula. With --lemons only the
-nodes whose score has reached the limit are printed, with why. Exit codes: 0 done, with --lemons 1 when there is one, 2
+Prints each compute node with its state, its last validation and its lemon score. The controller is queried once, and
+nodes are not contacted. The score is the sum of signals of the last 28 days; see docs/health.md. With --lemons only
+nodes whose score reaches the limit are printed, with reasons. Exit codes: 0 done, 1 lemons found (--lemons), 2
 bad usage, 3 the controller did not answer.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its actions."""
-    parser = subparsers.add_parser("node", help="all that is known of a node, and which nodes fail again and again")
+    parser = subparsers.add_parser("node", help="show the history of a node, and find nodes that fail repeatedly")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    show = actions.add_parser("show", help="all that is known of a node", description=SHOW)
-    show.add_argument("node", metavar="NAME", help="a compute node of the inventory")
+    show = actions.add_parser("show", help="show all information about a node", description=SHOW)
+    show.add_argument("node", metavar="NAME", help="compute node of the inventory")
     show.add_argument("--days", type=int, default=DAYS, metavar="N", help=f"how far to look back in Slurm ({DAYS})")
     show.set_defaults(run=_show)
-    listed = actions.add_parser("list", help="all nodes with state, last validation and lemon score", description=LIST)
-    listed.add_argument("--lemons", action="store_true", help="only nodes whose score has reached the limit, with why")
+    listed = actions.add_parser(
+        "list", help="list all nodes with state, last validation and lemon score", description=LIST
+    )
+    listed.add_argument("--lemons", action="store_true", help="only nodes whose score reaches the limit, with reasons")
     listed.set_defaults(run=_list)
     for action in (show, listed):
-        action.add_argument("--lemon-limit", type=int, default=LIMIT, metavar="N", help=f"points of a lemon ({LIMIT})")
+        action.add_argument(
+            "--lemon-limit", type=int, default=LIMIT, metavar="N", help=f"minimum score of a lemon ({LIMIT})"
+        )
         action.add_argument("--format", choices=("text", "json"), default="text")
-        action.add_argument("--reports", type=Path, metavar="DIR", help="folder that holds the reports")
+        action.add_argument("--reports", type=Path, metavar="DIR", help="folder with the reports")
         add_run_options(action)
 
 
 def _show(args: argparse.Namespace) -> int:
     """Print the dossier and return the exit code."""
     if not 0 < args.days <= MOST_DAYS:
-        message = f"--days {args.days}: give 1 to {MOST_DAYS}"
+        message = f"--days {args.days}: use 1 to {MOST_DAYS}"
         raise UsageError(message)
     site = _Nodes(args)
     if args.node not in site.nodes:
         near = difflib.get_close_matches(args.node, site.nodes, 1)
-        message = f"{args.node}: no compute node of the inventory {', '.join(site.inventory)} (group {GROUP})"
+        message = f"{args.node}: not a compute node of the inventory {', '.join(site.inventory)} (group {GROUP})"
         raise UsageError(message + (f"; did you mean {near[0]}?" if near else ""))
     found = site.ask("-e", f"node_history_nodes={args.node}", "-e", f"node_history_days={args.days}")
     machine = (found.get("busbar_node_machine") or {}).get(args.node)
@@ -164,7 +168,7 @@ class _Nodes:
         """Return the reason why a host did not answer."""
         failures = self._run.failures if self._run else []
         said = [failure.message for failure in failures if host in failure.hosts]
-        return " ".join(said[0].split())[:300] if said else "it was not asked"
+        return " ".join(said[0].split())[:300] if said else "not queried"
 
     def slurm(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of the controller; record a missing answer."""

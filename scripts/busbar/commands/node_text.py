@@ -14,10 +14,10 @@ Data = dict[str, Any]
 _VERSIONS = {"system": "system", "kernel": "kernel", "driver": "driver", "cuda": "CUDA", "dcgm": "DCGM"}
 _SIGNALS = {
     "xid_cnt": "different Xids that drained it",
-    "out_count": "times out of service",
+    "out_count": "drains",
     "blame_count": "validations that blamed it",
-    "multi_node_node_fails": "jobs of several nodes that it ended",
-    "single_node_node_fails": "jobs of its own that it ended",
+    "multi_node_node_fails": "multi-node jobs that it caused to fail",
+    "single_node_node_fails": "single-node jobs that it caused to fail",
 }
 _MOST = 50
 
@@ -59,13 +59,13 @@ def list_text(data: Data) -> Iterator[str]:
             seen = [(name, signal["count"]) for name, signal in each["score"]["signals"].items() if signal["count"]]
             yield f"{'':<{width}}  {', '.join(f'{_SIGNALS[name]}: {count}' for name, count in seen)}"
     if any(each["score"]["not_known"] for each in nodes):
-        yield "+: at least; not all of its signals are known"
+        yield "+: minimum, because not all signals are known"
     yield from _unknown(data["not_known"])
 
 
 def _state(found: Data | None) -> str:
     if not found:
-        return "state not known"
+        return "state unknown"
     words = f"{found['state']} ({found['flags']})"
     if found["reason"]:
         signed = f", {found['by']}" if found["by"] else ""
@@ -75,13 +75,13 @@ def _state(found: Data | None) -> str:
 
 def _score(score: Data) -> str:
     words = f"{score['points']} of {score['limit']}" + (": a LEMON" if score["lemon"] else "")
-    unknown = f"; at least, for not known: {', '.join(score['not_known'])}" if score["not_known"] else ""
+    unknown = f"; minimum, because unknown: {', '.join(score['not_known'])}" if score["not_known"] else ""
     return f"{words}, since {_when(score['since'])}{unknown}"
 
 
 def _machine(data: Data) -> Iterator[str]:
     machine, versions = data["machine"], data["versions"]
-    yield f"machine  {machine['serial'] or 'tells no serial number'}" + (
+    yield f"machine  {machine['serial'] or 'reports no serial number'}" + (
         f" (from {machine['source']})" if machine["source"] else ""
     )
     for part in machine["parts"]:

@@ -49,9 +49,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the two commands."""
     provision = subparsers.add_parser(
         "provision",
-        help="make the cluster what the inventory says",
-        description="Runs playbooks/site.yml, or the playbook named, on the hosts of an inventory. "
-        "Nodes on which jobs run are not validated, but named; -e validation_allow_busy=false makes that an error.",
+        help="configure the cluster as the inventory declares it",
+        description="Runs playbooks/site.yml, or the given playbook, on the hosts of an inventory. "
+        "Nodes with running jobs are listed, but not validated; -e validation_allow_busy=false makes that an error.",
     )
     provision.add_argument(
         "playbook",
@@ -66,20 +66,20 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     provision.set_defaults(run=_run, command="provision")
     validate = subparsers.add_parser(
         "validate",
-        help="prove that the cluster is as fast as it should be",
+        help="test whether the cluster reaches its expected performance",
         description="Runs playbooks/validate.yml. Exit codes: 0 PASS, 1 FAIL, 2 bad input, 3 INCONCLUSIVE (something "
-        "could not be judged), 4 not all nodes were tested, because of jobs or drains, and all tests that ran passed.",
+        "could not be judged), 4 some nodes were not tested because of jobs or drains, and all tests passed.",
     )
     validate.add_argument(
         "--detach",
         action="store_true",
-        help="start it, print its id and return; it survives a logout, and `busbar report wait ID` waits for its end",
+        help="start it in the background and print its ID; wait for it with `busbar report wait ID`",
     )
     validate.add_argument(
         "--schedule",
         metavar="TIME",
-        help="have systemd test the nodes that are idle at TIME (OnCalendar, such as weekly), with jobs that give way "
-        "to all others (slurm_checks_partition); `never` ends that",
+        help="let systemd test the idle nodes at TIME (OnCalendar, such as weekly) with preemptible "
+        "jobs (slurm_checks_partition); `never` removes the timer",
     )
     add_run_options(validate)
     validate.set_defaults(run=_run, command="validate", playbook="validate")
@@ -162,9 +162,9 @@ def _refuse_removed(args: argparse.Namespace) -> None:
     """
     problems = []
     if getattr(args, "no_fast", False):
-        problems.append("--no-fast was removed: every run is a full run; leave the option out")
+        problems.append("--no-fast was removed: every run is a full run; remove the option")
     problems += [
-        f"{option} was removed: run rack by rack with --limit, or on a bastion of each rack with ansible-runner "
+        f"{option} was removed: run rack by rack with --limit, or on a bastion host of each rack with ansible-runner "
         "(docs/scale.md)"
         for option, value in (("--slices", getattr(args, "slices", None)), ("--on", getattr(args, "on", None)))
         if value
@@ -183,8 +183,8 @@ def _detach(args: argparse.Namespace, site: Site) -> int:
     words = [args.command, *(word for source in site.inventory for word in ("-i", source)), *args.options]
     run = detach(site.folder, words)
     source = " ".join(f"-i {shlex.quote(source)}" for source in site.inventory[:1])
-    print(f"validation {run.name} runs (process {run.process}), output {run.output}")
-    print(f"wait for its end and its exit code: busbar report wait {source} {run.name}")
+    print(f"validation {run.name} started (PID {run.process}), output {run.output}")
+    print(f"wait for its exit code: busbar report wait {source} {run.name}")
     return OK
 
 
@@ -205,7 +205,7 @@ def _playbook_path(name: str) -> Path:
         message = f"playbook {name} was removed: {removed.PLAYBOOKS[name]}"
         raise UsageError(message)
     known = ", ".join(sorted(found.stem for found in folder.glob("*.yml")))
-    message = f"no playbook {name!r}; there are: {known}"
+    message = f"playbook {name!r} does not exist; available: {known}"
     raise UsageError(message)
 
 
@@ -249,13 +249,13 @@ def _tell_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], Non
     """Print the result of the validation and return its verdict, or None without a validation."""
     if report is None:
         if missing:
-            say("\nVerdict: INCONCLUSIVE, the validation left no report")
+            say("\nVerdict: INCONCLUSIVE, the validation wrote no report")
         return "INCONCLUSIVE" if missing else None
     verdict, path, reason = report
     words = " ".join(printable(reason).split())
     said = {
         _LEFT_OUT: f"validation {words}",
-        _UNTESTED: f"Verdict: INCONCLUSIVE, not all nodes were tested, and all tests that ran passed: {words}",
+        _UNTESTED: f"Verdict: INCONCLUSIVE, some nodes were not tested, and all tests passed: {words}",
     }.get(verdict, f"Verdict: {verdict}")
     say(f"\n{said}\nreport: {path.parent}")
     return verdict

@@ -31,17 +31,19 @@ __all__ = ["register"]
 
 MAX_GPUS = 16
 EPILOG = """\
-Nodes: ctl (controller, database), login, gpu1 gpu2 …; with --controllers 2 also ctl2, their backup. Their GPUs are
-simulated: device nodes without hardware behind them. /shared of every node is one folder of this machine, since
+Nodes: ctl (controller, database), login, gpu1 gpu2 …; with --controllers 2 also the backup ctl2. The GPUs are
+simulated: device nodes without hardware. /shared of every node is one folder of this machine, because
 containers cannot serve NFS. Provision them like any other site: busbar provision --sandbox (or --name NAME), or
-ansible-playbook -i .sandbox/NAME/inventory playbooks/site.yml. Put variables of your own into files of their own under
+ansible-playbook -i .sandbox/NAME/inventory playbooks/site.yml. Put your variables into separate files under
 .sandbox/NAME/inventory/group_vars; only sandbox down removes them.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its actions."""
-    parser = subparsers.add_parser("sandbox", help="make, use and break a small real cluster", epilog=EPILOG)
+    parser = subparsers.add_parser(
+        "sandbox", help="create a small cluster of containers and inject faults", epilog=EPILOG
+    )
     parser.set_defaults(name=None)
     add_name(parser)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
@@ -52,18 +54,20 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         sub.set_defaults(run=run)
         return sub
 
-    create = action("up", run_up, "make the sandbox, or add nodes to a running one")
+    create = action("up", run_up, "create the sandbox, or add nodes to a running one")
     create.add_argument("--compute", type=number(1, MAX_COMPUTE), help="compute nodes (default: 2)")
     create.add_argument("--gpus", type=number(0, MAX_GPUS), help="simulated GPUs per compute node (default: 2)")
     create.add_argument(
-        "--controllers", type=number(1, 2), help="2 adds ctl2, a backup for slurmctld and slurmdbd (default: 1)"
+        "--controllers", type=number(1, 2), help="2 adds the backup ctl2 for slurmctld and slurmdbd (default: 1)"
     )
     create.add_argument("--databases", help=argparse.SUPPRESS)
-    create.add_argument("--distribution", choices=sorted(DISTRIBUTIONS), help="of all nodes (default: debian13)")
-    create.add_argument("--rebuild", action="store_true", help="make the image anew")
-    remove = action("down", run_down, "remove the sandbox and all that belongs to it")
-    remove.add_argument("--purge", action="store_true", help="remove the cached images too")
-    status = action("status", run_status, "show the nodes and the faults in force")
+    create.add_argument(
+        "--distribution", choices=sorted(DISTRIBUTIONS), help="distribution of all nodes (default: debian13)"
+    )
+    create.add_argument("--rebuild", action="store_true", help="rebuild the image")
+    remove = action("down", run_down, "remove the sandbox with all its files")
+    remove.add_argument("--purge", action="store_true", help="also remove the cached images")
+    status = action("status", run_status, "show the nodes and the active faults")
     status.add_argument("--format", choices=["text", "json"], default="text")
     login = action("ssh", run_ssh, "log in to a node over SSH, as the admin or as USER@NODE")
     login.add_argument("node", metavar="[USER@]NODE")
@@ -71,7 +75,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     execute = action("exec", run_exec, "run a command on a node as root, without SSH")
     execute.add_argument("node", metavar="NODE")
     execute.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD …")
-    register_faults(action("fault", run_heal, "inject a fault, or heal all that are in force"))
+    register_faults(action("fault", run_heal, "inject a fault, or revert all active faults"))
 
 
 def register_faults(parser: argparse.ArgumentParser) -> None:
@@ -86,12 +90,12 @@ def register_faults(parser: argparse.ArgumentParser) -> None:
 
     throttle = kind("throttle", run_throttle, "limit a node's link in both directions")
     throttle.add_argument("node")
-    throttle.add_argument("rate", help="for instance 1gbit or 100mbit")
+    throttle.add_argument("rate", help="such as 1gbit or 100mbit")
     stop = kind("stop", run_stop, "stop a service of a node")
     stop.add_argument("node")
     stop.add_argument("service")
-    kind("pull", run_pull, "take a node away as if its power cord were pulled").add_argument("node")
-    kind("heal", run_heal, "undo all faults")
+    kind("pull", run_pull, "power a node off as if its power cord were pulled").add_argument("node")
+    kind("heal", run_heal, "revert all faults")
 
 
 def number(least: int, most: int) -> Callable[[str], int]:
@@ -110,7 +114,7 @@ def number(least: int, most: int) -> Callable[[str], int]:
 def run_up(args: argparse.Namespace) -> int:
     """Create or extend the sandbox."""
     if args.databases:
-        message = "--databases was removed: leave it out; a database outside of the cluster is slurm_database_external"
+        message = "--databases was removed: remove it; for an external database set slurm_database_external"
         raise UsageError(message)
     name = args.name or default_name()
     host.check_host()
@@ -154,7 +158,7 @@ def refuse_shrinking(sandbox: Sandbox, args: argparse.Namespace) -> None:
         if value is None or value == present or (option == "compute" and value > present):
             continue
         msg = (
-            f"sandbox {sandbox.name} has --{option} {present}, not {value}; only --compute can grow: "
+            f"sandbox {sandbox.name} has --{option} {present} (requested {value}); only --compute can be increased: "
             f"remove it first with: busbar sandbox down --name {sandbox.name}"
         )
         raise UsageError(msg)
@@ -235,7 +239,7 @@ def run_heal(args: argparse.Namespace) -> int:
     """Undo every fault."""
     sandbox = load(args.name)
     if not sandbox.faults:
-        say(f"sandbox {sandbox.name}: no fault is in force")
+        say(f"sandbox {sandbox.name}: no active fault")
     faults.heal(sandbox, say)
     return 0
 

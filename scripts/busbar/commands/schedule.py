@@ -30,10 +30,10 @@ def schedule(site: Site, calendar: str) -> list[str]:
     """
     sources, options = site.inventory, site.args.options
     if len(sources) != 1 or "," in sources[0]:
-        message = "--schedule needs one inventory that is a file or folder: its name is written into the timer"
+        message = "--schedule needs exactly one inventory file or folder, because its path is written into the timer"
         raise UsageError(message)
     words = ("validate", "-i", "-e", "validation_background=true", *options)
-    effect = "`busbar validate -e validation_background=true` tests the nodes that are idle then"
+    effect = "it runs `busbar validate -e validation_background=true` on the nodes that are idle at that time"
     does = "Validate idle nodes of the cluster"
     timer = Timer(Path(sources[0]), "busbar-validate", does, words, effect, calendar, _NOT_TESTED)
     if calendar == NEVER:
@@ -42,9 +42,9 @@ def schedule(site: Site, calendar: str) -> list[str]:
     declared = any(own.get(name) for own in hosts if _GROUPS & set(own["group_names"]) for name in _GIVES_WAY)
     if not declared and not any(name in option for name in _GIVES_WAY[1:] for option in options):
         message = (
-            f"inventory {sources[0]}: the jobs would not give way to those of users: set slurm_checks_partition (such "
-            "as checks) and run `busbar provision slurm`, or name a partition or QOS of your own that gives way in "
+            f"inventory {sources[0]}: jobs of users would not preempt the jobs: set slurm_checks_partition (such "
+            "as checks) and run `busbar provision slurm`, or set a preemptible partition or QOS in "
             "validation_partition or validation_qos"
         )
         raise UsageError(message)
-    return [*timer.install(), f"its runs: journalctl -u {timer.name}; remove it: busbar validate --schedule {NEVER}"]
+    return [*timer.install(), f"logs: journalctl -u {timer.name}; remove the timer: busbar validate --schedule {NEVER}"]

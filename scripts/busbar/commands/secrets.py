@@ -19,18 +19,18 @@ __all__ = ["register"]
 
 SOUND, OPEN = 0, 1
 AUDIT = """\
-Lists each secret of the site: what it is, where it lies on this host and on the hosts of the cluster, since when, and
-who can read it there besides root. What is in the files is not read, nothing is changed. Exit codes: 0 nothing was
-found, 1 a secret is too open, or a host could not be looked at.
+Lists each secret of the site: meaning, paths on this host and on the hosts of the cluster, age, and
+users other than root who can read it. The files are not read, and nothing is changed. Exit codes: 0 no problem
+found, 1 permissions of a secret are too open, or a host could not be checked.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its action."""
-    parser = subparsers.add_parser("secrets", help="what secrets there are, and who can read them")
+    parser = subparsers.add_parser("secrets", help="list secrets and who can read them")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    audit = actions.add_parser("audit", help="where each secret is, and who can read it", description=AUDIT)
-    audit.add_argument("--offline", action="store_true", help="contact no host of the cluster")
+    audit = actions.add_parser("audit", help="list each secret with its paths and readers", description=AUDIT)
+    audit.add_argument("--offline", action="store_true", help="do not contact hosts of the cluster")
     audit.add_argument("--json", action="store_true", help="as data")
     add_run_options(audit)
     audit.set_defaults(run=_audit)
@@ -49,7 +49,7 @@ def _audit(args: argparse.Namespace) -> int:
         there = kept_on_hosts(run.custom.get("busbar_secrets") or {})
         kept += there
         findings += open_places(there)
-        remedy = "see that it can be reached: busbar doctor"
+        remedy = "make it reachable: busbar doctor"
         for failure in run.failures:
             told = " ".join(failure.message.split())
             findings.append(Finding(ERROR, tuple(failure.hosts), failure.task, told, remedy))

@@ -31,22 +31,22 @@ __all__ = ["register"]
 PASSWORD_VARIABLE = "BUSBAR_SSH_PASSWORD"  # noqa: S105 - the name of a variable
 DEFAULT_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 DESCRIPTION = """\
-Installs your public key on every host of the inventory where it is missing. Hosts that already know it are left alone;
-for the others the password is asked for once. A host key that was never seen is shown first: nothing is sent before you
-confirm it, or give its fingerprint. A host that shows another key than the recorded one, or a revoked one, is refused.
+Installs your public key on every host of the inventory where it is missing. Hosts that already have it are not changed;
+for the others the password is requested once. An unknown host key is shown first: nothing is sent before you
+confirm it or pass its fingerprint. Hosts with a changed or revoked host key are refused.
 """
 TIMER = """\
-Has systemd run `busbar provision base --tags ssh` on this machine, where the authority's key is. It must reach the
-hosts without asking: with a key without passphrase and sudo without password. For root it is a timer of the system, for
-others one of their own.
+Installs a systemd timer that runs `busbar provision base --tags ssh` on this machine, which has the CA key. It needs
+access to the hosts with a key without passphrase and passwordless sudo. Root gets a system timer,
+other users get a user timer.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its actions."""
-    parser = subparsers.add_parser("ssh", help="first contact with hosts, and renewal of their certificates")
+    parser = subparsers.add_parser("ssh", help="install SSH keys on new hosts, and renew host certificates")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    timer = actions.add_parser("timer", help="renew the certificates of host keys every week", description=TIMER)
+    timer = actions.add_parser("timer", help="renew host certificates every week", description=TIMER)
     timer.add_argument("-i", "--inventory", type=Path, default=Path("inventory"), help="inventory (default: inventory)")
     timer.add_argument("--calendar", default="weekly", metavar="TIME", help="OnCalendar of systemd (default: weekly)")
     timer.add_argument("--remove", action="store_true", help="remove the timer")
@@ -54,9 +54,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     action = actions.add_parser("bootstrap", help="install your public key on all hosts", description=DESCRIPTION)
     action.add_argument("-i", "--inventory", help="inventory (default: inventory)")
     add_sandbox(action)
-    action.add_argument("--limit", default="all", metavar="PATTERN", help="hosts, as Ansible's --limit")
-    action.add_argument("--user", help="log in as (default: ansible_user, else you)")
-    action.add_argument("--key", type=Path, metavar="PUBKEY", help="public key (default: the first of yours)")
+    action.add_argument("--limit", default="all", metavar="PATTERN", help="limit hosts, like Ansible's --limit")
+    action.add_argument("--user", help="login user (default: ansible_user or your user)")
+    action.add_argument("--key", type=Path, metavar="PUBKEY", help="public key (default: the first key in ~/.ssh)")
     action.add_argument("--known-hosts", type=Path, metavar="FILE", help="default: ~/.ssh/known_hosts")
     action.add_argument(
         "--fingerprint",
@@ -64,10 +64,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=host_fingerprint,
         default=[],
         metavar="HOST=SHA256:…",
-        help="host key that you vouch for, as `ssh-keygen -lf` shows it; may be given several times",
+        help="trusted host key, as `ssh-keygen -lf` shows it; can be repeated",
     )
-    action.add_argument("--sudo", action="store_true", help="also let the user become root without a password")
-    words = f"read the password from a file (default: {PASSWORD_VARIABLE}, else asked for)"
+    action.add_argument("--sudo", action="store_true", help="also configure passwordless sudo for the user")
+    words = f"read the password from a file (default: {PASSWORD_VARIABLE} or a prompt)"
     action.add_argument("--password-file", type=Path, metavar="FILE", help=words)
     action.set_defaults(run=run_bootstrap)
 
@@ -82,7 +82,7 @@ def run_timer(args: argparse.Namespace) -> int:
         message = f"inventory {args.inventory}: no such file or folder"
         raise UsageError(message)
     words = ("provision", "base", "-i", "--tags", "ssh")
-    effect = "`busbar provision base --tags ssh` renews what ends within a third of its life"
+    effect = "it runs `busbar provision base --tags ssh`, which renews certificates in the last third of their validity"
     does = "Renew the SSH certificates of the cluster"
     timer = Timer(inventory, "busbar-ssh-renew", does, words, effect, args.calendar)
     print(timer.remove() if args.remove else "\n".join(timer.install()))
@@ -137,7 +137,7 @@ def inventory_source(args: argparse.Namespace) -> str:
         UsageError: the options contradict each other, or the sandbox does not exist.
     """
     if args.inventory and chosen(args):
-        message = "choose the hosts with -i, or a sandbox with --sandbox or --name, not with both"
+        message = "use either -i for hosts, or --sandbox or --name for a sandbox"
         raise UsageError(message)
     return str(inventory_of(args.name)) if chosen(args) else args.inventory or "inventory"
 
@@ -153,7 +153,7 @@ def public_key_file(given: Path | None) -> Path:
     for path in candidates:
         if path.is_file():
             return path
-    message = f"{given}: no such file" if given else f"no public key in {home}: make one with `ssh-keygen -t ed25519`"
+    message = f"{given}: no such file" if given else f"no public key in {home}: create one with `ssh-keygen -t ed25519`"
     raise UsageError(message)
 
 
@@ -169,7 +169,7 @@ def read_public_key(path: Path) -> str:
         message = f"{path}: cannot be read: {exc}"
         raise UsageError(message) from exc
     if len(lines) != 1 or not lines[0].startswith(("ssh-", "ecdsa-", "sk-")):
-        message = f"{path}: is not a public key, which is one line that begins with its type; give the .pub file"
+        message = f"{path}: is not a public key (one line that starts with the key type); use the .pub file"
         raise UsageError(message)
     return lines[0]
 
@@ -183,7 +183,7 @@ def check_hosts(given: list[tuple[str, str]], targets: list[Target]) -> None:
     names = {name for target in targets for name in (target.name, target.address)}
     strangers = sorted({host for host, _ in given} - names)
     if strangers:
-        message = f"--fingerprint {strangers[0]}=…: no such host in this run: give its name or address in the inventory"
+        message = f"--fingerprint {strangers[0]}=…: not a host of this run: use its name or address in the inventory"
         raise UsageError(message)
 
 
@@ -195,7 +195,7 @@ def vouch(fresh: Mapping[Target, str], args: argparse.Namespace) -> dict[Target,
     expected = {target: given.get(target.name, set()) | given.get(target.address, set()) for target in fresh}
     shown = {target: text.split()[-1] for target, text in fresh.items()}
     wrong = {
-        target: f"shows {fresh[target]}, which is not the fingerprint that was given"
+        target: f"has the host key {fresh[target]}, which does not match --fingerprint"
         for target, prints in expected.items()
         if prints and shown[target] not in prints
     }
@@ -205,18 +205,18 @@ def vouch(fresh: Mapping[Target, str], args: argparse.Namespace) -> dict[Target,
     print("host keys seen for the first time:")
     for target in open_ones:
         print(f"  {target.name} {fresh[target]}")
-    print("compare each with what its own console shows: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", flush=True)
+    print("compare each with the output on its console: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", flush=True)
     if sys.stdin.isatty():
         return wrong if _confirmed() else wrong | dict.fromkeys(open_ones, "its host key was not confirmed")
     return wrong | {
-        target: f"its host key is not known (when it is right: --fingerprint {target.name}={shown[target]})"
+        target: f"its host key is unknown (to accept it: --fingerprint {target.name}={shown[target]})"
         for target in open_ones
     }
 
 
 def _confirmed() -> bool:
     """Ask whether the shown host keys are correct until the answer is yes or no; end of input means no."""
-    question = "Are all of them right? (yes/no) "
+    question = "Are all of them correct? (yes/no) "
     while True:
         try:
             answer = input(question).strip().lower()
@@ -294,9 +294,9 @@ def password(args: argparse.Namespace) -> str:
     if given:
         return given
     if not sys.stdin.isatty():
-        message = f"some hosts want a password: set {PASSWORD_VARIABLE} or give --password-file"
+        message = f"some hosts require a password: set {PASSWORD_VARIABLE} or use --password-file"
         raise UsageError(message)
-    return getpass.getpass("Password for the hosts that do not know the key yet: ")
+    return getpass.getpass("Password for the hosts without the key: ")
 
 
 def show(outcomes: list[Outcome]) -> None:

@@ -36,28 +36,28 @@ DONE, USAGE = 0, 2
 DECLARED, DIRECTORY, EXTERNAL = "declared", "ldap_server", "external"
 _DRY = frozenset({"-C", "--check"})
 DESCRIPTION = """\
-Users of the inventory (users_accounts), or with identity_source: ldap_server of the cluster's own directory. A change
-is checked as a whole before anything is done: names, numbers, groups, keys. Then the file or the directory is changed,
-hosts and Slurm's accounting follow, and the journal says who did what (journalctl -t busbar-user). What is so already
-stays as it is. Exit codes: 0 done, 1 not done everywhere, 2 refused, and nothing was changed.
+Manages users of the inventory (users_accounts), or of the LDAP directory (identity_source: ldap_server). A change
+is checked completely first: names, UIDs, groups, keys. Then the file or the directory is changed,
+then hosts and Slurm's accounting, and the journal records it (journalctl -t busbar-user). Existing settings
+are not changed. Exit codes: 0 done, 1 not done everywhere, 2 refused without changes.
 """
 ADD = """\
-Adds a user with a home, SSH keys and the right to charge accounts of Slurm. Without --number the next free one is
-taken. It sets no password.
+Adds a user with a home directory, SSH keys and Slurm accounts. Without --number the next free UID is
+used. No password is set.
 """
 REMOVE = """\
-Removes a user from all hosts or from the directory, and from Slurm's accounting; the home stays. Refused while jobs or
-processes of the user run, which are named; --wait waits for their end.
+Removes a user from all hosts or from the directory, and from Slurm's accounting; the home directory is kept. Refused
+while jobs or processes of the user run, which are listed; --wait waits for their end.
 """
 IMPORT = """\
-Adds all users of a CSV file: name,number,full_name,group,groups,accounts,keys, of which only name is needed; groups and
-accounts are parted by blanks. The whole file is checked first; each error comes with its line, and nothing is changed.
+Adds all users of a CSV file: name,number,full_name,group,groups,accounts,keys. Only name is required; groups and
+accounts are separated by spaces. The whole file is checked first; errors name their line, and nothing is changed.
 """
 
 ELEVATE = """\
-Gives a user the rights of root by sudo for at most 24 hours, on all hosts or those of --limit. sudo itself ends them,
-also on a host that is cut off by then; --end does so at once. The journal has who gave them and why
-(journalctl -t busbar-user), and each command that is run by sudo. Users log in where they may without them, too.
+Grants a user sudo rights for at most 24 hours, on all hosts or those of --limit. sudo enforces the end,
+also on a host that is offline by then; --end revokes them at once. The journal records who granted them and why
+(journalctl -t busbar-user), and each command run with sudo. The right to log in does not change.
 """
 
 
@@ -66,40 +66,42 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser("user", help="add, change, remove and list users", description=DESCRIPTION)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     add = actions.add_parser("add", help="add a user", description=ADD)
-    add.add_argument("--number", metavar="N", help="the number (uid)")
-    add.add_argument("--full-name", metavar="TEXT", help="the full name")
-    add.add_argument("--group", metavar="GROUP", help="the primary group")
+    add.add_argument("--number", metavar="N", help="UID")
+    add.add_argument("--full-name", metavar="TEXT", help="full name")
+    add.add_argument("--group", metavar="GROUP", help="primary group")
     add.add_argument("--groups", metavar="GROUP,GROUP", default="", help="further groups")
-    add.add_argument("--key", action="append", default=[], metavar="KEY|FILE", help="a public SSH key, or its file")
-    add.add_argument("--account", action="append", default=[], metavar="ACCOUNT", help="an account of Slurm to charge")
-    remove = actions.add_parser("remove", help="remove a user, whose home stays", description=REMOVE)
+    add.add_argument("--key", action="append", default=[], metavar="KEY|FILE", help="public SSH key, or its file")
+    add.add_argument("--account", action="append", default=[], metavar="ACCOUNT", help="Slurm account")
+    remove = actions.add_parser("remove", help="remove a user, but keep the home directory", description=REMOVE)
     remove.add_argument("--wait", type=int, default=0, metavar="SECONDS", help="wait for jobs and processes to end")
-    lock = actions.add_parser("lock", help="let a user log in no more; what runs goes on")
-    unlock = actions.add_parser("unlock", help="let a user log in again")
+    lock = actions.add_parser("lock", help="block logins of a user; running processes continue")
+    unlock = actions.add_parser("unlock", help="allow logins of a user again")
     key = actions.add_parser("key", help="add and remove SSH keys of a user")
-    key.add_argument("--add", action="append", default=[], metavar="KEY|FILE", help="a public key, or its file")
-    key.add_argument("--remove", action="append", default=[], metavar="KEY", help="a key, its data or its comment")
-    group = actions.add_parser("group", help="add a user to groups, and take them out")
+    key.add_argument("--add", action="append", default=[], metavar="KEY|FILE", help="public key, or its file")
+    key.add_argument("--remove", action="append", default=[], metavar="KEY", help="key, its data or its comment")
+    group = actions.add_parser("group", help="add a user to groups, and remove it from groups")
     group.add_argument("--add", action="append", default=[], metavar="GROUP")
     group.add_argument("--remove", action="append", default=[], metavar="GROUP")
     table = actions.add_parser("import", help="add the users of a CSV file", description=IMPORT)
     table.add_argument("file", type=Path, metavar="FILE.csv")
-    elevate = actions.add_parser("elevate", help="give a user the rights of root for a time", description=ELEVATE)
-    elevate.add_argument("--for", dest="duration", metavar="TIME", help="for so long, such as 30m or 4h")
-    elevate.add_argument("--reason", metavar="TEXT", help="why, such as a ticket")
-    elevate.add_argument("--end", action="store_true", help="take them back now")
-    listed = actions.add_parser("list", help="the users, with numbers, groups and what is locked")
+    elevate = actions.add_parser("elevate", help="grant a user temporary root rights", description=ELEVATE)
+    elevate.add_argument("--for", dest="duration", metavar="TIME", help="duration, such as 30m or 4h")
+    elevate.add_argument("--reason", metavar="TEXT", help="reason, such as a ticket")
+    elevate.add_argument("--end", action="store_true", help="revoke the rights now")
+    listed = actions.add_parser("list", help="list users with UIDs, groups and locks")
     listed.add_argument("--format", choices=("text", "json"), default="text")
     for action in (add, remove, lock, unlock, key, group, elevate):
         action.add_argument("user", metavar="NAME", help="name of the user")
     named = {"add": add, "remove": remove, "lock": lock, "unlock": unlock, "key": key, "group": group, "import": table}
     for name, action in (named | {"list": listed}).items():
-        action.add_argument("--declared", action="store_true", help="those of the inventory, whatever else there is")
+        action.add_argument(
+            "--declared", action="store_true", help="users of the inventory, even if the cluster uses a directory"
+        )
         if action is not listed:
-            action.add_argument("--dry-run", action="store_true", help="say what would be done")
+            action.add_argument("--dry-run", action="store_true", help="only show planned changes")
         add_run_options(action)
         action.set_defaults(run=_list if action is listed else _change, action=name)
-    elevate.add_argument("--dry-run", action="store_true", help="say what would be done")
+    elevate.add_argument("--dry-run", action="store_true", help="only show planned changes")
     add_run_options(elevate)
     elevate.set_defaults(run=_elevate, action="elevate")
 
@@ -121,7 +123,7 @@ def changes(args: argparse.Namespace) -> list[dict[str, Any]]:
     change: dict[str, Any] = {"do": args.action, "name": name}
     if args.action in {"key", "group"}:
         if not args.add and not args.remove:
-            message = f"busbar user {args.action} {name}: say what to --add or --remove"
+            message = f"busbar user {args.action} {name}: use --add or --remove"
             raise UsageError(message)
         added = [key for word in args.add for key in read_keys(word)] if args.action == "key" else args.add
         change |= {"add": added, "remove": args.remove}
@@ -176,15 +178,15 @@ class _UsersSite(_Site):
         common: Mapping[str, Any] = next(iter(self.variables.values()), {})
         self.source = str(extra_variables(args.options).get("identity_source", common.get("identity_source", DECLARED)))
         if self.source not in {DECLARED, DIRECTORY, EXTERNAL}:
-            message = f"identity_source is {self.source!r}: write {DECLARED}, {DIRECTORY} or {EXTERNAL} as it is"
+            message = f"identity_source is {self.source!r}: use {DECLARED}, {DIRECTORY} or {EXTERNAL} literally"
             raise UsageError(message)
         if args.declared:
             self.source = DECLARED
         if self.source == EXTERNAL:
             where = ", ".join(map(str, common.get("sssd_uris") or [])) or "sssd_uris"
             message = (
-                f"users come from the site's own directory ({where}): whoever administers that adds and removes them; "
-                "busbar only reads it. Users of the inventory: --declared"
+                f"users come from the external directory ({where}), which busbar only reads: change users there. "
+                "For users of the inventory: --declared"
             )
             raise UsageError(message)
 
@@ -263,9 +265,9 @@ def _change_declared(site: _UsersSite, asked: list[dict[str, Any]], variables: d
         for path, (before, after) in texts.items():
             if path.read_text(encoding="utf-8") == after:
                 write(path, before)
-        print("busbar user: refused; the inventory is as it was", file=sys.stderr)
+        print("busbar user: refused; the inventory was restored", file=sys.stderr)
     elif code:
-        print("busbar user: the inventory says so now; run it again to finish", file=sys.stderr)
+        print("busbar user: the inventory is updated, but the hosts are not; run again to finish", file=sys.stderr)
     return code
 
 

@@ -48,7 +48,7 @@ def host_findings(site: Path, *, sandbox: bool, private_keys: Sequence[str] = ()
     """
     yield from _packages()
     if not (collection() / "playbooks" / "site.yml").is_file():
-        remedy = "install busbar again: scripts/setup in a checkout, or its wheel"
+        remedy = "reinstall busbar: scripts/setup in a checkout, or its wheel"
         yield here(ERROR, "collection", f"busbar.cluster is not in {collection()}", remedy)
     programs = {"ssh": "install the OpenSSH client: apt install openssh-client, dnf install openssh-clients"}
     if sandbox:
@@ -60,7 +60,9 @@ def host_findings(site: Path, *, sandbox: bool, private_keys: Sequence[str] = ()
         yield from _keys(private_keys)
     free = shutil.disk_usage(site).free >> 20
     if free < _LEAST_MB:
-        yield here(ERROR, f"disk {site}", f"{free} MiB free, {_LEAST_MB} needed", f"du -x -d2 {site} | sort -n | tail")
+        yield here(
+            ERROR, f"disk {site}", f"{free} MiB free, {_LEAST_MB} MiB required", f"du -x -d2 {site} | sort -n | tail"
+        )
 
 
 def _packages() -> Iterator[Finding]:
@@ -81,7 +83,7 @@ def _packages() -> Iterator[Finding]:
         except metadata.PackageNotFoundError:
             version = ""
         if not version or not each.specifier.contains(version, prereleases=True):
-            problem = f"{version or 'nothing'} is installed, {each.specifier} needed"
+            problem = f"{version or 'nothing'} is installed, but {each.specifier} is required"
             yield here(ERROR, each.name, problem, "run scripts/setup, or pip install --upgrade 'busbar[ansible]'")
 
 
@@ -89,8 +91,8 @@ def _keys(named: Sequence[str]) -> Iterator[Finding]:
     """Yield a finding if no login key exists, and one for each missing key file."""
     for path in sorted(set(named)):
         if not Path(path).expanduser().is_file():
-            remedy = "correct ansible_ssh_private_key_file, or make the key: ssh-keygen -t ed25519"
-            yield here(ERROR, "ansible_ssh_private_key_file", f"there is no key {path}", remedy)
+            remedy = "correct ansible_ssh_private_key_file, or create the key: ssh-keygen -t ed25519"
+            yield here(ERROR, "ansible_ssh_private_key_file", f"the key {path} does not exist", remedy)
     if named or any((Path.home() / ".ssh" / name).is_file() for name in _KEYS):
         return
     try:
@@ -101,7 +103,7 @@ def _keys(named: Sequence[str]) -> Iterator[Finding]:
         agent = 1
     if agent:
         remedy = "ssh-keygen -t ed25519; busbar ssh bootstrap; or ssh-add, or -k for a password"
-        yield here(WARNING, "ssh key", "no key in ~/.ssh and none in an SSH agent", remedy)
+        yield here(WARNING, "ssh key", "no key in ~/.ssh or an SSH agent", remedy)
 
 
 def site_findings(site: Path, sources: Sequence[str], secrets: Sequence[Path]) -> Iterator[Finding]:
@@ -130,12 +132,12 @@ def secret_findings(folder: Path) -> Iterator[Finding]:
     for path, mode in modes:
         found = path.stat()
         if found.st_uid != os.geteuid() and os.geteuid() != 0:
-            problem = f"belongs to user {found.st_uid}, and this one is {os.geteuid()}"
+            problem = f"is owned by UID {found.st_uid} (expected {os.geteuid()})"
             yield here(ERROR, str(path), problem, f"run busbar as that user, or: sudo chown {os.geteuid()} {path}")
         elif not os.access(path, os.R_OK):
             yield here(ERROR, str(path), "cannot be read", f"chmod {mode:o} {path}")
         elif found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) and not path.name.endswith(public):
-            problem = f"others may reach it (mode {stat.S_IMODE(found.st_mode):04o})"
+            problem = f"is accessible to other users (mode {stat.S_IMODE(found.st_mode):04o})"
             yield here(ERROR, str(path), problem, f"chmod {mode:o} {path}")
     yield from _authority(folder)
 
@@ -158,7 +160,7 @@ def _authority(folder: Path) -> Iterator[Finding]:
         yield here(ERROR, CURRENT, str(exc), renew)
         return
     if not all(key in known for key in keys):
-        yield here(ERROR, str(trusted), "the authority of host keys is not trusted in it", renew)
+        yield here(ERROR, str(trusted), "does not trust the SSH certificate authority of the cluster", renew)
 
 
 def is_busy(sources: Sequence[str]) -> str:
@@ -176,13 +178,13 @@ def _left_over(site: Path, sources: Sequence[str]) -> Iterator[Finding]:
         for path in lock_paths(sources):
             left = Holder.read(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
             if left is not None:
-                yield here(WARNING, "interrupted run", str(left), f"run it again to its end: {left.command}")
+                yield here(WARNING, "interrupted run", str(left), f"run it again: {left.command}")
     try:
         last = find(place_of(site))
     except UsageError:
         return
     if not last.runs and last.exit_code is None:
-        yield here(WARNING, "validation", f"{last.name} was killed", "busbar validate --detach starts it again")
+        yield here(WARNING, "validation", f"{last.name} was killed", "restart it: busbar validate --detach")
 
 
 def _validation(site: Path) -> Iterator[Finding]:
@@ -203,9 +205,9 @@ def _validation(site: Path) -> Iterator[Finding]:
     if verdict != "PASS":
         severity = ERROR if verdict == "FAIL" else WARNING
         # The reason names the culprits, if any.
-        problem = f"the last one ({last.name}) ended with {verdict}: {report['reason']}"
+        problem = f"the last validation ({last.name}) ended with {verdict}: {report['reason']}"
         yield here(severity, "validation", problem, f"{show}; busbar validate")
     age = (time.time() - (last / "report.json").stat().st_mtime) / _DAY_S
     if age > _OLD_DAYS:
         when = datetime.fromtimestamp((last / "report.json").stat().st_mtime, timezone.utc).date()
-        yield here(WARNING, "validation", f"the last one is {age:.0f} days old ({when})", "busbar validate")
+        yield here(WARNING, "validation", f"the last validation is {age:.0f} days old ({when})", "busbar validate")

@@ -26,11 +26,11 @@ __all__ = ["Kept", "as_table", "kept_here", "kept_on_hosts", "open_places"]
 # Files in the folder of secrets that are not secret.
 _PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
 _MEANINGS = {
-    "backup.key": "an SSH key to the host that keeps backups",
-    "backup_site.password": "a password of the backups of this folder",
-    "alertmanager_receivers": "what the site's receivers of alerts ask for",
-    "bundle_signing_key": "signs what nodes that boot from the network apply as root",
-    "backup_environment": "what the site's store of backups asks for",
+    "backup.key": "SSH key for the backup server",
+    "backup_site.password": "password of the backups of this folder",
+    "alertmanager_receivers": "credentials for alert receivers",
+    "bundle_signing_key": "signing key of the bundles that netbooted nodes apply as root",
+    "backup_environment": "credentials for the backup storage",
 }
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -66,8 +66,8 @@ def _meaning(secret: str) -> str:
     variables = collection() / "roles" / "preflight" / "vars" / "main.yml"
     known = yaml.safe_load(variables.read_text(encoding="utf-8"))["__preflight_secrets_known"]
     name = secret.removesuffix(NEXT).removesuffix(PREVIOUS)
-    told = str(known[name]["meaning"]) if name in known else _MEANINGS.get(name, "none of busbar's")
-    return told if name == secret else f"{told}, while it is replaced"
+    told = str(known[name]["meaning"]) if name in known else _MEANINGS.get(name, "not a secret of busbar")
+    return told if name == secret else f"{told} (during its rotation)"
 
 
 def kept_here(folder: Path) -> Iterator[Kept]:
@@ -124,7 +124,7 @@ def open_places(kept: Iterable[Kept]) -> Iterator[Finding]:
     """Yield a finding for each file that too many accounts can use."""
     for each in kept:
         if each.problem and each.hosts != (HERE,):
-            remedy = f"chmod o=,g= {each.path} there, and replace {each.secret} if somebody has read it"
+            remedy = f"chmod o=,g= {each.path} there, and replace {each.secret} if it was read"
             yield Finding(ERROR, each.hosts, each.path, f"{each.secret}: {each.problem}", remedy)
 
 

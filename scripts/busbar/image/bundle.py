@@ -132,7 +132,7 @@ def _collections() -> Path:
     """Return the folder of the collections in the Ansible package."""
     found = importlib.util.find_spec("ansible_collections.community.general")
     if found is None or not found.submodule_search_locations:
-        message = "the collection community.general is not installed here, and a bundle needs it: run scripts/setup"
+        message = "the collection community.general is not installed here, but a bundle requires it: run scripts/setup"
         raise UsageError(message)
     return Path(next(iter(found.submodule_search_locations))).parents[1]
 
@@ -149,7 +149,7 @@ def published_serial(folder: Path) -> int:
     try:
         return int(json.loads(path.read_text(encoding="utf-8").partition(MARK)[0])["serial"])
     except (OSError, ValueError, KeyError, TypeError) as exc:
-        message = f"{path}: cannot be read as a bundle ({exc}): remove it, if it is none"
+        message = f"{path}: is not a readable bundle ({exc}): remove it"
         raise UsageError(message) from exc
 
 
@@ -180,7 +180,7 @@ def publish(content: bytes, cluster: str, key: Path, folder: Path, serial: int |
     text = json.dumps(manifest, indent=1) + "\n"
     signature = run("ssh-keygen", "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key), stdin=text).stdout
     if MARK not in signature:
-        message = f"{key}: ssh-keygen made no signature with it"
+        message = f"{key}: ssh-keygen created no signature with it"
         raise UsageError(message)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -67,7 +67,7 @@ def public_inventory(
         for key, value in own.items():
             found = next((kept for kept, text in secrets.items() if _holds(value, text)), None)
             if found:
-                _refuse(name, key, f"holds the secret {found}", "keep it in the option that is meant for it")
+                _refuse(name, key, f"contains the secret {found}", "move it to its secret option")
     groups = next(iter(variables.values()), {}).get("groups") or {}
     children: dict[str, Any] = {
         str(group): {"hosts": {str(host): {} for host in members}}
@@ -86,7 +86,7 @@ def _public(host: str, own: Mapping[str, Any], allowed: frozenset[str], secret: 
         if key in kept:
             continue
         if key in secret:
-            _refuse(host, key, "is a secret that an option of a bundle refers to", "do not refer to it there")
+            _refuse(host, key, "is a secret, but an option in the bundle refers to it", "remove the reference")
         kept[key] = _plain(host, key, own[key])
         waiting += sorted(_referred(kept[key], host, key) & set(own))
     return kept
@@ -101,7 +101,7 @@ def _plain(host: str, key: str, value: Any) -> Any:  # noqa: ANN401 - whatever a
     if value is None or isinstance(value, bool | int | float):
         return value
     if type(value).__name__ in {"EncryptedString", "AnsibleVaultEncryptedUnicode", "_EncryptedStringProxy"}:
-        _refuse(host, key, "is encrypted, and every node can read a bundle", "leave it in the clear or take it out")
+        _refuse(host, key, "is encrypted, but every node can read a bundle", "use plain text or remove it")
     return str(value)
 
 
@@ -124,7 +124,7 @@ def _referred(value: Any, host: str, key: str) -> set[str]:  # noqa: ANN401
         if "{{" not in text and "{%" not in text:
             continue
         if LOOKUP.search(text):
-            _refuse(host, key, f"looks something up ({text})", "write the value itself: a node has no such files")
+            _refuse(host, key, f"uses a lookup ({text})", "write the value: nodes do not have these files")
         names |= _names(text)
     return names
 

@@ -64,13 +64,13 @@ def check_host() -> None:
         UsageError: not root, or tools are missing.
     """
     if os.geteuid() != 0:
-        message = "an image is made in a chroot and needs root: run it with sudo"
+        message = "building an image in a chroot requires root: run it with sudo"
         raise UsageError(message)
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     missing = sorted({package for tool, package in _TOOLS.items() if not shutil.which(tool, path=path)})
     if missing:
         packages = " ".join(missing)
-        message = f"an image needs {packages}: run scripts/setup --vm, or apt-get install {packages}"
+        message = f"building an image requires {packages}: run scripts/setup --vm, or apt-get install {packages}"
         raise UsageError(message)
 
 
@@ -110,7 +110,7 @@ def mounted(tree: Path) -> Iterator[None]:
     """
     library = ctypes.CDLL(None, use_errno=True)
     if library.unshare(_CLONE_NEWNS):
-        message = f"this host lets nobody mount anything in private: {os.strerror(ctypes.get_errno())}"
+        message = f"this host does not allow private mounts: {os.strerror(ctypes.get_errno())}"
         raise UsageError(message)
     run("mount", "--make-rprivate", "/")
     shutil.copyfile("/etc/resolv.conf", tree / "etc/resolv.conf")
@@ -163,7 +163,7 @@ def traces(tree: Path, secrets: Mapping[str, str]) -> list[str]:
         secrets: the secrets of the site by name.
     """
     own = [*(path for mark in IDENTITY for path in tree.glob(mark)), *_logs(tree)]
-    found = [f"/{path.relative_to(tree)}: tells a node from another" for path in own]
+    found = [f"/{path.relative_to(tree)}: differs between nodes" for path in own]
     machine = tree / "etc/machine-id"
     if not machine.exists() or machine.read_bytes():
         found.append("/etc/machine-id: is not empty")
@@ -176,7 +176,7 @@ def traces(tree: Path, secrets: Mapping[str, str]) -> list[str]:
             place = f"/{path.relative_to(tree)}"
             if content.lstrip().startswith(b"-----BEGIN") and PRIVATE_KEY in content[:200]:
                 found.append(f"{place}: is a private key")
-            found += [f"{place}: holds the secret {name}" for name, text in wanted.items() if text in content]
+            found += [f"{place}: contains the secret {name}" for name, text in wanted.items() if text in content]
     return sorted(set(found))
 
 

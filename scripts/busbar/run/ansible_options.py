@@ -11,34 +11,34 @@ if TYPE_CHECKING:
 __all__ = ["add_ansible_options"]
 
 _VALUES = (
-    (("-l", "--limit"), "PATTERN", "only these hosts"),
-    (("-t", "--tags"), "TAGS", "only what has these tags"),
-    (("--skip-tags",), "TAGS", "not what has these tags"),
+    (("-l", "--limit"), "PATTERN", "limit the run to these hosts"),
+    (("-t", "--tags"), "TAGS", "run only tasks with these tags"),
+    (("--skip-tags",), "TAGS", "skip tasks with these tags"),
     (("-e", "--extra-vars"), "VARS", "variables: key=value, YAML or @file"),
-    (("-f", "--forks"), "N", "hosts at once"),
-    (("-u", "--user"), "USER", "user to log in as"),
-    (("--private-key", "--key-file"), "FILE", "key to log in with"),
-    (("-c", "--connection"), "TYPE", "how to reach the hosts"),
-    (("-T", "--timeout"), "SECONDS", "longest wait for a connection"),
+    (("-f", "--forks"), "N", "number of hosts in parallel"),
+    (("-u", "--user"), "USER", "login user"),
+    (("--private-key", "--key-file"), "FILE", "private key for logins"),
+    (("-c", "--connection"), "TYPE", "connection plugin"),
+    (("-T", "--timeout"), "SECONDS", "connection timeout in seconds"),
     (("--ssh-common-args",), "ARGS", "options for ssh, scp and sftp"),
     (("--ssh-extra-args",), "ARGS", "options for ssh"),
-    (("--become-method",), "METHOD", "how to become root"),
+    (("--become-method",), "METHOD", "method to become root"),
     (("--become-password-file", "--become-pass-file"), "FILE", "file with the sudo password"),
     (("--connection-password-file", "--conn-pass-file"), "FILE", "file with the SSH password"),
     (("--vault-id",), "ID", "vault identity"),
     (("--vault-password-file", "--vault-pass-file"), "FILE", "file with the vault password"),
-    (("--start-at-task",), "TASK", "begin at this task"),
+    (("--start-at-task",), "TASK", "start at this task"),
 )
 _FLAGS = (
-    (("-C", "--check"), "change nothing, tell what would change"),
-    (("-D", "--diff"), "show what changes in files"),
-    (("-v", "--verbose"), "more in the log; -vvv for still more"),
-    (("--syntax-check",), "look at the playbook only"),
+    (("-C", "--check"), "dry run: report changes without applying them"),
+    (("-D", "--diff"), "show differences in files"),
+    (("-v", "--verbose"), "more output in the log; -vvv for debugging"),
+    (("--syntax-check",), "check the syntax of the playbook only"),
     (("--list-hosts",), "list the hosts only"),
     (("--list-tasks",), "list the tasks only"),
     (("--list-tags",), "list the tags only"),
-    (("--flush-cache",), "forget cached facts"),
-    (("--force-handlers",), "run handlers although a task failed"),
+    (("--flush-cache",), "clear cached facts"),
+    (("--force-handlers",), "run handlers even if a task failed"),
 )
 
 
@@ -60,7 +60,7 @@ class _HandOn(argparse.Action):
 
 def add_ansible_options(parser: argparse.ArgumentParser) -> None:
     """Add the options; `options` of the parsed arguments contains the given ones in order."""
-    group = parser.add_argument_group("options of ansible-playbook, handed on")
+    group = parser.add_argument_group("options of ansible-playbook")
     parser.set_defaults(options=[])
     for flags, metavar, text in _VALUES:
         group.add_argument(

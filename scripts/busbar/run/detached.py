@@ -108,7 +108,7 @@ def find(place: Path, name: str = "") -> Detached:
     if found and (not name or len(found) == 1):
         return Detached(found[-1])
     names = ", ".join(path.name for path in (found or known)[-5:]) or "none"
-    message = f"{len(found)} detached validations match {name!r} in {place}; there is {names}"
+    message = f"{len(found)} detached validations match {name!r} in {place} (found {names})"
     raise UsageError(message)
 
 
@@ -129,7 +129,7 @@ def detach(site: Path, words: Sequence[str]) -> Detached:
             if any(_started(run, prefix, words, lock, output) for prefix in _keepers(run.name)):
                 return run
     except OSError as exc:
-        message = f"the validation cannot be started in {place_of(site)}: {exc.strerror or exc}"
+        message = f"the validation could not be started in {place_of(site)}: {exc.strerror or exc}"
         raise UsageError(message) from exc
     said = run.output.read_text(encoding="utf-8", errors="replace").strip()
     message = f"the validation did not start: {said or f'see {run.folder}'}"

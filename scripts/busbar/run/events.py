@@ -199,7 +199,7 @@ class Run:
         if len(self.task.messages) < _MOST_ERRORS:
             self.task.messages.update(lines)
         elif not lines.keys() <= self.task.messages.keys():
-            self.task.messages.setdefault("… what other hosts say is in the log")
+            self.task.messages.setdefault("… see the log for the other hosts")
 
     def _diff(self, data: dict[str, Any], stdout: str) -> None:
         """Record the file changes of a host as Ansible prints them, so that no_log and diff: false apply."""
@@ -209,7 +209,7 @@ class Run:
         if self.task is None:
             self.task = TaskState(_task_name(data), self._clock(), self._play_hosts)
         if len(text) > _LONGEST_DIFF:
-            text = f"{text[:_LONGEST_DIFF]}\n… the rest is in the log"
+            text = f"{text[:_LONGEST_DIFF]}\n… see the log for the rest"
         if text in self.task.diffs or len(self.task.diffs) < _MOST_DIFFS:
             self.task.diffs.setdefault(text, []).append(_one_line(data.get("host", "")))
 
@@ -266,7 +266,7 @@ def summary(run: Run) -> list[str]:
         firsts = dict.fromkeys(text.splitlines()[0] for text in run.warnings)
         lines += ["", *list(firsts)[:WARNINGS]]
         if len(firsts) > WARNINGS or len(firsts) < len(run.warnings):
-            lines.append("more in the log")
+            lines.append("see the log")
     if run.tasks:
         lines += ["", "Slowest tasks:"]
         lines += [f"{duration(seconds):>8}  {name}" for name, seconds in run.slowest(SLOWEST) if seconds >= LEAST_S]
@@ -291,7 +291,7 @@ def failure_message(result: dict[str, Any]) -> str:
 def _shortened(message: str, result: dict[str, Any]) -> str:
     """Truncate a message; lists of input errors may be longer."""
     most = _LONGEST_DIFF if is_refused(result) else _LONGEST
-    return message if len(message) <= most else f"{message[:most]}\n… the rest is in the log"
+    return message if len(message) <= most else f"{message[:most]}\n… see the log for the rest"
 
 
 def _task_name(data: dict[str, Any]) -> str:

@@ -83,9 +83,9 @@ def open_log(folder: Path, command: str) -> Path:
                 path.touch(mode=0o600, exist_ok=False)
                 return path
     except OSError as exc:
-        message = f"the log cannot be kept in {folder}: {exc.strerror}"
+        message = f"the log cannot be written to {folder}: {exc.strerror}"
         raise UsageError(message) from exc
-    message = f"the log cannot be kept in {folder}: too many of this second"
+    message = f"the log cannot be written to {folder}: too many logs with the same time stamp"
     raise UsageError(message)
 
 

@@ -46,11 +46,11 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         help="file, directory or list of hosts (default: inventory/)",
     )
     add_sandbox(where)
-    asked = parser.add_argument_group("passwords, asked for once on the terminal")
+    asked = parser.add_argument_group("passwords, requested once on the terminal")
     asked.add_argument("-k", "--ask-pass", action="store_true", help="ask for the SSH password")
     asked.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
     asked.add_argument(
-        "-J", "--ask-vault-pass", "--ask-vault-password", action="store_true", help="ask for the vault's"
+        "-J", "--ask-vault-pass", "--ask-vault-password", action="store_true", help="ask for the vault password"
     )
     add_ansible_options(parser)
 
@@ -133,7 +133,7 @@ def refuse_prompts(args: argparse.Namespace, option: str) -> None:
     """
     asked = next((key for key in PROMPTS if getattr(args, key)), None)
     if asked is not None:
-        message = f"{option} leaves nobody to ask for a password: use {_FILES[asked]}"
+        message = f"{option} prevents password prompts: use {_FILES[asked]}"
         raise UsageError(message)
 
 
@@ -168,24 +168,24 @@ def _choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
         UsageError: the inventory does not exist, or the options contradict each other.
     """
     if args.inventory and chosen(args):
-        message = "choose the cluster with -i, or a sandbox with --sandbox or --name, not with both"
+        message = "use either -i for a cluster, or --sandbox or --name for a sandbox"
         raise UsageError(message)
     if chosen(args):
         return [str(inventory_of(args.name))], "sandbox"
     sources = args.inventory or [str(default_inventory())]
     for source in sources:
         if "," not in source and not Path(source).exists():
-            message = f"no inventory {source}: name one with -i, or use --sandbox"
+            message = f"inventory {source} not found: use -i or --sandbox"
             raise UsageError(message)
         if "," not in source and is_read_whole(source):
             message = (
-                f"inventory {source}: logs, reports and secrets are kept in the folder of an inventory, and of one that"
-                " is given as a folder Ansible reads every file: name the file in it, or call the folder inventory"
+                f"inventory {source}: logs, reports and secrets would be in the inventory folder, where"
+                " Ansible reads every file: pass the inventory file, or rename the folder to inventory"
             )
             raise UsageError(message)
     # Unchanged, because Ansible also resolves paths from the current directory.
     return [source if "," in source else str(Path(source).resolve()) for source in sources], (
-        "as given" if args.inventory else "default; -i chooses another"
+        "as given" if args.inventory else "default; change it with -i"
     )
 
 
@@ -201,7 +201,7 @@ def _ask_passwords(args: argparse.Namespace) -> dict[str, str]:
     try:
         Path("/dev/tty").open("rb").close()
     except OSError as exc:
-        message = f"no terminal to ask for a password on; use {_FILES[wanted[0]]}"
+        message = f"no terminal for a password prompt; use {_FILES[wanted[0]]}"
         raise UsageError(message) from exc
     passwords: dict[str, str] = {}
     for key in wanted:

@@ -93,7 +93,7 @@ class Timer:
             UsageError: systemd rejects it.
         """
         if shutil.which("systemctl") is None:
-            message = f"systemd is not installed here: let cron run the same: {self.effect}"
+            message = f"systemd is not installed here: use a cron job instead; {self.effect}"
             raise UsageError(message)
         for path, text in self.units.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,9 @@ class Timer:
         lines = [f"{self.name}.timer: {self.calendar}, {self.effect}"]
         lingers = "loginctl", "show-user", getpass.getuser(), "--property=Linger", "--value"
         if os.geteuid() != 0 and subprocess.run(lingers, check=False, capture_output=True).stdout.strip() != b"yes":
-            lines.append(f"it runs only while you are logged in: loginctl enable-linger {getpass.getuser()}")
+            lines.append(
+                f"it runs only while you are logged in; to change that: loginctl enable-linger {getpass.getuser()}"
+            )
         return lines
 
     def remove(self) -> str:
@@ -113,7 +115,7 @@ class Timer:
             UsageError: systemd cannot stop it.
         """
         if not any(path.exists() for path in self.units):
-            return f"{self.name}.timer: was not there"
+            return f"{self.name}.timer: does not exist"
         _systemctl("disable", "--now", f"{self.name}.timer")
         for path in self.units:
             path.unlink(missing_ok=True)

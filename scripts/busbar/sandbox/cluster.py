@@ -39,7 +39,7 @@ def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -
     host.check_host()
     began = time.monotonic()
     if image.ensure_image(sandbox.distribution, rebuild=rebuild):
-        say(f"image of {sandbox.distribution} made in {time.monotonic() - began:.0f} s")
+        say(f"image of {sandbox.distribution} built in {time.monotonic() - began:.0f} s")
     remove_strangers(sandbox)
     running = [name for name, state in containers(sandbox.name).items() if state == "running"]
     host.check_watchers(len(sandbox.nodes) - len(running))
@@ -100,7 +100,7 @@ def refuse_mounts(folder: Path, table: str | None = None) -> None:
     points = [Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), item[4])) for item in fields]
     found = [str(point) for point in points if point.is_relative_to(folder.resolve())]
     if found:
-        msg = f"{', '.join(found)}: something is mounted there and would be emptied; unmount it first"
+        msg = f"{', '.join(found)}: is a mount point whose content would be deleted; unmount it first"
         raise UsageError(msg)
 
 

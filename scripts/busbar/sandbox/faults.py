@@ -34,7 +34,7 @@ def parse_rate(text: str) -> int:
     match = _RATE.fullmatch(text.strip())
     rate = int(float(match[1]) * _SCALE[match[2].lower()]) if match else 0
     if rate <= 0:
-        msg = f"rate {text!r}: write a number with kbit, mbit or gbit, for instance 1gbit or 100mbit"
+        msg = f"rate {text!r}: use a number with kbit, mbit or gbit, such as 1gbit or 100mbit"
         raise UsageError(msg)
     return rate
 
@@ -63,7 +63,9 @@ def stop(sandbox: Sandbox, node: str, service: str) -> None:
     container = running(sandbox, node)
     known = host.podman("exec", container, "systemctl", "cat", service, check=False)
     if known.returncode:
-        msg = f"node {node} has no service {service!r}; list them: busbar sandbox exec {node} -- systemctl list-units"
+        msg = (
+            f"node {node} has no service {service!r}; list services: busbar sandbox exec {node} -- systemctl list-units"
+        )
         raise UsageError(msg)
     host.podman("exec", container, "systemctl", "stop", service)
     remember(sandbox, kind="stop", node=node, detail=service)
@@ -139,5 +141,5 @@ def link_ends(sandbox: Sandbox, node: str) -> tuple[list[str], str]:
     for link in outer:
         if link["ifindex"] == inner[0].get("link_index"):
             return [*enter, "tc"], str(link["ifname"])
-    msg = f"node {node}: the host's end of its link was not found"
+    msg = f"node {node}: the host side of its link was not found"
     raise UsageError(msg)

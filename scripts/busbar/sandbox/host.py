@@ -92,13 +92,13 @@ def check_host() -> None:
         UsageError: not root, or tools are missing.
     """
     if os.geteuid() != 0:
-        msg = "the sandbox starts system containers and needs root: run it with sudo"
+        msg = "the sandbox starts system containers and requires root: run it with sudo"
         raise UsageError(msg)
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     missing = sorted({package for tool, package in _TOOLS.items() if not shutil.which(tool, path=path)})
     if missing:
         packages = " ".join(missing)
-        msg = f"the sandbox needs {packages}: run scripts/setup --sandbox, or apt-get install {packages}"
+        msg = f"the sandbox requires {packages}: run scripts/setup --sandbox, or apt-get install {packages}"
         raise UsageError(msg)
     choose_runtime()
 
@@ -122,7 +122,7 @@ def check_watchers(nodes: int, open_one: Callable[[], int] | None = None) -> Non
                 need = nodes * NODE_WATCHERS
                 setting = "fs.inotify.max_user_instances"
                 msg = f"{nodes} more nodes need {need} inotify instances and only {len(opened)} of {setting}={limit} "
-                msg += f"are free: sysctl -w {setting}={int(limit) + max(128, need)}, or take down another sandbox "
+                msg += f"are free: sysctl -w {setting}={int(limit) + max(128, need)}, or remove another sandbox "
                 msg += "(busbar sandbox down --name NAME)"
                 raise UsageError(msg)
             opened.append(descriptor)

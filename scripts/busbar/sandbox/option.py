@@ -20,7 +20,7 @@ def add_name(parser: argparse.ArgumentParser, text: str = "name of the sandbox (
 def add_sandbox(parser: argparse._ActionsContainer) -> None:
     """Add the options that select a sandbox instead of an inventory."""
     parser.add_argument("--sandbox", action="store_true", help="the sandbox of this checkout")
-    parser.add_argument(_NAME, help="the sandbox of that name")
+    parser.add_argument(_NAME, help="the sandbox with this name")
 
 
 def chosen(args: argparse.Namespace) -> bool:
@@ -38,7 +38,7 @@ def own_words(args: argparse.Namespace, command: list[str]) -> list[str]:
         word, *command = command
         name = word.removeprefix(f"{_NAME}=") if "=" in word else (command.pop(0) if command else "--")
         if name.startswith("-"):
-            message = f"{_NAME} wants the name of a sandbox"
+            message = f"{_NAME} requires the name of a sandbox"
             raise UsageError(message)
         args.name = name
     return command[1:] if command[:1] == ["--"] else command

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["write_own"]
 
 NOTE = """\
-# Written by `busbar {command}`, which writes it anew each time; text that you change here is then kept beside it as
-# {name}.1.orig. Put your own variables into other files of this folder or of group_vars: busbar never touches those.
+# Written by `busbar {command}`, which overwrites it each time; if you changed it, your version is saved as
+# {name}.1.orig. Put your variables into other files of this folder or of group_vars, which busbar does not change.
 """
 _CHECKSUM = re.compile(r"^# checksum of what follows: ([0-9a-f]{64})\n---\n", re.MULTILINE)
 
@@ -39,7 +39,7 @@ def write_own(path: Path, data: dict[str, Any], command: str, say: Callable[[str
         if path.is_symlink() or not _untouched(present):
             kept = _free_name(path)
             path.rename(kept)
-            say(f"{path} was not as busbar writes it: kept as {kept.name}; put what is yours into a file of your own")
+            say(f"{path} was modified: saved as {kept.name}; put your variables into a separate file")
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)

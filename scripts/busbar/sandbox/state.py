@@ -105,7 +105,7 @@ class Sandbox:
             UsageError: the sandbox has no such node.
         """
         if node not in self.nodes:
-            msg = f"sandbox {self.name} has no node {node!r}; it has {', '.join(self.nodes)}"
+            msg = f"sandbox {self.name} has no node {node!r} (nodes: {', '.join(self.nodes)})"
             raise UsageError(msg)
         return f"{self.network}-{node}"
 
@@ -147,7 +147,7 @@ def sandbox_path(name: str) -> Path:
         UsageError: the name is invalid in host, network or folder names.
     """
     if not _NAME.fullmatch(name):
-        msg = f"sandbox name {name!r}: use 1 to 32 lower-case letters, digits and hyphens, no hyphen at an end"
+        msg = f"sandbox name {name!r}: use 1 to 32 lower-case letters, digits and inner hyphens"
         raise UsageError(msg)
     return sandbox_root() / name
 
@@ -167,7 +167,7 @@ def load(name: str | None = None) -> Sandbox:
             known.pop(key, None)
         return Sandbox(**known)
     except FileNotFoundError:
-        msg = f"no sandbox {name!r} here; make it with: busbar sandbox up --name {name}"
+        msg = f"sandbox {name!r} does not exist here; create it with: busbar sandbox up --name {name}"
         raise UsageError(msg) from None
     except (OSError, ValueError, TypeError) as exc:
         msg = f"{path}: {exc}; remove the sandbox with: busbar sandbox down --name {name}"
@@ -199,7 +199,7 @@ def locked(name: str) -> Iterator[None]:
         except BlockingIOError:
             current = False
         if not current:
-            msg = f"sandbox {name}: another busbar command is working on it; wait until it has ended"
+            msg = f"sandbox {name}: another busbar command is using it; wait until it ends"
             raise UsageError(msg)
         try:
             yield

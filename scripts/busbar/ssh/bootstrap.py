@@ -141,7 +141,7 @@ def bootstrap(
         for behind in (False, True):
             group = [target for target in targets if bool(ways[target]) is behind]
             outcomes |= _opened(group, door, vouch, ask_once, pool)
-    wrong = "the password is wrong"
+    wrong = "wrong password"
     return [outcomes.get(target) or Outcome(target.name, ok=False, message=wrong) for target in targets]
 
 
@@ -210,7 +210,7 @@ def _failure(target: Target, exc: Exception, door: Door) -> Outcome:
     """Return the result of a failed host."""
     message, remedy = _explain(exc)
     if door.way(target) and not isinstance(exc, RefusedKeyError):
-        message, remedy = "is not reached through its jump host", f"look what this says: {door.way(target)}"
+        message, remedy = "is unreachable through its jump host", f"check the output of: {door.way(target)}"
     return Outcome(target.name, ok=False, message=message, remedy=remedy)
 
 
@@ -219,15 +219,15 @@ def _explain(exc: Exception) -> tuple[str, str]:
     if isinstance(exc, RefusedKeyError):
         return exc.message, exc.remedy
     # Since OpenSSH 9.8 a server temporarily rejects clients after several failed logins.
-    waiting = "after failed logins it turns you away for a while: try again in a minute"
-    other = "shows another host key than a moment ago"
+    waiting = "it may block logins after failures: try again in a minute"
+    other = "changed its host key during this run"
     reasons: list[tuple[type[Exception], str, str]] = [
-        (paramiko.BadHostKeyException, other, "somebody may stand in between: find out who before you try again"),
+        (paramiko.BadHostKeyException, other, "the connection may be intercepted: find the cause before you try again"),
         (ConnectionRefusedError, "refuses the connection", "start its SSH server"),
         (paramiko.ssh_exception.NoValidConnectionsError, "refuses the connection", "start its SSH server"),
         (EOFError, "closes the connection", waiting),
         (TimeoutError, "does not answer", "check its address, power and network"),
-        (socket.gaierror, "has a name without an address", "set ansible_host in the inventory"),
+        (socket.gaierror, "has a name that cannot be resolved", "set ansible_host in the inventory"),
     ]
     if "protocol banner" in str(exc):
         exc = EOFError()
@@ -245,8 +245,8 @@ def _open(client: paramiko.SSHClient, target: Target, door: Door, password: str 
 
     status, said = _run(client, f"sh -c {shlex.quote(INSTALL_KEY)}", f"{door.public_key}\n")
     if status != 0:
-        return outcome(f"does not take the key: {said}", ok=False)
-    done = ["key installed" if said == "added" else "key was there"]
+        return outcome(f"rejects the key: {said}", ok=False)
+    done = ["key installed" if said == "added" else "key already present"]
     if door.sudo and target.user != "root":
         script = shlex.quote(INSTALL_SUDO.format(user=target.user))
         # sudo reads a password from standard input; without a password it must not prompt.
@@ -254,12 +254,12 @@ def _open(client: paramiko.SSHClient, target: Target, door: Door, password: str 
         status, said = _run(client, command, f"{password}\n" if password else "")
         if status != 0:
             return outcome(f"{done[0]}, but sudo fails: {said}", ok=False)
-        done.append("sudo rule installed" if said.endswith("added") else "sudo rule was there")
+        done.append("sudo rule installed" if said.endswith("added") else "sudo rule already present")
     if password is not None and door.private_key is not None:
         try:
             door.connect(target, None).close()
         except (paramiko.SSHException, OSError):
-            return outcome(f"{done[0]}, but it does not open the door", ok=False)
+            return outcome(f"{done[0]}, but the login with it fails", ok=False)
     return outcome(", ".join(done))
 
 

@@ -98,17 +98,15 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):
         """
         if key.asbytes() in self.revoked:
             place = self.revoked[key.asbytes()]
-            message = f"shows a host key that is revoked in {place}: {fingerprint(key)}"
-            remedy = (
-                "whoever has that key can pose as this host: give it new keys (rm /etc/ssh/ssh_host_*, ssh-keygen -A)"
-            )
+            message = f"has a host key that is revoked in {place}: {fingerprint(key)}"
+            remedy = "the key may be compromised: generate new host keys there (rm /etc/ssh/ssh_host_*, ssh-keygen -A)"
             raise RefusedKeyError(message, remedy)
         entry = self.keys.lookup(target.known_as)
         recorded = entry.get(key.get_name()) if entry else None
         if recorded is not None and recorded != key:
-            message = "shows another host key than the one recorded"
+            message = "has a different host key than the recorded one"
             change = f"ssh-keygen -f {self.path} -R {target.known_as}"
-            raise RefusedKeyError(message, f"ask its owner; when the change is right: {change}")
+            raise RefusedKeyError(message, f"ask its owner; if the change is intended: {change}")
         return recorded is not None
 
     def record(self, target: Target, key: paramiko.PKey) -> None:
@@ -129,8 +127,8 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):
         Raises:
             RefusedKeyError: always.
         """
-        message = f"{hostname} shows another host key than a moment ago: {fingerprint(key)}"
-        raise RefusedKeyError(message, "somebody may stand in between: find out who before you try again")
+        message = f"{hostname} changed its host key during this run: {fingerprint(key)}"
+        raise RefusedKeyError(message, "the connection may be intercepted: find the cause before you try again")
 
 
 def _entry(line: str, number: int) -> paramiko.hostkeys.HostKeyEntry | None:

@@ -50,14 +50,14 @@ class Declared:
             raise UsageError(message)
         folders = [inventory_folder(source) for source in sources if "," not in source]
         if not folders:
-            message = "a list of hosts has no file that declares users: name an inventory with -i"
+            message = "an inline host list has no file with users: use an inventory file with -i"
             raise UsageError(message)
         paths = [path for path in _files(folders) if _declares_users(path)]
         default = folders[0] / "group_vars" / "all" / "users.yml"
         if default.parent.with_suffix(".yml").is_file():
             default = default.parent.with_suffix(".yml")
         if len(paths) > 1:
-            message = f"{USERS} is in {' and in '.join(map(str, paths))}: leave it in one of them"
+            message = f"{USERS} is in {' and in '.join(map(str, paths))}: keep it in only one of them"
             raise UsageError(message)
         self._place = paths[0] if paths else default
         self._file = _read(self._place)
@@ -82,7 +82,7 @@ class Declared:
                 there = [(str(item.get("name")), str(item.get("uid", ""))) for item in held]
             if there != here:
                 message = (
-                    f"{USERS} of {host} is not that of {self._place}: busbar edits the one list in group_vars/all "
+                    f"{USERS} of {host} is not defined in {self._place}: busbar edits only the list in group_vars/all "
                     "of the inventory; move it there, or edit it by hand"
                 )
                 raise UsageError(message)
@@ -132,7 +132,7 @@ class Declared:
         else:
             number = int(change.get("number") or (held or {}).get("uid") or self._next_number())
             self._free(name, number)
-            said = [f"add {name}{' again' if again else ''} with number {number}"]
+            said = [f"add {name}{' again' if again else ''} with UID {number}"]
             if held is None:
                 lists = (("groups", "groups"), ("authorized_keys", "keys"))
                 held = {"name": name, "uid": number} | {field: change[key] for field, key in lists if key in change}
@@ -157,7 +157,7 @@ class Declared:
                 continue
             if field in held:
                 there = f"{name} is declared with {field} {held[field]} in {self._where(name)}"
-                message = f"{there}, and was asked for with {change[key]}"
+                message = f"{there} (requested {change[key]})"
                 raise UsageError(message)
             held[field] = change[key]
             said.append(f"{name}: {field} {change[key]}")
@@ -171,7 +171,7 @@ class Declared:
         if is_present(held):
             held["state"] = "absent"
             number = f" (number {held['uid']})" if held.get("uid") is not None else ""
-            said.append(f"remove {name}{number}; the home stays")
+            said.append(f"remove {name}{number}; keep the home directory")
             said += [f"remove {name} from Slurm's accounting"] if held.get("slurm") else []
         # This command never removes homes.
         held.pop("remove_home", None)
@@ -221,7 +221,7 @@ class Declared:
             return []
         kept = {key: value for key, value in slurm.items() if key not in {"account", "accounts", "state"}}
         held["slurm"] = {"account": account, **({"accounts": more} if more else {}), **kept}
-        return [f"{name}: charge {', '.join(wanted)} in Slurm"]
+        return [f"{name}: set the Slurm accounts {', '.join(wanted)}"]
 
     def _known_groups(self, change: Item) -> None:
         """Check that the groups are declared.
@@ -245,8 +245,8 @@ class Declared:
         for item in self._users:
             if str(item["name"]) != name and is_present(item) and str(item.get("uid")) == str(number):
                 message = (
-                    f"{name}: number {number} is that of {item['name']} in {self._where(str(item['name']))}; "
-                    "give another number, or none"
+                    f"{name}: UID {number} belongs to {item['name']} in {self._where(str(item['name']))}; "
+                    "use another UID, or omit it"
                 )
                 raise UsageError(message)
 
@@ -267,7 +267,7 @@ class Declared:
         names = [str(item["name"]) for item in self._users]
         near = difflib.get_close_matches(name, names, 1)
         hint = f"; did you mean {near[0]}?" if near and near[0] != name else ""
-        return f"{name}: no such user in {USERS} of {self._place}{hint}"
+        return f"{name}: not a user in {USERS} of {self._place}{hint}"
 
     def _held(self, name: str) -> Item | None:
         return next((item for item in self._users if str(item["name"]) == name), None)
@@ -359,7 +359,7 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
 
 def _unknown(name: str, kind: str, unknown: Sequence[str], option: str, known: Sequence[str]) -> UsageError:
     there = ", ".join(known) or "none"
-    return UsageError(f"{name}: no {kind} {', '.join(unknown)} in {option}; there are {there}")
+    return UsageError(f"{name}: no {kind} {', '.join(unknown)} in {option} (available: {there})")
 
 
 def _values(item: Item, field: str) -> list[str]:

@@ -33,16 +33,18 @@ def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
     name = checked_name(args.user)
     if args.end:
         if args.duration or args.reason:
-            message = "--end takes the rights back at once: leave out --for and --reason"
+            message = "--end revokes the rights at once: remove --for and --reason"
             raise UsageError(message)
         return {"elevate_user": name, "elevate_until": "", "elevate_reason": ""}
     reason = (args.reason or "").strip()
     if not args.duration or not reason:
-        message = f'busbar user elevate {name}: say for how long and why, such as --for 4h --reason "OPS-17: fabric"'
+        message = (
+            f'busbar user elevate {name}: set the duration and the reason, such as --for 4h --reason "OPS-17: fabric"'
+        )
         raise UsageError(message)
     # The reason appears in a comment of a sudoers file and in the journal, and Ansible would evaluate templates in it.
     if not reason.isprintable() or len(reason) > _MOST or any(mark in reason for mark in ("{{", "{%", "{#")):
-        message = f"--reason: write one line of at most {_MOST} printable characters, without {{{{, {{% and {{#"
+        message = f"--reason: use one line of at most {_MOST} printable characters, without {{{{, {{% and {{#"
         raise UsageError(message)
     until = (now + _duration(args.duration)).astimezone(dt.timezone.utc)
     return {"elevate_user": name, "elevate_until": f"{until:%Y%m%d%H%M%SZ}", "elevate_reason": reason}
@@ -51,15 +53,15 @@ def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
 def told(asked: dict[str, Any]) -> str:
     """Describe the request."""
     if not asked["elevate_until"]:
-        return f"{asked['elevate_user']} has no rights for a time any more"
+        return f"{asked['elevate_user']} has no temporary rights any more"
     until = dt.datetime.strptime(asked["elevate_until"], "%Y%m%d%H%M%S%z")
-    return f"{asked['elevate_user']} has the rights of root until {until:%Y-%m-%d %H:%M} UTC: {asked['elevate_reason']}"
+    return f"{asked['elevate_user']} has root rights until {until:%Y-%m-%d %H:%M} UTC: {asked['elevate_reason']}"
 
 
 def _duration(text: str) -> dt.timedelta:
     found = _DURATION.fullmatch(text)
     length = dt.timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
     if length is None or length > LONGEST:
-        message = f"--for {text}: write minutes or hours, at most 24h, such as 30m or 4h"
+        message = f"--for {text}: use minutes or hours, at most 24h, such as 30m or 4h"
         raise UsageError(message)
     return length

@@ -15,7 +15,7 @@ from busbar.text_file import read_text
 __all__ = ["COLUMNS", "checked_name", "new_user", "read_keys", "read_table"]
 
 COLUMNS = ("name", "number", "full_name", "group", "groups", "accounts", "keys")
-"""Those of the table of `import`; all but the first may be missing or empty."""
+"""Columns of the CSV file of `import`; only the first is required."""
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 # Group names follow POSIX, and account names follow sacctmgr.
@@ -31,7 +31,7 @@ def checked_name(name: str) -> str:
         UsageError: the name is invalid.
     """
     if not NAME.fullmatch(name) or name == "root":
-        message = f"{name!r} cannot be a user: small letters, digits, '_' and '-', a letter or '_' first, not root"
+        message = f"{name!r} is not a valid user name: lower-case letters, digits, '_', '-', not root"
         raise UsageError(message)
     return name
 
@@ -49,20 +49,20 @@ def new_user(given: dict[str, Any]) -> dict[str, Any]:
     number = str(given.get("number") or "").strip()
     if number:
         if not number.isascii() or not number.isdecimal() or not FIRST <= int(number) <= LAST:
-            message = f"number {number!r}: write one between {FIRST} and {LAST}"
+            message = f"UID {number!r}: use a number from {FIRST} to {LAST}"
             raise UsageError(message)
         change["number"] = int(number)
     full_name = str(given.get("full_name") or "").strip()
     if full_name:
         # These characters separate fields and lines of /etc/passwd.
         if not full_name.isprintable() or ":" in full_name:
-            message = f"full name {full_name!r}: write it without ':' and on one line"
+            message = f"full name {full_name!r}: use one line without ':'"
             raise UsageError(message)
         change["full_name"] = full_name
     groups = [str(given.get("group") or "").strip(), *(given.get("groups") or [])]
     for word in filter(None, [*groups, *(given.get("accounts") or [])]):
         if not WORD.fullmatch(word):
-            message = f"{word!r} cannot be a group or an account: letters, digits, '_', '.' and '-'"
+            message = f"{word!r} is not a valid group or account: use letters, digits, '_', '.' and '-'"
             raise UsageError(message)
     if groups[0]:
         change["group"] = groups[0]
@@ -92,7 +92,7 @@ def read_keys(word: str) -> list[str]:
         message = f"{word}: {exc}"
         raise UsageError(message) from exc
     if not keys:
-        message = f"{word}: holds no key"
+        message = f"{word}: contains no key"
         raise UsageError(message)
     return keys
 
@@ -116,13 +116,13 @@ def read_table(path: Path) -> list[dict[str, Any]]:
             line = rows.line_num + 1
         wrong += _doubles(changes)
         if not changes and not wrong:
-            wrong.append("line 2: there is no user")
+            wrong.append("line 2: no user")
     except csv.Error as exc:
         wrong.append(f"line {rows.line_num}: {exc}")
     except UsageError as exc:
         wrong.append(f"line 1: {exc}")
     if wrong:
-        message = "\n".join([f"{path} was not imported, nothing was changed:", *(f"  {each}" for each in wrong)])
+        message = "\n".join([f"{path} was not imported; nothing was changed:", *(f"  {each}" for each in wrong)])
         raise UsageError(message)
     return [{key: value for key, value in change.items() if key != "line"} for change in changes]
 
@@ -130,8 +130,8 @@ def read_table(path: Path) -> list[dict[str, Any]]:
 def _check_header(header: list[str]) -> None:
     unknown = [word for word in header if word not in COLUMNS]
     if "name" not in header or unknown or len(set(header)) < len(header):
-        what = f"unknown columns {', '.join(map(repr, unknown))}" if unknown else "each column once, and a column name"
-        message = f"{what}; there are {','.join(COLUMNS)}"
+        what = f"unknown columns {', '.join(map(repr, unknown))}" if unknown else "each column once, including name"
+        message = f"{what} (columns: {','.join(COLUMNS)})"
         raise UsageError(message)
 
 
@@ -140,7 +140,7 @@ def _row(header: list[str], row: list[str], line: int, wrong: list[str]) -> list
     if not any(field.strip() for field in row):
         return []
     if len(row) != len(header):
-        wrong.append(f"line {line}: {len(row)} fields, and the header has {len(header)}")
+        wrong.append(f"line {line}: {len(row)} fields (expected {len(header)})")
         return []
     fields: dict[str, Any] = {key: text.strip() for key, text in zip(header, row)}
     for key in ("groups", "accounts"):
@@ -161,7 +161,7 @@ def _doubles(changes: list[dict[str, Any]]) -> list[str]:
         for change in changes:
             line = first.setdefault(change.get(key, ("", change["line"])), change["line"])
             if line != change["line"]:
-                wrong.append(f"line {change['line']}: {word} {change[key]} is in line {line}, too")
+                wrong.append(f"line {change['line']}: {word} {change[key]} is also in line {line}")
     return wrong
 
 

@@ -59,7 +59,7 @@ class YamlFile:
             # An empty document has no node to which a list could be added.
             self._root = None if _is_nothing(root) else root
             if self._root is not None and not isinstance(self._root, yaml.MappingNode):
-                message = "it is no dictionary"
+                message = "it is not a mapping"
                 raise CannotEditError(message)
             self.data: dict[str, Any] = _load(text)
         except yaml.YAMLError as exc:
@@ -109,7 +109,7 @@ class YamlFile:
         except yaml.YAMLError:
             same = False
         if not same:
-            message = "it is written in a way that cannot be edited safely (anchors, say)"
+            message = "its YAML cannot be edited safely (for example anchors)"
             raise CannotEditError(message)
         return text
 

@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="preflight (default), base, or authorities: the SSH and TLS certificates of all hosts",
     )
-    parser.add_argument("--forks", default="10", metavar="N,…", help="each size with each of these; default 10")
+    parser.add_argument("--forks", default="10", metavar="N,…", help="forks to measure for each size; default 10")
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
@@ -67,7 +67,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         ValueError: the playbook failed.
     """
     if args.playbook not in PLAYBOOKS:
-        message = f"--playbook: {args.playbook!r} is none of {', '.join(PLAYBOOKS)}"
+        message = f"--playbook: {args.playbook!r} is not one of {', '.join(PLAYBOOKS)}"
         raise UsageError(message)
     forks = [whole("--forks", text, 1, _MOST_FORKS) for text in args.forks.split(",")]
     for number in forks:
@@ -87,7 +87,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
 def _sizes(args: argparse.Namespace) -> list[int]:
     sizes = [whole("--hosts", text, _LEAST, _MOST) for text in args.hosts.split(",")]
     if len(set(sizes)) < len(sizes):
-        message = f"--hosts: {args.hosts!r} names a number twice"
+        message = f"--hosts: {args.hosts!r} contains a duplicate"
         raise UsageError(message)
     return sizes
 
@@ -155,7 +155,7 @@ def _run(playbook: str, size: int, forks: int) -> _Cost:
             lines = [
                 line.strip() for line in told.splitlines() if "msg:" in line or "ERROR" in line or "problem:" in line
             ]
-            message = f"{playbook} on {size} hosts ended with code {code}: {' '.join(lines[:3]) or told[-300:]}"
+            message = f"{playbook} on {size} hosts failed with exit code {code}: {' '.join(lines[:3]) or told[-300:]}"
             raise ValueError(message)
     return cost
 

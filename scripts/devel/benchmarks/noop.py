@@ -42,7 +42,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
             spent = sandboxes.timed(*run)
             changed = [host for host, (_ran, changes) in sandboxes.recap(spent.said).items() if changes]
             if changed:
-                message = f"the second run at {size} nodes changed something on {', '.join(changed)}: {run}"
+                message = f"the second run with {size} nodes was not idempotent on {', '.join(changed)}: {run}"
                 raise ValueError(message)
             walls[size], cpus[size] = spent.wall, spent.cpu
             yield Figure("wall", round(spent.wall, 1), "s", size)

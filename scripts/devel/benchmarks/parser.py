@@ -62,7 +62,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("peak_memory", round(answer["peak_kib"] / 1024, 1), "MiB")
     yield Figure("rows", len(answer["rows"]), "rows")
     if (answer["runs"], answer["outcome"], answer["rows"]) != (1, "ok", [[size, _busbw(size)] for size in _SIZES]):
-        message = f"the table is not complete: {answer['runs']} runs, {len(answer['rows'])} rows, {answer['outcome']}"
+        message = f"the table is incomplete: {answer['runs']} runs, {len(answer['rows'])} rows, {answer['outcome']}"
         raise ValueError(message)
 
 
@@ -75,7 +75,7 @@ def _run_reader(size: int) -> dict[str, Any]:
                 written += pipe.write(chunk)
         answer = cast("IO[bytes]", reader.stdout).read()
     if reader.returncode:
-        message = f"the process that reads ended with code {reader.returncode}"
+        message = f"the reader failed with exit code {reader.returncode}"
         raise ValueError(message)
     return dict(json.loads(answer)) | {"characters": written}
 

@@ -92,7 +92,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("limit", round(limit, 1), "s")
     yield Figure("limit_without_starts", round(least, 1), "s")
     yield Figure("packages", sum(len(content.packages) for content in added.values()), "on all nodes")
-    yield Figure("ratio", round(spent.wall / limit, 2), "of provision to limit")
+    yield Figure("ratio", round(spent.wall / limit, 2), "time of provision / limit")
 
 
 def install_script(address: str, ssh: list[str], packages: list[str], archive: str) -> str:
@@ -142,6 +142,6 @@ def _install(cluster: state.Sandbox, added: dict[str, Contents]) -> float:
         )
         took = time.monotonic() - began
     if done.returncode:
-        message = f"the shell script ended with {done.returncode}: {done.stderr[-2000:]}"
+        message = f"the shell script failed with exit code {done.returncode}: {done.stderr[-2000:]}"
         raise ValueError(message)
     return took

@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _sizes(args: argparse.Namespace) -> list[int]:
     sizes = [whole("--nodes", text, _LEAST, _MOST) for text in args.nodes.split(",")]
     if len(set(sizes)) < len(sizes):
-        message = f"--nodes: {args.nodes!r} names a number twice"
+        message = f"--nodes: {args.nodes!r} contains a duplicate"
         raise UsageError(message)
     return sizes
 
@@ -77,5 +77,5 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         yield Figure("cpu_per_search", round(1000 * spent / trials, 1), "ms", at=size)
         bad = [seed for seed, result in enumerate(results) if result["missed"] or result["wrongly_blamed"]]
         if bad:
-            message = f"of {size} nodes a culprit was missed or an innocent blamed, the first with seed {bad[0]}"
+            message = f"with {size} nodes a culprit was missed or a good node blamed (first seed {bad[0]})"
             raise ValueError(message)

@@ -99,9 +99,9 @@ def test_the_same_site_makes_the_same_archive_and_a_higher_serial(site: Path) ->
 
 
 REFUSED: dict[str, tuple[str, str]] = {
-    "a lookup": ("hosts_timezone: \"{{ lookup('file', '/etc/zone') }}\"", "hosts_timezone: looks something up"),
+    "a lookup": ("hosts_timezone: \"{{ lookup('file', '/etc/zone') }}\"", "hosts_timezone: uses a lookup"),
     "a secret by its name": ('hosts_timezone: "{{ monitoring_password }}"', "monitoring_password: is a secret"),
-    "a secret by its text": ("hosts_timezone: 0123456789abcdef", "hosts_timezone: holds the secret munge.key"),
+    "a secret by its text": ("hosts_timezone: 0123456789abcdef", "hosts_timezone: contains the secret munge.key"),
     "an encrypted option": (
         "hosts_timezone: !vault |\n      $ANSIBLE_VAULT;1.1;AES256\n      6162",
         "hosts_timezone: is encrypted",
@@ -132,7 +132,7 @@ def test_no_declared_secret_may_be_in_a_bundle() -> None:
 def test_hosts_of_two_clusters_are_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (site / "inventory/hosts.yml").write_text(HOSTS.replace("gpu1: {", "gpu1: {cluster_name: other, "))
     assert main(["image", "bundle", "published"]) == 2
-    assert "cluster_name: hosts of the inventory say other, trial" in capsys.readouterr().err
+    assert "cluster_name: differs between hosts (other, trial)" in capsys.readouterr().err
 
 
 def test_a_build_without_what_it_needs_is_refused(
@@ -142,14 +142,14 @@ def test_a_build_without_what_it_needs_is_refused(
     (site / "id").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
     words = ["image", "build", "published", "--like", "gpu1", "--url", "http://192.0.2.1/", "--authorized-key", "id"]
     assert main(words) == 2
-    assert "published has no bundle, and an image ships one" in capsys.readouterr().err
+    assert "published has no bundle, but an image requires one" in capsys.readouterr().err
     assert main(["image", "bundle", "published"]) == 0
     assert main(words) == 2
-    assert "is no public key of SSH" in capsys.readouterr().err
+    assert "is not an SSH public key" in capsys.readouterr().err
     assert main([word.replace("gpu1", "ctl") for word in words]) == 2
     assert "--like ctl: is not in the group slurm_compute" in capsys.readouterr().err
     assert main([word.replace("gpu1", "gpu9") for word in words]) == 2
-    assert "--like gpu9: the inventory has no such host" in capsys.readouterr().err
+    assert "--like gpu9: not a host of the inventory" in capsys.readouterr().err
 
 
 def test_a_build_names_the_tools_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,9 +194,12 @@ def leave(path: str, text: str) -> Callable[[Path], Any]:
     ("left", "says"),
     [
         (leave("etc/tls.pem", "-----BEGIN RSA PRIVATE KEY-----\n"), "/etc/tls.pem: is a private key"),
-        (leave("etc/app.conf", "password=0123456789abcdef\n"), "/etc/app.conf: holds the secret monitoring.password"),
-        (leave("etc/hostname", "builder"), "/etc/hostname: tells a node from another"),
-        (leave("var/log/apt/term.log", "Log"), "/var/log/apt/term.log: tells a node from another"),
+        (
+            leave("etc/app.conf", "password=0123456789abcdef\n"),
+            "/etc/app.conf: contains the secret monitoring.password",
+        ),
+        (leave("etc/hostname", "builder"), "/etc/hostname: differs between nodes"),
+        (leave("var/log/apt/term.log", "Log"), "/var/log/apt/term.log: differs between nodes"),
         (leave("etc/machine-id", "0123"), "/etc/machine-id: is not empty"),
         (lambda root: (root / "etc/machine-id").unlink(), "/etc/machine-id: is not empty"),
     ],

@@ -43,7 +43,7 @@ def test_a_table_with_a_row_missing_fails(capsys: pytest.CaptureFixture[str], mo
     assert cut != log
     monkeypatch.setattr(parser, "_log", lambda _size: [cut])
     assert benchmark.main(["parser", "--mib", "1"]) == 1
-    assert "the table is not complete" in capsys.readouterr().err
+    assert "the table is incomplete" in capsys.readouterr().err
 
 
 def test_search(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,23 +68,23 @@ def test_controller(capsys: pytest.CaptureFixture[str], playbook: str) -> None:
 def test_a_host_that_is_not_sound_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "inventory", lambda _size: {"all": {"hosts": {"gpu 1": {"hardware": "dgx_h1000"}}}})
     assert benchmark.main(["controller", "--hosts", "3", "--runs", "1"]) == 1
-    assert "preflight on 3 hosts ended with code" in capsys.readouterr().err
+    assert "preflight on 3 hosts failed with exit code" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["speed"], "there is no benchmark 'speed'; there are controller, noop, "),
+        (["speed"], "benchmark 'speed' does not exist; available: controller, noop, "),
         (["controller", "--hosts", "16,2"], "--hosts: '2' is not a whole number from 3 to 10000"),
-        (["noop", "--sizes", "4,2"], "--sizes: 4,2: give sizes, each larger than the one before, such as 2,4,8,16"),
+        (["noop", "--sizes", "4,2"], "--sizes: 4,2: use sizes in ascending order, such as 2,4,8,16"),
         (["provision", "--compute", "1"], "--compute: '1' is not a whole number from 2 to 200"),
         (["controller", "--forks", "0"], "--forks: '0' is not a whole number from 1 to 1000"),
-        (["controller", "--hosts", "16,16"], "--hosts: '16,16' names a number twice"),
-        (["controller", "--playbook", "all"], "--playbook: 'all' is none of preflight, base, authorities"),
+        (["controller", "--hosts", "16,16"], "--hosts: '16,16' contains a duplicate"),
+        (["controller", "--playbook", "all"], "--playbook: 'all' is not one of preflight, base, authorities"),
         (["parser", "--runs", "0"], "--runs: '0' is not a whole number from 1 to 99"),
         (["parser", "--mib", "0"], "--mib: '0' is not a whole number from 1"),
         (["parser", "--mib", "1GB"], "--mib: '1GB' is not a whole number"),
-        (["search", "--nodes", "64,64"], "--nodes: '64,64' names a number twice"),
+        (["search", "--nodes", "64,64"], "--nodes: '64,64' contains a duplicate"),
         (["search", "--nodes", "8"], "--nodes: '8' is not a whole number from 16"),
     ],
 )

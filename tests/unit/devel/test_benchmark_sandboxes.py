@@ -38,7 +38,7 @@ def test_a_second_run_that_changes_something_is_no_second_run(
 ) -> None:
     monkeypatch.setattr(sandboxes, "busbar", lambda *_words: _recap(2, 9, changed=3))
     assert benchmark.main(["noop", "--sizes", "2", "--runs", "1"]) == 1
-    assert "the second run at 2 nodes changed something on gpu1" in capsys.readouterr().err
+    assert "the second run with 2 nodes was not idempotent on gpu1" in capsys.readouterr().err
     assert said == [("sandbox", "down", "--name", "benchmark")]
 
 
@@ -48,5 +48,5 @@ def test_no_sandbox_of_somebody_is_measured_or_removed(
 ) -> None:
     (tmp_path / "mine").mkdir()
     assert benchmark.main([name, "--name", "mine"]) == 2
-    assert "there is a sandbox mine already" in capsys.readouterr().err
+    assert "sandbox mine already exists" in capsys.readouterr().err
     assert said == []

@@ -133,12 +133,15 @@ def test_one_host_has_no_cluster_and_several_know_each_other() -> None:
     ("text", "words"),
     [
         ("source: url", "alertmanager_archives: has no url for x86_64"),
-        ("family: RedHat", "alertmanager_source: this distribution has no package"),
+        ("family: RedHat", "alertmanager_source: this distribution does not package it"),
         ("external_url: 'https://alerts.example.com'", "alertmanager_external_url: "),
         ("{peers: [mon2], cluster_address: 127.0.0.1}", "alertmanager_cluster_address: cannot be reached"),
-        ("arguments: ['a\n\n  b']", "alertmanager_arguments: 'a\\nb' has a line break"),
-        ("routes: {critical: opz}", "alertmanager_routes.critical: no receiver is called opz"),
-        ("extra_routes: [{matchers: ['a=b'], receivers: x}]", "alertmanager_extra_routes[0].receivers: no receiver"),
+        ("arguments: ['a\n\n  b']", "alertmanager_arguments: 'a\\nb' contains a line break"),
+        ("routes: {critical: opz}", "alertmanager_routes.critical: receiver opz does not exist"),
+        (
+            "extra_routes: [{matchers: ['a=b'], receivers: x}]",
+            "alertmanager_extra_routes[0].receivers: receiver x does not exist",
+        ),
     ],
 )
 def test_refused(text: str, words: str) -> None:

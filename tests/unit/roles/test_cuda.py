@@ -121,13 +121,17 @@ def test_a_site_that_names_none_gets_one_that_works(own: dict[str, Any], loaded:
     [
         ({"driver_version": "570.133.20"}, "versions", "needs driver 580.65.06 or newer, and this host has 570"),
         ({"driver_version": "520", "versions": ["12.8"]}, "versions", "CUDA 12.8 needs driver 525.60.13"),
-        ({"versions": ["12.8.1.2"]}, "versions", "'12.8.1.2' is not a valid version"),
+        ({"versions": ["12.8.1.2"]}, "versions", "'12.8.1.2' is not a valid CUDA version"),
         ({"default_version": "12.9"}, "default_version", "12.9 is not one of the toolkits 12.8, 13.0"),
-        ({"hardware": V100, "default_version": "13.0"}, "default_version", "for volta any more; the last that does is"),
+        (
+            {"hardware": V100, "default_version": "13.0"},
+            "default_version",
+            "no longer supports volta; the last version that does is",
+        ),
         (
             {"hardware": B200, "versions": ["12.6"], "default_version": ""},
             "default_version",
-            "the first that does is 12.8",
+            "the first version that does is 12.8",
         ),
         ({"absent_versions": ["13.0"]}, "absent_versions", "13.0 is in cuda_versions too"),
         ({"nccl_version": "2.27.7-1+cuda13.0"}, "nccl_version", "is built for CUDA 13.0, but 12.8 is"),
@@ -196,4 +200,4 @@ def test_login_nodes_know_the_toolkits(versions: list[str], default: str, module
 def test_an_invalid_version_is_refused_on_login_nodes_too() -> None:
     (problem,) = found("login_problems", versions=["newest"])
     assert (problem["hosts"], problem["key"]) == (["gpu7"], "cuda_versions")
-    assert "'newest' is not a valid version" in problem["problem"]
+    assert "'newest' is not a valid CUDA version" in problem["problem"]

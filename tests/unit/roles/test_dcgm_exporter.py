@@ -129,7 +129,7 @@ def test_each_line_has_three_fields() -> None:
         ({"interval_s": 0}, "interval_s", "0 is not a valid interval"),
         ({"arguments": ["-a", ":1"]}, "arguments", "-a is set already"),
         ({"arguments": ["--address=:1"]}, "arguments", "--address is set already"),
-        ({"arguments": ["--a\n--b"]}, "arguments", "has a line break"),
+        ({"arguments": ["--a\n--b"]}, "arguments", "contains a line break"),
         ({"source": "url"}, "packages.x86_64", "url, sha256, version is missing"),
         (
             {"source": "url", "packages": {"x86_64": ARCHIVE | {"sha256": "x"}}},

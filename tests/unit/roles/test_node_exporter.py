@@ -113,11 +113,11 @@ def test_metrics_of_the_site_stand_together_by_name_and_are_escaped() -> None:
 @pytest.mark.parametrize(
     ("own", "words"),
     [
-        ({"family": "RedHat"}, "node_exporter_source: this distribution has no package"),
+        ({"family": "RedHat"}, "node_exporter_source: this distribution does not package it"),
         ({"source": "url"}, "node_exporter_archives: has no url for x86_64"),
         ({"source": "url", "archives": {"x86_64": {"url": "https://m.site/a.tgz"}}}, "sha256 of https"),
         ({"collectors_off": ["systemd"]}, "systemd is in node_exporter_collectors too"),
-        ({"arguments": ["--a\n--b"]}, "node_exporter_arguments: '--a\\n--b' has a line break"),
+        ({"arguments": ["--a\n--b"]}, "node_exporter_arguments: '--a\\n--b' contains a line break"),
         ({"extra_metrics": [{"name": "a b", "value": 1}]}, "node_exporter_extra_metrics[0]: 'a b' is not a name"),
         ({"extra_metrics": [{"name": "a", "value": "x"}]}, "extra_metrics[0]: value 'x' of a is not a number"),
         ({"extra_metrics": [{"name": "a", "value": 1, "labels": {"b-c": 1}}]}, "'b-c' is not a name of a label"),

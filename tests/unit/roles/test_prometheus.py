@@ -90,8 +90,8 @@ def test_copies_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("family", "own", "words"),
     [
-        ("RedHat", {}, "prometheus_source: this distribution has no package"),
-        ("Debian", {"arguments": ["--a\n--b"]}, "prometheus_arguments: '--a\\n--b' has a line break"),
+        ("RedHat", {}, "prometheus_source: this distribution does not package it"),
+        ("Debian", {"arguments": ["--a\n--b"]}, "prometheus_arguments: '--a\\n--b' contains a line break"),
         ("Debian", {"retention_time": "3 months"}, "prometheus_retention_time: '3 months' is not a duration"),
         (
             "Debian",

@@ -26,7 +26,7 @@ def test_missing_tools_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
         vm_group.check_host()
 
 
-@pytest.mark.parametrize(("user", "machine", "reason"), [(1000, "x86_64", "sudo"), (0, "aarch64", "this is aarch64")])
+@pytest.mark.parametrize(("user", "machine", "reason"), [(1000, "x86_64", "sudo"), (0, "aarch64", "found aarch64")])
 def test_hosts_that_cannot_do_it_are_refused(
     monkeypatch: pytest.MonkeyPatch, user: int, machine: str, reason: str
 ) -> None:

@@ -15,8 +15,8 @@ from ansible.plugins.connection import ConnectionBase
 
 DOCUMENTATION = """
 name: instant
-short_description: Answers at once
-description: Says what a sound node would say, so that only the provisioning host's own work takes time.
+short_description: Answers immediately
+description: Returns the answers of a healthy node, so that only the work of the provisioning host takes time.
 author: busbar
 options: {}
 """
@@ -91,7 +91,7 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # Ansible carries no ty
         name = found[1].decode().rpartition(".")[2]
         answer = self._answer(name)
         if answer is None:
-            message = f"nobody has written down what a node says to the module {name}"
+            message = f"no recorded answer for the module {name}"
             raise AnsibleConnectionFailure(message)
         return 0, json.dumps({"changed": False, **answer}).encode(), b""
 

@@ -32,7 +32,7 @@ def test_what_is_proven_is_counted() -> None:
         ({"ctl": DONE, "db": ELSEWHERE}, "aaaa", {}),
         ({"ctl": ELSEWHERE, "db": ELSEWHERE}, "aaaa", dict.fromkeys(("ctl", "db"), "no snapshot 'aaaa' of db")),
         ({"ctl": DONE, "db": ELSEWHERE}, "latest", {"db": "no snapshot 'aaaa' of db"}),
-        ({"ctl": {"rc": 2, "said": "", "fault": ""}}, "latest", {"ctl": "busbar-backup ended with 2"}),
+        ({"ctl": {"rc": 2, "said": "", "fault": ""}}, "latest", {"ctl": "busbar-backup failed with exit code 2"}),
     ],
 )
 def test_what_is_not(told: dict[str, dict[str, Any]], wanted: str, said: dict[str, str]) -> None:
@@ -42,7 +42,7 @@ def test_what_is_not(told: dict[str, dict[str, Any]], wanted: str, said: dict[st
 @pytest.mark.parametrize(
     ("site", "said"),
     [
-        ({"there": False}, [("WARNING", "in no snapshot")]),
+        ({"there": False}, [("WARNING", "no snapshot contains")]),
         ({"there": True, "ready": False}, [("ERROR", "restic is not installed here")]),
         ({"there": True, "ready": True, "faults": ["Fatal: wrong key"], "differing": []}, [("ERROR", "wrong key")]),
         ({"there": True, "ready": True, "faults": [], "differing": []}, []),
@@ -61,7 +61,7 @@ def test_what_is_not(told: dict[str, dict[str, Any]], wanted: str, said: dict[st
             [
                 ("ERROR", "secrets/ssh_ca is not in the snapshot"),
                 ("ERROR", "secrets/tls/ca.key is not in the snapshot"),
-                ("ERROR", "secrets/munge.key is another one than"),
+                ("ERROR", "secrets/munge.key differs from"),
             ],
         ),
     ],
@@ -74,4 +74,4 @@ def test_secrets_that_a_snapshot_lacks_are_named(site: dict[str, Any], said: lis
 
 def test_what_is_no_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["backup", "verify", "yesterday"]) == 2
-    assert "'yesterday' is no id of a snapshot" in capsys.readouterr().err
+    assert "'yesterday' is not a snapshot ID" in capsys.readouterr().err

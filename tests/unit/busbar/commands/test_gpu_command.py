@@ -70,11 +70,14 @@ def test_what_nvidia_smi_says_when_no_driver_answers(tmp_path: Path, capsys: pyt
         (b"", "is empty"),
         (b" \n\n", "is empty"),
         (b"\x7fELF\x00\x00\x01", "is a binary file, not text"),
-        (b"Linux\nnothing of the kind\n", "holds no output of nvidia-smi -q; make one with: nvidia-smi -q -x > FILE"),
-        (b"\xff\xfe\xfa\x80\x12", "holds no output of nvidia-smi -q; make one with: nvidia-smi -q -x > FILE"),
+        (
+            b"Linux\nnothing of the kind\n",
+            "contains no output of nvidia-smi -q; create it with: nvidia-smi -q -x > FILE",
+        ),
+        (b"\xff\xfe\xfa\x80\x12", "contains no output of nvidia-smi -q; create it with: nvidia-smi -q -x > FILE"),
         (
             b"name, address\ngpu1, 10.0.0.1\n",
-            "holds no output of nvidia-smi -q; make one with: nvidia-smi -q -x > FILE",
+            "contains no output of nvidia-smi -q; create it with: nvidia-smi -q -x > FILE",
         ),
     ],
 )
@@ -132,4 +135,4 @@ def test_the_summary_table_is_refused_with_the_command(
     assert output.out == ""
     for words in (str(path), "summary table", "nvidia-smi -q -x > FILE"):
         assert words in output.err
-    assert ("GPU 1 answers with errors" in output.err) == (odd == "ERR!")
+    assert ("GPU 1 reports errors" in output.err) == (odd == "ERR!")

@@ -43,7 +43,7 @@ def answer(*findings: tuple[str, str, str], **unknown: str) -> str:
             ["gpu1: MONITOR swap: it is so", "    type this", "gpu1: not known: clock: no answer"],
         ),
         ({"gpu1": answer()}, 4, 3, ["gpu1: healthy"]),
-        ({"gpu1": "Traceback"}, 0, 3, ["gpu1: its answer is not understood: Traceback"]),
+        ({"gpu1": "Traceback"}, 0, 3, ["gpu1: unexpected answer: Traceback"]),
         ({}, 0, 3, []),
     ],
 )

@@ -132,7 +132,7 @@ def test_nothing_is_written_over(site: Path, tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "README.md").symlink_to("nowhere")
     assert main(["init", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "has README.md, inventory/hosts.yml already, so nothing was written" in line
+    assert "already has README.md, inventory/hosts.yml, so nothing was written" in line
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["README.md", "hosts.yml", "inventory"]
     assert (tmp_path / "inventory" / "hosts.yml").read_text() == "mine\n"
     assert main(["init", str(site)]) == 2

@@ -60,7 +60,7 @@ def test_exit_codes(  # noqa: PLR0913, PLR0917 - a table
     assert asked == ["--limit", "gpu1,gpu2", "--skip-tags", "describe_show", "-f", "5"]
     shown = capsys.readouterr()
     assert shown.out == ("" if interrupted else text)
-    assert ("has no host gpu[1-2]" in shown.err) == (code == 2)
+    assert ("does not contain gpu[1-2]" in shown.err) == (code == 2)
 
 
 @pytest.mark.parametrize("arguments", [["gpu[1-"], ["gpu1", "-i", "/does/not/exist"], ["gpu1", "--name", "x"]])
@@ -129,7 +129,13 @@ def test_a_file_that_tells_of_no_topology(
     ("stats", "returned", "code", "out", "err"),
     [
         ({"text": "slurm_topology: {}\n", "problem": ""}, 0, 0, "slurm_topology: {}\n", ""),
-        ({"text": "", "problem": "gpu2 hears of no switch"}, 0, 2, "", "busbar: gpu2 hears of no switch"),
+        (
+            {"text": "", "problem": "gpu2 receives no LLDP from a switch"},
+            0,
+            2,
+            "",
+            "busbar: gpu2 receives no LLDP from a switch",
+        ),
         ({}, 2, 1, "", "log: "),
     ],
 )
@@ -167,7 +173,7 @@ def test_the_topology_that_hosts_report(  # noqa: PLR0913, PLR0917 - a table
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["a", "b"], "one FILE, not 2: to ask hosts, say --from lldp"),
+        (["a", "b"], "expected one FILE (found 2): to query hosts, use --from lldp"),
         (["--from", "nvlink", "gpu1", "--nodes", "gpu1"], "--nodes is for ibnetdiscover"),
         (["--from", "lldp", "gpu[1-"], "gpu[1-"),
     ],

@@ -166,7 +166,7 @@ def test_json_of_another_program_is_refused(tmp_path: Path, content: str, comman
 def test_parse_refuses_text_without_any_output_of_nccl_tests(tmp_path: Path, content: str) -> None:
     path = tmp_path / "x.txt"
     path.write_text(content)
-    with pytest.raises(UsageError, match="has no output of nccl-tests"):
+    with pytest.raises(UsageError, match="contains no output of nccl-tests"):
         run("parse", str(path))
     assert run("judge", str(path), "--hardware", "dgx_h100", "--nodes", "2") == 3
 
@@ -208,7 +208,7 @@ def test_profiles_of_a_site_lie_over_those_of_busbar(tmp_path: Path, capsys: pyt
 def test_a_file_without_profiles_is_not_taken_for_none(tmp_path: Path, content: str) -> None:
     path = tmp_path / "site.yml"
     path.write_text(content)
-    with pytest.raises(UsageError, match="has no dictionary hardware_profiles_extra"):
+    with pytest.raises(UsageError, match="has no mapping hardware_profiles_extra"):
         judged(path, "dgx_h100")
 
 

@@ -65,7 +65,7 @@ def test_a_dossier(site: Path, answers: dict[str, Any], capsys: pytest.CaptureFi
     assert lines[0].startswith("gpu3  drained (IDLE+DRAIN): new memory [")
     assert "  different Xids that drained it (xid_cnt): not known, points 0" in lines
     assert "  validations that blamed it (blame_count): 1, points 2" in lines
-    assert "machine  tells no serial number (from the node)" in lines
+    assert "machine  reports no serial number (from the node)" in lines
     assert "out of service  not known (accounting)" in lines
     assert "health check  none" in lines
     assert "not known: Slurm: jobs: sacct is not installed" in lines
@@ -88,7 +88,7 @@ def test_all_nodes_and_lemons(site: Path, answers: dict[str, Any], capsys: pytes
     lines = capsys.readouterr().out.splitlines()
     assert answers["options"] == [*TAGS, "-e", "node_history_days=28"]
     assert [line.split()[:3] for line in lines[:2]] == [["gpu1", "0+", "PASS"], ["gpu3", "2+", "FAIL"]]
-    assert "+: at least; not all of its signals are known" in lines
+    assert "+: minimum, because not all signals are known" in lines
     assert run(site, "list", "--lemons", "--lemon-limit", "2") == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("gpu3 ")
@@ -102,9 +102,9 @@ def test_all_nodes_and_lemons(site: Path, answers: dict[str, Any], capsys: pytes
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("show", "gpu33"), "gpu33: no compute node of the inventory"),
-        (("show", "ctl"), "ctl: no compute node"),
-        (("show", "gpu3", "--days", "0"), "--days 0: give 1 to 3660"),
+        (("show", "gpu33"), "gpu33: not a compute node of the inventory"),
+        (("show", "ctl"), "ctl: not a compute node"),
+        (("show", "gpu3", "--days", "0"), "--days 0: use 1 to 3660"),
         (("list", "--reports", "/nowhere"), "no folder /nowhere"),
     ],
 )

@@ -111,8 +111,12 @@ def test_bad_usage(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "option", "remedy"),
     [
-        (["--no-fast"], "--no-fast", "leave the option out"),
-        (["--slices", "2"], "--slices", "--limit, or on a bastion of each rack with ansible-runner (docs/scale.md)"),
+        (["--no-fast"], "--no-fast", "remove the option"),
+        (
+            ["--slices", "2"],
+            "--slices",
+            "--limit, or on a bastion host of each rack with ansible-runner (docs/scale.md)",
+        ),
         (["--on", "bastion1"], "--on", "ansible-runner (docs/scale.md)"),
     ],
 )

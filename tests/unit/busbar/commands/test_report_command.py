@@ -206,9 +206,9 @@ def test_render(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["list", "-i", "PLACE/none"], "no inventory"),
         (["list", "-i", "PLACE/notes"], "no reports yet"),
         (["list", "-i", "PLACE", "--sandbox"], "not with two of them"),
-        (["list", "--name", "no-such"], "no sandbox"),
+        (["list", "--name", "no-such"], "'no-such' does not exist"),
         (["list", "-i", "PLACE", "--name", "x"], "not with two of them"),
-        (["list", "--sandbox", "--name", "no-such"], "no sandbox"),
+        (["list", "--sandbox", "--name", "no-such"], "'no-such' does not exist"),
         (["compare", "20261114", "nope", "--reports", "PLACE"], "no reports match"),
     ],
 )

@@ -82,11 +82,11 @@ def text(site: Path) -> str:
 
 def test_a_declared_user(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(site, "add", "erin", "--group", "research", "--account", "ml", "--number", "2010") == 0
-    assert capsys.readouterr().out == "add erin with number 2010\nerin: charge ml in Slurm\n"
+    assert capsys.readouterr().out == "add erin with UID 2010\nerin: set the Slurm accounts ml\n"
     assert "  - {name: erin, uid: 2010, group: research, slurm: {account: ml}}\n" in text(site)
     assert asked.variables["user_source"] == "declared"
     assert asked.variables["user_present"] == ["erin"]
-    assert asked.variables["user_said"] == ["add erin with number 2010", "erin: charge ml in Slurm"]
+    assert asked.variables["user_said"] == ["add erin with UID 2010", "erin: set the Slurm accounts ml"]
     assert asked.variables["user_associations"] == [{"name": "erin", "accounts": ["ml"]}]
     assert "@" in asked.variables["user_by"]
     assert "--check" not in asked.options
@@ -119,21 +119,19 @@ def test_what_hosts_refuse_is_taken_back(site: Path, asked: Asked, capsys: pytes
     assert text(site) == USERS
     said = capsys.readouterr().err
     assert "there is job 7" in said
-    assert "the inventory is as it was" in said
+    assert "the inventory was restored" in said
     # Some hosts have changed: then the inventory is what the others shall become.
     asked.changed = {"gpu1": 1}
     assert run(site, "remove", "alice") == 2
     assert "state: absent" in text(site)
-    assert "run it again to finish" in capsys.readouterr().err
+    assert "run again to finish" in capsys.readouterr().err
 
 
 def test_the_directory_of_the_cluster(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
-    asked.custom = {
-        "busbar_users": {"people": [ERIN | {"source": "directory"}], "said": ["add erin with number 20101"]}
-    }
+    asked.custom = {"busbar_users": {"people": [ERIN | {"source": "directory"}], "said": ["add erin with UID 20101"]}}
     own = ("-e", "identity_source=ldap_server")
     assert run(site, "add", "erin", "--account", "ml", *own) == 0
-    assert capsys.readouterr().out == "add erin with number 20101\n"
+    assert capsys.readouterr().out == "add erin with UID 20101\n"
     assert text(site) == USERS
     assert asked.variables["user_source"] == "directory"
     assert asked.variables["user_changes"] == [{"do": "add", "name": "erin", "accounts": ["ml"]}]
@@ -161,14 +159,14 @@ def test_the_list(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("add", "Erin"), "'Erin' cannot be a user"),
-        (("add", "erin", "--number", "2001"), "number 2001 is that of alice"),
+        (("add", "Erin"), "'Erin' is not a valid user name"),
+        (("add", "erin", "--number", "2001"), "UID 2001 belongs to alice"),
         (("add", "erin", "--key", "nothing"), "nothing: neither a public key nor a file with one"),
-        (("lock", "bob"), "bob: no such user"),
-        (("key", "alice"), "say what to --add or --remove"),
+        (("lock", "bob"), "bob: not a user"),
+        (("key", "alice"), "use --add or --remove"),
         (("group", "alice", "--add", "x"), "no group x in users_groups"),
         (("import", "/nowhere.csv"), "cannot read /nowhere.csv"),
-        (("list", "-e", "identity_source=external", "-e", "x=1"), "users come from the site's own directory"),
+        (("list", "-e", "identity_source=external", "-e", "x=1"), "users come from the external directory"),
         (("list", "-e", "identity_source=nis"), "identity_source is 'nis'"),
     ],
 )
@@ -188,11 +186,11 @@ def test_rights_for_a_time_touch_no_file_and_run_alone(
     assert (asked.playbook, asked.options[-4:]) == ("user.yml", ["--tags", "elevate", "--limit", "gpu1"])
     assert asked.variables["elevate_user"] == "alice"
     said = capsys.readouterr().out
-    assert said.startswith("alice has the rights of root until ")
+    assert said.startswith("alice has root rights until ")
     assert asked.variables["elevate_said"] == said.strip()
     assert run(site, "elevate", "alice", "--end", "--dry-run") == 0
     assert "--check" in asked.options
-    assert capsys.readouterr().out == "would do: alice has no rights for a time any more\n"
+    assert capsys.readouterr().out == "would do: alice has no temporary rights any more\n"
     assert text(site) == before
 
 

@@ -48,7 +48,7 @@ def test_secrets_that_others_reach(site: Path) -> None:
     (site / "secrets").chmod(0o750)
     (site / "secrets" / "munge.key").chmod(0o644)
     first, second = found(site)
-    assert (first.severity, first.problem) == (ERROR, "others may reach it (mode 0750)")
+    assert (first.severity, first.problem) == (ERROR, "is accessible to other users (mode 0750)")
     assert first.remedy == f"chmod 700 {site / 'secrets'}"
     assert second.remedy == f"chmod 600 {site / 'secrets' / 'munge.key'}"
 
@@ -66,7 +66,7 @@ def test_a_run_that_was_killed(site: Path) -> None:
     lock.write_text(json.dumps(left))
     (killed,) = found(site)
     assert (killed.severity, killed.key) == (WARNING, "interrupted run")
-    assert killed.remedy == "run it again to its end: busbar site"
+    assert killed.remedy == "run it again: busbar site"
     assert json.loads(lock.read_text()) == left
     lock.write_text("")
     assert found(site) == []
@@ -87,7 +87,7 @@ def test_a_validation_is_missing_or_cannot_be_read(site: Path) -> None:
     assert only.startswith("its report cannot be read: ")
     report = {"schema": 1, "verdict": "FAIL", "reason": "gpu2: slow with gpu1 and with gpu3", "tests": []}
     (site / "reports" / "20270101T000000Z" / "report.json").write_text(json.dumps(report))
-    assert said() == ["the last one (20270101T000000Z) ended with FAIL: gpu2: slow with gpu1 and with gpu3"]
+    assert said() == ["the last validation (20270101T000000Z) ended with FAIL: gpu2: slow with gpu1 and with gpu3"]
 
 
 def test_programs_and_keys(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_programs_and_keys(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "podman" else f"/usr/bin/{name}")
     assert [each.key for each in host_findings(site, sandbox=True)] == ["podman"]
     (named,) = host_findings(site, sandbox=False, private_keys=[str(site / "gone")])
-    assert (named.key, named.problem) == ("ansible_ssh_private_key_file", f"there is no key {site / 'gone'}")
+    assert (named.key, named.problem) == ("ansible_ssh_private_key_file", f"the key {site / 'gone'} does not exist")
     (site / ".ssh").mkdir()
     (site / ".ssh" / "id_ed25519").touch()
     assert list(host_findings(site, sandbox=False)) == []
@@ -156,7 +156,7 @@ def test_what_a_run_of_the_playbook_found(capsys: pytest.CaptureFixture[str]) ->
     assert said == [
         (WARNING, (), "a reservation"),
         (WARNING, ("mon",), "NodeDown fires"),
-        (ERROR, ("mon2",), "Prometheus does not tell its alerts"),
+        (ERROR, ("mon2",), "Prometheus does not return its alerts"),
     ]
     assert [each.problem for each in cluster_findings(run, busy=True)] == [problem for _, _, problem in said[1:]]
     assert capsys.readouterr().out == ""
@@ -166,7 +166,7 @@ def test_advice_on_the_inventory_is_a_warning() -> None:
     import sys  # noqa: PLC0415 - the stream of this very test
 
     run = Run(Display(sys.stderr), lambda _pattern: 1)
-    wrong = make_problem([], "group monitorng", "is not one of busbar's groups", "rename it")
+    wrong = make_problem([], "group monitorng", "is not a group of busbar", "rename it")
     run.custom = {"busbar_doctor_inventory": [advice(make_problem([], "lmod_openmpi", "has no effect", "x")), wrong]}
     said = [(each.severity, each.key) for each in cluster_findings(run, busy=False)]
     assert said == [(ERROR, "group monitorng"), (WARNING, "lmod_openmpi")]
@@ -197,7 +197,7 @@ def test_secrets_are_where_the_site_declares_them(site: Path) -> None:
     assert folders == [site / "lab"]
     (site / "lab").mkdir(mode=0o755)
     (finding,) = [each for each in site_findings(site, [], folders) if each.key == str(site / "lab")]
-    assert finding.problem == "others may reach it (mode 0755)"
+    assert finding.problem == "is accessible to other users (mode 0755)"
 
 
 def test_a_secrets_directory_that_leads_nowhere_is_left_to_ansible(site: Path) -> None:

@@ -29,8 +29,8 @@ def test_the_folder_of_the_site(tmp_path: Path) -> None:
     kept = {each.secret: each for each in kept_here(tmp_path)}
     assert {name: (each.meaning, each.problem) for name, each in kept.items()} == {
         "munge.key": ("a munge key", ""),
-        "own": ("none of busbar's", "others may reach it (mode 0640)"),
-        "ssh_ca_previous": ("an SSH certificate authority, while it is replaced", ""),
+        "own": ("not a secret of busbar", "is accessible to other users (mode 0640)"),
+        "ssh_ca_previous": ("an SSH certificate authority (during its rotation)", ""),
     }
     assert (kept["munge.key"].since, kept["munge.key"].hosts) == ("2025-10-09T08:53:20Z", (HERE,))
     assert kept["own"].readers[1:] == ("others",)

@@ -107,7 +107,7 @@ def test_bad_usage_of_the_command_is_its_exit_code(site: Path) -> None:
     while run.runs and time.monotonic() < until:
         time.sleep(0.1)
     assert run.exit_code == 2
-    assert "no inventory" in run.output.read_text(encoding="utf-8")
+    assert "not found" in run.output.read_text(encoding="utf-8")
 
 
 def test_the_next_way_is_taken_where_one_does_not_work(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

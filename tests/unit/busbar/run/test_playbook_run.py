@@ -155,7 +155,7 @@ def test_variables_that_are_no_yaml_are_named_with_file_and_line_and_not_quoted(
     done = go(site, "play.yml")
     assert done.returncode == 2
     assert (
-        f"{broken}:4:8: did not find expected ',' or '}}' (while parsing a flow mapping, begun in line 3)"
+        f"{broken}:4:8: did not find expected ',' or '}}' (while parsing a flow mapping that starts in line 3)"
         in done.stderr
     )
     assert SECRET not in done.stdout + done.stderr

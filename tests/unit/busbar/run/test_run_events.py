@@ -78,7 +78,7 @@ def test_what_is_too_long_for_the_screen_is_said_to_be_in_the_log() -> None:
 
     lines = follow(start("Say"), says("gpu1"), says("gpu2"), says("gpu3"), stats())[1]
     assert len(lines) == 22
-    assert lines[-2:] == ["          gpu1: 19", "          … what other hosts say is in the log"]
+    assert lines[-2:] == ["          gpu1: 19", "          … see the log for the other hosts"]
     lines = follow(start("Say"), says("gpu1"), says("gpu1"), stats())[1]
     assert lines[-1] == "          gpu1: 19"
 
@@ -242,4 +242,4 @@ def test_a_long_list_of_wrong_input_is_told_in_full() -> None:
     assert failure_message({"failed": True, "msg": lines, "busbar_refused": True}) == lines
     shortened = failure_message({"failed": True, "msg": lines})
     assert len(shortened) < len(lines)
-    assert shortened.endswith("… the rest is in the log")
+    assert shortened.endswith("… see the log for the rest")

@@ -50,7 +50,7 @@ def test_the_timer_is_installed_once_and_removed(
     assert cli.main(["ssh", "timer", "-i", str(inventory), "--remove"]) == 0
     assert list((tmp_path / "units").iterdir()) == []
     assert cli.main(["ssh", "timer", "-i", str(inventory), "--remove"]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{name}.timer: removed", f"{name}.timer: was not there"]
+    assert capsys.readouterr().out.splitlines() == [f"{name}.timer: removed", f"{name}.timer: does not exist"]
 
 
 @pytest.mark.usefixtures("systemd")
@@ -123,8 +123,8 @@ def test_idle_nodes_are_tested_on_a_calendar(tmp_path: Path, systemd: Path, caps
     ("words", "said"),
     [
         ([], "set slurm_checks_partition (such as checks)"),
-        (["-K"], "--schedule leaves nobody to ask for a password: use --become-password-file"),
-        (["-i", "gpu1,gpu2"], "needs one inventory that is a file or folder"),
+        (["-K"], "--schedule prevents password prompts: use --become-password-file"),
+        (["-i", "gpu1,gpu2"], "needs exactly one inventory file or folder"),
     ],
 )
 def test_a_schedule_that_would_disturb_or_ask_is_refused(

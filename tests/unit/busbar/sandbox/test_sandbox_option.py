@@ -78,7 +78,7 @@ def test_without_a_name_it_is_that_of_the_checkout(line: str) -> None:
 @pytest.mark.parametrize("line", ["sandbox exec gpu1 --name", "sandbox ssh login --name -- true"])
 def test_a_missing_name_is_bad_usage(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(line.split()) == 2
-    assert "--name wants the name of a sandbox" in capsys.readouterr().err
+    assert "--name requires the name of a sandbox" in capsys.readouterr().err
 
 
 def test_what_follows_the_dashes_is_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_nodes_and_addresses() -> None:
 
 
 def test_unknown_node_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="no node 'gpu9'; it has ctl, login, gpu1, gpu2"):
+    with pytest.raises(UsageError, match=r"no node 'gpu9' \(nodes: ctl, login, gpu1, gpu2"):
         Sandbox("demo").container("gpu9")
 
 

@@ -37,12 +37,12 @@ def test_a_key_that_somebody_vouched_for_is_recorded(tmp_path: Path) -> None:
     assert known.path.read_text() == f"10.0.0.1 {KEY}\n"
     assert known.is_known(TARGET, _key(KEY))
     assert KnownHosts(known.path).is_known(TARGET, _key(KEY))
-    with pytest.raises(RefusedKeyError, match="another host key than the one recorded"):
+    with pytest.raises(RefusedKeyError, match="different host key than the recorded one"):
         known.is_known(TARGET, _key(OTHER))
 
 
 def test_a_key_that_changes_between_look_and_login_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedKeyError, match="than a moment ago"):
+    with pytest.raises(RefusedKeyError, match="changed its host key during this run"):
         KnownHosts(tmp_path / "known_hosts").missing_host_key(paramiko.SSHClient(), "10.0.0.1", _key(KEY))
 
 
@@ -102,7 +102,7 @@ def test_password_is_asked_once_and_only_when_needed(monkeypatch: pytest.MonkeyP
     targets = [Target(name, name, 22, "admin") for name in opened]
     outcomes = bootstrap(targets, door, trust, ask)
     assert [(outcome.name, outcome.ok) for outcome in outcomes] == [("a", True), ("b", True), ("c", False)]
-    assert outcomes[2].message == "the password is wrong"
+    assert outcomes[2].message == "wrong password"
     assert (asked, shown) == ([1], ["a", "b", "c"])
     assert bootstrap(targets[:1], door, trust, lambda: pytest.fail("nobody needs it"))[0].ok
     assert shown == ["a", "b", "c"], "a recorded key is not asked for again"
@@ -219,7 +219,7 @@ def test_only_yes_or_the_right_fingerprint_opens(
     assert f"--fingerprint gpu1={GOOD}" in _vouch(monkeypatch)
     assert _vouch(monkeypatch, f"gpu1={GOOD}") == ""
     assert _vouch(monkeypatch, f"10.0.0.1={BAD}", f"10.0.0.1={GOOD}") == ""
-    assert "which is not the fingerprint that was given" in _vouch(monkeypatch, f"gpu1={BAD}", answer="yes")
+    assert "which does not match --fingerprint" in _vouch(monkeypatch, f"gpu1={BAD}", answer="yes")
 
 
 @pytest.mark.parametrize("text", ["gpu1", f"={GOOD}", "gpu1=MD5:00", "gpu1=SHA256:short", f"gpu1={GOOD}="])
@@ -230,7 +230,7 @@ def test_a_fingerprint_that_is_none_is_refused(text: str) -> None:
 
 def test_a_fingerprint_of_a_host_that_is_not_there_is_refused() -> None:
     ssh.check_hosts([("gpu1", GOOD), ("10.0.0.1", GOOD)], [TARGET])
-    with pytest.raises(UsageError, match="--fingerprint gpu9=…: no such host"):
+    with pytest.raises(UsageError, match="--fingerprint gpu9=…: not a host of this run"):
         ssh.check_hosts([("gpu9", GOOD)], [TARGET])
 
 

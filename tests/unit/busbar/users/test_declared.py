@@ -67,7 +67,7 @@ def test_a_user_is_added_with_the_next_number_that_nobody_had(folder: Path) -> N
     erin = {"do": "add", "name": "erin", "group": "research", "accounts": ["ml"], "keys": ["ssh-ed25519 BBBB e"]}
     said, data = changed(folder, erin)
     # Who is absent keeps the number, and groups have theirs in the same range.
-    assert said == ["add erin with number 2101", "erin: charge ml in Slurm"]
+    assert said == ["add erin with UID 2101", "erin: set the Slurm accounts ml"]
     assert data["users_accounts"][-1] == {
         "name": "erin",
         "uid": 2101,
@@ -82,22 +82,22 @@ def test_a_user_is_added_with_the_next_number_that_nobody_had(folder: Path) -> N
 
 def test_a_user_of_the_directory_without_uid_is_removed(folder: Path) -> None:
     said, data = changed(folder, {"do": "remove", "name": "frank"})
-    assert said == ["remove frank; the home stays", "remove frank from Slurm's accounting"]
+    assert said == ["remove frank; keep the home directory", "remove frank from Slurm's accounting"]
     assert named(data["users_accounts"], "frank")["state"] == "absent"
 
 
 def test_a_user_is_removed_and_comes_back_with_the_number(folder: Path) -> None:
     said, data = changed(folder, {"do": "remove", "name": "alice"}, {"do": "remove", "name": "bob"})
-    assert said == ["remove alice (number 2001); the home stays", "remove alice from Slurm's accounting"]
+    assert said == ["remove alice (number 2001); keep the home directory", "remove alice from Slurm's accounting"]
     assert named(data["users_accounts"], "alice")["state"] == "absent"
     assert "remove_home" not in named(data["users_accounts"], "bob")
     assert changed(folder, {"do": "remove", "name": "alice"})[0] == []
     said, data = changed(folder, {"do": "add", "name": "alice", "accounts": ["ml"]})
-    assert said == ["add alice again with number 2001", "alice: charge ml in Slurm"]
+    assert said == ["add alice again with UID 2001", "alice: set the Slurm accounts ml"]
     assert "state" not in named(data["users_accounts"], "alice")
     assert named(data["users_accounts"], "alice")["slurm"] == {"account": "ml"}
     changed(folder, {"do": "remove", "name": "dave"})
-    assert changed(folder, {"do": "add", "name": "dave"})[0] == ["add dave again with number 2006"]
+    assert changed(folder, {"do": "add", "name": "dave"})[0] == ["add dave again with UID 2006"]
     assert opened(folder).associations()[-2:] == [
         {"name": "bob", "state": "absent"},
         {"name": "frank", "accounts": ["vision"]},
@@ -148,16 +148,16 @@ def test_lock_keys_and_groups(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"do": "add", "name": "erin", "number": 2001}, "number 2001 is that of alice in .*users.yml:7"),
+        ({"do": "add", "name": "erin", "number": 2001}, "UID 2001 belongs to alice in .*users.yml:7"),
         ({"do": "add", "name": "alice", "number": 2009}, "alice is declared with uid 2001 in .*users.yml:7"),
         (
             {"do": "add", "name": "erin", "group": "nobody"},
-            "no group nobody in users_groups; there are research, admins",
+            "no group nobody in users_groups .available: research, admins",
         ),
-        ({"do": "add", "name": "erin", "accounts": ["x"]}, "no account x in slurm_accounts; there are ml, vision"),
-        ({"do": "lock", "name": "alise"}, "no such user in users_accounts of .*; did you mean alice"),
-        ({"do": "lock", "name": "bob"}, "bob: no such user"),
-        ({"do": "remove", "name": "erin"}, "erin: no such user"),
+        ({"do": "add", "name": "erin", "accounts": ["x"]}, "no account x in slurm_accounts .available: ml, vision"),
+        ({"do": "lock", "name": "alise"}, "not a user in users_accounts of .*; did you mean alice"),
+        ({"do": "lock", "name": "bob"}, "bob: not a user"),
+        ({"do": "remove", "name": "erin"}, "erin: not a user"),
         ({"do": "group", "name": "alice", "add": ["x"], "remove": []}, "no group x"),
     ],
 )
@@ -170,12 +170,12 @@ def test_what_cannot_be_is_refused(folder: Path, change: dict[str, Any], said: s
 def test_lists_that_cannot_be_edited_are_refused(folder: Path) -> None:
     other = folder / "group_vars" / "all" / "more.yml"
     other.write_text("users_accounts: []\n")
-    with pytest.raises(UsageError, match=r"users_accounts is in .*more.yml and in .*users.yml: leave it in one"):
+    with pytest.raises(UsageError, match=r"users_accounts is in .*more.yml and in .*users.yml: keep it in only one"):
         opened(folder)
     other.unlink()
-    with pytest.raises(UsageError, match="users_accounts of gpu1 is not that of"):
+    with pytest.raises(UsageError, match="users_accounts of gpu1 is not defined in"):
         Declared([str(folder)], {"gpu1": {"users_accounts": [{"name": "zoe", "uid": 1}]}})
-    with pytest.raises(UsageError, match="has no file that declares users"):
+    with pytest.raises(UsageError, match="has no file with users"):
         Declared(["ctl,"], {})
     (folder / "group_vars" / "all" / "users.yml").write_text("users_accounts: '{{ x }}'\n")
     with pytest.raises(UsageError, match="not a plain list"):
@@ -188,7 +188,7 @@ def test_a_site_without_users_gets_them_beside_what_is_there(folder: Path) -> No
     path.write_text(before)
     path.chmod(0o640)
     said, data = changed(folder, {"do": "add", "name": "erin"})
-    assert said == ["add erin with number 2001"]
+    assert said == ["add erin with UID 2001"]
     assert data["users_accounts"] == [{"name": "erin", "uid": 2001}]
     assert path.read_text().startswith(before)
     assert path.stat().st_mode & 0o777 == 0o640

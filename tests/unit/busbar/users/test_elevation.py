@@ -21,26 +21,26 @@ def _asked(
 def test_the_end_is_a_time_in_utc() -> None:
     asked = _asked(duration="4h", reason=" OPS-17: fabric ")
     assert asked == {"elevate_user": "erin", "elevate_until": "20260302013005Z", "elevate_reason": "OPS-17: fabric"}
-    assert told(asked) == "erin has the rights of root until 2026-03-02 01:30 UTC: OPS-17: fabric"
+    assert told(asked) == "erin has root rights until 2026-03-02 01:30 UTC: OPS-17: fabric"
     assert _asked(duration="1440m", reason="x")["elevate_until"] == "20260302213005Z"
 
 
 def test_they_are_taken_back() -> None:
     asked = _asked(end=True)
     assert asked == {"elevate_user": "erin", "elevate_until": "", "elevate_reason": ""}
-    assert told(asked) == "erin has no rights for a time any more"
+    assert told(asked) == "erin has no temporary rights any more"
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"user": "root", "duration": "1h", "reason": "x"}, "cannot be a user"),
-        ({"user": "erin ALL", "duration": "1h", "reason": "x"}, "cannot be a user"),
-        ({"user": "%wheel", "duration": "1h", "reason": "x"}, "cannot be a user"),
-        ({}, "say for how long and why"),
-        ({"duration": "4h"}, "say for how long and why"),
-        ({"duration": "4h", "reason": "  "}, "say for how long and why"),
-        ({"reason": "x"}, "say for how long and why"),
+        ({"user": "root", "duration": "1h", "reason": "x"}, "is not a valid user name"),
+        ({"user": "erin ALL", "duration": "1h", "reason": "x"}, "is not a valid user name"),
+        ({"user": "%wheel", "duration": "1h", "reason": "x"}, "is not a valid user name"),
+        ({}, "set the duration and the reason"),
+        ({"duration": "4h"}, "set the duration and the reason"),
+        ({"duration": "4h", "reason": "  "}, "set the duration and the reason"),
+        ({"reason": "x"}, "set the duration and the reason"),
         ({"duration": "25h", "reason": "x"}, "at most 24h"),
         ({"duration": "1441m", "reason": "x"}, "at most 24h"),
         ({"duration": "0m", "reason": "x"}, "minutes or hours"),
@@ -50,8 +50,8 @@ def test_they_are_taken_back() -> None:
         ({"duration": "4h", "reason": "x\nALL ALL=(ALL) ALL"}, "one line"),
         ({"duration": "4h", "reason": "x" * 201}, "at most 200"),
         ({"duration": "4h", "reason": "{{ lookup('pipe', 'id') }}"}, "without {{"),
-        ({"end": True, "duration": "4h"}, "leave out --for"),
-        ({"end": True, "reason": "x"}, "leave out --for"),
+        ({"end": True, "duration": "4h"}, "remove --for"),
+        ({"end": True, "reason": "x"}, "remove --for"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, object], says: str) -> None:

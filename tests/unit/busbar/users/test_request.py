@@ -32,17 +32,17 @@ def test_a_user_has_what_was_given_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"name": "root"}, "'root' cannot be a user"),
-        ({"name": "Erin Smith"}, "cannot be a user"),
-        ({"name": "-rf"}, "cannot be a user"),
-        ({"number": "0"}, "write one between 1000 and 59999"),
-        ({"number": "65534"}, "write one between"),
-        ({"number": "²"}, "write one between"),
-        ({"number": "1e4"}, "write one between"),
+        ({"name": "root"}, "'root' is not a valid user name"),
+        ({"name": "Erin Smith"}, "is not a valid user name"),
+        ({"name": "-rf"}, "is not a valid user name"),
+        ({"number": "0"}, "use a number from 1000 to 59999"),
+        ({"number": "65534"}, "use a number from"),
+        ({"number": "²"}, "use a number from"),
+        ({"number": "1e4"}, "use a number from"),
         ({"full_name": "a:b"}, "without ':'"),
-        ({"full_name": "a\nb"}, "on one line"),
-        ({"groups": ["a b"]}, "cannot be a group"),
-        ({"accounts": ["a,b"]}, "cannot be a group or an account"),
+        ({"full_name": "a\nb"}, "one line"),
+        ({"groups": ["a b"]}, "is not a valid group"),
+        ({"accounts": ["a,b"]}, "is not a valid group or account"),
         ({"keys": ["ssh-ed25519 AAAA x"]}, "not a public key of SSH"),
         ({"keys": [KEY.replace("ssh-ed25519", "ssh-rsa")]}, "not a public key of SSH"),
         ({"keys": [f'command="x" {KEY}']}, "not a public key of SSH"),
@@ -89,11 +89,11 @@ def test_everything_wrong_with_a_table_is_told_at_once_by_line(tmp_path: Path) -
     with pytest.raises(UsageError) as caught:
         read_table(file)
     assert str(caught.value).splitlines()[1:] == [
-        "  line 4: 'Erin' cannot be a user: small letters, digits, '_' and '-', a letter or '_' first, not root",
-        "  line 5: number '12': write one between 1000 and 59999",
-        "  line 8: 2 fields, and the header has 3",
-        "  line 7: user erin is in line 2, too",
-        "  line 6: number 2101 is in line 2, too",
+        "  line 4: 'Erin' is not a valid user name: lower-case letters, digits, '_', '-', not root",
+        "  line 5: UID '12': use a number from 1000 to 59999",
+        "  line 8: 2 fields (expected 3)",
+        "  line 7: user erin is also in line 2",
+        "  line 6: number 2101 is also in line 2",
     ]
 
 
@@ -106,11 +106,11 @@ def test_a_number_is_not_taken_for_a_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "there are name,number"),
-        ("number\n2000\n", "a column name"),
+        ("", "columns: name,number"),
+        ("number\n2000\n", "including name"),
         ("name,name\na,b\n", "each column once"),
         ("name,password\na,b\n", "unknown columns 'password'"),
-        ("name\n", "line 2: there is no user"),
+        ("name\n", "line 2: no user"),
         ('name\n"a"b\n', "line 2: "),
         ("name\na\0b\n", "binary"),
     ],

@@ -105,8 +105,8 @@ def test_a_run_that_was_cut_off_goes_on_and_notes_nothing_twice(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"key": OLD}, "gpu3 (serial SN-2): it is still the machine that it was"),
-        ({"key": GONE}, "gpu3 (serial SN-2): it has a host key that is revoked"),
+        ({"key": OLD}, "gpu3 (serial SN-2): it is still the old machine"),
+        ({"key": GONE}, "gpu3 (serial SN-2): its host key is revoked"),
         ({"error": UNKNOWN}, f"gpu3: its host key is not known on this host: it shows ssh-ed25519 {fingerprint(NEW)}"),
         (
             {"error": "Connection timed out"},

@@ -38,7 +38,7 @@ def test_nvlink() -> None:
     [
         (["gpu1", "gpu8", "gpu9"], "gpu[8-9] is not in the inventory"),
         (["gpu1", "gpu2", "gpu3"], "gpu[2-3] did not answer"),
-        (["gpu1"], "gpu1: `lldpctl -f json0` printed no JSON: is lldpd installed and running there?"),
+        (["gpu1"], "gpu1: `lldpctl -f json0` printed no JSON: install and start lldpd there"),
     ],
 )
 def test_who_says_nothing_is_named(asked: list[str], words: str) -> None:

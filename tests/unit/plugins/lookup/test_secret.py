@@ -42,7 +42,7 @@ def test_check_mode_writes_nothing(tmp_path: Path, value: object) -> None:
 
 
 def test_relative_directory_is_refused() -> None:
-    with pytest.raises(AnsibleError, match="'nowhere/secrets' is not absolute: set cluster_secrets_dir"):
+    with pytest.raises(AnsibleError, match="'nowhere/secrets' is not an absolute path: set cluster_secrets_dir"):
         _ask("nowhere")
 
 
@@ -54,7 +54,7 @@ def test_error_names_file_and_remedy(tmp_path: Path) -> None:
 
 def test_secrets_that_ansible_would_read_as_inventory_are_refused(tmp_path: Path) -> None:
     """Of a folder that is an inventory Ansible reads every file, and a key may look like a list of hosts."""
-    with pytest.raises(AnsibleError, match=r"name the inventory's file instead of its folder, or set cluster_dir"):
+    with pytest.raises(AnsibleError, match=r"pass the inventory file instead of its folder, or set cluster_dir"):
         _ask(tmp_path, ansible_inventory_sources=[str(tmp_path)])
     assert not list(tmp_path.iterdir())
     assert _ask(tmp_path, ansible_inventory_sources=[str(tmp_path / "inventory"), str(tmp_path / "hosts.yml"), "a,"])

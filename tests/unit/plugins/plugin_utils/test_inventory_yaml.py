@@ -38,7 +38,7 @@ def test_each_place_is_looked_at(inventory: Path, name: str) -> None:
     path = inventory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("a: 1\nb: {c: 2\nd: 3\n")
-    expected = [f"{path}:3:2: did not find expected ',' or '}}' (while parsing a flow mapping, begun in line 2)"]
+    expected = [f"{path}:3:2: did not find expected ',' or '}}' (while parsing a flow mapping that starts in line 2)"]
     assert yaml_problems([str(inventory)]) == expected
     of_file = yaml_problems([str(inventory / "hosts.yml")])
     assert of_file == ([] if name == "more.yaml" else expected)
@@ -51,8 +51,8 @@ def test_each_place_is_looked_at(inventory: Path, name: str) -> None:
         ("a: b: c\n", ":1:5: mapping values are not allowed in this context"),
         ("a: *nowhere\n", ":1:4: found undefined alias"),
         ("a: 1\n---\nb: 2\n", ":2:1: but found another document"),
-        ("- a\n- b\n", ":1: is no dictionary: write variables as 'name: value'"),
-        ("only words\n", ":1: is no dictionary"),
+        ("- a\n- b\n", ":1: is not a mapping: write variables as 'name: value'"),
+        ("only words\n", ":1: is not a mapping"),
     ],
 )
 def test_what_is_wrong_is_said(inventory: Path, text: str, expected: str) -> None:
@@ -66,7 +66,7 @@ def test_what_is_no_text_or_cannot_be_read_is_said(inventory: Path) -> None:
     (inventory / "group_vars/all/x.yml").write_bytes(b"\xff\xfe\x00")
     (inventory / "group_vars/all/y.yml").symlink_to("nowhere")
     first, second = yaml_problems([str(inventory)])
-    assert "x.yml: is no text" in first
+    assert "x.yml: is not UTF-8 text" in first
     assert "y.yml: cannot be read: No such file" in second
 
 
@@ -107,7 +107,7 @@ def test_a_key_that_is_there_twice_is_named_with_both_lines(  # noqa: PLR0913, P
     path.write_text(text)
     (problem,) = yaml_problems([str(inventory)])
     assert problem.startswith(f"{path}:{line}:")
-    assert f"{key} is a duplicate of line {first}" in problem
+    assert f"{key} duplicates line {first}" in problem
 
 
 def test_equal_keys_of_different_mappings_and_merged_ones_are_fine(inventory: Path) -> None:
@@ -122,8 +122,8 @@ def test_a_host_that_a_group_of_an_ini_file_lists_twice_is_named(tmp_path: Path)
     assert yaml_problems([str(path)]) == []
     path.write_text("[slurm_compute]\nn01 ansible_host=a\n; n01\nn01 ansible_host=b\n[all:vars]\nx = 1\nx=2\n")
     host, variable = yaml_problems([str(path)])
-    assert host.startswith(f"{path}:4: n01 is a duplicate of line 2")
-    assert variable.startswith(f"{path}:7: x is a duplicate of line 6")
+    assert host.startswith(f"{path}:4: n01 duplicates line 2")
+    assert variable.startswith(f"{path}:7: x duplicates line 6")
     path.chmod(0o755)
     assert yaml_problems([str(path)]) == [], "a program prints the inventory"
 
@@ -156,7 +156,7 @@ def test_yaml_without_its_extension_is_yaml(tmp_path: Path, name: str) -> None:
         (
             "all:\n  children:\n    dgx:\n      n1: {ansible_host: x}\n",
             4,
-            "n1 has no effect in the group dgx: hosts belong",
+            "n1 has no effect in the group dgx: put hosts below hosts",
         ),
         ("all:\n  vars: {a: 1}\n  hardware: dgx_h100\n", 3, "hardware has no effect in the group all"),
     ],

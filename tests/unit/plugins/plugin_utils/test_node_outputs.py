@@ -107,9 +107,9 @@ def test_what_is_no_file_is_not_waited_for(there: Path, name: str) -> None:
     [
         (b"", "it could not be read (exit code 0)"),
         (b"busbar-output 12", "it could not be read (exit code 0)"),
-        (b"busbar-output -1\nx", "it sent what it was not asked for"),
-        (b"busbar-output 12\nabc", "it ended in the middle"),
-        (b"busbar-output 2\n" + b"x" * (node_outputs.PIECE + 1), "it sent what it was not asked for"),
+        (b"busbar-output -1\nx", "it sent an unexpected answer"),
+        (b"busbar-output 12\nabc", "the transfer was incomplete"),
+        (b"busbar-output 2\n" + b"x" * (node_outputs.PIECE + 1), "it sent an unexpected answer"),
     ],
 )
 def test_a_node_that_does_not_keep_to_it_is_not_believed(there: Path, answer: bytes, words: str) -> None:
@@ -121,7 +121,7 @@ def test_a_node_that_does_not_keep_to_it_is_not_believed(there: Path, answer: by
 def test_what_came_of_a_file_stays_and_what_is_whole_is_not_fetched_again(there: Path) -> None:
     answers = [b"busbar-output 9000000\n" + b"x" * node_outputs.PIECE, b"busbar-output 9000000\n"]
     target, problem = fetched(there, "x.out", Says(iter(answers).__next__))
-    assert problem == "it ended in the middle"
+    assert problem == "the transfer was incomplete"
     assert not target.exists()
     assert (there.parent / "x.out.part").stat().st_size == node_outputs.PIECE
     (there / "x.out").write_bytes(b"y")
@@ -144,7 +144,7 @@ def test_a_node_that_sends_without_end_gets_no_memory(there: Path) -> None:
             parts.append(b"x" * (16 * MIB))
 
     _target, problem = fetched(there, "x.out", Says(flood))
-    assert problem == "it sent more than it was asked for"
+    assert problem == "it sent more data than requested"
 
 
 def test_a_node_that_says_nothing_is_waited_for_only_so_long(there: Path) -> None:
@@ -159,4 +159,4 @@ def test_a_node_that_says_nothing_is_waited_for_only_so_long(there: Path) -> Non
     began = time.monotonic()
     found = fetch(wanted, nodes.__getitem__, USER, Bounds(MIB, 3), TOO_LONG)  # type: ignore[arg-type]
     assert time.monotonic() - began < 20
-    assert found == {targets[0]: "it took too long", targets[1]: ""}
+    assert found == {targets[0]: "it timed out", targets[1]: ""}

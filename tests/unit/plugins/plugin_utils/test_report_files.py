@@ -92,8 +92,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert unwritable(tmp_path / "new" / "reports") == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
     # Even root can make no folder there, whatever its permissions say.
-    assert "/proc cannot be written by this user" in unwritable(Path("/proc/nothing"))
-    assert "is no folder" in unwritable(tmp_path / "file" / "reports")
+    assert "/proc is not writable" in unwritable(Path("/proc/nothing"))
+    assert "is not a folder" in unwritable(tmp_path / "file" / "reports")
 
 
 def test_a_report_is_kept_with_its_pages_and_what_is_no_text(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_link_leads_to_the_last_report_and_replaces_no_folder(tmp_path: Path
         assert (tmp_path / "latest").readlink() == Path(name)
     (tmp_path / "latest").unlink()
     (tmp_path / "latest").mkdir()
-    assert "does not lead to this report" in point_to(tmp_path / "1")
+    assert "could not be linked to this report" in point_to(tmp_path / "1")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "latest"]
 
 

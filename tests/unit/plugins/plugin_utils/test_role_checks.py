@@ -21,7 +21,7 @@ SHA = "0" * 64
     [
         ("cluster_name", "My Cluster", "cluster_name", "letters"),
         ("hosts_domain", "exa mple", "hosts_domain", "cluster.example.org"),
-        ("ssh_port", 99999, "ssh_port", "at most 65535"),
+        ("ssh_port", 99999, "ssh_port", "1 to 65535"),
         ("hosts_timezone", 5, "hosts_timezone", "timedatectl list-timezones"),
         ("hosts_timezone", "Europe/Berlinn", "hosts_timezone", "did you mean Europe/Berlin?"),
         ("hosts_timezone", "europe/berlin", "hosts_timezone", "did you mean Europe/Berlin?"),
@@ -44,7 +44,7 @@ SHA = "0" * 64
         ("enroot_settings", {"ENROT_X": 1}, "enroot_settings", "ENROT_X"),
         ("lmod_modules", [{"name": "a b", "version": "1"}], "lmod_modules[0]", "a b"),
         ("pyxis_options", {"runtime_pth": "/x"}, "pyxis_options.runtime_pth", "no argument of Pyxis"),
-        ("slurm_job_scripts", {"Prologue": "/x"}, "slurm_job_scripts.Prologue", "no key"),
+        ("slurm_job_scripts", {"Prologue": "/x"}, "slurm_job_scripts.Prologue", "not a key"),
         ("slurm_spank_plugins", [{"name": "x"}], "slurm_spank_plugins: x", "version"),
         ("journal_remote_max_use", "lots", "journal_remote_max_use", "20G"),
         ("rdma_roce_mode", "v3", "rdma_roce_mode", "v1, v2"),

@@ -174,4 +174,4 @@ def test_a_described_run_is_at_work_until_its_process_is_gone() -> None:
         assert other_run(other | {"began": "another boot 1"}) == ""
         process.kill()
     assert other_run(other) == ""
-    assert "cannot be seen from" in other_run(mine | {"host": "elsewhere"})
+    assert "cannot be checked from" in other_run(mine | {"host": "elsewhere"})

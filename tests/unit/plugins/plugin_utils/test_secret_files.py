@@ -40,12 +40,12 @@ def test_a_short_one_is_not(tmp_path: Path) -> None:
     place = directory(tmp_path)
     (place / "munge.key").write_text("x")
     (place / "munge.key").chmod(0o600)
-    assert problems(place) == [(str(place / "munge.key"), "has 1 characters, 43 are needed")]
+    assert problems(place) == [(str(place / "munge.key"), "has 1 characters (minimum 43)")]
 
 
 def test_the_directory_is_looked_at_too(tmp_path: Path) -> None:
     place = directory(tmp_path, 0o755)
-    assert problems(place) == [(str(place), "others may look into it (mode 0755)")]
+    assert problems(place) == [(str(place), "is accessible to other users (mode 0755)")]
     file = tmp_path / "file"
     file.write_text("")
-    assert problems(file) == [(str(file), "is no directory, but the secrets belong there")]
+    assert problems(file) == [(str(file), "is not a directory, but must contain the secrets")]

@@ -54,13 +54,13 @@ def test_good_files_are_taken_as_they_are(tmp_path: Path) -> None:
 def test_files_that_are_not_named_or_not_there(tmp_path: Path) -> None:
     files = _site(tmp_path)
     ((kind, problem, remedy),) = _problems(files | {"ca": ""})
-    assert (kind, problem) == ("ca", "is not given")
-    assert "empty tls_custom_certificate" in remedy
+    assert (kind, problem) == ("ca", "is not set")
+    assert "clear tls_custom_certificate" in remedy
     assert _problems(files | {"cert": "/x"}) == [("cert", "is unknown", "use certificate, key, ca")]
     (tmp_path / "key").unlink()
     ((kind, problem, remedy),) = _problems(files)
-    assert (kind, problem) == ("key", f"there is no file {tmp_path / 'key'}")
-    assert remedy.startswith("put its private key there, on the provisioning host")
+    assert (kind, problem) == ("key", f"file {tmp_path / 'key'} does not exist")
+    assert remedy.startswith("copy its private key to this path on the provisioning host")
 
 
 def test_a_key_that_others_can_read(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_key_of_another_certificate(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = _site(tmp_path / "other")
     assert [each[:2] for each in _problems(files | {"key": other["key"]})] == [
-        ("key", "does not belong to the certificate")
+        ("key", "does not match the certificate")
     ]
     assert [each[:2] for each in _problems(files | {"ca": other["ca"]})] == [("ca", "did not sign the certificate")]
 
@@ -90,7 +90,7 @@ def test_what_is_no_pem(tmp_path: Path, kind: str, what: str) -> None:
 
 def test_an_ended_one_and_one_for_another_host(tmp_path: Path) -> None:
     ((kind, problem, remedy),) = _problems(_site(tmp_path, now=NOW - 60 * DAY))
-    assert (kind, "is valid from" in problem, "renew it" in remedy) == ("certificate", True, True)
+    assert (kind, "is valid only from" in problem, "renew it" in remedy) == ("certificate", True, True)
     ((kind, problem, remedy),) = _problems(_site(tmp_path, names=("gpu2", "10.0.0.12")))
-    assert (kind, problem) == ("certificate", "is not for 10.0.0.11")
+    assert (kind, problem) == ("certificate", "does not cover 10.0.0.11")
     assert "subjectAltName" in remedy

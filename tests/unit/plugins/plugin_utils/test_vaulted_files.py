@@ -49,7 +49,7 @@ def test_file_and_remedy_are_named(site: Path, password: str) -> None:
         return
     for place in ("file.yml: ", "value.yml:3: "):
         (line,) = (line for line in done.stderr.splitlines() if f"group_vars/all/{place}" in line)
-        assert ("no password is given" in line) == (not password)
+        assert ("no vault password is set" in line) == (not password)
         assert "--ask-vault-pass" in line
         assert "vault_password_file" in line
 

@@ -94,10 +94,10 @@ def test_hosts_without_a_common_version_are_told_by_name() -> None:
     made = chosen(offer(A, B), offer(C))
     (problem,) = made["problems"]
     assert problem["hosts"] == ["gpu1", "gpu2"]
-    assert problem["problem"] == f"no version of 580 is available to all 2 hosts; gpu2 can have {C}"
+    assert problem["problem"] == f"no version of 580 is available to all 2 hosts; gpu2 has {C}"
     assert (made["versions"], made["renewed"]) == ({}, False)
     (problem,) = chosen(offer(A), offer())["problems"]
-    assert problem["problem"].endswith("gpu2 can have none that all of its packages have")
+    assert problem["problem"].endswith("gpu2 has no version common to all packages")
 
 
 def test_the_file_says_how_it_is_changed_and_is_read_again() -> None:
@@ -110,7 +110,7 @@ def test_the_file_says_how_it_is_changed_and_is_read_again() -> None:
 
 @pytest.mark.parametrize("values", [["580"], "580.95.05", {"580": "newest"}, {"580": 580}, {"580": None}])
 def test_a_file_that_somebody_broke_is_named(values: object) -> None:
-    with pytest.raises(ValueError, match=rf'^{PATH}: .*: no valid version: write "580": "580\.95\.05", or move'):
+    with pytest.raises(ValueError, match=rf'^{PATH}: .*: not a valid version: write "580": "580\.95\.05", or move'):
         parse_lock(values, PATH)
 
 

@@ -46,45 +46,57 @@ def test_debian_13_takes_the_first_branch_that_its_repository_has(name: str) -> 
         assert problems == []
         return
     (problem,) = problems
-    assert "branch 590 no longer drives" in problem["problem"]
-    for way in ("say 580", "a mirror that has it", "nvidia_driver_source: distribution"):
+    assert "branch 590 no longer supports" in problem["problem"]
+    for way in ("set 580", "a mirror that has it", "nvidia_driver_source: distribution"):
         assert way in problem["remedy"]
 
 
 @pytest.mark.parametrize(
     ("hardware", "given", "words"),
     [
-        ("dgx_b200", {"branch": "535"}, "branch 535 is too old for NVIDIA B200 (Blackwell), which needs 570 or newer"),
+        ("dgx_b200", {"branch": "535"}, "branch 535 is too old for NVIDIA B200 (Blackwell) (minimum 570)"),
         ("gb300", {"branch": "570", "imex_nodes": TRAYS}, "branch 570 is too old for NVIDIA GB300 (Blackwell Ultra)"),
-        ("dgx1", {"branch": "590"}, "branch 590 no longer drives Tesla V100-SXM2-32GB (Volta)"),
-        ("dgx2", {"kernel_modules": "open"}, "works with the proprietary modules only, not with the open ones"),
-        ("dgx_b200", {"kernel_modules": "proprietary"}, "(Blackwell) works with the open modules only"),
-        ("dgx_a100", {"kernel_modules": "open", "branch": "470"}, "branch 470 has no open modules; 515 was the first"),
-        ("dgx_h100", {"kernel_modules": "proprietary", "branch": "620"}, "branch 620 has no proprietary modules; 615"),
-        ("l40s", {"fabric_manager": "present"}, "nvidia_driver_fabric_manager: the fabric manager is asked for, and"),
+        ("dgx1", {"branch": "590"}, "branch 590 no longer supports Tesla V100-SXM2-32GB (Volta)"),
+        (
+            "dgx2",
+            {"kernel_modules": "open"},
+            "requires the proprietary modules and does not work with the open modules",
+        ),
+        ("dgx_b200", {"kernel_modules": "proprietary"}, "(Blackwell) requires the open modules"),
+        ("dgx_a100", {"kernel_modules": "open", "branch": "470"}, "branch 470 has no open modules (first branch: 515)"),
+        (
+            "dgx_h100",
+            {"kernel_modules": "proprietary", "branch": "620"},
+            "branch 620 has no proprietary modules (last branch: 615",
+        ),
+        ("l40s", {"fabric_manager": "present"}, "nvidia_driver_fabric_manager: the fabric manager is enabled, but"),
         ("dgx1", {"fabric_manager": "present"}, "the hardware has no NVSwitch"),
-        ("dgx_h100", {"nvlsm": "present"}, "nvidia_driver_nvlsm: NVLSM is asked for"),
-        ("dgx_h100", {"imex": "present"}, "nvidia_driver_imex: IMEX is asked for"),
-        ("gb200_nvl72", {}, "nvidia_driver_imex_nodes: is empty, and IMEX must know the members"),
+        ("dgx_h100", {"nvlsm": "present"}, "nvidia_driver_nvlsm: NVLSM is enabled"),
+        ("dgx_h100", {"imex": "present"}, "nvidia_driver_imex: IMEX is enabled"),
+        ("gb200_nvl72", {}, "nvidia_driver_imex_nodes: is empty, but IMEX needs the members"),
         ("gb200_nvl72", {"imex_nodes": ["gpu1"]}, "nvidia_driver_imex_nodes: gpu1: not an address"),
-        ("gb200_nvl72", {"imex_nodes": [*TRAYS, "10.0.0.99"]}, "has 19 members, an NVLink rack of this hardware 18"),
-        ("gb200_nvl72", {"imex_nodes": ["10.0.0.1", "10.0.0.1"]}, "names a member twice"),
-        ("sandbox_gpu", {}, "hardware: the generation of Simulated GPU is not known"),
+        (
+            "gb200_nvl72",
+            {"imex_nodes": [*TRAYS, "10.0.0.99"]},
+            "has 19 members (an NVLink rack of this hardware has 18)",
+        ),
+        ("gb200_nvl72", {"imex_nodes": ["10.0.0.1", "10.0.0.1"]}, "contains a duplicate member"),
+        ("sandbox_gpu", {}, "hardware: the GPU generation of Simulated GPU is unknown"),
         (
             "dgx_h100",
             {"branch": "580", "version": "570.133.20"},
-            "nvidia_driver_version: 570.133.20 is not of branch 580",
+            "nvidia_driver_version: 570.133.20 does not belong to branch 580",
         ),
         ("dgx_h100", {"version": "580.95.05-1"}, "nvidia_driver_version: '580.95.05-1' is not a valid version"),
-        ("dgx_h100", {"branch": "latest"}, "nvidia_driver_branch: 'latest' is no branch"),
+        ("dgx_h100", {"branch": "latest"}, "nvidia_driver_branch: 'latest' is not a driver branch"),
         ("dgx_b200", {"version": "535.161.08"}, "nvidia_driver_version: branch 535 is too old"),
         (
             "dgx_h100",
             {"module_parameters": {"nouveau": {}}},
-            "nvidia_driver_module_parameters[nouveau]: is no module of",
+            "nvidia_driver_module_parameters[nouveau]: is not a kernel module of",
         ),
-        ("dgx_h100", {"module_parameters": {"nvidia": 1}}, "is not a dictionary of parameters"),
-        ("dgx_h100", {"module_parameters": {"nvidia": {"a": "1 b=2"}}}, "a: a space would end the parameter"),
+        ("dgx_h100", {"module_parameters": {"nvidia": 1}}, "is not a mapping of parameters"),
+        ("dgx_h100", {"module_parameters": {"nvidia": {"a": "1 b=2"}}}, "a: the value must not contain a space"),
     ],
 )
 def test_a_declaration_is_refused_without_a_look_at_the_host(hardware: str, given: dict[str, Any], words: str) -> None:
@@ -169,7 +181,7 @@ def test_trays_of_one_rack_need_no_list_of_members() -> None:
     problems = site_driver_problems(list(variables), variables, CATALOGUE)
     assert [(item["hosts"], item["problem"]) for item in problems] == [
         (["u1"], "u1.site.org: not an address"),
-        (["v1"], "is empty, and IMEX must know the members of the NVLink rack (up to 18)"),
+        (["v1"], "is empty, but IMEX needs the members of the NVLink rack (up to 18)"),
     ]
     assert "nvlink_domain" in problems[0]["remedy"]
     assert nvlink_racks(list(variables), variables)["rack1"] == {

@@ -171,7 +171,7 @@ def test_mistakes_are_refused(groups: list[dict[str, Any]], said: str) -> None:
 @pytest.mark.parametrize(
     ("accounting", "databases", "said"),
     [
-        ({"identity_source": "declared"}, ["ctl"], "no host knows a directory (identity_source is declared)"),
+        ({"identity_source": "declared"}, ["ctl"], "no host uses a directory (identity_source is declared)"),
         ({"identity_source": "external"}, ["ctl"], "names the account phys, which slurm_accounts does not declare"),
         (
             {"identity_source": "external", "accounts": [{"name": "phys", "state": "absent"}]},
@@ -179,7 +179,7 @@ def test_mistakes_are_refused(groups: list[dict[str, Any]], said: str) -> None:
             "names the account phys, which slurm_accounts does not declare",
         ),
         ({"identity_source": "external"}, [], "no host runs the accounting database"),
-        ({"identity_source": "external", "account_groups_interval": 7200}, ["ctl"], "7200 s is out of bounds"),
+        ({"identity_source": "external", "account_groups_interval": 7200}, ["ctl"], "7200 s is out of range"),
     ],
 )
 def test_a_cluster_that_cannot_do_it_refuses(accounting: dict[str, Any], databases: list[str], said: str) -> None:

@@ -64,12 +64,12 @@ def test_no_batch_has_nodes_of_two_switches() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"by": "switch", "switches": [{"name": "s1", "nodes": "gpu[1-7]"}]}, "the switch of gpu8 is not known"),
+        ({"by": "switch", "switches": [{"name": "s1", "nodes": "gpu[1-7]"}]}, "the switch of gpu8 is unknown"),
         ({"by": "rack"}, "set nvlink_domain"),
-        ({"by": "room"}, "'room': give switch or rack"),
-        ({"nodes": ""}, "update_nodes names no node"),
-        ({"nodes": "gpu[1-9]"}, "gpu9 is no compute node of the inventory (slurm_compute) (did you mean gpu"),
-        ({"nodes": "gpu1,ctl"}, "ctl is in the group slurm_controller, too"),
+        ({"by": "room"}, "'room': use switch or rack"),
+        ({"nodes": ""}, "update_nodes is empty"),
+        ({"nodes": "gpu[1-9]"}, "gpu9 is not a compute node of the inventory (slurm_compute) (did you mean gpu"),
+        ({"nodes": "gpu1,ctl"}, "ctl is also in the group slurm_controller"),
         ({"nodes": "gpu[1"}, "update_nodes: "),
     ],
 )
@@ -81,11 +81,11 @@ def test_what_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
 def test_nodes_of_others_are_skipped_and_said() -> None:
     made = plan({"gpu2": "drained|fan, Meyer", "gpu3": "down*|Not responding", "gpu4": "mixed|none"})
     assert made["skipped"] == {
-        "gpu2": "drained: fan, Meyer, and left as it is",
-        "gpu3": "down: Not responding, and left as it is",
+        "gpu2": "drained: fan, Meyer, and not changed",
+        "gpu3": "down: Not responding, and not changed",
     }
     assert [node for batch in made["batches"] for node in batch] == ["gpu1", *NODES[3:]]
-    assert "gpu2 is skipped: drained: fan, Meyer, and left as it is" in made["lines"]
+    assert "gpu2 is skipped: drained: fan, Meyer, and not changed" in made["lines"]
 
 
 def test_the_jobs_that_a_batch_waits_for_are_named() -> None:
@@ -93,7 +93,7 @@ def test_the_jobs_that_a_batch_waits_for_are_named() -> None:
     assert made["lines"][0] == (
         "batch 1 of 4: gpu[1-2], waits for gpu1: job 41 of alice; gpu2: job 41 of alice, job 42_7 of bob"
     )
-    assert made["lines"][1] == "batch 2 of 4: gpu[3-4], runs no jobs"
+    assert made["lines"][1] == "batch 2 of 4: gpu[3-4], idle"
     assert jobs_on("41|alice|gpu9\n", NODES) == {}
 
 
@@ -113,7 +113,7 @@ def test_a_new_update_begins_anew(change: dict[str, Any]) -> None:
 
 def test_what_another_update_has_left_is_said() -> None:
     made = plan({"gpu8": "drained|busbar: update"}, nodes="gpu[1-2]")
-    assert "gpu8 is drained by another update that was cut off" in made["lines"][-1]
+    assert "gpu8 is drained by another update that was interrupted" in made["lines"][-1]
 
 
 def test_hosts_outside_of_the_limit_are_skipped() -> None:

@@ -64,7 +64,7 @@ def test_all_of_a_cluster_in_order() -> None:
         f"3. slurmd of gpu[1-3]: {OLD} -> {NEW}",
         "   in 3 batches: gpu1; gpu2; gpu3",
         f"4. commands of Slurm of login: {OLD} -> {NEW}",
-        "jobs that run on: job 7 of alice",
+        "running jobs that continue: job 7 of alice",
     ]
 
 
@@ -99,7 +99,7 @@ def test_a_run_that_was_cut_off_goes_on_where_it_stopped() -> None:
         "slurm_login": ["login"],
     }
     assert plan["drained"] == ["gpu1"]
-    assert f"2. slurmctld of ctl1: {NEW} is installed, and not in force yet" in plan["lines"]
+    assert f"2. slurmctld of ctl1: {NEW} is installed, but not active yet" in plan["lines"]
 
 
 def test_outside_of_the_window_names_hosts_versions_and_remedy() -> None:
@@ -141,10 +141,10 @@ def test_a_node_that_is_away_stays_and_a_controller_that_is_away_is_refused() ->
     del answering["gpu3"]
     plan = upgrade_plan(answering, CLUSTER, SEEN)
     assert plan["stages"]["slurm_compute"] == ["gpu1", "gpu2"]
-    assert "gpu3 is not reached, and stays as it is" in plan["lines"]
+    assert "gpu3 is unreachable, and is not upgraded" in plan["lines"]
     del answering["ctl2"]
     assert told(upgrade_plan(answering, CLUSTER, SEEN)) == [
-        "ctl2: slurm_controller: must be part of an upgrade, and is not reached in this run"
+        "ctl2: slurm_controller: must be part of an upgrade, but is not part of this run or unreachable"
     ]
 
 
@@ -157,7 +157,7 @@ def test_a_database_host_with_jobs_and_a_strange_batch_are_refused() -> None:
 
 def test_the_plan_is_made_without_a_controller_that_answers() -> None:
     plan = upgrade_plan(hosts(), CLUSTER, {"nodes": "", "queue": ""})
-    assert "slurmctld does not answer, so running jobs are not known" in plan["lines"]
+    assert "slurmctld does not answer, so running jobs are unknown" in plan["lines"]
 
 
 def test_only_slurm_and_what_it_needs_come_from_the_suite() -> None:
@@ -201,8 +201,8 @@ def test_a_plugin_of_others_that_the_new_slurm_refuses_is_named_with_hosts_file_
     with_it = {name: host(name, plugins=[plugin]) for name in ("gpu1", "login")}
     (problem,) = upgrade_plan(hosts(**with_it), CLUSTER, SEEN)["problems"]
     assert problem["hosts"] == ["gpu1", "login"]
-    assert problem["problem"].startswith("/opt/greet.so is built for Slurm 24.11.5, and 26.05 would refuse it")
-    assert "take its line out of /etc/slurm/plugstack.conf until you have built it for 26.05" in problem["remedy"]
+    assert problem["problem"].startswith("/opt/greet.so is built for Slurm 24.11.5; Slurm 26.05 would refuse it")
+    assert "remove its line from /etc/slurm/plugstack.conf until you have built it for 26.05" in problem["remedy"]
 
 
 def test_a_plugin_of_others_for_the_release_that_comes_is_no_problem() -> None:

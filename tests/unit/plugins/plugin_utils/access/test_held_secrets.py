@@ -33,8 +33,8 @@ def test_hosts_file_and_remedy_are_named() -> None:
         "gpu2": {"held": []},
     }
     text = problem_report(held_problems(answers, NOBODY, _site("munge.key", "ssh_ca")))
-    assert "ctl,gpu1: munge.key: the cluster has a munge key that /site/secrets lacks" in text
-    assert "ctl: ssh_ca: the cluster has an SSH certificate authority that /site/secrets lacks" in text
+    assert "ctl,gpu1: munge.key: the hosts have a munge key, but it is missing in /site/secrets" in text
+    assert "ctl: ssh_ca: the hosts have an SSH certificate authority, but it is missing in /site/secrets" in text
     assert "restore /site/secrets/munge.key from a backup" in text
     assert "-e preflight_rotate_secrets=munge.key,ssh_ca" in text
 
@@ -55,7 +55,7 @@ def test_the_controller_counts_when_the_run_leaves_it_out() -> None:
 def test_a_controller_that_cannot_be_asked_stops_the_run(answer: dict[str, Any]) -> None:
     (found,) = held_problems({"gpu3": {"held": []}}, ("ctl", answer), _site("munge.key"))
     assert found["hosts"] == ["ctl"]
-    assert "cannot be asked whether the cluster has munge.key" in found["problem"]
+    assert "cannot be checked for munge.key" in found["problem"]
     assert "no route" in found["problem"]
 
 
@@ -80,7 +80,7 @@ def test_a_wish_for_a_new_secret_is_not_passed_over() -> None:
     known = list(KNOWN)
     assert rotation_problems(["munge.key"], [], known, "/site/secrets") == []
     (unknown,) = rotation_problems(["munge"], [], known, "/site/secrets")
-    assert "'munge' is no secret of the cluster" in unknown["problem"]
+    assert "'munge' is not a secret of the cluster" in unknown["problem"]
     assert "munge.key" in unknown["remedy"]
     (present,) = rotation_problems(["munge.key"], ["munge.key"], known, "/site/secrets")
     assert "move /site/secrets/munge.key away" in present["remedy"]

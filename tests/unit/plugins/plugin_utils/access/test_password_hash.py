@@ -17,7 +17,12 @@ def test_it_is_stable_and_the_password_fits() -> None:
 
 @pytest.mark.parametrize(
     ("password", "salt", "message"),
-    [("", "kept", "0 bytes"), ("x" * 73, "kept", "73 bytes: 1 to 72"), ("a\0b", "kept", "zero"), ("x", "", "salt")],
+    [
+        ("", "kept", "0 bytes"),
+        ("x" * 73, "kept", "73 bytes .expected 1 to 72"),
+        ("a\0b", "kept", "zero"),
+        ("x", "", "salt"),
+    ],
 )
 def test_what_cannot_be_hashed_is_refused(password: str, salt: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):

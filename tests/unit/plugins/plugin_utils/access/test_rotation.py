@@ -42,29 +42,27 @@ def test_what_is_chosen_comes_in_the_order_of_the_rotation(chosen: object) -> No
 
 @pytest.mark.parametrize("chosen", ["", [], " , "])
 def test_nothing_chosen_names_the_choice(chosen: object) -> None:
-    assert told(chosen) == [": rotate_secrets: no secret is chosen"]
+    assert told(chosen) == [": rotate_secrets: no secret is selected"]
     assert "munge, grafana, ssh" in rotation_plan(chosen, KNOWN, HOSTS, FILES)["problems"][0]["remedy"]
 
 
 @pytest.mark.parametrize("chosen", ["jwt", ["munge", "jwt"], {"jwt": 1}, 7, None, True])
 def test_what_is_not_known_is_refused(chosen: object) -> None:
-    assert "is no secret that can be replaced" in told(chosen)[0]
+    assert "is not a secret that can be rotated" in told(chosen)[0]
 
 
 def test_what_the_site_does_not_have_is_refused_with_the_reason() -> None:
     assert told("grafana") == [": rotate_secrets: grafana: no Grafana"]
-    assert told("munge", files={"ssh_ca"}) == [": rotate_secrets: munge: munge.key was never made"]
+    assert told("munge", files={"ssh_ca"}) == [": rotate_secrets: munge: munge.key does not exist yet"]
 
 
 def test_a_secret_of_the_site_is_the_sites() -> None:
-    assert told("munge", given={"munge_key"}) == [
-        ": munge_key: the site sets it, so it is not for busbar to replace munge"
-    ]
+    assert told("munge", given={"munge_key"}) == [": munge_key: the inventory sets it, so busbar cannot replace munge"]
 
 
 def test_a_host_that_is_not_there_would_be_lost() -> None:
     (problem,) = told("munge", reached=["ctl", "gpu2"])
-    assert problem.startswith("gpu1: rotate_secrets: munge: not in this run (--limit), or they do not answer")
+    assert problem.startswith("gpu1: rotate_secrets: munge: not in this run (--limit) or unreachable")
     assert rotation_plan("munge", KNOWN, HOSTS, FILES)["problems"] == [], "the host of another secret may be away"
 
 
@@ -76,9 +74,9 @@ def test_hosts_of_a_rolling_rotation_may_be_prepared_in_several_runs() -> None:
 @pytest.mark.parametrize("left", ["munge.key_next", "munge.key_previous"])
 def test_one_that_was_cut_off_goes_on_and_is_not_forgotten(left: str) -> None:
     (line,) = rotation_plan("munge", KNOWN, HOSTS, {*FILES, left})["lines"]
-    assert line.startswith("munge: goes on where it stopped, on ctl,gpu[1-2]")
+    assert line.startswith("munge: resumes where it stopped, on ctl,gpu[1-2]")
     lines = rotation_plan("ssh", KNOWN, [*HOSTS, "mon"], {*FILES, left})["lines"]
-    assert lines[1:] == ["munge was begun and is not finished: run this with munge as well"]
+    assert lines[1:] == ["the rotation of munge is not finished: include munge in this run"]
 
 
 def test_each_secret_is_one_that_the_preflight_knows() -> None:

@@ -100,8 +100,8 @@ def test_a_good_one_stays(authority: str, public: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"now": NOW + 276 * DAY}, "it ends soon"),
-        ({"now": NOW + 400 * DAY}, "it ends soon"),
+        ({"now": NOW + 276 * DAY}, "it expires soon"),
+        ({"now": NOW + 400 * DAY}, "it expires soon"),
         ({"names": [*NAMES, "10.0.0.12"]}, "its names differ"),
         ({"names": NAMES[:2]}, "its names differ"),
         ({"now": NOW - 2 * DAY}, "it is not valid yet"),
@@ -114,7 +114,7 @@ def test_why_it_is_renewed(authority: str, public: str, changed: dict[str, objec
 
 def test_another_key_authority_or_text_is_noticed(authority: str, public: str) -> None:
     certificate = tls.sign_host(public, authority, names=NAMES, now=NOW, days=365)
-    assert _reason("", public, authority) == "there is none"
+    assert _reason("", public, authority) == "it does not exist"
     assert _reason(certificate, tls.made_up_key(), authority) == "it is for another key"
     assert "another authority" in _reason(certificate, public, tls.make_authority("alpha", NOW))
     assert "cannot be read" in _reason("-----BEGIN CERTIFICATE-----", public, authority)
@@ -125,7 +125,7 @@ def test_it_does_not_outlive_its_authority_nor_is_it_renewed_for_that(authority:
     certificate = tls.sign_host(public, authority, names=NAMES, now=late, days=365)
     assert tls.end_of(certificate) == late + 30 * DAY
     assert _reason(certificate, public, authority, now=late) == ""
-    with pytest.raises(ValueError, match="rename tls_ca among the secrets to tls_ca_previous"):
+    with pytest.raises(ValueError, match="rename the secret tls_ca to tls_ca_previous"):
         tls.sign_host(public, authority, names=NAMES, now=late + 31 * DAY, days=365)
 
 
@@ -144,7 +144,7 @@ def test_what_is_no_key_is_refused(authority: str, text: str) -> None:
 def test_an_authority_of_two_halves_is_refused(authority: str) -> None:
     other = tls.make_authority("alpha", NOW)
     mixed = authority.partition("-----BEGIN CERT")[0] + tls.authority_certificate(other)
-    with pytest.raises(ValueError, match="its certificate is not for its private key"):
+    with pytest.raises(ValueError, match="its certificate does not match its private key"):
         tls.read_authority(mixed)
-    with pytest.raises(ValueError, match="does not hold a private key"):
+    with pytest.raises(ValueError, match="does not contain an unencrypted private key"):
         tls.read_authority(tls.authority_certificate(other))

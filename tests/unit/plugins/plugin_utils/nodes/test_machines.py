@@ -48,14 +48,14 @@ def test_machines_are_compared_by_what_both_tell(
             False,
             "",
             "",
-            "it is still the machine that it was: its host key is the one that the cluster knows, ",
+            "it is still the old machine: its host key is already recorded, ",
         ),
-        (OLD, False, False, "", "", "it is still the machine that it was"),
+        (OLD, False, False, "", "", "it is still the old machine"),
         (OLD, True, True, "", "provisioned again", ""),
         # A run that was cut off goes on; one whose machine was admitted is over.
         (OLD, False, False, "replaced", "", ""),
-        (OLD, False, False, "admitted", "", "it is still the machine that it was"),
-        ("ssh-ed25519 GONE", False, False, "", "", "it has a host key that is revoked"),
+        (OLD, False, False, "admitted", "", "it is still the old machine"),
+        ("ssh-ed25519 GONE", False, False, "", "", "its host key is revoked"),
         (OTHERS, False, True, "", "", "it has the host key of gpu4"),
     ],
 )

@@ -39,9 +39,11 @@ def test_what_is_said_of_a_node() -> None:
     }
     driver, kernel = node_advice("gpu1", node)
     assert (driver["hosts"], driver["key"]) == (["gpu1"], "NVIDIA driver")
-    assert driver["problem"].startswith("580.95.05 is older than 580.159.03, the first without the holes of https://")
+    assert driver["problem"].startswith(
+        "580.95.05 is older than 580.159.03, the first version that fixes the vulnerabilities of https://"
+    )
     assert driver["remedy"].startswith("update it with nvidia_driver_branch or nvidia_driver_version")
-    assert kernel["problem"] == "6.8.0-60-generic runs, 6.8.0-124-generic is installed: its fixes wait for a reboot"
+    assert kernel["problem"] == "6.8.0-60-generic runs, but 6.8.0-124-generic is installed: its fixes require a reboot"
 
 
 def test_a_node_that_says_nothing_of_itself_is_not_spoken_of() -> None:

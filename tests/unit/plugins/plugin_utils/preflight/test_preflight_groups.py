@@ -79,14 +79,14 @@ def test_a_group_of_another_toolkit_is_refused_with_ours(written: str, toolkit: 
     (found,) = _refused({written: ["other"], "all": [*SOUND["all"], "other"]})
     assert (found["hosts"], found["key"]) == (["other"], f"group {written}")
     assert toolkit in found["problem"]
-    assert f"busbar calls it {meant}:" in found["remedy"]
+    assert f"add its hosts to {meant}" in found["remedy"]
 
 
 def test_a_common_word_is_refused_only_where_nobody_else_does_its_work() -> None:
     groups = {"login": ["front"], "all": [*SOUND["all"], "front"]}
     (found,) = _refused(groups)
     assert (found["hosts"], found["key"]) == (["front"], "group login")
-    assert "busbar calls it slurm_login:" in found["remedy"]
+    assert "add its hosts to slurm_login of busbar" in found["remedy"]
     groups["slurm_login"] = ["ctl"]
     assert _refused(groups) == []
     (shown,) = group_problems({**SOUND, **groups})

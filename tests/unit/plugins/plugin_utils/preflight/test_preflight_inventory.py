@@ -82,7 +82,7 @@ def test_competing_groups(values: list[GroupValue], expected: list[str]) -> None
     [
         (entry("gpu1"), [], ["gpu1"], ""),
         (entry("ctl", hardware=None), [], ["gpu1"], ""),
-        (entry("gpu1", hardware=None), [], ["gpu1"], "is a compute node without hardware"),
+        (entry("gpu1", hardware=None), [], ["gpu1"], "is not set for a compute node"),
         (entry("gpu1", hardware="huge"), [], ["gpu1"], "unknown hardware 'huge'"),
         (entry("ctl", hardware="huge"), [], [], "unknown hardware 'huge'"),
         (entry("gpu1", groups=("a", "b")), [], ["gpu1"], "is in several hardware groups: a says small, b says large"),

@@ -71,15 +71,15 @@ def test_a_site_may_name_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("slurm_partitions", {"name": "a"}, "is a mapping, and must be a list of mappings"),
-        ("slurm_partitions", "batch", "is text, and must be a list of mappings"),
-        ("slurm_partitions", ["batch"], "has an entry that is text, and must be a list of mappings"),
-        ("slurm_config", ["a"], "is a list, and must be a mapping"),
-        ("slurm_port", "many", "is text, and must be an integer"),
-        ("slurm_name", ["a"], "is a list, and must be text"),
-        ("slurm_enabled", "perhaps", "is text, and must be a truth value"),
+        ("slurm_partitions", {"name": "a"}, "is a mapping (expected a list of mappings)"),
+        ("slurm_partitions", "batch", "is text (expected a list of mappings"),
+        ("slurm_partitions", ["batch"], "has an entry that is text (expected a list of mappings)"),
+        ("slurm_config", ["a"], "is a list (expected a mapping"),
+        ("slurm_port", "many", "is text (expected an integer"),
+        ("slurm_name", ["a"], "is a list (expected text"),
+        ("slurm_enabled", "perhaps", "is text (expected a truth value"),
         ("slurm_stages", ["node", "rack"], "must be one of: node, pair"),
-        ("slurm_stages", "node,pair", "is text, and must be a list of texts"),
+        ("slurm_stages", "node,pair", "is text (expected a list of texts"),
     ],
 )
 def test_a_wrong_type_is_told_under_the_user_s_option(name: str, value: object, words: str) -> None:
@@ -260,7 +260,7 @@ class _Uncopied(dict[str, Any]):
 def test_what_is_in_an_entry_is_not_copied(name: str, value: object) -> None:
     assert type_problems([Setting(name, value, "group all")], OPTIONS) == []
     (found,) = type_problems([Setting("slurm_port", value, "group all")], OPTIONS)
-    assert "and must be an integer" in found["problem"]
+    assert "(expected an integer)" in found["problem"]
 
 
 def test_what_stands_for_a_variable_of_another_toolkit_exists() -> None:

@@ -106,11 +106,11 @@ NO_TOOLKIT = {"nvidia_container_toolkit_source": "none", "validation_image": "/i
 @pytest.mark.parametrize(
     ("variables", "hardware", "programs", "words"),
     [
-        (PYXIS, None, [], "pyxis_enabled: is on, and Pyxis runs Enroot"),
+        (PYXIS, None, [], "pyxis_enabled: is true, but Pyxis requires Enroot"),
         (PYXIS, None, ["enroot"], ""),
         ({**PYXIS, "enroot_enabled": "yes"}, None, [], ""),
         ({"pyxis_enabled": "false"}, None, [], ""),
-        (NO_TOOLKIT, GPUS, [], "validation_image: needs GPUs in a container"),
+        (NO_TOOLKIT, GPUS, [], "validation_image: needs GPUs in containers"),
         ({"nvidia_container_toolkit_source": "none", "examples_image": "a"}, GPUS, [], "examples_image: needs GPUs"),
         (NO_TOOLKIT, GPUS, ["nvidia-container-cli"], ""),
         (NO_TOOLKIT, {"gpu": None}, [], ""),

@@ -42,16 +42,16 @@ def test_a_site_that_declares_preemption_keeps_what_it_says_of_its_partitions() 
 @pytest.mark.parametrize(
     ("partitions", "name", "config", "key", "says"),
     [
-        ([BATCH], "batch", {}, "slurm_checks_partition", "is in slurm_partitions"),
-        ([BATCH], "a b", {}, "slurm_checks_partition", "not a valid name"),
-        ([BATCH], "checks", {"preempttype": "preempt/qos"}, "slurm_config.PreemptType", "no partition gives way"),
+        ([BATCH], "batch", {}, "slurm_checks_partition", "is also in slurm_partitions"),
+        ([BATCH], "a b", {}, "slurm_checks_partition", "not a valid partition name"),
+        ([BATCH], "checks", {"preempttype": "preempt/qos"}, "slurm_config.PreemptType", "disables preemption"),
         ([BATCH], "checks", {"PreemptMode": "off"}, "slurm_config.PreemptMode", "is OFF"),
         (
             [{"name": "low", "params": {"priorityTier": "0"}}],
             "checks",
             {},
             "slurm_partitions[low].params.PriorityTier",
-            "would not give way",
+            "could not preempt",
         ),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_node_that_lacks_a_cable_stays_with_its_neighbours() -> None:
     cables = {"a1": [*hosts(1, 3, 0), "s1"], "a2": [*hosts(1, 2, 1), "s1"], "s1": ["a1", "a2"]}
     found = fabric_topology(discovered(cables))
     assert found["switches"] == [{"name": "unit1", "nodes": "gpu[1-3]"}]
-    assert found["notes"] == ["gpu3 is seen on 1 of the 2 switches of its neighbours: check its cables"]
+    assert found["notes"] == ["gpu3 is connected to 1 of the 2 switches of its neighbours: check its cables"]
 
 
 def test_a_fat_tree_of_three_levels() -> None:
@@ -119,7 +119,7 @@ def test_a_fat_tree_of_three_levels() -> None:
             ("gpu1", "gpu7", "gpu8"),
             r"no switch of the fabric has a cable to gpu\[7-8\]",
         ),
-        (discovered({"leaf1": hosts(1, 2), "leaf2": hosts(3, 4)}), (), "no cable joins leaf1 and leaf2"),
+        (discovered({"leaf1": hosts(1, 2), "leaf2": hosts(3, 4)}), (), "no cable connects leaf1 and leaf2"),
     ],
 )
 def test_what_is_refused(text: str, nodes: tuple[str, ...], words: str) -> None:
@@ -132,11 +132,11 @@ def test_a_text_that_is_cut_off_is_refused_wherever_it_is_cut() -> None:
     lines = discovered(cables).splitlines()
     last = max(number for number, line in enumerate(lines) if line.startswith("["))
     for end in range(last + 1):
-        with pytest.raises(ValueError, match=r"one end only|no switch with a cable to a host"):
+        with pytest.raises(ValueError, match=r"only one end|no switch with a cable to a host"):
             fabric_topology("\n".join(lines[:end]))
-    with pytest.raises(ValueError, match="one end only"):
+    with pytest.raises(ValueError, match="only one end"):
         fabric_topology("\n".join([*lines[:last], lines[last][: lines[last].index("#")]]))
-    with pytest.raises(ValueError, match="1 of 6 cables have one end only, such as port "):
+    with pytest.raises(ValueError, match="1 of 6 cables have only one end, such as port "):
         fabric_topology("\n".join(lines[:last]))
 
 

@@ -69,5 +69,5 @@ def test_the_error_before_the_launch_that_failed_is_the_reason(
 
 
 def test_only_a_number_gets_into_the_script() -> None:
-    with pytest.raises(ValueError, match="is not the number of a job"):
+    with pytest.raises(ValueError, match="is not a job ID"):
         launch_log_script("7; reboot")

@@ -59,7 +59,9 @@ def test_eight_rails_on_eight_switches_are_one_unit(form: Any) -> None:  # noqa:
         {"name": "unit2", "nodes": "gpu[3-4]"},
         {"name": "fabric", "switches": "unit[1-2]"},
     ]
-    assert found["notes"] == ["LLDP does not tell how these switches are joined: fabric joins them all"]
+    assert found["notes"] == [
+        "LLDP does not show how these switches are connected: the topology connects all of them to fabric"
+    ]
     assert len(topology_lines({"switches": found["switches"]})) == 3
 
 
@@ -72,7 +74,7 @@ def test_one_cable_to_one_switch_has_its_name(form: Any) -> None:  # noqa: ANN40
 def test_a_node_that_lacks_a_rail_is_named_and_stays_with_its_neighbours() -> None:
     found = lldp_topology({"gpu1": rails(1), "gpu2": rails(1, 5)})
     assert found["switches"] == [{"name": "unit1", "nodes": "gpu[1-2]"}]
-    assert found["notes"] == ["gpu2 is seen on 7 of the 8 switches of its neighbours: check its cables"]
+    assert found["notes"] == ["gpu2 is connected to 7 of the 8 switches of its neighbours: check its cables"]
 
 
 @FORMS
@@ -102,7 +104,7 @@ def test_a_network_that_all_share_is_left_out_by_the_name_of_its_interfaces() ->
         return json0(neighbour("eno1", "mgmt"), neighbour("eth_r0", f"leaf{unit}"))
 
     both = {"gpu1": heard(1), "gpu2": heard(2)}
-    with pytest.raises(ValueError, match=r"gpu1 and gpu2 have mgmt in common, but not their other .* --interfaces"):
+    with pytest.raises(ValueError, match=r"gpu1 and gpu2 share mgmt, but not their other .* --interfaces"):
         lldp_topology(both)
     assert [entry["name"] for entry in lldp_topology(both, "eth_r*")["switches"]] == ["leaf1", "leaf2", "fabric"]
 
@@ -110,20 +112,23 @@ def test_a_network_that_all_share_is_left_out_by_the_name_of_its_interfaces() ->
 @FORMS
 def test_a_node_that_hears_no_switch_is_named(form: Any) -> None:  # noqa: ANN401
     heard = {"gpu1": rails(1), "gpu2": form(json0()), "gpu3": form(json0(neighbour("eth0", "x", "mac")))}
-    with pytest.raises(ValueError, match=r"^gpu\[2-3\] hears of no switch: start lldpd there"):
+    with pytest.raises(ValueError, match=r"^gpu\[2-3\] receives no LLDP from a switch: start lldpd there"):
         lldp_topology(heard)
-    with pytest.raises(ValueError, match=r"^gpu1 hears of no switch at ib\*: "):
+    with pytest.raises(ValueError, match=r"^gpu1 receives no LLDP from a switch at ib\*: "):
         lldp_topology({"gpu1": rails(1)}, "ib*")
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "gpu1: `lldpctl -f json0` printed no JSON: is lldpd installed"),
+        ("", "gpu1: `lldpctl -f json0` printed no JSON: install"),
         ("lldpctl: command not found", "gpu1: `lldpctl -f json0` printed no JSON"),
-        ("[]", "gpu1: this is not what `lldpctl -f json` prints"),
-        ('{"lldp": 3}', "gpu1 hears of no switch"),
-        ('{"lldp": [{"interface": [3, {"eth0": {"chassis": "x", "port": []}}]}]}', "gpu1 hears of no switch"),
+        ("[]", "gpu1: this is not output of `lldpctl -f json`"),
+        ('{"lldp": 3}', "gpu1 receives no LLDP from a switch"),
+        (
+            '{"lldp": [{"interface": [3, {"eth0": {"chassis": "x", "port": []}}]}]}',
+            "gpu1 receives no LLDP from a switch",
+        ),
     ],
 )
 def test_what_is_no_answer_of_lldpctl(text: str, words: str) -> None:
@@ -143,7 +148,7 @@ def test_what_was_recorded_on_gpu_nodes() -> None:
     less = copy.deepcopy(json.loads(eight))
     less["lldp"]["interface"] = [item for item in less["lldp"]["interface"] if "eth_r1_p3" not in item]
     (note,) = lldp_topology({"gpu1": eight, "gpu2": json.dumps(less)}, "eth_r*")["notes"]
-    assert note == "gpu2 is seen on 7 of the 8 switches of its neighbours: check its cables"
+    assert note == "gpu2 is connected to 7 of the 8 switches of its neighbours: check its cables"
 
 
 def test_what_lldpd_of_debian_13_prints_in_both_forms() -> None:

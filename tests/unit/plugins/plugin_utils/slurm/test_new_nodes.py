@@ -42,7 +42,7 @@ def test_new_nodes(said: str, asked: str | list[str], expected: list[str]) -> No
 
 
 def test_strangers_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"gpu\[5-6\]: no compute node"):
+    with pytest.raises(ValueError, match=r"gpu\[5-6\]: not a compute node"):
         node_admission(DECLARED, SHOWN, "gpu[4-6]")
 
 
@@ -91,4 +91,4 @@ def test_a_machine_that_the_cluster_has_under_another_name_is_refused(said: str,
     slurm = shown("gpu1") + shown("old7") + shown("old8", address="10.0.0.8")
     assert node_admission(DECLARED, slurm)["forgotten"] == ["old7", "old8"]
     problems = new_node_problems(["gpu4"], slurm, {"gpu4": said}, resolved)
-    assert [problem["problem"] for problem in problems] == ([f"is in the cluster already, as {owner}"] if owner else [])
+    assert [problem["problem"] for problem in problems] == ([f"is already in the cluster as {owner}"] if owner else [])

@@ -35,8 +35,8 @@ def test_each_cluster_and_clique_is_a_block() -> None:
     [
         ({**RACKS, "c1": tray((NONE, 0)), "c2": {"gpus": []}}, {}, r"^the GPUs of c\[1-2\] report no ClusterUUID"),
         ({"c1": tray((None, None))}, {}, "^the GPUs of c1 report no ClusterUUID"),
-        ({**RACKS, "c1": tray((ONE, 1), (ONE, 2))}, {}, "^the GPUs of c1 are of several NVLink domains"),
-        (RACKS, dict.fromkeys(RACKS, "rack1"), "^several NVLink domains have one nvlink_domain"),
+        ({**RACKS, "c1": tray((ONE, 1), (ONE, 2))}, {}, "^the GPUs of c1 belong to several NVLink domains"),
+        (RACKS, dict.fromkeys(RACKS, "rack1"), "^several NVLink domains share one nvlink_domain"),
     ],
 )
 def test_what_makes_no_blocks(facts: dict[str, Any], domains: dict[str, str], words: str) -> None:

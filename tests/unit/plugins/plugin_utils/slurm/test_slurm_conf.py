@@ -167,7 +167,7 @@ def test_topology_lines(topology: dict[str, Any], lines: list[str]) -> None:
 
 
 def test_empty_switch_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"slurm_topology.switches\[s1\]: names neither"):
+    with pytest.raises(ValueError, match=r"slurm_topology.switches\[s1\]: has neither"):
         slurm_conf.topology_lines({"switches": [{"name": "s1"}]})
 
 

@@ -35,31 +35,31 @@ def test_a_good_declaration_has_none() -> None:
     [
         ({"controllers": []}, "slurm_controller", "no controller"),
         ({"nodes": [inventory_node("gpu1", {"hardware": "x"})]}, "hardware", "unknown hardware 'x'"),
-        ({"nodes": []}, "slurm_compute", "no node"),
-        ({"partitions": [{"name": "p", "groups": ["others"]}]}, "slurm_partitions[p]", "names no compute node"),
+        ({"nodes": []}, "slurm_compute", "cannot run jobs"),
+        ({"partitions": [{"name": "p", "groups": ["others"]}]}, "slurm_partitions[p]", "contains no compute node"),
         ({"partitions": [{"name": "p", "groups": ["nope"]}]}, "slurm_partitions[p]", "not in the inventory"),
-        ({"partitions": [{"name": "p", "nodes": "gpu9"}]}, "slurm_partitions[p]", "is no compute node"),
+        ({"partitions": [{"name": "p", "nodes": "gpu9"}]}, "slurm_partitions[p]", "is not a compute node"),
         ({"controllers": ["a", "b"]}, "slurm_state_shared", "not declared as shared"),
         (
             {"controllers": ["a", "b"], "state_shared": True, "state_directory": "/var/lib/slurm/slurmctld"},
             "slurm_state_directory",
             "is a local directory",
         ),
-        ({"databases": ["a", "b", "c"]}, "slurm_database", "knows one backup"),
+        ({"databases": ["a", "b", "c"]}, "slurm_database", "supports one backup"),
         ({"config": {"slurmctldparameters": "idle_on_node_suspend"}}, "slurm_config.SlurmctldParameters", "configless"),
         ({"config": {"StateSaveLocation": "/x"}}, "slurm_config.statesavelocation", "slurm_state_directory"),
         ({"config": {"SchedulerTyp": "x"}}, "slurm_config.SchedulerTyp", "is not a key of slurm.conf"),
         ({"topology": {"switches": [{"name": "s"}]}}, "slurm_topology", "neither nodes nor switches"),
-        ({"topology": {"switches": [{"name": "s", "nodes": "gpu[1-3]"}]}}, "slurm_topology", "no compute node"),
-        ({"topology": {"switches": [{"name": "s", "nodes": "gpu1"}]}}, "slurm_topology", "no switch or block"),
+        ({"topology": {"switches": [{"name": "s", "nodes": "gpu[1-3]"}]}}, "slurm_topology", "not a compute node"),
+        ({"topology": {"switches": [{"name": "s", "nodes": "gpu1"}]}}, "slurm_topology", "not in a switch or block"),
         (
             {"accounting": {"accounts": [{"name": "a"}], "users": [{"name": "u", "accounts": ["a"]}]}, "databases": []},
             "slurm_accounts, slurm of users_accounts",
             "no host",
         ),
         ({"accounting": {"slurm_users": [{"name": "u"}]}}, "slurm_users", "merged into users_accounts"),
-        ({"health": {"interval": 70000, "timeout_s": 10}}, "node_health_interval", "70000 s is out of bounds"),
-        ({"health": {"interval": 300, "timeout_s": 60}}, "node_health_timeout_s", "60 s is out of bounds"),
+        ({"health": {"interval": 70000, "timeout_s": 10}}, "node_health_interval", "70000 s is out of range"),
+        ({"health": {"interval": 300, "timeout_s": 60}}, "node_health_timeout_s", "60 s is out of range"),
         (
             {"accounting": {"users": [{"name": "u", "accounts": ["a"]}]}},
             "users_accounts[u].slurm",
@@ -113,6 +113,6 @@ def test_an_external_database_needs_what_slurmdbd_needs(tmp_path: Path) -> None:
     assert zero["key"] == "slurm_database_external.port"
     for file in ("ca.pem", str(tmp_path / "missing.pem"), str(tmp_path)):
         (one,) = external_database_problems(good | {"ca_file": file}, ["ctl"], has_password=True)
-        assert f"{file} is not a file with a certificate" in one["problem"]
+        assert f"{file} is not a PEM certificate file" in one["problem"]
     (none,) = external_database_problems(good, [], has_password=True)
     assert "slurm_database" in none["remedy"]

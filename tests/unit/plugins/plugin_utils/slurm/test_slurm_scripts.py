@@ -26,9 +26,9 @@ def test_one_script_is_named_and_several_are_called(scripts: dict[str, Any], wan
 @pytest.mark.parametrize(
     ("scripts", "key", "said"),
     [
-        ({"Prologue": "/a"}, "slurm_job_scripts.Prologue", "is no key for scripts of jobs"),
-        ({"Prolog": "a.sh"}, "slurm_job_scripts.Prolog", "'a.sh' is no absolute path"),
-        ({"Epilog": ["/a", "~/b"]}, "slurm_job_scripts.Epilog", "'~/b' is no absolute path"),
+        ({"Prologue": "/a"}, "slurm_job_scripts.Prologue", "is not a key for job scripts"),
+        ({"Prolog": "a.sh"}, "slurm_job_scripts.Prolog", "'a.sh' is not an absolute path"),
+        ({"Epilog": ["/a", "~/b"]}, "slurm_job_scripts.Epilog", "'~/b' is not an absolute path"),
     ],
 )
 def test_what_cannot_be_called_is_refused(scripts: dict[str, Any], key: str, said: str) -> None:

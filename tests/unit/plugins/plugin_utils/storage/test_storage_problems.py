@@ -36,34 +36,34 @@ def test_sound_exports(exports: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("exports", "key", "words"),
     [
-        ([], "nfs_server_exports", "serve nothing"),
-        ("/shared", "nfs_server_exports", "is no list"),
+        ([], "nfs_server_exports", "no exports"),
+        ("/shared", "nfs_server_exports", "is not a list"),
         (["/shared"], "nfs_server_exports", "without a path"),
         ([{"options": ["rw"]}], "nfs_server_exports", "without a path"),
         ([{"path": "/"}], "nfs_server_exports[/]", "root of the host cannot be exported"),
         ([{"path": "//"}], "nfs_server_exports[//]", "root of the host cannot be exported"),
         ([{"path": "shared"}], "nfs_server_exports[shared]", "not an absolute path"),
-        ([{"path": "/a/../b"}], "nfs_server_exports[/a/../b]", "signs or parts"),
-        ([{"path": "/a b"}], "nfs_server_exports[/a b]", "signs or parts"),
-        ([{"path": "/etc/shared"}], "nfs_server_exports[/etc/shared]", "/etc belongs to the system"),
-        ([export(), {"path": "/shared/home"}], "nfs_server_exports", "/shared/home lies inside /shared"),
-        ([{"path": "/shared/home/x"}, export()], "nfs_server_exports", "/shared/home/x lies inside /shared"),
+        ([{"path": "/a/../b"}], "nfs_server_exports[/a/../b]", "characters or parts"),
+        ([{"path": "/a b"}], "nfs_server_exports[/a b]", "characters or parts"),
+        ([{"path": "/etc/shared"}], "nfs_server_exports[/etc/shared]", "/etc is a system directory"),
+        ([export(), {"path": "/shared/home"}], "nfs_server_exports", "/shared/home is inside /shared"),
+        ([{"path": "/shared/home/x"}, export()], "nfs_server_exports", "/shared/home/x is inside /shared"),
         ([export(), {"path": "/shared/"}], "nfs_server_exports", "exports /shared twice"),
-        ([export(clients=["*"])], "nfs_server_exports[/shared].clients", "* lets everybody in"),
-        ([export(clients=["*.*"])], "nfs_server_exports[/shared].clients", "lets everybody in"),
-        ([export(clients=["0.0.0.0/0"])], "nfs_server_exports[/shared].clients", "lets everybody in"),
-        ([export(clients=["10.0.0.0/0"])], "nfs_server_exports[/shared].clients", "lets everybody in|inside a network"),
+        ([export(clients=["*"])], "nfs_server_exports[/shared].clients", "* allows every host"),
+        ([export(clients=["*.*"])], "nfs_server_exports[/shared].clients", "allows every host"),
+        ([export(clients=["0.0.0.0/0"])], "nfs_server_exports[/shared].clients", "allows every host"),
+        ([export(clients=["10.0.0.0/0"])], "nfs_server_exports[/shared].clients", "host bits set"),
         ([export(clients=["10.0.0.0/33"])], "nfs_server_exports[/shared].clients", "is not a network"),
         ([export(clients=["10.0.0.300"])], "nfs_server_exports[/shared].clients", "is not a network"),
-        ([export(clients=["10.0.0.7/24"])], "nfs_server_exports[/shared].clients", "an address inside a network"),
-        ([export(clients=["ctl(rw)"])], "nfs_server_exports[/shared].clients", "no network, address or host name"),
+        ([export(clients=["10.0.0.7/24"])], "nfs_server_exports[/shared].clients", "has host bits set"),
+        ([export(clients=["ctl(rw)"])], "nfs_server_exports[/shared].clients", "not a network, address or host name"),
         ([export(clients=[])], "nfs_server_exports[/shared].clients", "is empty"),
-        ([export(clients="10.0.0.1")], "nfs_server_exports[/shared].clients", "is no list"),
-        ([export(options=["rw,sync"])], "nfs_server_exports[/shared].options", "no option of an export"),
-        ([export(options=["root_squashed"])], "nfs_server_exports[/shared].options", "no option of an export"),
-        ([export(mode=0o755)], "nfs_server_exports[/shared].mode", "is no mode"),
-        ([export(mode="rwx")], "nfs_server_exports[/shared].mode", "is no mode"),
-        ([export(clinets=["10.0.0.1"])], "nfs_server_exports[/shared].clinets", "is not known"),
+        ([export(clients="10.0.0.1")], "nfs_server_exports[/shared].clients", "is not a list"),
+        ([export(options=["rw,sync"])], "nfs_server_exports[/shared].options", "not an export option"),
+        ([export(options=["root_squashed"])], "nfs_server_exports[/shared].options", "not an export option"),
+        ([export(mode=0o755)], "nfs_server_exports[/shared].mode", "is not a file mode"),
+        ([export(mode="rwx")], "nfs_server_exports[/shared].mode", "is not a file mode"),
+        ([export(clinets=["10.0.0.1"])], "nfs_server_exports[/shared].clinets", "is not a known key"),
     ],
 )
 def test_exports_that_are_refused(exports: Any, key: str, words: str) -> None:  # noqa: ANN401 - whatever was declared
@@ -79,10 +79,10 @@ def test_exports_that_are_refused(exports: Any, key: str, words: str) -> None:  
     [
         (["10.0.0.0/24", "fd00::/64"], []),
         ([], []),
-        ("10.0.0.0/24", ["is no list"]),
-        (["10.0.0.1/24"], ["an address inside a network"]),
+        ("10.0.0.0/24", ["is not a list"]),
+        (["10.0.0.1/24"], ["has host bits set"]),
         (["lan"], ["is not a network"]),
-        (["0.0.0.0/0"], ["lets everybody in"]),
+        (["0.0.0.0/0"], ["allows every host"]),
     ],
 )
 def test_networks(networks: Any, words: list[str]) -> None:  # noqa: ANN401
@@ -112,7 +112,7 @@ def test_sound_mounts(mounts: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("mounts", "key", "words"),
     [
-        ({"src": "a:/b"}, "", "is no list"),
+        ({"src": "a:/b"}, "", "is not a list"),
         ([{"path": "/shared"}], "", "without src or path"),
         (["ctl:/shared"], "", "without src or path"),
         ([mount(src="ctl:/other")], "[/shared].src", "ctl does not export /other, only /shared"),
@@ -121,11 +121,11 @@ def test_sound_mounts(mounts: list[dict[str, Any]]) -> None:
         ([mount(src="ctl/shared")], "[/shared].src", "not of the form server:/path"),
         ([mount(path="shared")], "[shared]", "not an absolute path"),
         ([mount(path="/")], "[/]", "root of the host cannot be mounted over"),
-        ([mount(path="/usr/local")], "[/usr/local]", "/usr belongs to the system"),
-        ([mount(), mount(path="/shared/")], "[/shared]", "twice"),
-        ([mount(fstype="nfs")], "[/shared].fstype", "is not known"),
-        ([mount(options=["rw sync"])], "[/shared].options", "no option of a mount"),
-        ([mount(options="rw")], "[/shared].options", "is no list"),
+        ([mount(path="/usr/local")], "[/usr/local]", "/usr is a system directory"),
+        ([mount(), mount(path="/shared/")], "[/shared]", "duplicate"),
+        ([mount(fstype="nfs")], "[/shared].fstype", "is not a known key"),
+        ([mount(options=["rw sync"])], "[/shared].options", "not a mount option"),
+        ([mount(options="rw")], "[/shared].options", "is not a list"),
     ],
 )
 def test_mounts_that_are_refused(mounts: Any, key: str, words: str) -> None:  # noqa: ANN401
@@ -138,18 +138,18 @@ def test_mounts_that_are_refused(mounts: Any, key: str, words: str) -> None:  # 
 
 def test_a_server_does_not_mount_over_what_it_exports() -> None:
     (problem,) = mount_problems("ctl", "nfs_client_mounts", [mount(src="filer:/x")], SERVED, ["/shared"])
-    assert "the host itself exports /shared" in problem["problem"]
+    assert "the host exports /shared" in problem["problem"]
 
 
 @pytest.mark.parametrize(
     ("entry", "key", "words"),
     [
-        ({"type": "gpfs", "src": "fs", "path": "/fs"}, "[/fs].type", "'gpfs' is not known"),
-        ({"src": "fs", "path": "/fs"}, "[/fs].type", "None is not known"),
+        ({"type": "gpfs", "src": "fs", "path": "/fs"}, "[/fs].type", "'gpfs' is not supported"),
+        ({"src": "fs", "path": "/fs"}, "[/fs].type", "None is not supported"),
         (
             {"type": "cephfs", "src": "mon:/", "path": "/c", "options": ["name=a", "secret=AQDx"]},
             "[/c].options",
-            "holds a secret",
+            "contains a secret",
         ),
     ],
 )

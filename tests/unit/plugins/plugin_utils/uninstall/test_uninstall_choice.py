@@ -36,9 +36,9 @@ def test_what_others_need_goes_last() -> None:
     ("asked", "said"),
     [
         ("gpu[1-2]", []),
-        ("", ["names no host"]),
+        ("", ["is empty"]),
         ("gpu[1", ["is not a list of hosts"]),
-        ("gpu7", ["no host of the inventory; did you mean gpu"]),
+        ("gpu7", ["is not a host of the inventory; did you mean gpu"]),
     ],
 )
 def test_names(asked: str, said: list[str]) -> None:
@@ -50,7 +50,7 @@ def test_names(asked: str, said: list[str]) -> None:
     ("asked", "answers", "leaves_data", "said"),
     [
         ("gpu1", {"ctl": HERE, "gpu1": HERE}, False, []),
-        ("gpu1", {"ctl": HERE, "gpu1": None}, False, ["not reached"]),
+        ("gpu1", {"ctl": HERE, "gpu1": None}, False, ["unreachable"]),
         ("ctl", {"ctl": HERE, "login": GONE, "gpu1": GONE, "gpu2": HERE}, True, ["serves gpu2, which still belong"]),
         # One that does not answer is not taken for one that is gone.
         ("ctl", {"ctl": HERE, "login": GONE, "gpu1": GONE}, True, ["serves gpu2, which still belong"]),
@@ -60,7 +60,7 @@ def test_names(asked: str, said: list[str]) -> None:
             "ctl,login,gpu[1-2]",
             {**dict.fromkeys(GROUPS["all"], HERE), "ctl": {"recorded": True, "serves": ["job 7 of alice"]}},
             False,
-            ["nobody would serve it any more: job 7 of alice"],
+            ["no longer be served: job 7 of alice"],
         ),
         (
             "ctl,login,gpu[1-2]",

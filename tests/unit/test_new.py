@@ -93,15 +93,15 @@ def test_what_a_recipe_makes_is_green_at_once(kind: str, copy: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("profile Tiny-Box", "'Tiny-Box' is not a valid name: small letters, digits and '_'"),
+        ("profile Tiny-Box", "'Tiny-Box' is not a valid name: use up to 40 lower-case letters, digits and '_'"),
         ("profile ../../x", "is not a valid name"),
-        ("profile dgx_h100", "plugins/plugin_utils/engine/catalogue/hardware/dgx_h100.yml is there already"),
+        ("profile dgx_h100", "plugins/plugin_utils/engine/catalogue/hardware/dgx_h100.yml already exists"),
         ("role slurm", "options begin with slurm_ already"),
         ("role monitoring", "options begin with monitoring_ already"),
         ("role import", "'import' is not a valid name"),
         ("role x --playbook site", "invalid choice: 'site'"),
         ("stage storage", "options begin with validation_storage_ already"),
-        ("stage cluster", "is there already"),
+        ("stage cluster", "already exists"),
     ],
 )
 def test_a_bad_name_is_refused_and_nothing_is_written(arguments: str, said: str, original: Path) -> None:

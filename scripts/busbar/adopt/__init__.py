@@ -1,0 +1,1 @@
+"""Reads clusters that other programs built and writes draft sites."""

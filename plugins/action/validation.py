@@ -16,6 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.common.refusal import REFUSED
+from ..plugin_utils.engine.common.option_names import option_names
 from ..plugin_utils.engine.common.printable import printable
 from ..plugin_utils.engine.nccl.condensed import condensed
 from ..plugin_utils.engine.nccl.output import bounded_lines
@@ -160,6 +161,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the verdict and the path of the report."""
+        with option_names("validation_{}".format):
+            return self._run(tmp, task_vars)
+
+    def _run(self, tmp: None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         result = dict(super().run(tmp, task_vars)) | {"changed": False}
         _checked, arguments = self.validate_argument_spec(SPEC)
         if arguments["state"] == "checked":

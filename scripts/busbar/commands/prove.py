@@ -18,6 +18,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.ch
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import unknown_hardware
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts, unfold_hosts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names import option_names
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import FIRST
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import Interrupted
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import broken_report
@@ -27,7 +28,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.validation_run impo
 
 from busbar.errors import UsageError
 from busbar.prove import nodes as probe
-from busbar.prove.options import collectives_program, job_script, validation_options
+from busbar.prove.options import collectives_program, job_script, option_name, validation_options
 from busbar.prove.slurm import Allocation, NotStarted, Request, ask, usable_nodes
 from busbar.prove.transport import LocalTransport
 from busbar.run.detached import detach
@@ -109,7 +110,7 @@ def _run(args: argparse.Namespace) -> int:
         return _detach(args)
     hang_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
     interruption = Interruption([signal.SIGINT, signal.SIGTERM, *hang_up])
-    with interruption:
+    with interruption, option_names(option_name):
         try:
             return _in_allocation(args, job, request, interruption, (folder, catalogue, lost))
         except NotStarted as exc:

@@ -16,7 +16,7 @@ from busbar.paths import collection
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["collectives_program", "job_script", "validation_options"]
+__all__ = ["collectives_program", "job_script", "option_name", "validation_options"]
 
 # Options of the role that depend only on the backend; the job script's options are not options of the engine.
 _DEFAULTS = (
@@ -26,6 +26,18 @@ _DEFAULTS = (
 )
 _OF_SCRIPT = ("validation_environment", "validation_seconds_per_size")
 _CONSTANTS = ("__validation_step_factor", "__validation_collective_in_path", "__validation_own_environment")
+
+_FLAGS = {
+    **{key: f"--{key}" for key in ("account", "backend", "binary", "hardware", "image", "partition", "qos", "wait")},
+    "floor_gbs": "--floor",
+    "nodes": "--nodelist",
+    "time_limit": "--time",
+}
+
+
+def option_name(key: str) -> str:
+    """Return the name of an option of the engine in messages of busbar prove."""
+    return _FLAGS.get(key, f"validation_{key} (only in the playbook validate.yml)")
 
 
 def _role() -> Path:

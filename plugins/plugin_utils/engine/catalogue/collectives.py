@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..common.option_names import option
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -42,21 +44,21 @@ def collective_problems(options: Mapping[str, Any]) -> list[str]:
     """
     wanted = options["collectives"]
     if not isinstance(wanted, list) or not wanted:
-        return ["validation_collectives: must be a list with one collective or more, such as [all_reduce]"]
+        return [f"{option('collectives')}: must be a list with one collective or more, such as [all_reduce]"]
     known = MPI_COLLECTIVES if options["backend"] == "mpi" else COLLECTIVES
     problems = [
-        f"validation_collectives: {name!r} is not one of {', '.join(known)}" for name in wanted if name not in known
+        f"{option('collectives')}: {name!r} is not one of {', '.join(known)}" for name in wanted if name not in known
     ]
     if len(set(map(str, wanted))) < len(wanted):
-        problems.append("validation_collectives: names a collective twice")
+        problems.append(f"{option('collectives')}: names a collective twice")
     search = options["search_collective"]
     if search not in {"auto", *known}:
-        problems.append(f"validation_search_collective: {search!r} is not auto or one of {', '.join(known)}")
+        problems.append(f"{option('search_collective')}: {search!r} is not auto or one of {', '.join(known)}")
     several = len(wanted) > 1 or (search != "auto" and search not in wanted)
     binary = str(options["binary"]) if options["backend"] == "nccl" else ""
     if several and binary and not binary.endswith("/") and not _is_program(binary):
         problems.append(
-            f"validation_binary: {binary} is no program of nccl-tests, so it can run one collective only: "
+            f"{option('binary')}: {binary} is no program of nccl-tests, so it can run one collective only: "
             "name one such as all_reduce_perf, or their folder with a slash at the end"
         )
     return problems
@@ -69,7 +71,7 @@ def floor_problems(options: Mapping[str, Any]) -> list[str]:
         options: collectives, search_collective, floor_gbs (a number, or collective to number).
     """
     given = options["floor_gbs"]
-    where = "validation_floor_gbs"
+    where = option("floor_gbs")
     if isinstance(given, dict):
         strange = [str(name) for name in given if name not in COLLECTIVES]
         problems = [f"{where}: {name!r} is not one of {', '.join(COLLECTIVES)}" for name in strange]

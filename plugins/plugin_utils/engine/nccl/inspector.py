@@ -17,6 +17,8 @@ from math import isfinite
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from ..common.option_names import option
+
 __all__ = ["inspector_words"]
 
 _LINE = re.compile(r"^# busbar inspector: (\S{1,255}) (.*)$", re.MULTILINE)
@@ -65,7 +67,7 @@ def inspector_words(text: str) -> list[str]:
         elif problem:
             bad.append(f'NCCL Inspector: a line of {node} {problem}: "{_plain(line)}"')
     silent = [node for node, wrote in seen.items() if not wrote]
-    found = [f"NCCL Inspector: nothing was recorded on {_few(silent)}; see validation_inspector"] if silent else []
+    found = [f"NCCL Inspector: nothing was recorded on {_few(silent)}; see {option('inspector')}"] if silent else []
     for comm in dict.fromkeys(record.comm for record in records):
         found += _of_communicator(comm, [record for record in records if record.comm == comm])
     more = [f"NCCL Inspector: {len(bad) - _MOST_BAD} more lines cannot be read"] if len(bad) > _MOST_BAD else []

@@ -13,6 +13,7 @@ from math import exp, log1p, log2, sqrt
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from ..common.option_names import option
 from . import decide
 from .evidence import NONE, OPEN, PASSED, SLOW, Outcome
 
@@ -225,7 +226,7 @@ class Readings:
                 "repeats": 0,
                 "reason": (
                     f"{100 * exp(mean - (reference or 0.0)):.0f} % of {of_what}, but printed in so few digits that it "
-                    f"may be off by {100 * reading.rounding:.0f} %: suspected, measure with a validation_max_bytes "
+                    f"may be off by {100 * reading.rounding:.0f} %: suspected, measure with a {option('max_bytes')} "
                     "that takes less than 10 s"
                 ),
             }

@@ -12,6 +12,7 @@ from ....module_utils.slurm.reservation import OWN_NAME
 from ..catalogue.check import profile_problems
 from ..catalogue.collectives import collective_problems, floor_problems
 from ..common.hostlist import fold_hosts, unfold_hosts
+from ..common.option_names import option
 from ..search.decide import DROP, MOST_REPEATS
 from . import registry
 from .model import CheckJob, Options
@@ -20,14 +21,13 @@ from .queues import queue_problems
 from .tests import unknown_profiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["BACKENDS", "all_problems", "input_problems", "typed"]
 
 BACKENDS = ("mpi", "nccl")
 DRIFT = ("ignore", "finding", "fail")
 RESUMED = ("own", "all", "none")
-_PREFIX = "validation_"
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 # Optional keys and the values they default to.
@@ -89,60 +89,67 @@ def _read(given: Mapping[str, Any]) -> tuple[Options, list[str]]:
     stages = [stage for stage in registry.STAGES if stage.form is not None]
     plain = {**_EMPTY, **given, "own": {}}
     mine = {stage.name: plain.pop(stage.name, None) for stage in stages}
-    plain["nodes"], problems = _folded("nodes", given["nodes"])
+    plain["nodes"], problems = _folded(option("nodes"), given["nodes"])
     topologies: dict[str, dict[str, list[str]]] = {}
     for key in ("topology", "slurm_topology"):
         topologies[key] = {}
         for switch, members in dict(plain[key]).items():
-            topologies[key][str(switch)], strange = _folded(f"{key}: {switch}", members)
+            topologies[key][str(switch)], strange = _folded(f"{option(key)}: {switch}", members)
             problems += strange
     jobs = {}
     for kind in [kind for kind in plain["check_jobs"] if kind in plain["node_checks"]]:
-        jobs[kind], strange = read_options(CheckJob, plain["check_jobs"][kind], f"{_PREFIX}{kind}_")
+        jobs[kind], strange = read_options(CheckJob, plain["check_jobs"][kind], _named(kind))
         problems += strange
-    found, strange = read_options(Options, plain | topologies | {"check_jobs": jobs}, _PREFIX)
+    found, strange = read_options(Options, plain | topologies | {"check_jobs": jobs})
     problems += strange
     for stage in stages:
         if stage.name in found.get("stages", []):
             asked = mine[stage.name] or {}
-            found["own"][stage.name], strange = read_options(stage.form, asked, f"{_PREFIX}{stage.name}_")
+            found["own"][stage.name], strange = read_options(stage.form, asked, _named(stage.name))
             problems += strange
     return cast("Options", found), problems
+
+
+def _named(part: str) -> Callable[[str], str]:
+    """Return the function that names the options of a stage or a node check."""
+    return lambda key: option(f"{part}_{key}")
 
 
 def _folded(name: str, value: object) -> tuple[list[str], list[str]]:
     """Return the nodes of a list or a folded text, and its problems."""
     if not isinstance(value, (str, list, tuple)):
-        return [], [f"{_PREFIX}{name}: {value!r} is not a list"]
+        return [], [f"{name}: {value!r} is not a list"]
     try:
         return unfold_hosts(value if isinstance(value, str) else [str(node) for node in value]), []
     except ValueError as exc:
-        return [], [f"{_PREFIX}{name}: {exc}"]
+        return [], [f"{name}: {exc}"]
 
 
 def _problems(options: Options) -> list[str]:
     """Return the problems of typed options."""
     problems = []
     if options["backend"] not in BACKENDS:
-        problems.append(f"validation_backend: {options['backend']!r} is not one of {', '.join(BACKENDS)}")
+        problems.append(f"{option('backend')}: {options['backend']!r} is not one of {', '.join(BACKENDS)}")
     elif options["backend"] == "nccl" and not options["binary"] and not options["image"]:
-        problems.append("validation_backend: nccl needs validation_binary (a path on the nodes) or validation_image")
+        problems.append(
+            f"{option('backend')}: nccl needs {option('binary')} (a path on the nodes) or {option('image')}"
+        )
     elif options["backend"] == "mpi":
         problems += [
-            f"validation_{key}: the backend mpi runs its own program on the nodes and uses no {what}: leave it out, or "
-            "set validation_backend=nccl"
+            f"{option(key)}: the backend mpi runs its own program on the nodes and uses no {what}: leave it out, or "
+            f"set {option('backend')}=nccl"
             for key, what in (("binary", "nccl-tests"), ("image", "container image"))
             if options.get(key)
         ]
     problems += _inspector_problems(options)
     known = registry.choices()
     problems += [
-        f"validation_stages: {stage!r} is not one of {', '.join(known)}"
+        f"{option('stages')}: {stage!r} is not one of {', '.join(known)}"
         for stage in options["stages"]
         if stage not in known
     ]
     if options["drift"] not in DRIFT:
-        problems.append(f"validation_drift: {options['drift']!r} is not one of {', '.join(DRIFT)}")
+        problems.append(f"{option('drift')}: {options['drift']!r} is not one of {', '.join(DRIFT)}")
     problems += collective_problems(options) or floor_problems(options)
     if not problems:
         problems += _node_problems(options)
@@ -154,18 +161,20 @@ def _problems(options: Options) -> list[str]:
 def _inspector_problems(options: Options) -> list[str]:
     path = options.get("inspector", "")
     if path and options["backend"] != "nccl":
-        return [f"validation_inspector: it records NCCL, and validation_backend is {options['backend']}: leave it out"]
+        return [
+            f"{option('inspector')}: it records NCCL, and {option('backend')} is {options['backend']}: leave it out"
+        ]
     if path and not (path.startswith("/") and path.isprintable()):
-        return [f"validation_inspector: {path!r} is no path from / of libnccl-profiler-inspector.so"]
+        return [f"{option('inspector')}: {path!r} is not an absolute path of libnccl-profiler-inspector.so"]
     return []
 
 
 def _user_problems(options: Options) -> list[str]:
     user = options["user"]
     if not _USER.fullmatch(user):
-        return [f"validation_user: {user!r} is no name of a user"]
+        return [f"{option('user')}: {user!r} is no name of a user"]
     if user == "root":
-        return ["validation_user: root runs no tests: name a user without privileges, such as busbar-validation"]
+        return [f"{option('user')}: root runs no tests: name a user without privileges, such as busbar-validation"]
     return []
 
 
@@ -173,14 +182,14 @@ def _reservation_problems(options: Options) -> list[str]:
     name, resumed = options.get("reservation", ""), options.get("resume")
     problems = []
     if name and not _RESERVATION.fullmatch(name):
-        problems.append(f"validation_reservation: {name!r} is no name of a reservation")
+        problems.append(f"{option('reservation')}: {name!r} is no name of a reservation")
     if name == OWN_NAME:
         problems.append(
-            f"validation_reservation: {name} is the one that busbar makes and deletes itself: leave the option empty, "
+            f"{option('reservation')}: {name} is the one that busbar makes and deletes itself: leave the option empty, "
             "or give your own another name"
         )
     if resumed not in RESUMED:
-        problems.append(f"validation_resume: {resumed!r} is not one of {', '.join(RESUMED)}")
+        problems.append(f"{option('resume')}: {resumed!r} is not one of {', '.join(RESUMED)}")
     return problems
 
 
@@ -189,7 +198,7 @@ def _topology_problems(options: Options) -> list[str]:
     for switch, nodes in options["topology"].items():
         for node in nodes:
             if switch_of.setdefault(node, switch) != switch:
-                return [f"validation_topology: {node} is under {switch_of[node]} and {switch}"]
+                return [f"{option('topology')}: {node} is under {switch_of[node]} and {switch}"]
     return _contradictions(switch_of, options["slurm_topology"])
 
 
@@ -203,21 +212,21 @@ def _contradictions(switch_of: dict[str, str], declared: dict[str, list[str]]) -
         for node in both:
             first = places.setdefault(mine[node], node)
             if theirs[first] != theirs[node]:
-                one, other = ("validation_topology", "slurm_topology")[:: 1 if mine is switch_of else -1]
+                one, other = (option("topology"), "slurm_topology")[:: 1 if mine is switch_of else -1]
                 said = f"{one} has {first} and {node} under {mine[node]}"
                 but = f"{other} under {theirs[first]} and {theirs[node]}"
-                return [f"validation_topology: {said}, {but}; declare it once: leave validation_topology out"]
+                return [f"{option('topology')}: {said}, {but}; declare it once: leave {option('topology')} out"]
     return []
 
 
 def _node_problems(options: Options) -> list[str]:
     nodes = options["nodes"]
     if not nodes:
-        return ["validation_nodes: names no node"]
+        return [f"{option('nodes')}: names no node"]
     strange = [node for node in nodes if node not in options["pool"]]
     if strange:
         return [
-            f"validation_nodes: {fold_hosts(strange)} is not among the compute nodes ({fold_hosts(options['pool'])})"
+            f"{option('nodes')}: {fold_hosts(strange)} is not among the compute nodes ({fold_hosts(options['pool'])})"
         ]
     used = sorted({options["hardware"].get(node) or "" for node in nodes} & set(options["catalogue"]))
     return [one_line(each) for name in used for each in profile_problems(name, options["catalogue"][name])]

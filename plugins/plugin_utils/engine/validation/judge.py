@@ -14,6 +14,7 @@ from typing import Any, TypedDict, cast
 from ..catalogue.ceilings import ceilings, effective_nvlink
 from ..catalogue.domains import domain_problem, placed_floor, scope_of, unplaced_floors
 from ..catalogue.floors import Floor, low_floor
+from ..common.option_names import option
 from ..common.printable import human_size
 from ..nccl.outcome import ranks_from_ratio
 from ..nccl.warned import cause, hint
@@ -22,7 +23,6 @@ from .curve import curve_of, dips
 
 __all__ = [
     "FAIL",
-    "FLOOR_REMEDY",
     "INCONCLUSIVE",
     "NO_FLOOR",
     "ONE_RANK",
@@ -31,6 +31,7 @@ __all__ = [
     "STRAGGLER",
     "Expected",
     "Judged",
+    "floor_remedy",
     "judge",
     "out_of_place",
     "worst",
@@ -42,7 +43,6 @@ INCONCLUSIVE = "INCONCLUSIVE"
 # First words of the reason if only a floor is missing for a verdict, and its last words.
 NO_FLOOR = "no floor is known"
 ONE_RANK = "one rank sends nothing, so there is no bandwidth to judge"
-FLOOR_REMEDY = "set validation_floor_gbs, or busbw of the hardware profile"
 # First words of the reason of a test that is slower than its peers, see peers.
 STRAGGLER = "straggler"
 # A message must take at least a millisecond, or the result measures latency instead of bandwidth: on one NVLink node
@@ -184,6 +184,11 @@ def _wrong_number(runs: list[dict[str, Any]], collective: str, expected: Expecte
     return None
 
 
+def floor_remedy() -> str:
+    """Return how the user adds a missing floor."""
+    return f"set {option('floor_gbs')}, or busbw of the hardware profile"
+
+
 def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: Expected) -> Judged:
     """Return the verdict on one or more runs of one test.
 
@@ -305,7 +310,7 @@ def _speed(
     elif floor is None:
         found = f"{measured:.4g} GB/s at {human_size(size)} was measured"
         of_what = f"{expected.collective} of {hardware} on {expected.nodes} node(s)"
-        answer.reason = f"{NO_FLOOR} for {of_what}; {found}: {FLOOR_REMEDY}"
+        answer.reason = f"{NO_FLOOR} for {of_what}; {found}: {floor_remedy()}"
     elif limits.get("limit") is not None and measured > _IMPOSSIBLE * limits["limit"]:
         most = f"{hardware} reaches {limits['limit']:.4g} at most"
         answer.reason = f"{measured:g} GB/s cannot be: {most}; the measurement is at fault"

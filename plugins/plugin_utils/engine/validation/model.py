@@ -33,12 +33,11 @@ __all__ = [
 
 
 class CheckJob(TypedDict):
-    """The job of a kind of check: time_limit in seconds, arguments of sbatch, problems of the check's options."""
+    """The job of a kind of check: time_limit in seconds, arguments of sbatch."""
 
     script: str
     time_limit: Annotated[int, Span(None, None)]
     arguments: NotRequired[list[str]]
-    problems: NotRequired[list[str]]
 
 
 class Options(TypedDict):

@@ -15,6 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..catalogue.ceilings import nic_rate
+from ..common.option_names import option
 
 if TYPE_CHECKING:
     from .model import Options
@@ -38,11 +39,11 @@ def rail_problems(options: Options) -> list[str]:
     """
     rails = options["rails"]
     if not all(_RAIL.fullmatch(rail) for rail in rails):
-        return ["validation_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
+        return [f"{option('rails')}: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
     if len(set(rails)) < len(rails):
-        return ["validation_rails: names a rail twice"]
+        return [f"{option('rails')}: names a rail twice"]
     if rails and "cluster" not in options["stages"]:
-        return ["validation_rails: the stage cluster comes first: add it to validation_stages"]
+        return [f"{option('rails')}: the stage cluster comes first: add it to {option('stages')}"]
     return []
 
 

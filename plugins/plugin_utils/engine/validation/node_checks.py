@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..common.option_names import option
 from .dcgm_diag import judge_diag, read_diag
 from .judge import FAIL, INCONCLUSIVE
 from .nvbandwidth import read_nvbandwidth
@@ -85,22 +86,20 @@ def check_problems(options: Options) -> list[str]:
     jobs = options["check_jobs"]
     for kind in dict.fromkeys(options["node_checks"]):
         if kind not in CHECKS or kind not in jobs:
-            problems.append(f"validation_node_checks: {kind!r} is not one of {', '.join(sorted(CHECKS))}")
+            problems.append(f"{option('node_checks')}: {kind!r} is not one of {', '.join(sorted(CHECKS))}")
         elif not 0 < jobs[kind]["time_limit"] <= _LONGEST_S:
             problems.append(
-                f"validation_{kind}_time_limit: {jobs[kind]['time_limit']} is not 1 to {_LONGEST_S} seconds"
+                f"{option(f'{kind}_time_limit')}: {jobs[kind]['time_limit']} is not 1 to {_LONGEST_S} seconds"
             )
         elif 0 < options["time_limit"] < jobs[kind]["time_limit"]:
             problems.append(
-                f"validation_time_limit: {options['time_limit']} is less than the {jobs[kind]['time_limit']} s "
-                f"that {kind} may take: raise it, or leave {kind} out of validation_node_checks"
+                f"{option('time_limit')}: {options['time_limit']} is less than the {jobs[kind]['time_limit']} s "
+                f"that {kind} may take: raise it, or leave {kind} out of {option('node_checks')}"
             )
-        else:
-            problems += [f"validation_{kind}_{problem}" for problem in jobs[kind].get("problems") or []]
     if options["p2p_floor_gbs"] < 0:
-        problems.append("validation_p2p_floor_gbs: must be GB/s above 0, or 0 for that of the hardware profile")
+        problems.append(f"{option('p2p_floor_gbs')}: must be GB/s above 0, or 0 for that of the hardware profile")
     if options["node_checks"] and "node" not in options["stages"]:
-        problems.append("validation_node_checks: run in the stage node, which validation_stages leaves out")
+        problems.append(f"{option('node_checks')}: run in the stage node, which {option('stages')} leaves out")
     return problems
 
 

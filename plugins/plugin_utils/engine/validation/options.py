@@ -9,13 +9,15 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
+from ..common.option_names import option
+
 if sys.version_info >= (3, 11):
     from typing import NotRequired, Required, get_type_hints, is_typeddict  # novermin
 else:
     from typing_extensions import NotRequired, Required, get_type_hints, is_typeddict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["NotRequired", "Span", "bytes_of", "read_options", "size_problems"]
 
@@ -41,7 +43,11 @@ class Span:
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
 
-def read_options(form: Any, given: Mapping[str, object], prefix: str) -> tuple[dict[str, Any], list[str]]:  # noqa: ANN401 - a TypedDict is no type
+def read_options(
+    form: Any,  # noqa: ANN401 - a TypedDict is not a type
+    given: Mapping[str, object],
+    named: Callable[[str], str] = option,
+) -> tuple[dict[str, Any], list[str]]:
     """Return options in the types of a TypedDict, and one sentence for each invalid or missing one.
 
     Integers, numbers and booleans may be strings; a list of strings may be one string, separated by commas. A number
@@ -50,16 +56,16 @@ def read_options(form: Any, given: Mapping[str, object], prefix: str) -> tuple[d
     Args:
         form: the TypedDict. Values of keys of type Any are not converted.
         given: the options; unknown keys are problems.
-        prefix: prefix of the option names that the user writes.
+        named: returns the name of a key in messages.
     """
     found: dict[str, Any] = {}
-    problems = [f"{prefix}{key}: there is no such option" for key in given if key not in form.__annotations__]
+    problems = [f"{named(key)}: there is no such option" for key in given if key not in form.__annotations__]
     for key, hint in get_type_hints(form, include_extras=True).items():
         if key not in given:
-            problems += [] if get_origin(hint) is NotRequired else [f"{prefix}{key}: is missing"]
+            problems += [] if get_origin(hint) is NotRequired else [f"{named(key)}: is missing"]
             continue
         try:
-            found[key] = _read(hint, given[key], f"{prefix}{key}")
+            found[key] = _read(hint, given[key], named(key))
         except ValueError as exc:
             problems.append(str(exc))
     return found, problems
@@ -95,7 +101,7 @@ def _table(hint: Any, value: object, name: str) -> dict[str, Any]:  # noqa: ANN4
         message = f"{name}: {value!r} is not a dictionary"
         raise ValueError(message)  # noqa: TRY004 - of the user's, and no fault of the program
     if is_typeddict(hint):
-        found, problems = read_options(hint, value, f"{name}.")
+        found, problems = read_options(hint, value, lambda key: f"{name}.{key}")
         if problems:
             raise ValueError("; ".join(problems))
         return found
@@ -164,7 +170,7 @@ def size_problems(options: Mapping[str, Any]) -> list[str]:
         try:
             sizes[name] = bytes_of(options[name])
         except ValueError as exc:
-            problems.append(f"validation_{name}: {exc}")
+            problems.append(f"{option(name)}: {exc}")
     if len(sizes) == len(("min", "max")) and sizes["min_bytes"] > sizes["max_bytes"]:
-        problems.append("validation_min_bytes is above validation_max_bytes")
+        problems.append(f"{option('min_bytes')} is above {option('max_bytes')}")
     return problems

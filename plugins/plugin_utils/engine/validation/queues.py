@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import fold_hosts
+from ..common.option_names import option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,7 +62,7 @@ def queue_problems(options: Options) -> list[str]:
     """Return the problems of partition, account and QOS, each with its remedy."""
     problems = []
     for key in QUEUE_OPTIONS:
-        found = _form_problems(options.get(key), f"validation_{key}", options["catalogue"])
+        found = _form_problems(options.get(key), option(key), options["catalogue"])
         problems += found or _mixed(options, key)
     return problems
 
@@ -88,6 +89,8 @@ def _mixed(options: Options, key: str) -> list[str]:
     if len(values) < 2 or set(options["stages"]) <= {"node"}:  # noqa: PLR2004 - of one another there is none
         return []
     words = " and ".join(f"{value or 'the default'} for {fold_hosts(nodes)}" for value, nodes in values.items())
-    problem = f"validation_{key}: gives {words}, and a job of all of them has one only"
-    remedy = "name a value that fits all, validate them apart with -e validation_nodes=, or run validation_stages=node"
+    problem = f"{option(key)}: gives {words}, and a job of all of them has one only"
+    remedy = (
+        f"name a value that fits all, validate them separately with {option('nodes')}, or set {option('stages')}=node"
+    )
     return [f"{problem}: {remedy}"]

@@ -12,11 +12,12 @@ from ..catalogue.collectives import floor_of, repeats_in_time, sections
 from ..catalogue.domains import domain_problem, domain_sizes, placed_floor, scope_of
 from ..catalogue.shipped import unknown_hardware
 from ..common.hostlist import fold_hosts
+from ..common.option_names import option
 from ..nccl.inspector import inspector_words
 from ..nccl.output import parse_text
 from ..nccl.ras import ras_words
 from .job_lines import difference_words, differences, environment_of, of_nodes, port_findings
-from .judge import FAIL, FLOOR_REMEDY, INCONCLUSIVE, NO_FLOOR, PASS, Expected, Judged, judge
+from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, Expected, Judged, floor_remedy, judge
 from .nic_profiles import of_nic_path, of_one_rail, rail_share
 from .step_faults import step_fault, unconnected
 
@@ -220,7 +221,7 @@ def unknown_floors(options: Options) -> list[str]:
     if not lacking:
         return []
     then = "a validation measures them and ends with INCONCLUSIVE"
-    return [f"{NO_FLOOR} for {', '.join(lacking)}: {then}. From the figures that it finds, {FLOOR_REMEDY}"]
+    return [f"{NO_FLOOR} for {', '.join(lacking)}: {then}. From the figures that it finds, {floor_remedy()}"]
 
 
 def _domains(options: Options, nodes: list[str]) -> tuple[int, ...] | None:
@@ -384,7 +385,7 @@ def _answer(
     answer = judge(runs, profile, expected)
     if measured < wanted:
         steady = " it is not known whether it is steady:" if measured == 1 else ""
-        answer["findings"].append(f"{measured} of {wanted} repeats:{steady} raise validation_test_time_limit for more")
+        answer["findings"].append(f"{measured} of {wanted} repeats:{steady} raise {option('test_time_limit')} for more")
     reason = _job_first(answer, entry, text, profile, name)
     if text is not None and not entry["problem"] and "sums are wrong" not in answer["reason"]:
         reason = step_fault("".join(pieces) or text, ran=answer["verdict"] != INCONCLUSIVE) or reason

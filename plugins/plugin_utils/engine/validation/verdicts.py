@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ....module_utils.slurm.jobs import is_taken
 from ....module_utils.slurm.new_reason import is_new
 from ..common.hostlist import fold_hosts
+from ..common.option_names import option
 from . import registry
 from .inputs import typed
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, worst
@@ -108,7 +109,7 @@ def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Dra
     if out * 100 > limit * whole:
         answer["refused"] = (
             f"{fold_hosts(sorted(guilty.keys() - again.keys()))} not drained: {out} of {whole} nodes would be out, and "
-            f"validation_drain_limit allows {limit} %"
+            f"{option('drain_limit')} allows {limit} %"
         )
     else:
         answer["nodes"] = _with_reasons(guilty)

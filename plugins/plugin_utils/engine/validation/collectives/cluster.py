@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...common.option_names import option
 from ..nic_profiles import rail_problems
 from ..searches import PAIR, member_nodes, search_result
 from ..stage import Collective, Counts, Next
@@ -94,7 +95,7 @@ class Nic(Collective):
         """Return why the stage cannot restrict NCCL to its transport."""
         if not self.requested(options) or options["backend"] == "nccl":
             return []
-        return ["validation_stages: the stage nic turns off NCCL's other ways and needs validation_backend nccl"]
+        return [f"{option('stages')}: the stage nic turns off NCCL's other ways and needs {option('backend')} nccl"]
 
     def budget(self, options: Options) -> list[str]:
         """Return the maximum duration."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from ...common.option_names import option
 from ..options import Span
 from ..section import at_least, bars, text_cell
 from ..tests import profile_of
@@ -100,7 +101,7 @@ class Gemm(ProgramStage[GemmOptions]):
             speed = chosen.pick(own["tflops"], known.tflops, source)
             floors[node] = Floor(speed, chosen.pick(own["memory_gbs"], known.memory_gbs, source))
         applied = [floors[rank["node"]] for rank in found]
-        remedy = " (validation_gemm_image, or the nodes' packages)"
+        remedy = f" ({option('gemm_image')}, or the nodes' packages)"
         gaps = gaps_of(found, said, nodes, ranks)
         return Judged(
             said=reached(found),
@@ -139,9 +140,9 @@ class Gemm(ProgramStage[GemmOptions]):
 
 def _doubt(floors: list[Floor]) -> str:
     """Return why speeds above all floors prove nothing; empty if they do."""
-    for what, option in (("", "tflops"), (" of the memory", "memory_gbs")):
-        if any(getattr(floor, option) is None for floor in floors):
-            return f"no floor{what} is known: set gemm in the hardware profile, or validation_gemm_{option}"
+    for what, key in (("", "tflops"), (" of the memory", "memory_gbs")):
+        if any(getattr(floor, key) is None for floor in floors):
+            return f"no floor{what} is known: set gemm in the hardware profile, or {option(f'gemm_{key}')}"
     return ""
 
 

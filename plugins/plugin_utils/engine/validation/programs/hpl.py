@@ -13,6 +13,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from ...common.option_names import option
 from ..options import Span
 from ..section import at_least, text_cell
 from ..tests import profile_of
@@ -105,7 +106,7 @@ class Hpl(ProgramStage[HplOptions]):
             # With several nodes, each may be the cause.
             faults=[Fault(nodes[0] if len(nodes) == 1 else "", fault, fault)] if fault else [],
             gaps=[gap] if gap and not fault else [],
-            doubt="" if floor else "no floor is known: set validation_hpl_gflops",
+            doubt="" if floor else f"no floor is known: set {option('hpl_gflops')}",
             source="the operator" if floor else "",
             program="High-Performance Linpack",
             figures={"gflops_floor": floor or None, "ranks": ranks, "rows": solved},
@@ -138,7 +139,7 @@ def read_hpl(text: str) -> list[dict[str, Any]]:
 def _gap(solved: list[dict[str, Any]], ranks: int) -> str:
     """Return why the output proves nothing; empty if it does."""
     if not solved:
-        return "no system was solved (validation_hpl_program, validation_hpl_image)"
+        return f"no system was solved ({option('hpl_program')}, {option('hpl_image')})"
     last, took = solved[-1], solved[-1]["p"] * solved[-1]["q"]
     if last["passed"] is None:
         return f"n {last['n']}: nobody checked the solution"

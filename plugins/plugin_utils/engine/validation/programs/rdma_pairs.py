@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from ...common.option_names import option
 from ..options import Span
 from ..section import at_least
 from ..stage import Next
@@ -26,7 +27,6 @@ __all__ = ["RdmaPairs"]
 _TWO = 2
 # Published RDMA writes on healthy links of 100 Gb/s reach 0.97 of the rate of the NIC, and more.
 _SHARE, _SOURCE = 0.9, "computed: 0.9 of the rate of the profile's NICs"
-_NO_FLOOR = "no floor is known: the hardware profile has no NIC with RDMA; set validation_rdma_pairs_gbps"
 _RAIL = re.compile(r"[\w.-]+")
 
 
@@ -72,7 +72,7 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
     def problems(self, options: Options) -> list[str]:
         """Return problems of the rail names."""
         if self.requested(options) and not all(_RAIL.fullmatch(rail) for rail in self.own(options)["rails"]):
-            return ["validation_rdma_pairs_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
+            return [f"{option('rdma_pairs_rails')}: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
         return []
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
@@ -100,7 +100,9 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
             said=f"{len(good)} ways, {speeds}" if good else "nothing was measured",
             faults=[*_blamed(good, slow, floor or 0.0), *(Fault("", words) for words in each)],
             gaps=_gaps(found, nodes, rails),
-            doubt="" if floor else _NO_FLOOR,
+            doubt=""
+            if floor
+            else f"no floor is known: the hardware profile has no NIC with RDMA; set {option('rdma_pairs_gbps')}",
             source=str(floors),
             program="ib_write_bw of perftest",
             figures={

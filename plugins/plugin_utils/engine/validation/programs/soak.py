@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from ...common.option_names import option
 from ...nccl.ras import ras_words
 from ..judge import PASS
 from ..options import Span, bytes_of
@@ -87,15 +88,15 @@ class Soak(ProgramStage[SoakOptions]):
         try:
             bytes_of(own["bytes"])
         except ValueError as exc:
-            problems.append(f"validation_soak_bytes: {exc}")
+            problems.append(f"{option('soak_bytes')}: {exc}")
         if 0 < options["time_limit"] < self.job_limit(options):
             problems.append(
-                f"validation_time_limit: {options['time_limit']} is less than the {self.job_limit(options)} s that the "
-                f"stage soak may take: raise it, or lower validation_soak_minutes ({own['minutes']:g})"
+                f"{option('time_limit')}: {options['time_limit']} is less than the {self.job_limit(options)} s that "
+                f"the stage soak may take: raise it, or lower {option('soak_minutes')} ({own['minutes']:g})"
             )
         if own["interval"] > own["minutes"] * _MINUTE_S / 2:
             problems.append(
-                f"validation_soak_interval: {own['interval']:g} s is more than half of validation_soak_minutes "
+                f"{option('soak_interval')}: {own['interval']:g} s is more than half of {option('soak_minutes')} "
                 f"({own['minutes']:g}): lower it"
             )
         return problems

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ...common.option_names import option
 from ...nccl.output import parse_text
 from ..judge import FAIL, ONE_RANK, PASS
 from ..judge import Expected as ExpectedRuns
@@ -160,8 +161,8 @@ def _node_gaps(soaked: Soaked, node: str, expected: Expected) -> list[str]:
         gaps.append(f"nvidia-smi told of {devices} of {expected.per_node} GPU(s)")
     if expected.what == "gpu" and expected.kernel_log and not (seen.begin["kernel_log"] and seen.end["kernel_log"]):
         gaps.append(
-            "the kernel's log could not be read, so nobody knows of an Xid: put validation_user into the group "
-            "systemd-journal there, or set validation_soak_kernel_log: false"
+            f"the kernel's log could not be read, so nobody knows of an Xid: put {option('user')} into the group "
+            f"systemd-journal there, or set {option('soak_kernel_log')}: false"
         )
     return gaps
 
@@ -219,7 +220,7 @@ def _decayed(found: _Measured, expected: Expected) -> tuple[list[Fault], str]:
     collectives = [] if found.alone else [found.busbw]
     fewest = min([len(values) for values in (*collectives, *found.devices.values())], default=0)
     if fewest < _FEWEST_TURNS or not found.devices:
-        return [], f"{fewest} turns are too few to compare the end with the beginning: raise validation_soak_minutes"
+        return [], f"{fewest} turns are too few to compare the end with the beginning: raise {option('soak_minutes')}"
     every = [("", "the all-reduce", "GB/s", speeds) for speeds in collectives]
     every += [
         (node, f"{device_name(expected.what, device)}:", "TFLOP/s", speeds)

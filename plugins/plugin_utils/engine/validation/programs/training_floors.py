@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...common.option_names import option
 from .judged import Floors as Chosen
 
 __all__ = ["Floors", "Reference", "efficiency_floor", "gap_of_loss", "known_floors", "wrong_loss"]
@@ -155,5 +156,5 @@ def gap_of_loss(result: dict[str, Any], reference: Reference) -> str:
         return ""
     return (
         f"{took} of {reference.steps} steps were taken, so its loss is not that of the reference: train longer "
-        "(validation_training_seconds)"
+        f"({option('training_seconds')})"
     )

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from ...common.option_names import option
 from .judged import Fault, Judged
 from .training_floors import Floors, Reference, efficiency_floor, gap_of_loss, wrong_loss
 
@@ -136,16 +137,16 @@ def _doubt(rows: list[dict[str, Any]], expected: Expected) -> str:
     """Return why values above all floors prove nothing; empty if they do."""
     disturbed = [words for row in rows if (words := _disturbed(row))]
     if disturbed:
-        return f"{disturbed[-1]}; train again, longer (validation_training_seconds)"
+        return f"{disturbed[-1]}; train again, longer ({option('training_seconds')})"
     if any(row["efficiency_floor"] is None for row in rows if row["ranks"] > 1):
         return (
             "no floor is known for the scaling efficiency: set training in the hardware profile, or "
-            "validation_training_efficiency"
+            f"{option('training_efficiency')}"
         )
     if expected.floors.rate is None and expected.floors.tflops is None and len(rows) == 1:
         return (
             "one rank alone shows no scaling, and no floor is known for its speed: set training in the hardware "
-            "profile, or validation_training_tflops"
+            f"profile, or {option('training_tflops')}"
         )
     return ""
 
@@ -162,7 +163,7 @@ def _gap(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expecte
     if found is None:
         words = "did not run"
     elif found["result"] is None and found["code"] == _NO_TORCH:
-        words = f"{found['said'] or 'no torch'} (validation_training_image, or the nodes' packages)"
+        words = f"{found['said'] or 'no torch'} ({option('training_image')}, or the nodes' packages)"
     elif found["result"] is None:
         ended = "did not end" if found["code"] is None else f"ended with {found['code']} and no result"
         words = f"the training {ended}{': ' if found['said'] else ''}{found['said']}"

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any
 
 from ...common.hostlist import fold_hosts
+from ...common.option_names import option
 from ..judge import FAIL, INCONCLUSIVE, PASS
 from .found import WAYS, Found, Limits, blamed_nodes, figures, mount_words, rate_words, size_words, slow_peers, words_of
 
@@ -45,7 +46,7 @@ def judge_storage(data: list[dict[str, Any]], nodes: list[str], limits: Limits) 
     _complaints(found, said, groups)
     _locks(found, said, groups)
     if len(nodes) < _ENOUGH:
-        found.unknown.append("one node alone shows nothing about sharing: add others with validation_partners")
+        found.unknown.append(f"one node alone shows nothing about sharing: add others with {option('partners')}")
     if limits.speed:
         _speeds(found, said, limits)
     _unexplained(found, nodes, said, limits)
@@ -78,7 +79,7 @@ def _own(found: Found, node: str, item: dict[str, Any] | None) -> None:
 
 def _squash(error: str) -> str:
     denied = "denied" in error or "not permitted" in error
-    return " (validation_user must be able to write there: give it a folder of its own, name that)" if denied else ""
+    return f" ({option('user')} must be able to write there: give it a folder of its own, name that)" if denied else ""
 
 
 def _groups(found: Found, said: dict[str, dict[str, Any]], path: str) -> dict[str, int]:
@@ -194,7 +195,7 @@ def _speeds(found: Found, said: dict[str, dict[str, Any]], limits: Limits) -> No
     if lacking:
         found.unknown.append(
             f"no floor is known for the speed of {' and '.join(way for way in WAYS if way in lacking)}: set storage "
-            "in the hardware profile, or validation_storage_read_floor and validation_storage_write_floor"
+            f"in the hardware profile, or {option('storage_read_floor')} and {option('storage_write_floor')}"
         )
 
 

@@ -8,6 +8,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from ...common.option_names import option
 from ..options import Span, bytes_of
 from ..programs.columns import Column, Figures, Gauge
 from ..programs.judged import Floors
@@ -94,12 +95,12 @@ class Storage(ProgramStage[StorageOptions]):
         own = self.own(options)
         problems = []
         if not _PATH.fullmatch(own["path"]):
-            problems.append("validation_storage_path: the stage storage needs the path of a tree that all nodes share")
+            problems.append(f"{option('storage_path')}: must be the path of a tree that all nodes share")
         try:
             if bytes_of(own["size"]) < _LEAST_BYTES:
-                problems.append(f"validation_storage_size: {own['size']} is less than 1M")
+                problems.append(f"{option('storage_size')}: {own['size']} is less than 1M")
         except ValueError as exc:
-            problems.append(f"validation_storage_size: {exc}")
+            problems.append(f"{option('storage_size')}: {exc}")
         return problems
 
     def budget(self, options: Options) -> list[str]:

@@ -153,7 +153,6 @@ def test_a_left_out_node_is_not_waited_for_again() -> None:
         ({"time_limit": 60}, "time_limit: 60 is less than the 900 s that words may take"),
         ({"p2p_floor_gbs": -1}, "validation_p2p_floor_gbs: must be"),
         ({"stages": ["cluster"]}, "run in the stage node"),
-        ({"check_jobs": {**JOBS, "words": {**JOBS["words"], "problems": ["image: is not there"]}}}, "words_image: is"),
     ],
 )
 def test_wrong_options_are_named(changes: dict[str, Any], words: str) -> None:

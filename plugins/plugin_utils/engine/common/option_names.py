@@ -1,0 +1,31 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Names of the engine's options in messages, as the user of the front end writes them."""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["option", "option_names"]
+
+_NAMING: ContextVar[Callable[[str], str]] = ContextVar("naming", default=str)
+
+
+def option(key: str) -> str:
+    """Return the name of an option in messages: the key itself, unless a front end has set another."""
+    return _NAMING.get()(key)
+
+
+@contextlib.contextmanager
+def option_names(naming: Callable[[str], str]) -> Iterator[None]:
+    """Name the options in the messages of a block, such as ``validation_nodes`` or ``--nodelist`` for ``nodes``."""
+    token = _NAMING.set(naming)
+    try:
+        yield
+    finally:
+        _NAMING.reset(token)

@@ -65,7 +65,7 @@ class Bounds(NamedTuple):
 def fetch(
     wanted: list[Wanted], node: Callable[[str], Node], user: str, bounds: Bounds, too_long: str
 ) -> dict[Path, str]:
-    """Save files and remove them on their nodes; return the error of each by target, '' on success.
+    """Save files and remove them on their nodes; return the error of each unsaved file by target, '' on success.
 
     Existing targets are skipped: a file is removed on its node as soon as it is complete here. An incomplete file stays
     beside its target as NAME.part.
@@ -174,7 +174,9 @@ def _fetched(item: Wanted, node: Node, user: str, most: int, too_long: str) -> s
             if not data:
                 return "the transfer was incomplete"
     part.replace(item.target)
-    node.run(f"rm -f -- {shlex.quote(item.path)}\n")
+    # The file is complete here, also if it remains on the node.
+    with contextlib.suppress(Exception):
+        node.run(f"rm -f -- {shlex.quote(item.path)}\n")
     return problem
 
 

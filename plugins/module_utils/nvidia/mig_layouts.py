@@ -226,7 +226,7 @@ def layout_problems(gpu: Mapping[str, Any], layout: object) -> list[str]:
     geometry = mig_geometry(str(gpu["model"]), float(gpu["memory_mb"]))
     if geometry is None:
         known = ", ".join(dict.fromkeys(row[3] for row in _TABLE))
-        return [f"{gpu['model']} with {gpu['memory_mb']} MiB has no MIG that is known here; known: {known}"]
+        return [f"no MIG profiles are known for {gpu['model']} with {gpu['memory_mb']} MiB (known: {known})"]
     problems: dict[str, list[int]] = {}
     for index, profiles in enumerate(wanted):
         try:

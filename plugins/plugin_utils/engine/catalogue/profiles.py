@@ -60,6 +60,10 @@ def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - what a si
     A floor set by the site applies to any number of nodes, unless the site sets floors for numbers of nodes.
     """
     found = merged(shipped, own)
+    gpu = own.get("gpu") if isinstance(own, dict) else None
+    if isinstance(gpu, dict) and gpu.get("count") == 1:
+        # A single GPU has no peer, so it does not inherit links between GPUs.
+        found["gpu"] = {**found["gpu"], "nvlink_gbs": 0, "nvswitch": False, **gpu}
     scopes = own.get("busbw") if isinstance(own, dict) else None
     for scope, entry in scopes.items() if isinstance(scopes, dict) else ():
         said = entry if isinstance(entry, dict) else {}

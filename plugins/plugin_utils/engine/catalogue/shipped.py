@@ -47,10 +47,10 @@ def shipped_profile(name: str) -> dict[str, Any]:
 
 
 def merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - values of YAML
-    """Return two dictionaries merged recursively; for other values, the upper one."""
+    """Return two dictionaries merged recursively; for other values and an empty dictionary inside, the upper one."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
-    return {**below, **{key: merged(below[key], value) if key in below else value for key, value in above.items()}}
+    return {**below, **{key: merged(below.get(key), value) if value != {} else {} for key, value in above.items()}}
 
 
 def unknown_hardware(name: object, known: Iterable[str]) -> tuple[str, str]:

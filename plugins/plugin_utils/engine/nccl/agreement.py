@@ -161,6 +161,8 @@ def _sizes(run: Run) -> Iterator[str]:
     if start is None or start["step"] is None or run["seen"]["elided"] or "alltoallv" in str(run["program"]):
         return
     low, high, step = int(start["min"]), int(start["max"]), int(float(start["step"]))
+    if run["seen"]["reduced"] is not None:
+        low, high = min(low, run["seen"]["reduced"]), min(high, run["seen"]["reduced"])
     factor = start["unit"] == "factor"
     if low > high or step <= (1 if factor else 0) or (factor and low == 0):
         return

@@ -84,7 +84,9 @@ def _ratio_contradicts(run: Run, ranks: int) -> bool:
     if pair is None or pair[0] < _MIN_FOR_CONTRADICTION:
         return False
     algbw, busbw = pair
-    if ranks == 1 and busbw > _CELL_ROUNDING and all(row["root"] == -1 for row in run["rows"]):
+    # One rank of sendrecv sends to itself, with a factor of 1.
+    alone = ranks == 1 and bus_factor(run["program"], 1) != 1.0
+    if alone and busbw > _CELL_ROUNDING and all(row["root"] == -1 for row in run["rows"]):
         return True
     slack = (_CELL_ROUNDING + _WIDE_ROUNDING * busbw) / algbw * 2
     ratio = busbw / algbw
@@ -103,7 +105,7 @@ def missing_parts(run: Run) -> list[str]:
     """Return the missing parts of a run with a footer: rows, halves, rank lines."""
     missing = []
     if not run["rows"]:
-        missing.append("there is a footer but no row")
+        missing.append(_no_rows(run["seen"]))
     if run["seen"]["broken_rows"]:
         missing.append(f"{run['seen']['broken_rows']} row(s) are incomplete")
     if run["seen"].get("cut"):
@@ -114,6 +116,18 @@ def missing_parts(run: Run) -> list[str]:
     if _average_contradicts(run):
         missing.append("the printed average does not follow from the rows: rows are missing")
     return missing
+
+
+def _no_rows(seen: dict[str, Any]) -> str:
+    """Return why a run with a footer has no rows."""
+    start, reduced = seen["start"], seen["reduced"]
+    if start is None or reduced is None or reduced >= int(start["min"]):
+        return "there is a footer but no row"
+    # common.cu lowers maxBytes to a part of the GPU memory after it has compared the two sizes.
+    return (
+        f"nccl-tests measured no size: it reduced maxBytes to {reduced} B because of the GPU memory, below minBytes "
+        f"({start['min']} B): lower minBytes"
+    )
 
 
 def _missing_halves(run: Run) -> list[str]:
@@ -153,7 +167,7 @@ def _against_start(sizes: list[int], start: dict[str, str], reduced: int | None)
     """Return differences between the first and last size and those announced in the header."""
     low, high, step = int(start["min"]), int(start["max"]), int(float(start["step"]))
     if reduced is not None:
-        high = min(high, reduced)
+        low, high = min(low, reduced), min(high, reduced)
     factor = start["unit"] == "factor"
     first, last = min(sizes), max(sizes)
     if step <= (1 if factor else 0):

@@ -42,7 +42,7 @@ FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
 # First words of the reason if only a floor is missing for a verdict, and its last words.
 NO_FLOOR = "no floor is known"
-ONE_RANK = "one rank sends nothing, so there is no bandwidth to judge"
+ONE_RANK = "one rank has no peer, so there is no bandwidth to judge"
 # First words of the reason of a test that is slower than its peers, see peers.
 STRAGGLER = "straggler"
 # A message must take at least a millisecond, or the result measures latency instead of bandwidth: on one NVLink node

@@ -72,6 +72,23 @@ def test_a_file_comes_whole_and_is_gone_there(there: Path, size: int) -> None:
     assert list(there.iterdir()) == []
 
 
+class ReadOnly(Here):
+    """A node that lends files and cannot be reached when they are removed."""
+
+    def run(self, script: str) -> tuple[int, bytes, bytes]:
+        """Run a script unless it removes a file."""
+        if script.startswith("rm "):
+            message = "Connection closed"
+            raise OSError(message)
+        return super().run(script)
+
+
+def test_a_complete_file_counts_also_if_it_cannot_be_removed_there(there: Path) -> None:
+    (there / "x.out").write_bytes(b"table")
+    target, problem = fetched(there, "x.out", ReadOnly())
+    assert (problem, target.read_bytes()) == ("", b"table")
+
+
 def test_a_file_that_is_too_long_is_kept_as_far_as_it_may_be(there: Path) -> None:
     (there / "x.out").write_bytes(b"x" * (3 * MIB + 1))
     target, problem = fetched(there, "x.out", most=3 * MIB)

@@ -64,6 +64,19 @@ def test_a_profile_takes_what_it_does_not_set_from_the_one_that_it_is_like(name:
     assert found["gpu"]["device_files"] == below["gpu"]["device_files"]
 
 
+def test_an_empty_dictionary_clears_what_is_inherited_and_one_gpu_has_no_links() -> None:
+    """A rented virtual machine with one GPU of a server of eight."""
+    entry = {"like": "hgx_h100", "gpu": {"count": 1, "device_files": "/dev/nvidia0"}, "busbw": {}}
+    found = site_profile("one_h100", {"one_h100": entry})
+    assert found["busbw"] == {}
+    assert (found["gpu"]["model"], found["gpu"]["nvlink_gbs"], found["gpu"]["nvswitch"]) == (
+        "NVIDIA H100 80GB HBM3",
+        0,
+        False,
+    )
+    assert not profile_problems("one_h100", found)
+
+
 def test_an_entry_of_the_site_may_be_like_a_shipped_profile_or_another_entry() -> None:
     extra = {
         "pod": {"like": "hgx_h100", "memory_mb": 5, "busbw": {"inter_node": {"floor_gbs": 200, "source": "ours"}}},

@@ -216,3 +216,27 @@ def test_a_part_of_a_text_has_no_numbers_of_lines() -> None:
     (run,) = parse_text(text, numbered=False)["runs"]
     assert run["contradictions"]
     assert not any("line " in said for said in run["contradictions"])
+
+
+HEAD = "# nThread 1 nGpus 1 minBytes {least} maxBytes {most} step: 2(factor) warmup iters: 5 iters: 20"
+REDUCED = "# Reducing maxBytes to {} due to memory limitation"
+RANK = "#  Rank  0 Group  0 Pid 1 on gpu1 device  0 [0000:01:00] NVIDIA H100"
+ROW = "{0} {1} float sum -1 12.00 {2} {3} 0 12.00 {2} {3} N/A"
+
+
+def test_a_size_reduced_by_nccl_tests_is_no_contradiction() -> None:
+    """common.cu lowers maxBytes to a part of the GPU memory, possibly below minBytes, and measures no size then."""
+    head = [HEAD.format(least=1 << 36, most=1 << 36), RANK, "#", REDUCED.format(1 << 23), f"# {NEW}"]
+    footer = ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 0"]
+    run = one("\n".join([*head, ROW.format(1 << 23, 1 << 21, "699.05", "0.00"), *footer]))
+    assert (run["outcome"], run["contradictions"]) == ("ok", [])
+    run = one("\n".join([*head, *footer]))
+    assert run["outcome"] == "truncated"
+    assert any("reduced maxBytes to 8388608 B because of the GPU memory" in error for error in run["errors"])
+
+
+def test_one_rank_of_sendrecv_sends_to_itself() -> None:
+    head = ["# Collective test starting: sendrecv_perf", HEAD.format(least=1 << 23, most=1 << 23), RANK, f"# {NEW}"]
+    footer = ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 699.05"]
+    run = one("\n".join([*head, ROW.format(1 << 23, 1 << 21, "699.05", "699.05"), *footer]))
+    assert (run["outcome"], run["ranks"], run["contradictions"]) == ("ok", 1, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -116,16 +117,115 @@ def test_detached_it_outlives_its_shell_and_report_wait_has_its_exit_code(alice:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "words"),
     [
-        ("--partition nowhere", "--partition: unknown partition 'nowhere'; name one of"),
-        ("--nodelist gpu99", "--nodelist: gpu99 is not in partition"),
-        ("--nodes 99", "Slurm refuses the job (--partition"),
-        ("--account nowhere", "Invalid account"),
-        ("--jobid 99999999", "job 99999999 cannot be used"),
+        ("--partition nowhere", ["--partition: unknown partition 'nowhere'; name one of"]),
+        ("--nodelist gpu99", ["--nodelist: gpu99 is not in partition"]),
+        ("--nodes 99", ["--nodes: 99 requested, but partition batch has"]),
+        ("--account nowhere", ["Invalid account", "--account"]),
+        ("--qos nowhere", ["Invalid qos", "use another --qos", "AllowQos"]),
+        ("--jobid 99999999", ["job 99999999 cannot be used"]),
     ],
 )
-def test_what_slurm_does_not_give_is_refused(alice: User, options: str, said: str) -> None:
+def test_a_request_that_slurm_rejects_is_refused(alice: User, options: str, words: list[str]) -> None:
     done = alice.run(f"busbar prove --backend mpi {options}")
     assert (done.returncode, alice.jobs()) == (REFUSED, ""), done.stdout + done.stderr
-    assert said in done.stderr
+    assert all(part in done.stderr for part in words), done.stderr
+
+
+QOS = "qos normal set"
+BATCH = "partition=$(sinfo -ho %P | tr -d '*')"
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """A limit that forbids a job of two nodes: commands that set and clear it, and words of the message."""
+
+    command: str
+    undo: str
+    words: list[str]
+
+
+def by_sacctmgr(where: str, limit: str, *words: str) -> Limit:
+    name, value = limit.rsplit("=", 1)
+    assert value
+    return Limit(f"sacctmgr -i modify {where} {limit}", f"sacctmgr -i modify {where} {name}=-1", [*words])
+
+
+LIMITS = {
+    "user": by_sacctmgr(
+        QOS, "MaxTRESPerUser=node=1", "QOSMaxNodePerUserLimit of your QOS", "MaxTRESPU node=1 (the job needs 2)"
+    ),
+    "job": by_sacctmgr(QOS, "MaxTRESPerJob=node=1", "QOSMaxNodePerJobLimit of your QOS", "MaxTRESPJ node=1"),
+    "account": by_sacctmgr(QOS, "MaxTRESPerAccount=node=1", "MaxNodePerAccount of your QOS", "MaxTRESPA node=1"),
+    "group": by_sacctmgr(
+        "account research set", "GrpTRES=gres/gpu=1", "AssocGrpGRES of your account", "GrpTRES gres/gpu=1", "research"
+    ),
+    "minutes": by_sacctmgr(
+        "account research set", "GrpTRESMins=gres/gpu=9", "AssocGrpGRESMinutes of your account", "gres/gpu=9"
+    ),
+    "wall": by_sacctmgr(
+        "user alice set", "MaxWall=10", "AssocMaxWallDurationPerJobLimit of your account", "MaxWallPJ 10", "--time"
+    ),
+    "jobs": by_sacctmgr("user alice set", "MaxJobs=0", "AssocMaxJobsLimit of your account", "MaxJobs 0"),
+    "submit": by_sacctmgr("user alice set", "MaxSubmitJobs=0", "AssocMaxSubmitJobLimit of your account"),
+    "deny": Limit(
+        f"sacctmgr -i modify {QOS} Flags=DenyOnLimit MaxTRESPerUser=node=1",
+        f"sacctmgr -i modify {QOS} Flags=-1 MaxTRESPerUser=node=-1",
+        ["Slurm rejects the job", "QOSMaxNodePerUserLimit of your QOS"],
+    ),
+    "time": Limit(
+        f"scontrol update {BATCH} MaxTime=10",
+        f"scontrol update {BATCH} MaxTime=INFINITE",
+        ["time limit is invalid", "lower --time", "MaxTime of the partition"],
+    ),
+    "nodes": Limit(
+        f"scontrol update {BATCH} MaxNodes=1",
+        f"scontrol update {BATCH} MaxNodes=UNLIMITED",
+        ["Slurm rejects the job (--partition", "lower --nodes", "MaxNodes of the partition"],
+    ),
+    "groups": Limit(
+        f"scontrol update {BATCH} AllowGroups=root",
+        f"scontrol update {BATCH} AllowGroups=ALL",
+        ["--partition: ", "AllowGroups of the partition"],
+    ),
+    "accounts": Limit(
+        f"sacctmgr -i add account other; scontrol update {BATCH} AllowAccounts=other",
+        f"scontrol update {BATCH} AllowAccounts=ALL; sacctmgr -i delete account other",
+        ["Invalid account or account/partition", "AllowAccounts of the partition"],
+    ),
+}
+
+
+@pytest.fixture
+def limit(alice: User, request: pytest.FixtureRequest) -> Iterator[Limit]:
+    """A limit that slurmctld knows; cleared at the end."""
+    found = LIMITS[request.param]
+    known = "scontrol -o show assoc_mgr flags=assoc,qos; scontrol -o show partition; sacctmgr -nP show qos"
+    before = alice.sandbox.exec("ctl", known).stdout
+    try:
+        alice.sandbox.exec("ctl", found.command)
+        alice.sandbox.wait_until(lambda: alice.sandbox.exec("ctl", known).stdout != before, "the limit is not set")
+        yield found
+    finally:
+        alice.sandbox.exec("ctl", found.undo)
+
+
+@pytest.mark.parametrize("limit", LIMITS, indirect=True)
+def test_a_limit_that_forbids_the_job_is_reported_at_once(alice: User, limit: Limit) -> None:
+    """The default of --wait is an hour; no message must need it."""
+    done = alice.run("busbar prove --nodes 2 --time 60", timeout=60)
+    assert (done.returncode, alice.jobs()) == (REFUSED, ""), done.stdout + done.stderr
+    assert "ask the admin" in done.stderr
+    assert all(part in done.stderr for part in limit.words), done.stderr
+
+
+@pytest.mark.parametrize("limit", ["user"], indirect=True)
+def test_a_limit_that_a_job_of_this_user_holds_is_waited_for(alice: User, limit: Limit) -> None:
+    alice.run("sbatch --nodes=1 --output=/dev/null --wrap 'sleep 300'")
+    alice.sandbox.wait_until(lambda: "alice RUNNING" in alice.jobs(), "the first job does not run")
+    before = alice.jobs()
+    done = alice.run(f"{PROVE} --nodes 1 --wait 5")
+    assert done.returncode == INCONCLUSIVE, done.stdout + done.stderr
+    assert limit.words[0] in done.stdout
+    alice.sandbox.wait_until(lambda: alice.jobs() == before, "its job is left in the queue")

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import time
-from getpass import getuser
 from typing import TYPE_CHECKING, NamedTuple
 
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.hostlist import expand_hosts
@@ -22,6 +21,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node import g
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, unfold_hosts
 
 from busbar.errors import UsageError
+from busbar.prove.limits import exceeded_limits, never_starts, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,11 +34,6 @@ _POLL_S = 2.0
 _NOT_FOUND = 127
 _UNKNOWN = "UNKNOWN"
 _PROGRAMS = ("sbatch", "srun", "scancel", "squeue", "sinfo", "scontrol")
-# Limits of associations, QOS and partitions; names as in Slurm's job_reason_codes.c.
-_LIMIT = re.compile(r"\b((?:Assoc|QOS|Partition)\w*(?:Limit|Grp|Max|PerJob|PerUser|PerAccount|Min)\w*)")
-# Limits that other jobs of the user or account may use now and release later.
-_SHARED = re.compile(r"Grp|PerUser|PerAccount|MaxJobs|MaxSubmit")
-_REFUSED = re.compile(r"Invalid(Account|QOS)|(Account|QOS)NotAllowed|BadConstraints|Partition(Node|Time)Limit")
 
 
 class NotStarted(Exception):  # noqa: N818 - no error: the queue gave no nodes
@@ -105,8 +100,12 @@ def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str
     partition = request.partition or next((name[:-1] for name in names if name.endswith("*")), "")
     known = sorted({name.rstrip("*") for name in names})
     if partition not in known:
-        said = f"unknown partition {partition!r}" if partition else "Slurm has no default partition"
-        message = f"--partition: {said}; name one of {', '.join(known) or 'none'}"
+        problem = f"unknown partition {partition!r}" if partition else "Slurm has no default partition"
+        # sinfo does not show partitions whose AllowGroups excludes the user.
+        allow = "or ask the admin to add your group to AllowGroups of the partition"
+        message = (
+            f"--partition: {problem}; name one of {', '.join(known) or 'those of sinfo, which shows none'}, {allow}"
+        )
         raise UsageError(message)
     _code, out, _err = ask("sinfo", "-h", "-N", "-p", partition, "-o", "%N|%T|%E")
     _code, gres, _err = ask("sinfo", "-h", "-N", "-p", partition, "-o", "%N|%G")
@@ -127,18 +126,15 @@ def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str
             "network with --backend mpi"
         )
         raise UsageError(message)
+    if not request.nodelist and request.nodes > len(wanted):
+        left = " without those of --exclude" if excluded else ""
+        message = f"--nodes: {request.nodes} requested, but partition {partition} has {len(wanted)} node(s){left}"
+        raise UsageError(message)
     usable = tuple(node for node in request.nodelist if node not in lost)
     if request.nodelist and not usable:
         message = f"--nodelist: no node can be had: {'; '.join(f'{node}: {why}' for node, why in sorted(lost.items()))}"
         raise UsageError(message)
     return request._replace(partition=partition, nodelist=usable, gpus=gpus if backend == "nccl" else 0), lost
-
-
-def _limit_words(reason: str) -> str:
-    """Return a remedy for a limit that prevents a job from starting."""
-    owners = {"P": ("the partition", "scontrol show partition"), "Q": ("your QOS", "sacctmgr show qos")}
-    owner, shown = owners.get(reason[:1], ("your account", "sacctmgr show assoc"))
-    return f"ask the admin to raise the limit {reason} of {owner} ({shown}), or ask for less with --nodes or --time"
 
 
 class Allocation:
@@ -182,9 +178,8 @@ class Allocation:
         script = "#!/bin/sh\n# The steps of busbar prove run in this allocation.\nexec sleep infinity\n"
         code, out, err = ask("sbatch", *fixed, "--chdir=/", *words, data=script)
         if code:
-            limit = _LIMIT.search(err)
-            remedy = f"; {_limit_words(limit[1])}" if limit else ""
-            message = f"Slurm refuses the job ({' '.join(words)}): {err or code}{remedy}"
+            advice = remedy(err)
+            message = f"Slurm rejects the job ({' '.join(words)}): {err or code}{advice and '; '}{advice}"
             raise UsageError(message)
         return cls(out.strip().split(";")[0], own=True)
 
@@ -195,7 +190,7 @@ class Allocation:
             NotStarted: the job did not start within that time, or another process cancelled it.
             UsageError: a limit forbids the job, or it does not exist.
         """
-        until, told = time.monotonic() + seconds, ""
+        until, shown = time.monotonic() + seconds, ""
         while True:
             state, reason, start = self._queue()
             if state == "RUNNING":
@@ -204,15 +199,16 @@ class Allocation:
             if not state or is_over(state):
                 message = f"job {self.job} ended before it ran: {state or 'Slurm does not know it'}"
                 raise NotStarted(message)
-            if self._forbidden(reason):
-                self.cancel()
-                message = f"Slurm does not start job {self.job}: {reason}; {_limit_words(reason)}"
-                raise UsageError(message)
-            if reason not in {told, "None", ""}:
-                told = reason
+            if reason not in {shown, "None", ""}:
+                shown = reason
+                advice = remedy(reason)
+                exceeded = self._exceeded(reason) if advice else []
+                if never_starts(reason) or exceeded:
+                    self.cancel()
+                    message = f"Slurm does not start job {self.job}: {reason}; {remedy(reason, exceeded)}"
+                    raise UsageError(message)
                 expected = f", expected start {start}" if start not in {"", "N/A"} else ""
-                more = f": {_limit_words(reason)}" if _LIMIT.fullmatch(reason) else ""
-                say(f"job {self.job} waits in the queue ({reason}{expected}){more}")
+                say(f"job {self.job} waits in the queue ({reason}{expected}){advice and ': '}{advice}")
             if time.monotonic() >= until:
                 message = f"job {self.job} did not start within {seconds:.0f} s (--wait): {reason}"
                 raise NotStarted(message)
@@ -225,25 +221,14 @@ class Allocation:
         state, reason, start = [*out.strip().split("|", 2), "", "", ""][:3]
         return state, reason, start
 
-    def _forbidden(self, reason: str) -> bool:
-        """Return whether a job of this size can never start, regardless of other jobs."""
-        if _REFUSED.fullmatch(reason):
-            return True
-        if not _LIMIT.fullmatch(reason):
-            return False
-        if not _SHARED.search(reason):
-            return True
-        whose = ["-u", getuser()]
-        if "Grp" in reason:
-            # Other members of the group may use the limit; PrivateData hides their jobs.
-            _code, out, _err = ask("scontrol", "show", "config")
-            if re.search(r"^PrivateData\s*=.*\bjobs\b", out, re.MULTILINE):
-                return False
-            _code, out, _err = ask("squeue", "-h", "-j", self.job, "-o", "%a|%q")
-            account, _, qos = out.strip().partition("|")
-            whose = ["-q", qos] if reason.startswith("QOS") else ["-A", account]
-        code, out, _err = ask("squeue", "-h", "-a", *whose, "-t", "R,CG,S,CF", "-o", "%i")
-        return code == 0 and not out.split()
+    def _exceeded(self, reason: str) -> list[str]:
+        """Return the limits below the request of this job, as far as the user may read them."""
+        _code, out, _err = ask("scontrol", "-o", "show", "job", self.job)
+        job = parse_job(out)
+        _code, out, _err = ask("scontrol", "-o", "show", "partition", job.get("Partition", ""))
+        qos = re.search(r"\bQoS=(\S+)", out)
+        _code, out, _err = ask("scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos")
+        return exceeded_limits(reason, job, qos[1] if qos else "", out)
 
     def _take(self) -> None:
         """Read nodes, GPUs and end of the running job."""

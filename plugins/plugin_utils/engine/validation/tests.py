@@ -404,5 +404,6 @@ def _job_first(answer: Judged, entry: Entry, text: str | None, profile: dict[str
     if entry["state"] != "COMPLETED" and answer["verdict"] != INCONCLUSIVE:
         return _bad_end(entry)
     if profile is None and answer["floor"] is None:
-        return f"unknown hardware {name!r}: no floor" if name else "the nodes have no hardware profile: no floor"
+        unknown = f"unknown hardware {name!r}" if name else "the nodes have no hardware profile"
+        return f"{unknown}: no floor; {floor_remedy()}"
     return ""

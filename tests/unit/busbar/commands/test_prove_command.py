@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from busbar.prove.limits import exceeded_limits
 from busbar.prove.nodes import Node, Programs, found_binary, matched
 from gpu_samples import gpu_xml, log_xml
 from report_samples import nccl_text
@@ -102,7 +103,7 @@ def test_unknown_hardware_is_described_and_inconclusive(site: Site) -> None:
     report = site.report()
     assert report["verdict"] == "INCONCLUSIVE"
     # Messages name the options of this command, not those of the playbook.
-    assert any("set --floor" in test["reason"] for test in report["tests"])
+    assert any("set --floor" in test["reason"] for test in report["tests"]), report["tests"]
     assert "validation_" not in "".join(test["reason"] for test in report["tests"])
     text = done.stdout[done.stdout.index("hardware_profiles_extra:") :].partition("\nvalidation of")[0]
     (profile,) = yaml.safe_load(text)["hardware_profiles_extra"].values()
@@ -153,10 +154,14 @@ def test_nodes_of_the_list_that_are_not_there_are_reported(site: Site) -> None:
         (["--nodelist=gpu1", "--exclude=gpu1"], {}, ["gpu1: not allocated: excluded by --exclude"]),
         (["--nodelist=gpu[1-"], {}, ["--nodelist: "]),
         (["--nodes=2", "--nodelist=gpu1"], {}, ["--nodes: 2, and --nodelist has 1"]),
-        (["--nodes=9"], {}, ["--nodes=9", "Node count specification invalid"]),
+        (["--nodes=9"], {}, ["--nodes: 9 requested, but partition gpu has 2 node(s)"]),
         (["--hardware=hgx_h1000", "--binary=/x"], {}, ["unknown hardware 'hgx_h1000'", "hgx_h100", "--binary: "]),
         (["--jobid=7"], {}, ["job 7 cannot be used: squeue: error: Invalid job id specified"]),
-        ([], {"refuse": f"AssocGrpGRES\nsbatch: error: {DENIED}"}, ["AssocGrpGRES of your account", "ask the admin"]),
+        (
+            [],
+            {"refuse": f"AssocGrpGRES\nsbatch: error: {DENIED}"},
+            ["AssocGrpGRES of your account", "ask the admin"],
+        ),
         ([], {"refuse": f"QOSMaxNodePerUserLimit: {DENIED}"}, ["QOSMaxNodePerUserLimit of your QOS", "ask the admin"]),
     ],
 )
@@ -203,14 +208,19 @@ def test_root_is_refused(site: Site) -> None:
 @pytest.mark.parametrize(
     ("reason", "code", "said"),
     [
-        ("PartitionTimeLimit", 2, "PartitionTimeLimit of the partition (scontrol show partition)"),
-        ("QOSMaxNodePerUserLimit", 2, "QOSMaxNodePerUserLimit of your QOS (sacctmgr show qos)"),
-        ("AssocGrpGRES", 2, "AssocGrpGRES of your account (sacctmgr show assoc)"),
+        ("PartitionTimeLimit", 2, "MaxTime of the partition (scontrol show partition)"),
+        ("QOSMaxWallDurationPerJobLimit", 2, "QOSMaxWallDurationPerJobLimit of your QOS (sacctmgr show qos)"),
+        ("AssocMaxNodePerJobLimit", 2, "AssocMaxNodePerJobLimit of your account (sacctmgr show assoc)"),
+        ("QOSMinGRES", 2, "lower the minimum QOSMinGRES"),
+        ("JobHeldAdmin", 2, "ask the admin to release it"),
+        ("AssocGrpGRES", 2, "GrpTRES gres/gpu=8 (the job needs 16) of account lab"),
+        ("QOSGrpNodeLimit", 3, "QOSGrpNodeLimit of your QOS (sacctmgr show qos)"),
         ("Priority", 3, "waits in the queue (Priority)"),
     ],
 )
 def test_a_job_that_does_not_start_is_cancelled(site: Site, reason: str, code: int, said: str) -> None:
     site.put("stay", reason)
+    site.put("assoc_mgr", "Account=lab UserName= ParentAccount= GrpTRES=cpu=N(0),node=2(1),gres/gpu=8(8)")
     done = site.prove("--backend=mpi", "--wait=1", "--nodelist=gpu[1-2]")
     assert (done.returncode, site.states()) == (code, ["CANCELLED"]), done.stdout + done.stderr
     assert said in done.stdout + done.stderr
@@ -231,20 +241,43 @@ def test_a_signal_while_it_waits_in_the_queue_cancels_the_job(site: Site, number
     assert (site.states(), [*site.work.iterdir()]) == (["CANCELLED"], [])
 
 
+# Records of slurmctld 24.11.5, shortened; job 10 of alice asks for two nodes and four GPUs.
+JOB = {"UserId": "alice(2001)", "Account": "research", "QOS": "normal", "TimeLimit": "01:00:00"}
+JOB["ReqTRES"] = "cpu=2,mem=4G,node=2,billing=2,gres/gpu=4"
+ASSOCIATIONS = """
+Account=root UserName= ParentAccount= GrpJobs=N(0) GrpWall=N(1.00) GrpTRES=cpu=N(0),{root} MaxJobs= MaxTRESPJ=
+Account=other UserName= ParentAccount=root(1) GrpTRES=node=1(1) MaxWallPJ=
+Account=research UserName= ParentAccount=root(1) GrpTRES=cpu=N(0) GrpTRESMins=gres/gpu={minutes}(2) MaxWallPJ=10
+Account=research UserName=bob(2002) ParentAccount= GrpTRES=node=1(0) MaxJobs=0(0) MaxWallPJ=10
+Account=research UserName=alice(2001) ParentAccount= GrpJobs=N(0) GrpTRES=node=N(0) MaxJobs={jobs} MaxWallPJ=10
+QOS=normal(1) GrpJobs=N(0) GrpWall=50(1.00) GrpTRES=node=2(2) MaxWallPJ= MaxTRESPJ=gres/gpu=3 Account Limits= \
+root={{MaxTRESPA=cpu=1(0)}} research={{MaxTRESPA=cpu=1(0),mem=1024(0)}} User Limits= bob(2002)={{MaxTRESPU=node=0(0)}} \
+alice(2001)={{MaxJobsPU=5(0) MaxTRESPU=cpu=N(0),node=1(0) MaxTRESRunMinsPU=cpu=1(0)}}
+QOS=gold(2) GrpJobs=N(0) GrpTRES=node=1(0) Account Limits=No Accounts User Limits=No Users
+""".replace("\\\n", "")
+
+
 @pytest.mark.parametrize(
-    ("reason", "files"),
+    ("reason", "partition", "exceeded"),
     [
-        ("QOSMaxNodePerUserLimit", {"others": "5\n"}),
-        ("QOSGrpGRES", {"others": "5\n"}),
-        ("AssocGrpGRES", {"private": "accounts,jobs,usage"}),
+        ("AssocGrpMemLimit", "", ["GrpTRES mem=1024 (the job needs 4096) of account root"]),
+        ("AssocGrpGRESMinutes", "", ["GrpTRESMins gres/gpu=239 (the job needs 240) of account research"]),
+        ("AssocMaxJobsLimit", "", ["MaxJobs 0 (the job needs 1) of user alice"]),
+        ("AssocMaxWallDurationPerJobLimit", "", ["MaxWallPJ 10 (the job needs 60) of user alice"]),
+        ("QOSMaxNodePerUserLimit", "", ["MaxTRESPU node=1 (the job needs 2) of QOS normal"]),
+        ("MaxCpuPerAccount", "", ["MaxTRESPA cpu=1 (the job needs 2) of QOS normal", "MaxTRESPA mem=1024"]),
+        ("QOSGrpNodeLimit", "", ["GrpWall 50 (the job needs 60) of QOS normal"]),
+        ("QOSGrpNodeLimit", "gold", ["GrpWall 50", "GrpTRES node=1 (the job needs 2) of QOS gold"]),
+        # Other jobs may hold this one.
+        ("QOSMaxJobsPerUserLimit", "gold", ["MaxTRESPU node=1"]),
     ],
 )
-def test_a_limit_that_other_jobs_may_hold_is_waited_for(site: Site, reason: str, files: dict[str, str]) -> None:
-    site.put("stay", reason)
-    for name, text in files.items():
-        site.put(name, text)
-    done = site.prove("--backend=mpi", "--wait=1")
-    assert (done.returncode, site.states()) == (3, ["CANCELLED"]), done.stdout + done.stderr
+def test_limits_below_the_request_are_found(reason: str, partition: str, exceeded: list[str]) -> None:
+    text = ASSOCIATIONS.format(root="mem=1024(0)" if "Mem" in reason else "mem=N(0)", minutes=239, jobs="0(0)")
+    if "Minutes" not in reason:
+        text = text.replace("gres/gpu=239", "gres/gpu=240")
+    found = exceeded_limits(reason, JOB, partition, text)
+    assert all(item.startswith(words) for item, words in zip(found, exceeded, strict=True)), found
 
 
 def test_nodes_without_mpi_are_named(site: Site) -> None:

@@ -42,11 +42,11 @@ def border(
         try:
             return function(*args, **kwargs)
         except BAD_INPUT as exc:
-            said = type(exc).__name__ if secret else reason(exc)
-            message = ": ".join(filter(None, (*_place(function, args, kwargs), hint, said)))
+            cause = type(exc).__name__ if secret else reason(exc)
+            message = ": ".join(filter(None, (*_place(function, args, kwargs), hint, cause)))
             # Ansible appends the messages of causes; `exc` is already in the message, so keep only its traceback.
-            told = secret or isinstance(exc, AnsibleError)
-            raise error(message).with_traceback(exc.__traceback__) from (None if told else exc.__cause__)
+            hide_cause = secret or isinstance(exc, AnsibleError)
+            raise error(message).with_traceback(exc.__traceback__) from (None if hide_cause else exc.__cause__)
 
     return guarded
 

@@ -33,10 +33,10 @@ def scan_keys(address: str, port: int) -> list[str]:
     """Return the host keys that ssh-keyscan finds, each as type and key; empty if the host does not answer."""
     command = ["ssh-keyscan", "-T", str(TIMEOUT_S), "-p", str(port), "-t", "ed25519,ecdsa,rsa", "--", address]
     try:
-        said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=3 * TIMEOUT_S).stdout  # noqa: S603 - fixed words
+        output = subprocess.run(command, check=False, capture_output=True, text=True, timeout=3 * TIMEOUT_S).stdout  # noqa: S603 - fixed words
     except (OSError, subprocess.SubprocessError):
         return []
-    lines = [line.split() for line in said.splitlines() if not line.startswith("#")]
+    lines = [line.split() for line in output.splitlines() if not line.startswith("#")]
     return [" ".join(words[1:]) for words in lines if len(words) == _FIELDS]
 
 

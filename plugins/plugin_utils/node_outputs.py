@@ -91,10 +91,10 @@ def fetch(
                 process.start()
                 there.close()
                 running[here] = (process, item)
-            told = wait(list(running), timeout=max(_PAUSE_S, until - time.monotonic()))
-            for pipe in [pipe for pipe in running if pipe in told]:
+            ready = wait(list(running), timeout=max(_PAUSE_S, until - time.monotonic()))
+            for pipe in [pipe for pipe in running if pipe in ready]:
                 process, item = running.pop(pipe)
-                problems[item.target] = _said(pipe)
+                problems[item.target] = _result(pipe)
                 process.join()
     finally:
         for process, _item in running.values():
@@ -109,7 +109,7 @@ def _part(target: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
-def _said(pipe: Pipe) -> str:
+def _result(pipe: Pipe) -> str:
     try:
         return str(pipe.recv())
     except (EOFError, OSError):
@@ -197,8 +197,8 @@ def fetch_piece(node: Node, user: str, path: str, at: int, count: int) -> tuple[
     start = out.find(_HEAD, 0, _LONGEST_HEAD)
     end = out.find(b"\n", start)
     if code or start < 0 or end < 0:
-        said = " ".join(err.decode(errors="replace").split())[-_LONGEST_PROBLEM:]
-        message = said or f"it could not be read (exit code {code})"
+        error = " ".join(err.decode(errors="replace").split())[-_LONGEST_PROBLEM:]
+        message = error or f"it could not be read (exit code {code})"
         raise ValueError(message)
     size, data = out[start + len(_HEAD) : end], out[end + 1 :]
     if not size.isdigit() or len(data) > count:

@@ -79,9 +79,9 @@ def value_problems(settings: Iterable[Setting]) -> list[Problem]:
             if name in computed or (name not in {setting.name, *latest} and problem in _role_problems(role, others)):
                 continue
             place = setting if name == setting.name else latest.get(name, setting)
-            said = f"{problem['problem']}{places_of([place])}"
-            told = make_problem([place.host] if place.host else [], problem["key"], said, problem["remedy"])
-            problems += [told] if told not in problems else []
+            text = f"{problem['problem']}{places_of([place])}"
+            located = make_problem([place.host] if place.host else [], problem["key"], text, problem["remedy"])
+            problems += [located] if located not in problems else []
     return problems
 
 

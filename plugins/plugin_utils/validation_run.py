@@ -95,7 +95,7 @@ def _reported(loop: Loop, transport: ClusterTransport, folder: Path, broken: Bas
     ]
     data["drain"]["done"] = done
     _released(loop, transport, data, opened)
-    told = {
+    result = {
         "changed": any(not item["problem"] for item in [*done, *data["resumed"]]),
         "verdict": data["verdict"],
         "reason": data["reason"],
@@ -109,8 +109,8 @@ def _reported(loop: Loop, transport: ClusterTransport, folder: Path, broken: Bas
         pages = save_report(folder, data, loop.options["pool"])
     except OSError as exc:
         problem = f"the report could not be written: {exc}"
-        return told | {"metrics": "", "pages_problem": "", "incomplete": False, "problem": problem}
-    return told | pages | {"folder": str(folder), "problem": ""}
+        return result | {"metrics": "", "pages_problem": "", "incomplete": False, "problem": problem}
+    return result | pages | {"folder": str(folder), "problem": ""}
 
 
 def _standing(options: dict[str, Any], folder: Path) -> dict[str, bool]:

@@ -24,18 +24,18 @@ capacity of the links, the *floor* the minimum of a healthy cluster, the *best* 
 """
 
 
-def section(name: str, said: dict[str, Any]) -> str:
+def section(name: str, profile: dict[str, Any]) -> str:
     """Return the section of one profile."""
     lines = [
         f"## {name}",
         "",
-        f"{said.get('description', name)}: {machine(said)}.",
+        f"{profile.get('description', name)}: {machine(profile)}.",
         "",
     ]
-    if not said["busbw"]:
+    if not profile["busbw"]:
         return "\n".join([*lines, "No floor is known; a validation needs `validation_floor_gbs` to judge it.", ""])
     lines += ["| across | collective | limit | floor | best | source |", "| --- | --- | --- | --- | --- | --- |"]
-    for scope, collective, each in figures(said["busbw"]):
+    for scope, collective, each in figures(profile["busbw"]):
         shown = [f"{each[key]:g}" if key in each else "" for key in ("limit_gbs", "floor_gbs", "best_gbs")]
         source = " ".join(each["source"].split()).replace("|", "\\|")
         lines.append(f"| {' | '.join([scope, collective, *shown, source])} |")
@@ -45,4 +45,4 @@ def section(name: str, said: dict[str, Any]) -> str:
 def hardware_page(folder: Path) -> str:
     """Return the page of the profiles in a folder."""
     profiles = {path.stem: shipped_profile(path.stem) for path in sorted(folder.glob("*.yml"))}
-    return "\n".join([HEAD, *(section(name, said) for name, said in profiles.items())])
+    return "\n".join([HEAD, *(section(name, profile) for name, profile in profiles.items())])

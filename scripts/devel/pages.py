@@ -102,9 +102,11 @@ def roles_page(top: Path) -> str:
     lines = ["# Roles", "", "Every option of a role, with type, default and meaning, is on its page.", ""]
     lines += ["| role | does |", "| --- | --- |"]
     for path in sorted(top.glob("roles/*/meta/main.yml")):
-        said = yaml.safe_load(path.read_text(encoding="utf-8"))["galaxy_info"]["description"]
+        description = yaml.safe_load(path.read_text(encoding="utf-8"))["galaxy_info"]["description"]
         name = path.parents[1].name
-        lines.append(f"| [{name}](../roles/{name}/README.md) | {' '.join(said.split()).replace('|', chr(92) + '|')} |")
+        lines.append(
+            f"| [{name}](../roles/{name}/README.md) | {' '.join(description.split()).replace('|', chr(92) + '|')} |"
+        )
     return "\n".join([*lines, ""])
 
 

@@ -56,7 +56,7 @@ class Spent(NamedTuple):
 
     wall: float
     cpu: float
-    said: str
+    output: str
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:
@@ -120,8 +120,8 @@ def timed(*words: str) -> Spent:
         ValueError: the command failed.
     """
     began, used = time.monotonic(), cpu()
-    said = busbar(*words)
-    return Spent(time.monotonic() - began, cpu() - used, said)
+    output = busbar(*words)
+    return Spent(time.monotonic() - began, cpu() - used, output)
 
 
 def busbar(*words: str) -> str:
@@ -165,21 +165,21 @@ def printed(cluster: Sandbox, node: str, command: str) -> bytes:
         capture_output=True,
     )
     if done.returncode:
-        said = done.stderr.decode(errors="replace")[-500:]
-        message = f"{node}: a command failed with exit code {done.returncode}: {said}"
+        output = done.stderr.decode(errors="replace")[-500:]
+        message = f"{node}: a command failed with exit code {done.returncode}: {output}"
         raise ValueError(message)
     return done.stdout
 
 
-def recap(said: str) -> dict[str, tuple[int, int]]:
+def recap(output: str) -> dict[str, tuple[int, int]]:
     """Return the number of executed and of changed tasks of each host.
 
     Raises:
         ValueError: the output has no recap.
     """
-    found = {host: (int(ran), int(changed)) for host, ran, changed in _RECAP.findall(said)}
+    found = {host: (int(ran), int(changed)) for host, ran, changed in _RECAP.findall(output)}
     if not found:
-        message = f"the run printed no play recap: {said[-2000:]}"
+        message = f"the run printed no play recap: {output[-2000:]}"
         raise ValueError(message)
     return found
 

@@ -23,8 +23,8 @@ _NO = {"", "0", "false", "no", "off", "none"}
 
 def manages_subnet(variables: Mapping[str, Mapping[str, Any]], compute: Collection[str]) -> bool:
     """Return whether the run starts a subnet manager on any of the hosts `compute`."""
-    asked = (str(variables[host].get("rdma_opensm") or "").lower() for host in compute)
-    return any(word not in _NO for word in asked)
+    values = (str(variables[host].get("rdma_opensm") or "").lower() for host in compute)
+    return any(word not in _NO for word in values)
 
 
 def cures_of_run(own: Mapping[str, Any], *, gets_driver: bool, subnet_manager: bool) -> set[str]:
@@ -44,8 +44,8 @@ def without_cured(facts: Mapping[str, Any], cures: Collection[str]) -> dict[str,
     """Return the `devices` of `node_info`, without the faults that the run repairs."""
     found = dict(facts)
     if DRIVER in cures:
-        said = " ".join(str(error) for error in facts["errors"]).lower()
-        if facts["smi_state"] == "failed" and any(sign in said for sign in _DRIVER_SIGNS):
+        errors = " ".join(str(error) for error in facts["errors"]).lower()
+        if facts["smi_state"] == "failed" and any(sign in errors for sign in _DRIVER_SIGNS):
             found |= {"smi_state": "absent", "errors": []}
         if facts.get("fabric_manager") is False:
             found["gpus"] = [_without_fabric(gpu) for gpu in facts["gpus"]]

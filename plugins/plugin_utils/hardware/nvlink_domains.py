@@ -32,10 +32,10 @@ def fabric_of(facts: Mapping[str, Any]) -> set[_Fabric]:
     Args:
         facts: the `devices` of `node_info`.
     """
-    told = [gpu.get("fabric") or {} for gpu in facts.get("gpus") or []]
+    fabrics = [gpu.get("fabric") or {} for gpu in facts.get("gpus") or []]
     return {
         (str(fabric["cluster_uuid"]), int(fabric["clique_id"]))
-        for fabric in told
+        for fabric in fabrics
         # All zeros: the fabric manager has not assigned a UUID yet.
         if fabric.get("clique_id") is not None and str(fabric.get("cluster_uuid") or "").strip("0-")
     }
@@ -57,9 +57,9 @@ def domain_claims(domains: Mapping[str, str], facts: Mapping[str, Mapping[str, A
     problems = []
     for domain, fabrics in declared.items():
         if len(fabrics) > 1:
-            said = "; ".join(f"{_shown(hosts)}: {uuid} clique {clique}" for (uuid, clique), hosts in fabrics.items())
+            listed = "; ".join(f"{_shown(hosts)}: {uuid} clique {clique}" for (uuid, clique), hosts in fabrics.items())
             hosts = list(dict.fromkeys(host for members in fabrics.values() for host in members))
-            problems.append(make_problem(hosts, _KEY, f"{domain} is not one NVLink domain: {said}", _REMEDY))
+            problems.append(make_problem(hosts, _KEY, f"{domain} is not one NVLink domain: {listed}", _REMEDY))
     for (uuid, clique), names in found.items():
         if len(names) > 1:
             hosts = [host for members in names.values() for host in members]

@@ -71,13 +71,13 @@ def counter_problems(items: Iterable[Mapping[str, Any]], read: Collection[str], 
             near = difflib.get_close_matches(name, known, 1)
             remedy = f"write {near[0]}" if near else "use a name from DCGM's list of field identifiers"
             remedy += "; unchecked: true accepts a field that DCGM has and busbar does not know"
-            said = "is not a field of DCGM, so dcgm-exporter would not start"
-            problems.append(make_problem([host], place, said, remedy))
+            problem = "is not a field of DCGM, so dcgm-exporter would not start"
+            problems.append(make_problem([host], place, problem, remedy))
         if kind not in (*KINDS, "none"):
             wanted = f"use one of {', '.join((*KINDS, 'none'))}; none leaves a field out"
             problems.append(make_problem([host], place, f"type {kind!r} is unknown", wanted))
         if any(mark in str(item.get("help") or "") for mark in _NOT_IN_HELP):
             remedy = "write it on one line, without commas and quotation marks"
-            said = "help would make the counters file invalid, so dcgm-exporter would not start"
-            problems.append(make_problem([host], place, said, remedy))
+            problem = "help would make the counters file invalid, so dcgm-exporter would not start"
+            problems.append(make_problem([host], place, problem, remedy))
     return problems

@@ -61,6 +61,6 @@ def rule_files(
     return [{"path": f"{FOLDER}/busbar_{name}.yml", "content": text} for name, text in sorted(texts.items())]
 
 
-def _text(groups: list[Any], said: str) -> str:
+def _text(groups: list[Any], comment: str) -> str:
     body = yaml.safe_dump({"groups": groups}, sort_keys=False, width=120, allow_unicode=True)
-    return f"# {said}\n{body}"
+    return f"# {comment}\n{body}"

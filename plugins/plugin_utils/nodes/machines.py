@@ -51,14 +51,14 @@ def compared(
     for kind, key in _KINDS:
         one, other = numbers(first, kind, key), numbers(second, kind, key)
         if one and other:
-            said = [", ".join(sorted(each)) for each in (one, other)]
-            return said[0], said[1], bool(one & other)
+            shown = [", ".join(sorted(each)) for each in (one, other)]
+            return shown[0], shown[1], bool(one & other)
     # The machines have identifiers of different kinds, or one has none.
-    said = [
+    shown = [
         next((", ".join(sorted(found)) for each in _KINDS if (found := numbers(parts, *each))), "")
         for parts in (first, second)
     ]
-    return said[0], said[1], False
+    return shown[0], shown[1], False
 
 
 def change_of(  # noqa: PLR0913 - what a machine is known by

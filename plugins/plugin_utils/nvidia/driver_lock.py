@@ -84,8 +84,8 @@ def choose_lock(
 
 def _candidates(offers: Mapping[str, Offer], elsewhere: Mapping[str, Any] | None, *, upgrade: bool) -> Iterator[str]:
     """Yield versions available to all hosts, best first: the most common installed one, then the newest."""
-    asked = [set(offer["versions"]) for offer in offers.values() if offer["known"] or offer["versions"]]
-    common = set.intersection(*asked) if asked else set()
+    available = [set(offer["versions"]) for offer in offers.values() if offer["known"] or offer["versions"]]
+    common = set.intersection(*available) if available else set()
     if not upgrade:
         if elsewhere and elsewhere["installed"] in common:
             yield str(elsewhere["installed"])

@@ -138,13 +138,13 @@ def _branch_faults(
             remedy += f", with a mirror that has it: NVIDIA's repository for this system starts with {first}; or set "
             remedy += "nvidia_driver_source: distribution"
         yield key, f"branch {branch} no longer supports {what}", remedy
-    asked = str(settings.get("kernel_modules") or "auto")
+    chosen = str(settings.get("kernel_modules") or "auto")
     key, auto = "nvidia_driver_kernel_modules", "set auto, which selects the modules that the GPUs need"
-    if asked != "auto" and generation.modules not in {"either", asked}:
-        yield key, f"{what} requires the {generation.modules} modules and does not work with the {asked} modules", auto
-    elif asked == "open" and branch < FIRST_OPEN_BRANCH:
+    if chosen != "auto" and generation.modules not in {"either", chosen}:
+        yield key, f"{what} requires the {generation.modules} modules and does not work with the {chosen} modules", auto
+    elif chosen == "open" and branch < FIRST_OPEN_BRANCH:
         yield key, f"branch {branch} has no open modules (first branch: {FIRST_OPEN_BRANCH})", auto
-    elif asked == "proprietary" and branch > LAST_PROPRIETARY_BRANCH:
+    elif chosen == "proprietary" and branch > LAST_PROPRIETARY_BRANCH:
         yield key, f"branch {branch} has no proprietary modules (last branch: {LAST_PROPRIETARY_BRANCH})", auto
 
 
@@ -153,15 +153,15 @@ def _fabric_faults(
 ) -> Iterator[tuple[str, str, str]]:
     switched = bool(hardware["gpu"].get("nvswitch"))
     domain = int(hardware.get("nvlink_domain_nodes") or 1)
-    asked = [part for part in _PARTS if settings.get(part) == "present"]
+    chosen = [part for part in _PARTS if settings.get(part) == "present"]
     auto = "set auto, or correct the hardware"
-    if "fabric_manager" in asked and not switched:
+    if "fabric_manager" in chosen and not switched:
         problem = "the fabric manager is enabled, but the hardware has no NVSwitch (gpu.nvswitch)"
         yield "nvidia_driver_fabric_manager", problem, auto
-    if "nvlsm" in asked and not (switched and generation and generation.subnet_manager):
+    if "nvlsm" in chosen and not (switched and generation and generation.subnet_manager):
         problem = "NVLSM is enabled, but the hardware has no fourth-generation NVSwitch (gpu.nvswitch, Blackwell)"
         yield "nvidia_driver_nvlsm", problem, auto
-    if "imex" in asked and domain == 1:
+    if "imex" in chosen and domain == 1:
         problem = "IMEX is enabled, but the hardware is not part of an NVLink rack (nvlink_domain_nodes)"
         yield "nvidia_driver_imex", problem, auto
     elif wanted_parts(hardware, generation, settings)["imex"]:

@@ -84,14 +84,16 @@ def home_problems(
         has_users: whether the site declares users; hosts that set `users_home_base` are checked in any case.
     """
     known = {host: _known(variables[host]) for host in {*hosts, *servers}} if len(hosts) > 1 else {}
-    apart: dict[str, list[str]] = {}
+    hosts_of: dict[str, list[str]] = {}
     for host in hosts if known else ():
         base = str(known[host].get("users_home_base") or "/home")
         looked_at = (has_users or "users_home_base" in known[host]) and "users_create_home" not in known[host]
         if looked_at and not homes_are_shared(base, host, servers, clients, known):
-            apart.setdefault(base, []).append(host)
+            hosts_of.setdefault(base, []).append(host)
     problem = "is not on shared storage declared in the inventory: each host would create local home directories"
-    return [make_problem(found, "users_home_base", f"{base} {problem}", _HOME_REMEDY) for base, found in apart.items()]
+    return [
+        make_problem(found, "users_home_base", f"{base} {problem}", _HOME_REMEDY) for base, found in hosts_of.items()
+    ]
 
 
 def host_mount_problems(

@@ -75,12 +75,12 @@ def checks_problems(partitions: Sequence[Partition], name: str, config: Mapping[
         problems.append(make_problem([], key, problem, "choose another name; busbar defines this partition"))
     given = _lower(config)
     for word, wanted in PREEMPTION.items():
-        said = str(given.get(word.lower(), wanted)).lower()
-        if word == "PreemptType" and said != wanted:
+        value = str(given.get(word.lower(), wanted)).lower()
+        if word == "PreemptType" and value != wanted:
             problem = f"is {given[word.lower()]}, which disables preemption by partition"
             remedy = f"set {wanted}, or remove slurm_checks_partition and set validation_qos to a preemptible QOS"
             problems.append(make_problem([], f"slurm_config.{word}", problem, remedy))
-        if word == "PreemptMode" and said.split(",", maxsplit=1)[0] == "off":
+        if word == "PreemptMode" and value.split(",", maxsplit=1)[0] == "off":
             problem = "is OFF, which disables preemption"
             remedy = "remove it, or remove slurm_checks_partition"
             problems.append(make_problem([], f"slurm_config.{word}", problem, remedy))

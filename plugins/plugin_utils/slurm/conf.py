@@ -167,19 +167,19 @@ def kinds(nodes: Iterable[Node]) -> list[tuple[Node, list[str]]]:
     """
     found: dict[str, tuple[Node, list[str]]] = {}
     for node in nodes:
-        said = repr([value for key, value in node.items() if key != "name"])
-        found.setdefault(said, (node, []))[1].append(node["name"])
+        attributes = repr([value for key, value in node.items() if key != "name"])
+        found.setdefault(attributes, (node, []))[1].append(node["name"])
     return list(found.values())
 
 
 def _grouped(pairs: Iterable[tuple[str, list[str]]]) -> dict[str, str]:
     """Return folded node names by attributes, in order of first appearance."""
     grouped: dict[str, list[str]] = {}
-    for said, names in pairs:
-        grouped.setdefault(said, []).extend(names)
+    for attributes, names in pairs:
+        grouped.setdefault(attributes, []).extend(names)
     # Lines of one kind share their names: fold them once.
     folded = {names: fold_for_slurm(names) for names in {tuple(names) for names in grouped.values()}}
-    return {said: folded[tuple(names)] for said, names in grouped.items()}
+    return {attributes: folded[tuple(names)] for attributes, names in grouped.items()}
 
 
 def node_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
@@ -204,7 +204,7 @@ def gres_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
         mode = node_gres_mode(node, profile)
         lines = gres_conf(profile.get("gpu"), node_mig(node, profile), mode, _declared_cores(node, profile))
         pairs += [(" ".join(config_lines(line)), names) for line in lines]
-    return [f"NodeName={names} {said}" for said, names in _grouped(pairs).items()]
+    return [f"NodeName={names} {attributes}" for attributes, names in _grouped(pairs).items()]
 
 
 def _declared_cores(node: Node, profile: Profile) -> int:
@@ -213,8 +213,8 @@ def _declared_cores(node: Node, profile: Profile) -> int:
     Raises:
         ValueError: if the value is not a number.
     """
-    said = {key.lower(): value for key, value in node_attributes(node, {node["hardware"] or "": profile}).items()}
-    return int(said.get("corespersocket") or profile["cores_per_socket"])
+    attributes = {key.lower(): value for key, value in node_attributes(node, {node["hardware"] or "": profile}).items()}
+    return int(attributes.get("corespersocket") or profile["cores_per_socket"])
 
 
 def gpu_types(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
@@ -292,15 +292,15 @@ def topology_lines(topology: Mapping[str, Any]) -> list[str]:
     lines = []
     for switch in topology.get("switches") or []:
         below = {"Nodes": switch.get("nodes"), "Switches": switch.get("switches")}
-        said = {key: value for key, value in below.items() if value}
-        if not said:
+        attributes = {key: value for key, value in below.items() if value}
+        if not attributes:
             message = f"slurm_topology.switches[{switch.get('name')}]: has neither nodes nor switches"
             raise ValueError(message)
-        said = merge_config(said, switch.get("params") or {})
-        lines.append(f"SwitchName={switch['name']} {' '.join(config_lines(said))}")
+        attributes = merge_config(attributes, switch.get("params") or {})
+        lines.append(f"SwitchName={switch['name']} {' '.join(config_lines(attributes))}")
     for block in topology.get("blocks") or []:
-        said = merge_config({"Nodes": block["nodes"]}, block.get("params") or {})
-        lines.append(f"BlockName={block['name']} {' '.join(config_lines(said))}")
+        attributes = merge_config({"Nodes": block["nodes"]}, block.get("params") or {})
+        lines.append(f"BlockName={block['name']} {' '.join(config_lines(attributes))}")
     if topology.get("block_sizes"):
         lines += config_lines({"BlockSizes": topology["block_sizes"]})
     return lines

@@ -27,7 +27,7 @@ _KNOWN_AS = re.compile(r"^NodeName=(\S+)(?=.*?\sNodeAddr=(\S+))?(?=.*?\sNodeHost
 
 
 def node_admission(
-    declared: Sequence[str], shown: str, asked: str | Sequence[str] = "", drained: str | Sequence[str] = ""
+    declared: Sequence[str], shown: str, requested: str | Sequence[str] = "", drained: str | Sequence[str] = ""
 ) -> dict[str, list[str]]:
     """Return the new, untested and forgotten nodes.
 
@@ -38,7 +38,7 @@ def node_admission(
     Args:
         declared: compute nodes of the inventory.
         shown: output of ``scontrol --oneliner show nodes``, and of the same for the reservation busbar-new.
-        asked: requested nodes, as a list or folded; they replace the selection.
+        requested: requested nodes, as a list or folded; they replace the selection.
         drained: nodes that would already be drained outside check mode.
 
     Raises:
@@ -48,7 +48,7 @@ def node_admission(
     left = _left_behind(shown)
     there = set(declared)
     return {
-        "new": _new_nodes(declared, known, left, asked, drained),
+        "new": _new_nodes(declared, known, left, requested, drained),
         "untested": [name for name, node in known.items() if is_untested(node.reason) or name in left],
         "forgotten": [name for name in known if name not in there],
     }
@@ -58,12 +58,12 @@ def _new_nodes(
     declared: Sequence[str],
     known: Mapping[str, Node],
     left: set[str],
-    asked: str | Sequence[str],
+    requested: str | Sequence[str],
     drained: str | Sequence[str],
 ) -> list[str]:
-    if not asked:
+    if not requested:
         return [name for name in declared if name not in known or is_new(known[name].reason) or name in left]
-    wanted = set(unfold_hosts(asked))
+    wanted = set(unfold_hosts(requested))
     strangers = wanted - set(declared)
     if strangers:
         message = f"{fold_hosts(strangers)}: not a compute node of the inventory; add it to the group slurm_compute"
@@ -110,7 +110,7 @@ def new_node_problems(
         has |= {name for name in map(by_address.get, addresses) if name}
         has |= {owners[called]} if running and called in owners else set()
         for name in sorted(has - {node}):
-            said = f"is already in the cluster as {name}"
+            problem = f"is already in the cluster as {name}"
             remedy = f"name it {name}, or remove {name} first: busbar provision remove_nodes -e remove_nodes={name}"
-            problems.append(make_problem([node], "slurm_compute", said, remedy))
+            problems.append(make_problem([node], "slurm_compute", problem, remedy))
     return problems

@@ -56,13 +56,13 @@ def share_of(given: object, whole: int, key: str, least: int) -> int:
     return int(text)
 
 
-def _allowed(asked: Mapping[str, Any], batch: int) -> int:
+def _allowed(options: Mapping[str, Any], batch: int) -> int:
     """Return how many nodes of a batch may fail before the update stops.
 
     Raises:
         ValueError: if the option is neither a number nor a share.
     """
-    return share_of(asked["max_failures"], batch, "update_nodes_max_failures", 0)
+    return share_of(options["max_failures"], batch, "update_nodes_max_failures", 0)
 
 
 def cut(nodes: Sequence[str], size: int, places: Mapping[str, str] | None = None) -> list[list[str]]:
@@ -74,7 +74,7 @@ def cut(nodes: Sequence[str], size: int, places: Mapping[str, str] | None = None
 
 
 def rolling_plan(
-    asked: Mapping[str, Any],
+    options: Mapping[str, Any],
     cluster: Mapping[str, Any],
     seen: Mapping[str, str],
     state: Mapping[str, Any] | None = None,
@@ -82,7 +82,7 @@ def rolling_plan(
     """Return the plan of a rolling update.
 
     Args:
-        asked: `nodes`, `batch`, `by` ('', 'switch' or 'rack'), `max_failures`, and all other values that identify an
+        options: `nodes`, `batch`, `by` ('', 'switch' or 'rack'), `max_failures`, and all other values that identify an
             update.
         cluster: `compute`, the compute nodes of the inventory; `limited`, the hosts of this run; `needed`, hosts with
             other roles, by group; `switches`, from `slurm_topology`; `rack` by node.
@@ -103,13 +103,13 @@ def rolling_plan(
     )
     known = parse_nodes(seen["nodes"])
     try:
-        wanted = list(dict.fromkeys(unfold_hosts(asked["nodes"] or "")))
+        wanted = list(dict.fromkeys(unfold_hosts(options["nodes"] or "")))
     except ValueError as error:
         return {"problems": [f"update_nodes: {error}"]}
-    problems, size = _problems(asked, where, wanted, known)
+    problems, size = _problems(options, where, wanted, known)
     if problems:
         return {"problems": problems}
-    key = _key(asked, wanted)
+    key = _key(options, wanted)
     before = state if state and not state.get("ended") else {}
     done = [node for node in before.get("done", []) if node in wanted] if before.get("key") == key else []
     skipped = _skipped(where, wanted, known)
@@ -117,7 +117,7 @@ def rolling_plan(
     left = [node for node in wanted if node not in skipped and node not in finished]
     # Nodes that an interrupted run left drained come first.
     left.sort(key=lambda node: not _is_own(known[node]))
-    batches = cut(left, size, where.places.get(str(asked["by"])))
+    batches = cut(left, size, where.places.get(str(options["by"])))
     strays = [node for node, each in known.items() if _is_own(each) and node not in wanted]
     jobs = jobs_on(seen["queue"], left)
     return {
@@ -127,7 +127,7 @@ def rolling_plan(
         # Ansible drops unreachable hosts and aborts the playbook if a batch becomes empty; the keeper prevents that.
         "keepers": [f"update-batch-{number}" for number in range(1, len(batches) + 1)],
         "serial": [len(batch) + 1 for batch in batches],
-        "allowed": [_allowed(asked, len(batch)) for batch in batches],
+        "allowed": [_allowed(options, len(batch)) for batch in batches],
         "finished": finished,
         "skipped": skipped,
         "lines": _lines(batches, finished, skipped, jobs, strays),
@@ -140,7 +140,7 @@ def _switches(declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _problems(
-    asked: Mapping[str, Any], where: _Cluster, wanted: Sequence[str], known: Mapping[str, tuple[str, str]]
+    options: Mapping[str, Any], where: _Cluster, wanted: Sequence[str], known: Mapping[str, tuple[str, str]]
 ) -> tuple[list[str], int]:
     """Return the problems of the requested update, and the batch size."""
     if not wanted:
@@ -161,11 +161,11 @@ def _problems(
                 "update it by hand, and remove it here"
             )
     try:
-        size = share_of(asked["batch"], len(wanted), "update_nodes_batch", 1)
-        _allowed(asked, size)
+        size = share_of(options["batch"], len(wanted), "update_nodes_batch", 1)
+        _allowed(options, size)
     except ValueError as error:
         found.append(str(error))
-    by = str(asked["by"])
+    by = str(options["by"])
     if by and by not in where.places:
         found.append(f"update_nodes_by: {by!r}: use switch or rack, or remove the option")
     elif by:
@@ -192,9 +192,9 @@ def _is_own(node: tuple[str, str]) -> bool:
     return node[1].startswith(UPDATE_REASON)
 
 
-def _key(asked: Mapping[str, Any], wanted: Sequence[str]) -> str:
+def _key(options: Mapping[str, Any], wanted: Sequence[str]) -> str:
     """Return the key of an update, equal for all its runs; it does not depend on batch size or failure limit."""
-    what = {name: value for name, value in asked.items() if name not in {"nodes", "batch", "by", "max_failures"}}
+    what = {name: value for name, value in options.items() if name not in {"nodes", "batch", "by", "max_failures"}}
     text = json.dumps([sorted(wanted), what], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

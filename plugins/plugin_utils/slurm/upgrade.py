@@ -254,8 +254,8 @@ def _lines(steps: Sequence[_Step], stages: Mapping[str, Sequence[str]], size: in
             found.append(f"{number}. {daemon} of {fold_hosts(hosts)}: {change}")
         if stage == "slurm_compute" and names:
             batches = cut(names, size)
-            told = "; ".join(fold_hosts(batch) for batch in batches[:_SEVERAL])
-            found.append(f"   in {len(batches)} batches: {told}{' ...' if len(batches) > _SEVERAL else ''}")
+            shown = "; ".join(fold_hosts(batch) for batch in batches[:_SEVERAL])
+            found.append(f"   in {len(batches)} batches: {shown}{' ...' if len(batches) > _SEVERAL else ''}")
     versions = ", ".join(sorted({step.after for step in steps}))
     return found or [f"nothing to do: all hosts have {versions}"]
 

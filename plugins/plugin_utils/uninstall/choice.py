@@ -25,14 +25,14 @@ class Answer(TypedDict):
     serves: list[str]
 
 
-def uninstall_choice(asked: str | Sequence[str], groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def uninstall_choice(requested: str | Sequence[str], groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the hosts by procedure: `compute` nodes are drained first, `servers` are uninstalled last.
 
     Args:
-        asked: host names, as a list or folded.
+        requested: host names, as a list or folded.
         groups: the groups of the inventory.
     """
-    names = unfold_hosts(asked) if asked else []
+    names = unfold_hosts(requested) if requested else []
     servers = [name for name in names if any(name in (groups.get(group) or []) for group in SERVERS)]
     compute = [name for name in names if name in (groups.get("slurm_compute") or []) and name not in servers]
     clients = [name for name in names if name not in {*servers, *compute}]
@@ -40,7 +40,7 @@ def uninstall_choice(asked: str | Sequence[str], groups: Mapping[str, Sequence[s
 
 
 def uninstall_problems(
-    asked: str | Sequence[str],
+    requested: str | Sequence[str],
     groups: Mapping[str, Sequence[str]],
     answers: Mapping[str, Answer | None] | None = None,
     *,
@@ -49,13 +49,13 @@ def uninstall_problems(
     """Return the problems of a request to uninstall hosts.
 
     Args:
-        asked: host names, as a list or folded.
+        requested: host names, as a list or folded.
         groups: the groups of the inventory.
-        answers: by host; None for one that was not reached or not asked; without answers, only names are checked.
+        answers: by host; None for one that was not reached or not requested; without answers, only names are checked.
         leaves_data: whether the user accepts that jobs and data stay on the host.
     """
     try:
-        choice = uninstall_choice(asked, groups)
+        choice = uninstall_choice(requested, groups)
     except ValueError as exc:
         return [make_problem([], KEY, str(exc), "list hosts of the inventory, such as -e 'uninstall_nodes=gpu[3-4]'")]
     names, known = choice["names"], list(groups.get("all") or [])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-__all__ = ["answers_of", "host_findings", "proven_line", "register", "site_findings"]
+__all__ = ["host_findings", "parsed_answers", "register", "site_findings", "verified_line"]
 
 PROVEN, FAULTY = 0, 1
 # Exit code of `busbar-backup verify`: the host has no such snapshot.
@@ -64,35 +64,35 @@ def _verify(args: argparse.Namespace) -> int:
         f"backup_snapshot={args.snapshot}",
     ]
     run = site.ask(site.playbook("backup"), *options)
-    told = {host: each for host, each in (run.custom.get("busbar_backup") or {}).items() if each}
+    answers = {host: each for host, each in (run.custom.get("busbar_backup") or {}).items() if each}
     folder = run.custom.get("busbar_backup_site") or {}
     remedy = "fix the reported error, or make the host reachable: busbar doctor"
     findings = [
         Finding(ERROR, tuple(each.hosts), each.task, " ".join(each.message.split()), remedy) for each in run.failures
     ]
-    findings += host_findings(told, args.snapshot)
+    findings += host_findings(answers, args.snapshot)
     # A chosen snapshot belongs to one host.
-    if args.snapshot == LATEST and told:
+    if args.snapshot == LATEST and answers:
         findings += site_findings(folder)
-    proven = answers_of(told)
+    proven = parsed_answers(answers)
     if args.json:
         print(json.dumps({"proven": proven, "findings": [each._asdict() for each in findings]}, indent=2))
     else:
-        lines = [proven_line(host, each) for host, each in proven.items()]
+        lines = [verified_line(host, each) for host, each in proven.items()]
         print("\n".join([*lines, *([findings_text(findings)] if findings else [])]) or "nothing was compared")
     return PROVEN if proven and all(each.severity != ERROR for each in findings) else FAULTY
 
 
-def answers_of(told: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def parsed_answers(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the results of the hosts whose snapshot is complete."""
-    return {host: json.loads(each["said"]) for host, each in told.items() if int(each["rc"]) == 0}
+    return {host: json.loads(each["said"]) for host, each in answers.items() if int(each["rc"]) == 0}
 
 
-def host_findings(told: Mapping[str, Mapping[str, Any]], wanted: str) -> Iterator[Finding]:
+def host_findings(answers: Mapping[str, Mapping[str, Any]], wanted: str) -> Iterator[Finding]:
     """Yield the problems of the hosts' snapshots; a chosen snapshot belongs to one host."""
-    others = {host for host, each in told.items() if wanted != LATEST and int(each["rc"]) == NOT_THERE}
-    for host, each in told.items():
-        if int(each["rc"]) and (host not in others or others == set(told)):
+    others = {host for host, each in answers.items() if wanted != LATEST and int(each["rc"]) == NOT_THERE}
+    for host, each in answers.items():
+        if int(each["rc"]) and (host not in others or others == set(answers)):
             words = " ".join(str(each["fault"]).split()).removeprefix("busbar-backup: ")
             yield Finding(ERROR, (host,), "backup", words or f"busbar-backup failed with exit code {each['rc']}", AGAIN)
 
@@ -125,7 +125,7 @@ def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(ERROR, ("localhost",), "the site folder", problem, SAVE_AGAIN)
 
 
-def proven_line(host: str, each: Mapping[str, Any]) -> str:
+def verified_line(host: str, each: Mapping[str, Any]) -> str:
     """Return the line for a complete snapshot."""
     made = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(each["made_at"]))
     counts = [f"{each['files']} files"]

@@ -83,7 +83,7 @@ def cluster_findings(run: Run, *, busy: bool) -> Iterator[Finding]:
         run: the finished run.
         busy: whether another run uses the inventory, whose reservation is then expected.
     """
-    told: dict[str, Any] = run.custom
+    answers: dict[str, Any] = run.custom
     for key, severity in (
         ("busbar_doctor_inventory", ERROR),
         ("busbar_doctor_nodes", ERROR),
@@ -91,10 +91,10 @@ def cluster_findings(run: Run, *, busy: bool) -> Iterator[Finding]:
         ("busbar_doctor_reservations", WARNING),
     ):
         if not (busy and key == "busbar_doctor_reservations"):
-            found = told.get(key) or []
+            found = answers.get(key) or []
             yield from findings_of(severity, (each for each in found if not is_advice(each)))
             yield from findings_of(WARNING, filter(is_advice, found))
-    for host, answer in (told.get("busbar_doctor_alerts") or {}).items():
+    for host, answer in (answers.get("busbar_doctor_alerts") or {}).items():
         alerts = ((answer or {}).get("data") or {}).get("alerts")
         if alerts is None:
             remedy = f"on {host}: journalctl -u prometheus -n 50; systemctl restart prometheus"

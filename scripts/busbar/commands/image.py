@@ -144,9 +144,9 @@ def _build(args: argparse.Namespace) -> int:
         root = Path(work) / "root"
         print(f"building {args.distribution} for nodes like {args.like}", flush=True)
         tree.make_tree(root, args.distribution, login, args.kernel)
-        told: dict[str, object] = {"node_pull_url": args.url, "node_pull_shipped": str(args.output.resolve())}
-        told |= tree.chroot_variables(root, args.like)
-        options = ["--limit", args.like, "--tags", tree.TAGS, "-e", json.dumps(told)]
+        chroot_options: dict[str, object] = {"node_pull_url": args.url, "node_pull_shipped": str(args.output.resolve())}
+        chroot_options |= tree.chroot_variables(root, args.like)
+        options = ["--limit", args.like, "--tags", tree.TAGS, "-e", json.dumps(chroot_options)]
         with tree.mounted(root):
             run = site.ask(playbook, *options, log="image")
         if run.returned:

@@ -167,8 +167,8 @@ class _Nodes:
     def why(self, host: str) -> str:
         """Return the reason why a host did not answer."""
         failures = self._run.failures if self._run else []
-        said = [failure.message for failure in failures if host in failure.hosts]
-        return " ".join(said[0].split())[:300] if said else "not queried"
+        messages = [failure.message for failure in failures if host in failure.hosts]
+        return " ".join(messages[0].split())[:300] if messages else "not queried"
 
     def slurm(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of the controller; record a missing answer."""

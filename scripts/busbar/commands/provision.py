@@ -139,7 +139,7 @@ def _run(args: argparse.Namespace) -> int:
     for line in summary(run):
         display.line(line)
     report = _report(run, site.folder / "reports", began)
-    verdict = _tell_verdict(report, display.line, missing=args.command == "validate" and _made_tests(args, run))
+    verdict = _print_verdict(report, display.line, missing=args.command == "validate" and _expects_report(args, run))
     display.line(f"log: {run.log}{f' (incomplete: {run.log_problem})' if run.log_problem else ''}")
     if run.recap:
         display.line(f"\n{run.recap}")
@@ -229,8 +229,8 @@ def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | Non
     newest = max(written, key=lambda path: path.stat().st_mtime)
     try:
         found: Any = json.loads(newest.read_text(encoding="utf-8"))
-        said, allowed = str(found["verdict"]), found.get("busy_allowed") is True
-        verdict = said if said in _VERDICTS.keys() - {_LEFT_OUT, _UNTESTED} else "INCONCLUSIVE"
+        verdict, allowed = str(found["verdict"]), found.get("busy_allowed") is True
+        verdict = verdict if verdict in _VERDICTS.keys() - {_LEFT_OUT, _UNTESTED} else "INCONCLUSIVE"
         if verdict == "INCONCLUSIVE" and found.get("not_tested") is True:
             verdict = _UNTESTED
         if allowed and verdict in {"INCONCLUSIVE", _UNTESTED}:
@@ -240,12 +240,12 @@ def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | Non
         return "INCONCLUSIVE", newest, ""
 
 
-def _made_tests(args: argparse.Namespace, run: Run) -> bool:
+def _expects_report(args: argparse.Namespace, run: Run) -> bool:
     """Return whether the validation should have written a report: it was not a dry run and did not fail earlier."""
     return run.returned == OK and bool(run.tasks) and not _NO_RUN.intersection(args.options)
 
 
-def _tell_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], None], *, missing: bool) -> str | None:
+def _print_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], None], *, missing: bool) -> str | None:
     """Print the result of the validation and return its verdict, or None without a validation."""
     if report is None:
         if missing:
@@ -253,9 +253,9 @@ def _tell_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], Non
         return "INCONCLUSIVE" if missing else None
     verdict, path, reason = report
     words = " ".join(printable(reason).split())
-    said = {
+    verdict_line = {
         _LEFT_OUT: f"validation {words}",
         _UNTESTED: f"Verdict: INCONCLUSIVE, some nodes were not tested, and all tests passed: {words}",
     }.get(verdict, f"Verdict: {verdict}")
-    say(f"\n{said}\nreport: {path.parent}")
+    say(f"\n{verdict_line}\nreport: {path.parent}")
     return verdict

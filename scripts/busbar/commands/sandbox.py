@@ -147,13 +147,13 @@ def refuse_shrinking(sandbox: Sandbox, args: argparse.Namespace) -> None:
     Raises:
         UsageError: names the differences and a remedy.
     """
-    asked = {
+    requested = {
         "compute": args.compute,
         "gpus": args.gpus,
         "controllers": args.controllers,
         "distribution": args.distribution,
     }
-    for option, value in asked.items():
+    for option, value in requested.items():
         present = getattr(sandbox, option)
         if value is None or value == present or (option == "compute" and value > present):
             continue

@@ -51,8 +51,8 @@ def _audit(args: argparse.Namespace) -> int:
         findings += open_places(there)
         remedy = "make it reachable: busbar doctor"
         for failure in run.failures:
-            told = " ".join(failure.message.split())
-            findings.append(Finding(ERROR, tuple(failure.hosts), failure.task, told, remedy))
+            message = " ".join(failure.message.split())
+            findings.append(Finding(ERROR, tuple(failure.hosts), failure.task, message, remedy))
     if args.json:
         listed = {"secrets": [each._asdict() for each in kept], "findings": [each._asdict() for each in findings]}
         print(json.dumps(listed, indent=2))

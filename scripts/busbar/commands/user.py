@@ -21,7 +21,7 @@ from busbar.run.display import Display
 from busbar.run.playbook import host_variables, inventory_hosts
 from busbar.run.site import Site, add_run_options, explain, refuse_busy
 from busbar.users.declared import Declared, write
-from busbar.users.elevation import elevation, told
+from busbar.users.elevation import elevation, elevation_line
 from busbar.users.request import checked_name, new_user, read_keys, read_table
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ class _Site(Site):
         """
         super().__init__(args)
         self.dry = getattr(args, "dry_run", False) or not _DRY.isdisjoint(args.options)
-        self.asked = self.playbook("user")
-        self.asked.command = f"busbar user {args.action}"
-        if not inventory_hosts(self.asked, "all"):
+        self.site_playbook = self.playbook("user")
+        self.site_playbook.command = f"busbar user {args.action}"
+        if not inventory_hosts(self.site_playbook, "all"):
             message = f"the inventory {', '.join(self.inventory)} has no hosts"
             raise UsageError(message)
 
@@ -155,7 +155,7 @@ class _Site(Site):
             given.touch(mode=0o600)
             given.write_text(json.dumps(dict(variables)), encoding="utf-8")
             options = ["-e", f"@{given}", *more, *(["--check"] if self.dry else [])]
-            run = self.run(self.asked, *options, log="user", display=Display(sys.stderr))
+            run = self.run(self.site_playbook, *options, log="user", display=Display(sys.stderr))
         if run.interrupted:
             return INTERRUPTED, run
         code = exit_code(run.returned, run.failures, None)
@@ -174,7 +174,7 @@ class _UsersSite(_Site):
             UsageError: the inventory does not exist, or busbar does not administer its users.
         """
         super().__init__(args)
-        self.variables = host_variables(self.asked)
+        self.variables = host_variables(self.site_playbook)
         common: Mapping[str, Any] = next(iter(self.variables.values()), {})
         self.source = str(extra_variables(args.options).get("identity_source", common.get("identity_source", DECLARED)))
         if self.source not in {DECLARED, DIRECTORY, EXTERNAL}:
@@ -212,46 +212,46 @@ def extra_variables(options: Sequence[str]) -> dict[str, Any]:
 
 def _change(args: argparse.Namespace) -> int:
     """Make the changes and return the exit code."""
-    asked = changes(args)
+    requested = changes(args)
     site = _UsersSite(args)
     if not site.dry:
         refuse_busy(site.inventory)
     variables: dict[str, Any] = {
         "user_by": _who(),
-        "user_present": [change["name"] for change in asked if change["do"] == "add"],
+        "user_present": [change["name"] for change in requested if change["do"] == "add"],
     }
     if getattr(args, "wait", 0):
         variables["users_removal_wait"] = args.wait
     if site.source == DECLARED:
-        return _change_declared(site, asked, variables)
+        return _change_declared(site, requested, variables)
     associations: list[dict[str, Any]] = [
-        {"name": change["name"], "accounts": change["accounts"]} for change in asked if change.get("accounts")
+        {"name": change["name"], "accounts": change["accounts"]} for change in requested if change.get("accounts")
     ]
-    associations += [{"name": change["name"], "state": "absent"} for change in asked if change["do"] == "remove"]
-    variables |= {"user_source": "directory", "user_changes": asked, "user_associations": associations}
+    associations += [{"name": change["name"], "state": "absent"} for change in requested if change["do"] == "remove"]
+    variables |= {"user_source": "directory", "user_changes": requested, "user_associations": associations}
     code, run = site.change(variables)
     done = run.custom.get("busbar_users") or {}
     _say(done.get("said") or [], dry=site.dry, nothing=code == DONE)
     return code
 
 
-def _change_declared(site: _UsersSite, asked: list[dict[str, Any]], variables: dict[str, Any]) -> int:
+def _change_declared(site: _UsersSite, requested: list[dict[str, Any]], variables: dict[str, Any]) -> int:
     """Change the files, then the hosts, and return the exit code."""
     declared = Declared(site.inventory, site.variables)
-    said = declared.change(asked)
+    lines = declared.change(requested)
     texts = declared.texts()
-    _say(said, dry=site.dry, nothing=True)
-    names = {change["name"] for change in asked}
+    _say(lines, dry=site.dry, nothing=True)
+    names = {change["name"] for change in requested}
     variables |= {
         "user_source": "declared",
-        "user_said": said,
+        "user_said": lines,
         "user_associations": [item for item in declared.associations() if item["name"] in names],
     }
     if site.dry:
         for path, (before, after) in texts.items():
-            lines = difflib.unified_diff(before.splitlines(), after.splitlines(), str(path), str(path), lineterm="")
+            diff = difflib.unified_diff(before.splitlines(), after.splitlines(), str(path), str(path), lineterm="")
             # Do not show password hashes.
-            print("\n".join(printable(line) for line in lines if "password_hash" not in line))
+            print("\n".join(printable(line) for line in diff if "password_hash" not in line))
         with tempfile.TemporaryDirectory(prefix="busbar-user-") as folder:
             future = Path(folder) / "future.yml"
             future.touch(mode=0o600)
@@ -273,12 +273,12 @@ def _change_declared(site: _UsersSite, asked: list[dict[str, Any]], variables: d
 
 def _elevate(args: argparse.Namespace) -> int:
     """Grant or revoke temporary root rights and return the exit code."""
-    asked = elevation(args, dt.datetime.now(dt.timezone.utc))
-    said = told(asked)
+    requested = elevation(args, dt.datetime.now(dt.timezone.utc))
+    line = elevation_line(requested)
     site = _Site(args)
-    code, _run = site.change({**asked, "elevate_said": said, "user_by": _who()}, "--tags", ELEVATION)
+    code, _run = site.change({**requested, "elevate_said": line, "user_by": _who()}, "--tags", ELEVATION)
     if code == DONE:
-        print(printable(f"would do: {said}" if site.dry else said))
+        print(printable(f"would do: {line}" if site.dry else line))
     return code
 
 
@@ -310,10 +310,10 @@ def _list(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _say(said: Sequence[str], *, dry: bool, nothing: bool) -> None:
-    for line in said:
+def _say(lines: Sequence[str], *, dry: bool, nothing: bool) -> None:
+    for line in lines:
         print(printable(f"would do: {line}" if dry else line))
-    if not said and nothing:
+    if not lines and nothing:
         print("nothing to change in the list of users")
 
 

@@ -34,9 +34,9 @@ def unresolved(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
         for host, variables in hosts.items()
         if variables.get("ansible_connection") in _SSH and not _jumps(variables)
     }
-    asked = sorted({name for name in names.values() if "{{" not in name})
+    addresses = sorted({name for name in names.values() if "{{" not in name})
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        unknown = {name for name, fault in zip(asked, pool.map(_fault, asked)) if fault}
+        unknown = {name for name, fault in zip(addresses, pool.map(_fault, addresses)) if fault}
     yield from findings_of(
         ERROR,
         (

@@ -66,8 +66,8 @@ def _meaning(secret: str) -> str:
     variables = collection() / "roles" / "preflight" / "vars" / "main.yml"
     known = yaml.safe_load(variables.read_text(encoding="utf-8"))["__preflight_secrets_known"]
     name = secret.removesuffix(NEXT).removesuffix(PREVIOUS)
-    told = str(known[name]["meaning"]) if name in known else _MEANINGS.get(name, "not a secret of busbar")
-    return told if name == secret else f"{told} (during its rotation)"
+    meaning = str(known[name]["meaning"]) if name in known else _MEANINGS.get(name, "not a secret of busbar")
+    return meaning if name == secret else f"{meaning} (during its rotation)"
 
 
 def kept_here(folder: Path) -> Iterator[Kept]:

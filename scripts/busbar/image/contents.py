@@ -35,8 +35,8 @@ def declared_options(roles: Path) -> tuple[frozenset[str], frozenset[str]]:
     allowed, secret = set(CONNECTION), set()
     for path in sorted(roles.glob("*/meta/argument_specs.yml")):
         entries = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"].values()
-        options = {name: told for entry in entries for name, told in (entry.get("options") or {}).items()}
-        hidden = {name for name, told in options.items() if told.get("no_log")}
+        options = {name: spec for entry in entries for name, spec in (entry.get("options") or {}).items()}
+        hidden = {name for name, spec in options.items() if spec.get("no_log")}
         secret |= hidden
         if path.parts[-3] in ROLES:
             allowed |= set(options) - hidden

@@ -131,8 +131,8 @@ def detach(site: Path, words: Sequence[str]) -> Detached:
     except OSError as exc:
         message = f"the validation could not be started in {place_of(site)}: {exc.strerror or exc}"
         raise UsageError(message) from exc
-    said = run.output.read_text(encoding="utf-8", errors="replace").strip()
-    message = f"the validation did not start: {said or f'see {run.folder}'}"
+    text = run.output.read_text(encoding="utf-8", errors="replace").strip()
+    message = f"the validation did not start: {text or f'see {run.folder}'}"
     raise UsageError(message)
 
 

@@ -103,7 +103,7 @@ class Display:
             bad = task.counts.keys() & {"failed", "unreachable"}
             colour = _RED if bad else 0 if task.messages else _YELLOW
             self.line(f"{duration(seconds):>8}  {task.name}  {_counts(task)}", colour)
-        for line in _said(task):
+        for line in _message_lines(task):
             self.line(line)
 
     def _write(self, text: str) -> None:
@@ -132,7 +132,7 @@ def _hosts(number: int) -> str:
     return f" ({number} host{'s' if number > 1 else ''})" if number else ""
 
 
-def _said(task: TaskState) -> list[str]:
+def _message_lines(task: TaskState) -> list[str]:
     """Return the messages of a task, and its file changes with their hosts."""
     lines = list(task.messages)
     for text, hosts in task.diffs.items():

@@ -258,10 +258,10 @@ def summary(run: Run) -> list[str]:
         lines += [f"    {line}" for line in failure.message.splitlines()]
         if _SUDO_PASSWORD.search(failure.message) and "--ask-become-pass" not in failure.message:
             lines.append(f"    {SUDO_REMEDY}")
-    said = [*([] if run.tasks else run.prelude), *([] if run.failures else run.errors)]
-    if said:
+    messages = [*([] if run.tasks else run.prelude), *([] if run.failures else run.errors)]
+    if messages:
         # Indent external text to distinguish it from busbar's lines.
-        lines += ["", *("\n    ".join(text.splitlines()) for text in said)]
+        lines += ["", *("\n    ".join(text.splitlines()) for text in messages)]
     if run.warnings:
         firsts = dict.fromkeys(text.splitlines()[0] for text in run.warnings)
         lines += ["", *list(firsts)[:WARNINGS]]

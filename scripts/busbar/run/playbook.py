@@ -150,9 +150,9 @@ def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
     Raises:
         UsageError: the inventory cannot be read.
     """
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
             return [str(host) for host in _inventory(playbook)[0].get_hosts(pattern)]
     except Exception as exc:
         message = f"the inventory cannot be read: {' '.join(str(exc).split())[:300]}"
@@ -239,7 +239,7 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
             quiet=True,
         )
     run.close()
-    return int(result.rc if result.rc is not None else 1), cancelled.asked
+    return int(result.rc if result.rc is not None else 1), cancelled.requested
 
 
 def _write_event(stream: io.FileIO, run: Run, event: dict[str, Any]) -> None:
@@ -263,7 +263,7 @@ class _Cancel:
         self._again = False
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Whether the user interrupted the run."""
         return self._since is not None
 

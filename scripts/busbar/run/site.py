@@ -46,10 +46,10 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         help="file, directory or list of hosts (default: inventory/)",
     )
     add_sandbox(where)
-    asked = parser.add_argument_group("passwords, requested once on the terminal")
-    asked.add_argument("-k", "--ask-pass", action="store_true", help="ask for the SSH password")
-    asked.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
-    asked.add_argument(
+    prompts = parser.add_argument_group("passwords, requested once on the terminal")
+    prompts.add_argument("-k", "--ask-pass", action="store_true", help="ask for the SSH password")
+    prompts.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
+    prompts.add_argument(
         "-J", "--ask-vault-pass", "--ask-vault-password", action="store_true", help="ask for the vault password"
     )
     add_ansible_options(parser)
@@ -131,9 +131,9 @@ def refuse_prompts(args: argparse.Namespace, option: str) -> None:
     Raises:
         UsageError: an option causes a prompt.
     """
-    asked = next((key for key in PROMPTS if getattr(args, key)), None)
-    if asked is not None:
-        message = f"{option} prevents password prompts: use {_FILES[asked]}"
+    prompt = next((key for key in PROMPTS if getattr(args, key)), None)
+    if prompt is not None:
+        message = f"{option} prevents password prompts: use {_FILES[prompt]}"
         raise UsageError(message)
 
 

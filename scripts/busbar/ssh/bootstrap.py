@@ -243,18 +243,18 @@ def _open(client: paramiko.SSHClient, target: Target, door: Door, password: str 
     def outcome(message: str, *, ok: bool = True) -> Outcome:
         return Outcome(target.name, ok, message)
 
-    status, said = _run(client, f"sh -c {shlex.quote(INSTALL_KEY)}", f"{door.public_key}\n")
+    status, output = _run(client, f"sh -c {shlex.quote(INSTALL_KEY)}", f"{door.public_key}\n")
     if status != 0:
-        return outcome(f"rejects the key: {said}", ok=False)
-    done = ["key installed" if said == "added" else "key already present"]
+        return outcome(f"rejects the key: {output}", ok=False)
+    done = ["key installed" if output == "added" else "key already present"]
     if door.sudo and target.user != "root":
         script = shlex.quote(INSTALL_SUDO.format(user=target.user))
         # sudo reads a password from standard input; without a password it must not prompt.
         command = f"sudo -S -p '' sh -c {script}" if password else f"sudo -n sh -c {script}"
-        status, said = _run(client, command, f"{password}\n" if password else "")
+        status, output = _run(client, command, f"{password}\n" if password else "")
         if status != 0:
-            return outcome(f"{done[0]}, but sudo fails: {said}", ok=False)
-        done.append("sudo rule installed" if said.endswith("added") else "sudo rule already present")
+            return outcome(f"{done[0]}, but sudo fails: {output}", ok=False)
+        done.append("sudo rule installed" if output.endswith("added") else "sudo rule already present")
     if password is not None and door.private_key is not None:
         try:
             door.connect(target, None).close()
@@ -268,5 +268,5 @@ def _run(client: paramiko.SSHClient, command: str, text: str) -> tuple[int, str]
     stdin, stdout, stderr = client.exec_command(command, timeout=TIMEOUT_S)
     stdin.write(text)
     stdin.channel.shutdown_write()
-    said = stdout.read().decode(errors="replace") or stderr.read().decode(errors="replace")
-    return stdout.channel.recv_exit_status(), printable((said.strip().splitlines() or ["no message"])[-1])
+    output = stdout.read().decode(errors="replace") or stderr.read().decode(errors="replace")
+    return stdout.channel.recv_exit_status(), printable((output.strip().splitlines() or ["no message"])[-1])

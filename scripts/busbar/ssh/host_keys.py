@@ -147,9 +147,9 @@ def tunnel(target: Target, *options: str) -> str:
         target: the host.
         options: ssh options for the jump host.
     """
-    asked = ["ssh", "-G", *shlex.split(target.arguments), "-p", str(target.port), f"{target.user}@{target.address}"]
-    said = subprocess.run(asked, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
-    settings = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    command = ["ssh", "-G", *shlex.split(target.arguments), "-p", str(target.port), f"{target.user}@{target.address}"]
+    output = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    settings = dict(line.split(" ", 1) for line in output.splitlines() if " " in line)
     if "proxycommand" in settings:
         known = {"%h": target.address, "%p": str(target.port), "%r": target.user, "%%": "%"}
         return _TOKEN.sub(lambda found: known[found[0]], settings["proxycommand"])

@@ -112,27 +112,27 @@ class Declared:
         Raises:
             UsageError: a change is invalid; nothing was written.
         """
-        said: list[str] = []
+        lines: list[str] = []
         wrong: list[str] = []
         for change in changes:
             try:
-                said += getattr(self, f"_{change['do']}")(change)
+                lines += getattr(self, f"_{change['do']}")(change)
             except UsageError as exc:
                 wrong.append(str(exc))
         if wrong:
             raise UsageError("\n".join(wrong))
-        return said
+        return lines
 
     def _add(self, change: Item) -> list[str]:
         name, held = change["name"], self._held(change["name"])
         self._known_groups(change)
         again = held is not None and not is_present(held)
         if held is not None and not again:
-            said = self._same(change, held)
+            lines = self._same(change, held)
         else:
             number = int(change.get("number") or (held or {}).get("uid") or self._next_number())
             self._free(name, number)
-            said = [f"add {name}{' again' if again else ''} with UID {number}"]
+            lines = [f"add {name}{' again' if again else ''} with UID {number}"]
             if held is None:
                 lists = (("groups", "groups"), ("authorized_keys", "keys"))
                 held = {"name": name, "uid": number} | {field: change[key] for field, key in lists if key in change}
@@ -142,8 +142,8 @@ class Declared:
                 if value is not None and str(held.get(field)) != str(value):
                     held[field] = value
         for field, key in (("groups", "groups"), ("authorized_keys", "keys")):
-            said += _change_list(held, field, _values(held, field), change.get(key, []))
-        return said + self._add_accounts(change, held, again=again)
+            lines += _change_list(held, field, _values(held, field), change.get(key, []))
+        return lines + self._add_accounts(change, held, again=again)
 
     def _same(self, change: Item, held: Item) -> list[str]:
         """Check that a request for a declared user matches the declaration, and add missing fields.
@@ -151,7 +151,7 @@ class Declared:
         Raises:
             UsageError: the request contradicts the declaration.
         """
-        name, said = change["name"], []
+        name, lines = change["name"], []
         for field, key in (("uid", "number"), ("group", "group"), ("comment", "full_name")):
             if key not in change or str(held.get(field)) == str(change[key]):
                 continue
@@ -160,22 +160,22 @@ class Declared:
                 message = f"{there} (requested {change[key]})"
                 raise UsageError(message)
             held[field] = change[key]
-            said.append(f"{name}: {field} {change[key]}")
-        return said
+            lines.append(f"{name}: {field} {change[key]}")
+        return lines
 
     def _remove(self, change: Item) -> list[str]:
-        name, said = change["name"], []
+        name, lines = change["name"], []
         held = self._held(name)
         if held is None:
             raise UsageError(self._no_such(name))
         if is_present(held):
             held["state"] = "absent"
             number = f" (number {held['uid']})" if held.get("uid") is not None else ""
-            said.append(f"remove {name}{number}; keep the home directory")
-            said += [f"remove {name} from Slurm's accounting"] if held.get("slurm") else []
+            lines.append(f"remove {name}{number}; keep the home directory")
+            lines += [f"remove {name} from Slurm's accounting"] if held.get("slurm") else []
         # This command never removes homes.
         held.pop("remove_home", None)
-        return said
+        return lines
 
     def _lock(self, change: Item) -> list[str]:
         return self._locked(change["name"], locked=True)
@@ -231,8 +231,8 @@ class Declared:
         """
         groups = self._common.get("users_groups") or []
         known = [str(group["name"]) for group in groups if is_present(group)]
-        asked = [change.get("group"), *change.get("groups", [])]
-        unknown = [group for group in asked if group and group not in known]
+        groups = [change.get("group"), *change.get("groups", [])]
+        unknown = [group for group in groups if group and group not in known]
         if unknown:
             raise _unknown(change["name"], "group", unknown, "users_groups", known)
 

@@ -12,7 +12,7 @@ from busbar.users.request import checked_name
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["LONGEST", "elevation", "told"]
+__all__ = ["LONGEST", "elevation", "elevation_line"]
 
 LONGEST = dt.timedelta(hours=24)
 _UNITS = {"m": "minutes", "h": "hours"}
@@ -50,12 +50,14 @@ def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
     return {"elevate_user": name, "elevate_until": f"{until:%Y%m%d%H%M%SZ}", "elevate_reason": reason}
 
 
-def told(asked: dict[str, Any]) -> str:
+def elevation_line(variables: dict[str, Any]) -> str:
     """Describe the request."""
-    if not asked["elevate_until"]:
-        return f"{asked['elevate_user']} has no temporary rights any more"
-    until = dt.datetime.strptime(asked["elevate_until"], "%Y%m%d%H%M%S%z")
-    return f"{asked['elevate_user']} has root rights until {until:%Y-%m-%d %H:%M} UTC: {asked['elevate_reason']}"
+    if not variables["elevate_until"]:
+        return f"{variables['elevate_user']} has no temporary rights any more"
+    until = dt.datetime.strptime(variables["elevate_until"], "%Y%m%d%H%M%S%z")
+    return (
+        f"{variables['elevate_user']} has root rights until {until:%Y-%m-%d %H:%M} UTC: {variables['elevate_reason']}"
+    )
 
 
 def _duration(text: str) -> dt.timedelta:

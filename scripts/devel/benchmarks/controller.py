@@ -131,12 +131,12 @@ def _run(playbook: str, size: int, forks: int) -> _Cost:
         (site / "inventory").mkdir()
         (site / "inventory/hosts.yml").write_text(yaml.safe_dump(inventory(size)), encoding="utf-8")
         (site / "ansible.cfg").write_text((collection() / "ansible.cfg").read_text("utf-8"), encoding="utf-8")
-        with (site / "said").open("wb") as said:
+        with (site / "said").open("wb") as output:
             process = subprocess.Popen(
                 [f"{Path(sys.executable).parent}/ansible-playbook", "-i", "inventory", PLAYBOOKS[playbook]],
                 cwd=site,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 env={
@@ -151,11 +151,11 @@ def _run(playbook: str, size: int, forks: int) -> _Cost:
             code, cost = _watched(process.pid)
             process.returncode = code
         if code:
-            told = (site / "said").read_text("utf-8", "replace")
+            text = (site / "said").read_text("utf-8", "replace")
             lines = [
-                line.strip() for line in told.splitlines() if "msg:" in line or "ERROR" in line or "problem:" in line
+                line.strip() for line in text.splitlines() if "msg:" in line or "ERROR" in line or "problem:" in line
             ]
-            message = f"{playbook} on {size} hosts failed with exit code {code}: {' '.join(lines[:3]) or told[-300:]}"
+            message = f"{playbook} on {size} hosts failed with exit code {code}: {' '.join(lines[:3]) or text[-300:]}"
             raise ValueError(message)
     return cost
 

@@ -40,7 +40,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
             sandboxes.busbar("sandbox", "up", "--name", args.name, "--compute", str(size))
             sandboxes.busbar(*run)
             spent = sandboxes.timed(*run)
-            changed = [host for host, (_ran, changes) in sandboxes.recap(spent.said).items() if changes]
+            changed = [host for host, (_ran, changes) in sandboxes.recap(spent.output).items() if changes]
             if changed:
                 message = f"the second run with {size} nodes was not idempotent on {', '.join(changed)}: {run}"
                 raise ValueError(message)

@@ -109,8 +109,8 @@ def install_script(address: str, ssh: list[str], packages: list[str], archive: s
 def _on_each(cluster: state.Sandbox, command: str) -> dict[str, bytes]:
     """Run a shell command on each node and return the outputs."""
     with ThreadPoolExecutor(len(cluster.nodes)) as pool:
-        told = pool.map(lambda node: sandboxes.printed(cluster, node, command), cluster.nodes)
-        return dict(zip(cluster.nodes, told, strict=True))
+        contents = pool.map(lambda node: sandboxes.printed(cluster, node, command), cluster.nodes)
+        return dict(zip(cluster.nodes, contents, strict=True))
 
 
 def _lines(printed: bytes) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from busbar.cli import main
-from busbar.commands.backup import answers_of, host_findings, proven_line, site_findings
+from busbar.commands.backup import host_findings, parsed_answers, site_findings, verified_line
 
 SAID = (
     '{"snapshot": "aaaa1234", "parts": ["slurm_state", "accounting"], "made_at": 1700000000, "slurm_version": '
@@ -18,7 +18,7 @@ ELSEWHERE = {"rc": 3, "said": "", "fault": "busbar-backup: no snapshot 'aaaa' of
 
 
 def test_what_is_proven_is_counted() -> None:
-    assert proven_line("ctl", answers_of({"ctl": DONE, "db": DAMAGED})["ctl"]) == (
+    assert verified_line("ctl", parsed_answers({"ctl": DONE, "db": DAMAGED})["ctl"]) == (
         "ctl: snapshot aaaa1234 of 2023-11-14 22:13:20 UTC, Slurm 24.11.5: 12 files, 217 rows of 30 tables as saved "
         "(slurm_state, accounting)"
     )

@@ -7,7 +7,7 @@ import datetime as dt
 
 import pytest
 from busbar.errors import UsageError
-from busbar.users.elevation import elevation, told
+from busbar.users.elevation import elevation, elevation_line
 
 NOW = dt.datetime(2026, 3, 1, 22, 30, 5, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 
@@ -21,14 +21,14 @@ def _asked(
 def test_the_end_is_a_time_in_utc() -> None:
     asked = _asked(duration="4h", reason=" OPS-17: fabric ")
     assert asked == {"elevate_user": "erin", "elevate_until": "20260302013005Z", "elevate_reason": "OPS-17: fabric"}
-    assert told(asked) == "erin has root rights until 2026-03-02 01:30 UTC: OPS-17: fabric"
+    assert elevation_line(asked) == "erin has root rights until 2026-03-02 01:30 UTC: OPS-17: fabric"
     assert _asked(duration="1440m", reason="x")["elevate_until"] == "20260302213005Z"
 
 
 def test_they_are_taken_back() -> None:
     asked = _asked(end=True)
     assert asked == {"elevate_user": "erin", "elevate_until": "", "elevate_reason": ""}
-    assert told(asked) == "erin has no temporary rights any more"
+    assert elevation_line(asked) == "erin has no temporary rights any more"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ __all__ = ["main"]
 # The module that registers each command.
 COMMANDS = {
     "init": "init",
+    "adopt": "adopt",
     "sandbox": "sandbox",
     "provision": "provision",
     "validate": "provision",

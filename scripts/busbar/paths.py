@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["SITE_FILES", "ansible_config", "checkout", "collection", "collections_root", "default_inventory"]
+__all__ = [
+    "SITE_FILES",
+    "ansible_config",
+    "checkout",
+    "collection",
+    "collections_root",
+    "default_inventory",
+    "site_files",
+]
 
 SITE_FILES = Path(__file__).resolve().with_name("site_files")
 """Templates of the files that `busbar init` creates in the folder of a site."""
+# Packaging would drop a file whose name begins with a dot.
+_RENAMED = {"gitignore": ".gitignore"}
+_NAME = "CLUSTER"
 
 
 def checkout() -> Path | None:
@@ -45,3 +56,15 @@ def ansible_config(sites: Iterable[Path]) -> Path:
     top = checkout()
     folders = [*sites, *([top] if top is not None else [])]
     return next((path for folder in folders if (path := folder / "ansible.cfg").is_file()), SITE_FILES / "ansible.cfg")
+
+
+def site_files(name: str) -> dict[str, str]:
+    """Return the files of a site by their paths in its folder.
+
+    Args:
+        name: name of the cluster.
+    """
+    paths = sorted(path for path in SITE_FILES.rglob("*") if path.is_file())
+    relative = [str(path.relative_to(SITE_FILES)) for path in paths]
+    texts = [path.read_text(encoding="utf-8").replace(_NAME, name) for path in paths]
+    return {_RENAMED.get(place, place): text for place, text in zip(relative, texts)}

@@ -110,9 +110,10 @@ def served_paths(
     """
     served: dict[str, list[str]] = {}
     for host in hosts:
-        paths = [
-            _normal(str(item["path"])) for item in exports.get(host, ()) if isinstance(item, dict) and "path" in item
-        ]
+        declared = [item for item in exports.get(host, ()) if isinstance(item, dict) and "path" in item]
+        paths = [_normal(str(item["path"])) for item in declared]
+        # For clients of NFS 4 this export is /, so its files have other paths (exports(5), fsid).
+        paths += ["/" for item in declared if {"fsid=0", "fsid=root"} & {*map(str, _items(item.get("options")))}]
         served |= dict.fromkeys([host, *servers.get(host, ())], paths)
     return served
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from busbar.commands.init import site_files
 from busbar.errors import UsageError
+from busbar.paths import site_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,6 +71,7 @@ class Draft:
         variables: options of all hosts.
         group_variables: options of the hosts of a group.
         notes: what became of each setting.
+        comments: lines for the end of a file below group_vars/all, by the name of the file, such as `users`.
         files: further files by their path in the folder of the site.
     """
 
@@ -81,6 +82,7 @@ class Draft:
     variables: dict[str, Any] = field(default_factory=dict)
     group_variables: dict[str, dict[str, Any]] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    comments: dict[str, list[str]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
 
     def note(self, name: str, result: str, reason: str = "", where: str = "") -> None:
@@ -144,8 +146,9 @@ class Draft:
         for option, value in self.variables.items():
             name = next((name for prefix, name in _FILES.items() if option.startswith(prefix)), "cluster")
             by_file.setdefault(name, {})[option] = value
-        for name, options in by_file.items():
-            texts[f"inventory/group_vars/all/{name}.yml"] = head + _yaml(options)
+        for name in [*by_file, *(name for name in self.comments if name not in by_file)]:
+            lines = "".join(f"# {line}\n" for line in self.comments.get(name, []))
+            texts[f"inventory/group_vars/all/{name}.yml"] = head + _yaml(by_file.get(name, {})) + lines
         for group, options in self.group_variables.items():
             texts[f"inventory/group_vars/{group}.yml"] = head + _yaml(options)
         texts["ADOPTED.md"] = self._report()
@@ -214,6 +217,8 @@ _Dumper.add_representer(
 
 
 def _yaml(content: Mapping[str, Any]) -> str:
+    if not content:
+        return "---\n"
     return yaml.dump(
         copy.deepcopy(dict(content)),
         Dumper=_Dumper,

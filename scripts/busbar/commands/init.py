@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbar.errors import UsageError
-from busbar.paths import SITE_FILES
+from busbar.paths import site_files
 
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["register", "site_files"]
+__all__ = ["register"]
 
 DESCRIPTION = """\
 Creates the folder of a site: inventory/hosts.yml and inventory/group_vars/all with examples to replace, ansible.cfg,
 requirements.yml, .gitignore and README.md. Put it under version control; secrets, reports and logs stay out of it.
 Existing files are not overwritten.
 """
-# Packaging would drop a file whose name begins with a dot.
-_RENAMED = {"gitignore": ".gitignore"}
-_NAME = "CLUSTER"
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,18 +27,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser("init", help="create the folder of a site", description=DESCRIPTION)
     parser.add_argument("folder", type=Path, metavar="DIR", help="the folder, created if missing")
     parser.set_defaults(run=_run)
-
-
-def site_files(name: str) -> dict[str, str]:
-    """Return the files of a site by their paths in its folder.
-
-    Args:
-        name: name of the cluster.
-    """
-    paths = sorted(path for path in SITE_FILES.rglob("*") if path.is_file())
-    relative = [str(path.relative_to(SITE_FILES)) for path in paths]
-    texts = [path.read_text(encoding="utf-8").replace(_NAME, name) for path in paths]
-    return {_RENAMED.get(place, place): text for place, text in zip(relative, texts)}
 
 
 def _run(args: argparse.Namespace) -> int:

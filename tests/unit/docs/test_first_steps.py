@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from busbar.commands.init import site_files
+from busbar.paths import site_files
 from first_steps import OVERLAY, PAGES, hosts_of, inventory_of, overlay, write_site
 
 if TYPE_CHECKING:

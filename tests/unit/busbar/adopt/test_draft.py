@@ -25,7 +25,8 @@ def draft() -> Draft:
 
 
 def _read(path: Path) -> dict[str, object]:
-    return yaml.safe_load(path.read_text())
+    found: dict[str, object] = yaml.safe_load(path.read_text())
+    return found
 
 
 def test_the_site_has_hosts_groups_and_options(draft: Draft, tmp_path: Path) -> None:

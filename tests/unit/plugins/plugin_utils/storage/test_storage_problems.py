@@ -165,3 +165,10 @@ def test_served_paths_go_by_every_name() -> None:
     served = served_paths(names, {"ctl": [{"path": "/shared/"}]}, ["ctl", "gpu1"])
     assert served["storage"] == served["10.0.0.10"] == served["ctl"] == ["/shared"]
     assert served["10.0.0.11"] == []
+
+
+def test_the_root_of_nfs_4_is_served_as_a_slash() -> None:
+    exports = {"ctl": [{"path": "/srv/nfs4", "options": ["rw", "fsid=0"]}]}
+    served = served_paths({"ctl": []}, exports, ["ctl"])
+    assert served["ctl"] == ["/srv/nfs4", "/"]
+    assert mount_problems("gpu1", "nfs_client_mounts", [{"src": "ctl:/home", "path": "/home"}], served) == []

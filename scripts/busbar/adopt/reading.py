@@ -1,0 +1,94 @@
+"""A configuration of DeepOps that is being converted: its source, the draft, and shorthands for both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import shipped_profile
+
+from busbar.adopt.draft import LEFT
+from busbar.adopt.source import is_on, unresolved
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from busbar.adopt.draft import Draft
+    from busbar.adopt.source import Source
+
+__all__ = ["Reading"]
+
+
+@dataclass
+class Reading:
+    """What the steps of a conversion share.
+
+    Attributes:
+        source: the inventory.
+        draft: the result.
+        release: release of DeepOps.
+        master: the first controller, whose values count for settings of the whole cluster.
+        defaults: values of variables that the site does not set.
+        hardware: profile of each host whose hardware is known.
+        template: path and text of the site's own slurm.conf; the text is empty without one.
+        members: Slurm accounts of each user that slurm_accounts names.
+    """
+
+    source: Source
+    draft: Draft
+    release: str
+    master: str
+    defaults: Mapping[str, Any]
+    hardware: dict[str, str] = field(default_factory=dict)
+    template: tuple[str, str] = ("", "")
+    members: dict[str, list[str]] = field(default_factory=dict)
+
+    def has(self, name: str) -> bool:
+        """Return whether the site sets a variable on any host."""
+        return any(name in variables for variables in self.source.hosts.values())
+
+    def value(self, name: str) -> Any:  # noqa: ANN401 - a value of YAML
+        """Return the value on the first controller, else the default of DeepOps."""
+        return self.source.value(self.master, name, self.defaults.get(name))
+
+    def on(self, name: str) -> bool:
+        """Return the truth value of a variable on the first controller."""
+        return is_on(self.value(name))
+
+    def by_host(self, name: str) -> dict[str, Any]:
+        """Return the values of a variable by host of the draft, without those that need facts."""
+        found = self.source.values(name)
+        return {host: value for host, value in found.items() if host in self.draft.hosts and not unresolved(value)}
+
+    def note(self, name: str, result: str, reason: str) -> None:
+        """Record what became of a variable, with the lines that set it."""
+        self.draft.note(name, result, reason, self.source.where(name))
+
+    def note_if_set(self, name: str, result: str, reason: str) -> None:
+        """Record what became of a variable if the site sets it and nothing was recorded yet."""
+        if self.has(name) and name not in self.noted():
+            self.note(name, result, reason)
+
+    def carry(self, name: str, options: Mapping[str, Any]) -> None:
+        """Set options of all hosts from a variable."""
+        self.draft.carry(name, options, self.source.where(name))
+
+    def leave(self, name: str, reason: str) -> None:
+        """Record that a variable is not carried over, if the site sets it and nothing was recorded yet."""
+        self.note_if_set(name, LEFT, reason)
+
+    def noted(self) -> set[str]:
+        """Return the names of all notes."""
+        return {note.name for note in self.draft.notes}
+
+    def gpu(self, host: str) -> dict[str, Any] | None:
+        """Return the GPUs of a host, or None if it has none or its hardware is not known."""
+        found = shipped_profile(self.hardware[host]).get("gpu") if host in self.hardware else None
+        return dict(found) if found else None
+
+    def file(self, given: str) -> Path | None:
+        """Return a file that a variable names by a path relative to DeepOps' checkout, or None."""
+        folder, name = self.source.folder, Path(given).name
+        places = (folder / given, folder / given.rpartition("config/")[2], folder / "files" / name, folder / name)
+        return next((path for path in places if path.is_file()), None)

@@ -33,12 +33,23 @@ Id=dbus.service
 ActiveState=active
 UnitFileState=static
 """
+# Output of `ss -Hltn --cgroup` (iproute2 6.15).
+LISTENERS = """\
+LISTEN 0      80     127.0.0.1:3306 0.0.0.0:* cgroup:/system.slice/mariadb.service
+LISTEN 0      128         [::]:22      [::]:* cgroup:/system.slice/ssh.service
+LISTEN 0      4096   10.0.0.5:9100  0.0.0.0:* cgroup:/user.slice/user-0.slice/session-1.scope
+"""
 
 
 @pytest.fixture(name="seen")
 def _seen(tmp_path: Path) -> list[str]:
     """The lines that the command prints, with programs that stand in for those of a host."""
-    answers = {"systemctl": SHOWN, "findmnt": "rw,nosuid,hidepid=invisible,gid=985\n", "id": "polkitd busbar-proc\n"}
+    answers = {
+        "systemctl": SHOWN,
+        "findmnt": "rw,nosuid,hidepid=invisible,gid=985\n",
+        "id": "polkitd busbar-proc\n",
+        "ss": LISTENERS,
+    }
     for name, answer in answers.items():
         (tmp_path / f"{name}.txt").write_text(answer)
         program = tmp_path / name
@@ -59,6 +70,11 @@ def test_only_units_that_run_and_start_at_boot_count(seen: list[str]) -> None:
     assert worked_out("{{ __hosts_polkit_groups }}", **given) == ["polkitd", "busbar-proc"]
 
 
+def test_listeners_are_listed_with_address_and_unit(seen: list[str]) -> None:
+    found = worked_out("{{ __site_listeners }}", **{**VARS, "__hosts_look": {"stdout_lines": seen}})
+    assert found == ["127.0.0.1:3306 mariadb", "[::]:22 ssh"]
+
+
 def test_files_of_roles_that_are_off_are_found() -> None:
     look = {"stdout_lines": ["name a a", "file /etc/systemd/system/busbar-firewall.service"]}
     found = worked_out("{{ __site_files }}", **{**VARS, "__hosts_look": look})
@@ -66,8 +82,8 @@ def test_files_of_roles_that_are_off_are_found() -> None:
 
 
 def test_without_the_role_hosts_each_role_looks_for_itself() -> None:
-    asked = "{{ [__site_looked, __site_running_units, __site_files, __site_present_packages] }}"
-    assert worked_out(asked, **VARS) == [False, [], [], []]
+    asked = "{{ [__site_looked, __site_running_units, __site_files, __site_listeners, __site_present_packages] }}"
+    assert worked_out(asked, **VARS) == [False, [], [], [], []]
 
 
 @pytest.mark.parametrize(

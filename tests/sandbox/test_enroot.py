@@ -24,7 +24,7 @@ pytestmark = pytest.mark.proves("enroot")
 PLAY = """\
 - hosts: login:gpu1
   become: true
-  gather_facts: false
+  gather_facts: true
   roles:
     - role: busbar.cluster.enroot
 """

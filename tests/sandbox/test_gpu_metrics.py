@@ -30,11 +30,11 @@ SLURM = ("slurm.yml", "--tags", "slurm_controller", "--limit", "ctl")
 PLAY = """
 - hosts: all
   become: true
-  gather_facts: false
+  gather_facts: true
   roles: [busbar.cluster.dcgm_exporter]
 - hosts: monitoring
   become: true
-  gather_facts: false
+  gather_facts: true
   roles: [busbar.cluster.prometheus]
 """
 # What must be as before when something is refused, and at the end.

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.proves("cuda", "dcgm", "nvidia_container_toolkit", "nvi
 PLAY = """
 - hosts: gpu1
   become: true
-  gather_facts: false
+  gather_facts: true
   roles: [busbar.cluster.cuda, busbar.cluster.dcgm, busbar.cluster.nvidia_container_toolkit]
 """
 NODE = "gpu1"

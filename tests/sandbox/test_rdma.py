@@ -24,7 +24,7 @@ PLAY = [
     {
         "hosts": NODE,
         "become": True,
-        "gather_facts": False,
+        "gather_facts": True,
         "roles": [{"role": f"busbar.cluster.{name}", "tags": [name]} for name in ("rdma", "gpudirect")],
     },
 ]

@@ -37,5 +37,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         address = str(self._play_context.remote_addr or "")
         result = {"changed": False, "reached": False, "failure": kind, "message": short_message(text, address)}
         if kind == "connection" and self._task.args.get("leave_out_unreachable"):
-            result |= {"unreachable": True, "msg": f"{result['message']}; left out of this run"}
+            result |= {"unreachable": True, "msg": f"{result['message']}; skipped in this run"}
         return result

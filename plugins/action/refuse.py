@@ -32,6 +32,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if not problems and not arguments["msg"]:
             return result
         told = "\n".join(filter(None, (arguments["headline"], problem_report(problems)))) if problems else ""
-        told = "\n".join([told, "Worth a look as well:", *notes]) if notes else told
+        told = "\n".join([told, "Other findings:", *notes]) if notes else told
         text = "\n".join(filter(None, (arguments["msg"], told)))
         return result | {"failed": True, "msg": text, "problems": problems, REFUSED: True}

@@ -57,7 +57,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             try:
                 add_node_record(Path(arguments["reports_dir"]), record)
             except OSError as exc:
-                return result | {"failed": True, "msg": f"the record of {node} cannot be kept: {exc}"}
+                return result | {"failed": True, "msg": f"{node}: cannot write the replacement record: {exc}"}
         return result | {"changed": True, "record": record}
 
     def _compared(self, node: str, arguments: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
@@ -108,16 +108,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             return {}
         shown = scan_keys(address, arguments["port"])
         if any(key in former for key in shown):
-            return {"msg": "it shows a host key that is revoked. Remedy: rm /etc/ssh/ssh_host_*; ssh-keygen -A, there"}
+            return {
+                "msg": ("the machine presents a revoked host key. Remedy: on it, rm /etc/ssh/ssh_host_*; ssh-keygen -A")
+            }
         good = [key for key in shown if fingerprint(key) in wanted]
         if shown and not good:
             found = ", ".join(f"{key.split()[0]} {fingerprint(key)}" for key in shown)
-            return {"msg": f"replace_node_fingerprint: it shows other host keys: {found}. Remedy: {_COMPARE}"}
+            return {
+                "msg": f"replace_node_fingerprint: the machine presents other host keys ({found}). Remedy: {_COMPARE}"
+            }
         if good and not self._task.check_mode:
             try:
                 trust_keys(Path(arguments["known_hosts"]), arguments["names"], arguments["port"], good)
             except OSError as exc:
-                return {"msg": f"its host key cannot be kept: {exc}"}
+                return {"msg": f"cannot save its host key: {exc}"}
         return {"changed": bool(good)}
 
     def _machine(self, known: dict[str, Any]) -> dict[str, Any]:
@@ -135,12 +139,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         why = "\n".join(str(part) for part in parts if part)
         words = short_message(why, address)
         if not answer.get("unreachable"):
-            return f"the machine cannot be examined: {words}. Remedy: it needs python3, and sudo for who logs in"
+            return f"cannot inspect the machine: {words}. Remedy: install python3, and give the login user sudo"
         if "host key" not in why.lower() and "identification has changed" not in why.lower():
             return f"the machine does not answer: {words}. Remedy: power it on, check ansible_host and the network"
         found = ", ".join(f"{key.split()[0]} {fingerprint(key)}" for key in scan_keys(address, arguments["port"]))
         return (
-            f"its host key is not known on this host: it shows {found or 'none'}. Remedy: {_COMPARE}, then add "
+            f"its host key is unknown (found {found or 'none'}). Remedy: {_COMPARE}, then add "
             "-e replace_node_fingerprint=SHA256:…"
         )
 

@@ -81,7 +81,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         lookup = lookup_loader.get("file", loader=self._loader, templar=self._templar)
         found = lookup.find_file_in_search_path(task_vars, "files", name, ignore_missing=True)
         if not found:
-            message = f"{entry.get('dest')}: the role has no files/{name}: add it, or correct the entry"
+            message = f"{entry.get('dest')}: files/{name} does not exist in the role: add it, or correct the entry"
             raise AnsibleActionFail(self._told(message))
         return Path(found)
 
@@ -98,5 +98,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             if found:
                 return str(self._loader.get_text_file_contents(found))
         wanted = " or ".join(f"{folder}/{path}" for folder, path in places)
-        message = f"{entry['dest']}: the role has no {wanted}: add it, or set src"
+        message = f"{entry['dest']}: {wanted} does not exist in the role: add it, or set src"
         raise AnsibleActionFail(self._told(message))

@@ -61,7 +61,7 @@ def problems_of(arguments: dict[str, Any]) -> list[str]:
     except ValueError as exc:
         problems.append(f"validation_output_limit: {exc}")
     unkept = unwritable(Path(arguments["reports_dir"]))
-    return [*problems, *([f"reports cannot be kept in {unkept}"] if unkept else [])]
+    return [*problems, *([f"{unkept} is not writable, so reports cannot be saved"] if unkept else [])]
 
 
 class AnsibleTransport:
@@ -105,7 +105,7 @@ class AnsibleTransport:
         """Save outputs as files and remove them on their nodes; return the errors by output name."""
         strange = next((output.name for output in outputs if Path(output.name).name != output.name), None)
         if strange is not None:
-            message = f"{strange!r} is no name of a file"
+            message = f"{strange!r} is not a file name"
             raise ValueError(message)
         try:
             self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ class AnsibleTransport:
         result = self.module("ansible.legacy.command", {"argv": ["scontrol", "update", f"nodename={node}", *words]})
         if result.get("rc") == 0:
             return ""
-        return str(result.get("stderr") or result.get("msg") or "no answer of the controller").strip()
+        return str(result.get("stderr") or result.get("msg") or "the controller did not answer").strip()
 
     def report_progress(self, line: str) -> None:
         """Show a line, unless the validation was interrupted: then the parent no longer reads this process's output."""
@@ -174,7 +174,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             options = typed(arguments["options"])
             return result | {"advice": unknown_floors(options), "queues": queues(options)}
         if self._task.check_mode:
-            return result | {"skipped": True, "msg": "check mode runs no test"}
+            return result | {"skipped": True, "msg": "tests do not run in check mode"}
         return result | self._validated(arguments, task_vars or {})
 
     def _validated(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:

@@ -85,11 +85,11 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
             except LockedError as exc:
                 self._refuse([str(exc)])
             except OSError as exc:
-                self._display.warning(f"this run is not kept apart from others: {place}: {exc.strerror or exc}")
+                self._display.warning(f"cannot lock this run against concurrent runs: {place}: {exc.strerror or exc}")
             else:
                 atexit.register(lock.release)
                 if left is not None:
-                    self._display.warning(f"the lock of a run that was killed is taken over: {left}")
+                    self._display.warning(f"took over the stale lock of a killed run: {left}")
 
     def _refuse(self, problems: list[str]) -> None:
         """Exit if there are problems: Ansible turns exceptions of callbacks into warnings."""

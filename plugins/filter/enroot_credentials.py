@@ -47,5 +47,7 @@ class FilterModule:
     def filters(self) -> Filters:
         """Return the filter by its name."""
         return {
-            "enroot_credentials": border(credential_files, hint="an option of enroot is of the wrong kind", secret=True)
+            "enroot_credentials": border(
+                credential_files, hint="an option of the role enroot has the wrong type", secret=True
+            )
         }

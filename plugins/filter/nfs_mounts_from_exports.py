@@ -45,6 +45,6 @@ class FilterModule:
         """Return the filter by its name."""
         return {
             "nfs_mounts_from_exports": border(
-                nfs_mounts_from_exports, hint="each item of nfs_server_exports needs a path"
+                nfs_mounts_from_exports, hint="nfs_server_exports: each entry needs a path"
             )
         }

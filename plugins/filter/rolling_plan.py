@@ -60,8 +60,9 @@ def plan(
     other = "" if left.get("ended", True) else other_run(left.get("holder"))
     if other:
         problem = (
-            f"another update is running: {other}. Wait until it has ended; where it was killed, delete "
-            "/var/lib/busbar/update_nodes.json on the first controller, which then forgets the nodes that are done"
+            f"another update is running: {other}. Wait until it ends. If it was killed, delete "
+            "/var/lib/busbar/update_nodes.json on the first controller; the next update then starts over "
+            "with all nodes"
         )
         return {"problems": [problem]}
     return rolling_plan(asked, cluster, seen, state) | {"holder": dataclasses.asdict(Holder.here())}

@@ -166,7 +166,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 try:
                     values[key] = hostvars[name].get(key)
                 except AnsibleError as exc:
-                    problems.append(make_problem([name], key, f"cannot be worked out: {exc}", "correct its template"))
+                    problems.append(make_problem([name], key, f"cannot be evaluated: {exc}", "correct its template"))
             hosts.append(
                 HostEntry(
                     name=name,
@@ -199,7 +199,7 @@ class Judge:
             return judged() if self.can(keys) else []
         except BAD_INPUT as exc:
             remedy = "correct the variable; every entry needs a name"
-            return [make_problem([], keys, f"cannot be worked out: {reason(exc)}", remedy)]
+            return [make_problem([], keys, f"cannot be evaluated: {reason(exc)}", remedy)]
 
 
 def declared_types(settings: Sequence[Setting], values: Mapping[str, Any]) -> list[Problem]:

@@ -66,7 +66,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         role = self.get_option("role")
         folder = _ROLES / role
         if not (folder / "tasks").is_dir():
-            message = f"role {role}: there is none of that name in this collection"
+            message = f"role {role}: this collection does not have this role"
             raise AnsibleLookupError(message)
         facts = known.get("ansible_facts") or {}
         own = self._read(folder / "vars/main.yml") | self._of_system(folder / "vars", facts)
@@ -74,7 +74,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         seen |= self.get_option("parameters")
         missing = [name for name in terms if name not in seen]
         if missing:
-            message = f"role {role}: it has no variable {', '.join(missing)}"
+            message = f"role {role}: unknown variable {', '.join(missing)}"
             raise AnsibleLookupError(message)
         templar = self._templar.copy_with_new_env(available_variables=seen)
         return [templar.template(seen[name]) for name in terms]
@@ -82,7 +82,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
     def _of_system(self, folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
         """Return the variables of the first file that matches the release, distribution or OS family."""
         if "distribution" not in facts:
-            message = "the facts of the distribution have not been gathered"
+            message = "the distribution facts were not gathered"
             raise AnsibleLookupError(message)
         release = f"{facts['distribution']}_{facts['distribution_major_version']}"
         for name in (release, facts["distribution"], facts["os_family"]):

@@ -189,7 +189,7 @@ def user_jobs(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
         status, err = 1, str(exc)
     if status != 0:
         reason = " ".join((err or out or "no answer within 60 s").split())[-200:]
-        return {name: [f"jobs that slurmctld does not tell ({reason})"] for name in names}
+        return {name: [f"unknown jobs: slurmctld did not list them ({reason})"] for name in names}
     found: dict[str, list[str]] = {}
     for job in jobs:
         place = f"on {','.join(job.nodes[:4])}" if job.nodes else "waiting"

@@ -51,8 +51,8 @@ from ..module_utils.common.baseline import BASELINE, before_write, signs_of_busb
 from ..module_utils.uninstall.host import Host, RefusedError
 
 REMEDY = (
-    "reinstall the machine, or take it out of the cluster with `busbar provision remove_nodes` and leave it as it is. "
-    "With /var/lib/busbar/record, the busbar that wrote it can uninstall the host. Nothing was changed"
+    "reinstall the machine, or take it out of the cluster with `busbar provision remove_nodes` and leave its files. "
+    "If /var/lib/busbar/record exists, uninstall the host with the busbar release that wrote it. Nothing was changed"
 )
 
 
@@ -95,7 +95,7 @@ def main() -> None:
         host.run()
     except (OSError, ValueError, KeyError, RefusedError) as exc:
         said = f"{path} is damaged: {exc!r}" if isinstance(exc, (ValueError, KeyError)) else str(exc)
-        module.fail_json(msg=f"{module.params['host']}: {said}\n    remedy: fix that and run again")
+        module.fail_json(msg=f"{module.params['host']}: {said}\n    remedy: fix this error and run again")
     result = {
         "changed": bool(host.removed or host.restored),
         "removed": list(dict.fromkeys(host.removed)),
@@ -104,7 +104,7 @@ def main() -> None:
         "diff": host.diff,
     }
     if host.problems:
-        module.fail_json(msg=f"{module.params['host']}: not done yet: {'; '.join(host.problems)}", **result)
+        module.fail_json(msg=f"{module.params['host']}: incomplete: {'; '.join(host.problems)}", **result)
     module.exit_json(**result)
 
 

@@ -153,14 +153,14 @@ def ask_registries(module: AnsibleModule) -> None:
             found = registry_access(login, logins, http=module.params["http"])
             gives_tokens.add(found.tokens)
             port = f":{login.port}" if login.port else ""
-            who = f"{machine}{port}, login {login.login} of {user}"
+            who = f"{machine}{port}, login {login.login} of user {user}"
             if found.state == REFUSED:
-                problem, remedy = f"refused, {found.said}", "put a valid token into the vault, or take the entry out"
+                problem, remedy = f"refused: {found.said}", "put a valid token into the vault, or remove the entry"
             elif found.state == MISSING:
-                problem, remedy = found.said, f"add an entry of {user} with machine: {found.tokens}"
+                problem, remedy = found.said, f"add an entry for {user} with machine: {found.tokens}"
             else:
                 if found.state == UNKNOWN:
-                    notes[user, machine] = f"{who}: could not be tried, {found.said}"
+                    notes[user, machine] = f"{who}: not tested: {found.said}"
                 continue
             text = f"{who}: {problem}"
             problems.append(make_problem([module.params["host"]], module.params["key"], text, remedy))

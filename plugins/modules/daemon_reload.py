@@ -94,10 +94,10 @@ _OK = 200
 
 
 def give_up(module: AnsibleModule, what: str) -> None:
-    """Fail the module with the last words of the unit."""
+    """Fail the module with the last log lines of the unit."""
     unit = module.params["unit"]
     _, said, _ = module.run_command(["journalctl", "-u", unit, "-n", "8", "--no-pager", "-o", "cat"])
-    module.fail_json(msg=f"{unit} {what}; its last words:\n{said.strip()}\nremedy: see journalctl -u {unit}")
+    module.fail_json(msg=f"{unit} {what}; last log lines:\n{said.strip()}\nremedy: see journalctl -u {unit}")
 
 
 def systemctl(module: AnsibleModule, *words: str) -> None:
@@ -107,30 +107,30 @@ def systemctl(module: AnsibleModule, *words: str) -> None:
         give_up(module, f"failed (systemctl {' '.join(words)}: {(err or out).strip()})")
 
 
-def in_force(module: AnsibleModule, access: Access, began: float) -> bool:
-    """Whether the daemon is what it ought to be."""
+def is_active(module: AnsibleModule, access: Access, began: float) -> bool:
+    """Return whether the daemon is ready and, after a reload, has loaded its new configuration."""
     params = module.params
     status, _ = fetch(access, params["ready_path"])
     if status != _OK or params["action"] != "reloaded":
         return status == _OK
     loaded = loaded_since(fetch(access, "/metrics")[1], params["metrics"], began)
     if loaded is False:
-        give_up(module, "refuses its new configuration and goes on with the old one")
+        give_up(module, "rejected its new configuration and continues with the old one")
     return bool(loaded)
 
 
 def wait(module: AnsibleModule, access: Access, began: float) -> None:
-    """Wait until it is in force, or fail the module."""
+    """Wait until the new configuration is active, or fail the module."""
     params = module.params
-    while not in_force(module, access, began):
+    while not is_active(module, access, began):
         _, state, _ = module.run_command(["systemctl", "show", "-p", "ActiveState", "--value", params["unit"]])
         if state.strip() == "failed":
-            give_up(module, "ended")
+            give_up(module, "stopped")
         if time.time() > began + params["timeout_s"]:
             status, said = fetch(access, params["ready_path"])
             what = f"is not ready at {params['url']} ({f'HTTP {status}' if status else said})"
             if status == _OK:
-                what = "has not loaded its new configuration"
+                what = "did not load its new configuration"
             give_up(module, f"{what} after {params['timeout_s']} s")
         time.sleep(_PAUSE_S)
 

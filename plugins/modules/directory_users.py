@@ -231,11 +231,14 @@ def compared(module: AnsibleModule, base: str, host: str, local: list[Holder]) -
             problems=clashes(host, local, directory, compare["min_id"]),
             **names,
         )
-    remedy = "check address, certificate, name and password: sssd_uris, sssd_ca_file, sssd_bind_dn, sssd_bind_password"
+    remedy = (
+        "check the address, the certificate, the bind DN and the password: sssd_uris, sssd_ca_file, "
+        "sssd_bind_dn, sssd_bind_password"
+    )
     module.exit_json(
         changed=False,
         problems=[
-            make_problem([host], "identity_source", f"the directory is of no use: {refusal}", remedy)
+            make_problem([host], "identity_source", f"cannot query the directory: {refusal}", remedy)
             for refusal in refusals
         ],
         **names,
@@ -291,7 +294,7 @@ def main() -> None:
             root.run("ldapmodify", text="".join(directory.ldif))
     except LdapError as error:
         module.fail_json(msg=f"{error}: see journalctl -u slapd on {host}")
-    remedy = "correct that and run it again"
+    remedy = "fix this error and run the command again"
     module.exit_json(
         changed=bool(directory.ldif) and not directory.wrong,
         said=directory.said,

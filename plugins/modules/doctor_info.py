@@ -103,7 +103,7 @@ class Look:
                 env=environment,
             )
         except subprocess.TimeoutExpired:
-            return 124, f"{words[0]} did not answer in {self.timeout_s} s"
+            return 124, f"{words[0]} did not answer within {self.timeout_s} s"
         except OSError as exc:
             return 127, f"{words[0]}: {exc.strerror or exc}"
         return done.returncode, done.stdout.decode(errors="replace")
@@ -145,7 +145,9 @@ class Look:
             code, text = self.run("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=Cluster")
             if code:
                 problem = f"slurmdbd does not answer: {' '.join(text.split())[:160]}"
-                remedy = "on its host: journalctl -u slurmdbd -n 50; systemctl restart slurmdbd; is mariadb up?"
+                remedy = (
+                    "on its host: journalctl -u slurmdbd -n 50; systemctl status mariadb; systemctl restart slurmdbd"
+                )
                 yield make_problem([self.host], "slurmdbd", problem, remedy)
         code, text = self.run("scontrol", "show", "nodes", "--oneliner", "--details")
         if code == 0:

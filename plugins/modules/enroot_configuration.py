@@ -131,7 +131,7 @@ from ..module_utils.containers.enroot_config import enroot_plan
 from ..module_utils.containers.enroot_host import read_enroot
 
 SYSCTLS = "/etc/sysctl.d/60-busbar-enroot.conf"
-HEADER = "# Managed by Ansible: Enroot runs containers in users' own namespaces.\n"
+HEADER = "# Managed by Ansible: Enroot runs containers in user namespaces.\n"
 OPTIONS: dict[str, Any] = {
     "host": {"type": "str", "required": True},
     "declared": {"type": "dict", "required": True},

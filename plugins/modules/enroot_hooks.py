@@ -106,8 +106,8 @@ def main() -> None:
     absent = [name for name in extra if not (OFFERED / name).exists()]
     if absent and not (module.check_mode and not OFFERED.exists()):
         module.fail_json(
-            msg=f"enroot_hooks: this version of Enroot has no {', '.join(absent)}. Remedy: choose among those in "
-            f"{DIRECTORY} and {OFFERED}"
+            msg=f"enroot_hooks: this version of Enroot does not have {', '.join(absent)}. Remedy: choose "
+            f"hooks from {DIRECTORY} and {OFFERED}"
         )
     hooks = Hooks(module, DIRECTORY, OFFERED)
     for name in shipped:

@@ -129,21 +129,24 @@ def shown(steps: Sequence[Step], side: str) -> str:
 
 
 def waiting(gpus: Sequence[dict[str, Any]], settings: dict[str, Any]) -> str:
-    """Return which GPUs have an ECC mode that is not in force yet."""
+    """Return which GPUs need a reset or reboot to activate the declared ECC mode."""
     late = [gpu["index"] for gpu in gpus if "ecc" in settings and gpu["ecc"] not in {None, settings["ecc"]}]
     if not late:
         return ""
     mode = "on" if settings["ecc"] else "off"
-    return f"ECC {mode} of GPU {','.join(map(str, late))} waits for a reboot (or: nvidia-smi --gpu-reset, without jobs)"
+    return (
+        f"ECC {mode} of GPU {','.join(map(str, late))} is not active until a reboot (or `nvidia-smi "
+        "--gpu-reset` without jobs)"
+    )
 
 
 def read(module: AnsibleModule, smi: Smi | None, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the settings of the GPUs; ends the module when there is nobody to ask, for a boot will bring them."""
-    status, text = smi(["-q", "-x"]) if smi else (1, "it is not installed")
+    """Return the settings of the GPUs; exit the module if none is listed, because the boot service applies them."""
+    status, text = smi(["-q", "-x"]) if smi else (1, "not installed")
     boost, sliders = smi(["boost-slider", "-l"]) if smi and "vboost" in settings else (1, "")
     gpus = settings_found(text, "" if boost else sliders) if status == 0 else []
     if not gpus:
-        unread = f"nvidia-smi does not answer: {told(text) if status else 'it lists no GPU'}"
+        unread = f"nvidia-smi: {told(text) if status else 'lists no GPU'}"
         lines = boot_lines(settings)
         module.exit_json(changed=False, commands=[], deferred="", pending="", unread=unread, boot_lines=lines)
     return gpus
@@ -172,9 +175,9 @@ def main() -> None:
         module.fail_json(msg="Nothing was changed. " + "; ".join(lines))
     jobs = jobs_here() if any(step.key not in HARMLESS for step in steps) else []
     felt = sorted({step.key for step in steps if step.key not in HARMLESS}) if jobs else []
-    deferred = f"{', '.join(felt)}: jobs that run here would notice: {', '.join(jobs)}" if felt else ""
+    deferred = f"{', '.join(felt)}: running jobs would be affected: {', '.join(jobs)}" if felt else ""
     if felt and module.params["busy"] == "refuse":
-        module.fail_json(msg=f"Nothing was changed. {deferred}; drain the node first, or let them wait (defer)")
+        module.fail_json(msg=f"Nothing was changed. {deferred}; drain the node first, or set busy: defer")
     steps = [step for step in steps if step.key not in felt]
     commands = [command(step, everything=len(step.gpus) == len(gpus)) for step in steps]
     if not module.check_mode and smi is not None:

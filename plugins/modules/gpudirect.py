@@ -135,7 +135,7 @@ def main() -> None:
             _paths, diff = keep_files(module, boot_files(module.params, modules))
         except OSError as exc:
             module.fail_json(msg=f"{host}: {exc}")
-    kernel = f"its kernel is that of its host ({found['container']}): no module is loaded"
+    kernel = f"the host is a container ({found['container']}): kernel modules are not loaded"
     module.exit_json(
         changed=bool(diff),
         diff=diff,

@@ -220,7 +220,7 @@ def main() -> None:
             for each, wanted in zip(given["users"], privileges):
                 set_user(server, each["name"], each["host"], each["password"], wanted)
     except pymysql.Error as error:
-        module.fail_json(msg=f"MariaDB at {given['socket']}: {error}; see journalctl -u mariadb")
+        module.fail_json(msg=f"MariaDB at {given['socket']}: {error}; see `journalctl -u mariadb`")
     module.exit_json(changed=bool(server.changes), changes=server.changes)
 
 

@@ -122,7 +122,7 @@ class Declared(TypedDict):
 
 
 def read_declared(module: AnsibleModule) -> Declared:
-    """Return what follows from the layout; ends the module where it cannot be."""
+    """Return boot lines and GRES of the layout; fail the module if the layout is not possible."""
     gpu, layout, node = (module.params[key] for key in ("gpu", "layout", "node"))
     problems = layout_problems(gpu, layout)
     if problems:
@@ -131,35 +131,35 @@ def read_declared(module: AnsibleModule) -> Declared:
     there = {name for name in DETECTING for folder in module.params["plugin_folders"] if Path(folder, name).exists()}
     if module.params["gres_mode"] == "nvml" and there == {DETECTING[0]}:
         msg = (
-            f"{node}: slurm_gres_mode: nvml is declared, and the Slurm that is installed has no {DETECTING[1]}, as "
-            "that of the distributions: it would know no MIG instance. Remedy: leave slurm_gres_mode out, which needs "
-            "no plugin, or install a Slurm that was built with NVML. Nothing was changed and the node is in service as "
-            "before"
+            f"{node}: slurm_gres_mode: nvml is declared, but the installed Slurm lacks {DETECTING[1]}, "
+            "as the packages of the distributions do, and would not detect MIG instances. Remedy: "
+            "remove slurm_gres_mode, since its default needs no plugin, or install a Slurm that was "
+            "built with NVML. Nothing was changed, and the node remains in service"
         )
         module.fail_json(msg=msg, **{REFUSED: True})
     return {"boot_lines": boot_layout(gpu, layout), "gres": dict(gres_counts(gpu, layout))}
 
 
 class Change:
-    """One change of the layout, from the drain to giving the node back."""
+    """One change of the layout, from the drain to the resume of the node."""
 
     def __init__(self, module: AnsibleModule, smi: Smi, declared: Declared) -> None:
-        """Keep what the module was called with, and what follows from it."""
+        """Keep the parameters of the module and the values derived from them."""
         self.module, self.smi, self.run, self.declared = module, smi, module_run(module), declared
         self.node = SlurmNode(module.params["node"], REASON, self.run)
         self.fields: dict[str, str] | None = None
 
     def states(self) -> list[GpuState]:
-        """Return MIG of each GPU; ends the module where they cannot be read."""
+        """Return the MIG state of each GPU; exit the module if it cannot be read."""
         status, query = self.smi(["-q", "-x"])
         states = mig_states(query, self.smi(["mig", "-lgi"])[1]) if status == 0 else []
         if not states:
-            unread = f"nvidia-smi does not answer: {told(query) if status else 'it lists no GPU'}"
+            unread = f"nvidia-smi: {told(query) if status else 'lists no GPU'}"
             self.module.exit_json(changed=False, commands=[], waits=False, unread=unread, **self.declared)
         return states
 
     def plan(self) -> MigPlan:
-        """Return how the GPUs differ from the layout."""
+        """Return the differences between the GPUs and the layout."""
         return mig_plan(self.module.params["layout"], self.states())
 
     def look(self, *, needed: bool) -> None:
@@ -175,7 +175,7 @@ class Change:
         return sorted({*jobs_here(), *(self.node.jobs() if self.fields else [])}, key=int)
 
     def empty(self) -> bool:
-        """Wait until no job holds the node, taken out of service; return whether it was this run that took it out."""
+        """Drain the node and wait until no job holds it; return whether this run drained it."""
         taken = self.fields is not None and "DRAIN" not in self.fields["State"]
         if taken:
             self.node.drain()
@@ -193,11 +193,12 @@ class Change:
     def refuse(self, jobs: list[str]) -> None:
         """Fail because of jobs."""
         waited = self.module.params["wait_s"]
-        after = f" still after {waited} s" if waited else ""
+        after = f" after {waited} s" if waited else ""
         msg = (
-            f"Nothing was changed. Jobs {', '.join(jobs)} run on {self.node.name}{after}, and MIG takes their GPUs away"
+            f"Nothing was changed. Jobs {', '.join(jobs)} still run on {self.node.name}{after}, and the MIG "
+            "change would remove their GPUs"
         )
-        self.module.fail_json(msg=f"{msg}. Try again when they have ended, or let the role wait: mig_wait_s")
+        self.module.fail_json(msg=f"{msg}. Run again when they have ended, or set mig_wait_s")
 
     def stop(self) -> list[str]:
         """Stop the programs that hold the GPUs open; returns those that ran.
@@ -217,12 +218,12 @@ class Change:
         return running
 
     def start(self, names: list[str]) -> str:
-        """Start what was stopped; returns why it does not start, empty when it does."""
+        """Start the stopped services; return the error, or an empty string."""
         status, out, err = self.run(["systemctl", "start", *names]) if names else (0, "", "")
         return f"{', '.join(names)}: {told(f'{err} {out}')}" if status else ""
 
     def apply(self, plan: MigPlan) -> None:
-        """Run the commands and see that the layout is there; a node that is half done stays out of service."""
+        """Run the commands and verify the layout; an incomplete node stays drained."""
         left = f"; {self.node.name} stays drained" if self.fields else ""
         for words in plan.steps:
             status, text = self.smi(words)
@@ -235,25 +236,24 @@ class Change:
             self.run([SETTINGS])
         rest = self.plan()
         if rest.steps:
-            msg = (
-                f"The layout is not there yet, and {self.node.name} stays out of service. Where MIG waits for a reset, "
-            )
-            self.module.fail_json(msg=f"{msg}reboot the node and run this again. Missing:\n{rest.after}", changed=True)
+            msg = f"The MIG layout is incomplete, and {self.node.name} stays drained. If MIG waits for a GPU reset, "
+            self.module.fail_json(msg=f"{msg}reboot the node and run again. Missing:\n{rest.after}", changed=True)
 
     def switched(self, left: str) -> None:
-        """Fail where a GPU turns MIG on or off with its next reset only, as A100 and A30 may."""
+        """Fail if a GPU changes its MIG mode only with the next reset, as A100 and A30 may."""
         waiting = [state.gpu for state in self.states() if state.pending not in {None, bool(state.on)}]
         if waiting:
             which = ",".join(map(str, waiting))
             self.module.fail_json(
-                msg=f"MIG of GPU {which} changes with its next reset, which the driver did not make, as something "
-                f"holds the GPU open{left}. Remedy: reboot {self.node.name}, or with nothing on its GPUs "
-                f"`nvidia-smi --gpu-reset -i {which}` (of all GPUs where NVSwitches join them), and run this again",
+                msg=f"MIG mode of GPU {which} changes only with a GPU reset, which the driver did not do "
+                f"because a process holds the GPU open{left}. Remedy: reboot {self.node.name}, or, "
+                f"without processes on its GPUs, run `nvidia-smi --gpu-reset -i {which}` (for all GPUs "
+                "of a node with NVSwitches), and run again",
                 changed=True,
             )
 
     def name_devices(self) -> list[str]:
-        """Give the instances' device files their names; returns what was changed, or in check mode would be.
+        """Name the device files of the instances; return the changes, in check mode those that would be made.
 
         Raises:
             RuntimeError: a device file is not there.
@@ -262,23 +262,23 @@ class Change:
             return []
         status, out, err = self.run([DEVICES, *(["--check"] if self.module.check_mode else [])])
         if status:
-            message = f"{told(f'{out} {err}')}; slurmd cannot give the instances out without them"
+            message = f"{told(f'{out} {err}')}; slurmd cannot assign MIG instances without these device files"
             raise RuntimeError(message)
         return out.splitlines()
 
     def describe(self) -> None:
-        """Have the instances described anew for containers, where a service does that; it must not undo the change."""
+        """Restart the services that describe the instances to containers; their failure must not undo the change."""
         for name in DESCRIBING:
             status, out, err = self.run(["systemctl", "try-restart", name])
             if status and "not found" not in f"{out} {err}".lower():
-                self.module.warn(f"{name} still describes the former instances to containers: {told(f'{err} {out}')}")
+                self.module.warn(f"{name} still exposes the former MIG instances to containers: {told(f'{err} {out}')}")
 
     def agrees(self) -> bool:
         """Return whether Slurm knows the GPUs of the layout."""
         return self.fields is None or gres_of(self.fields["Gres"]) == self.declared["gres"]
 
     def give_back(self) -> bool:
-        """Give the node back where it was this module that took it; return whether that must wait for Slurm's Gres."""
+        """Resume the node if this module drained it; return whether that must wait for Slurm's Gres."""
         if not self.agrees():
             return True
         if self.fields:
@@ -320,7 +320,7 @@ def main() -> None:
 
 
 def _carry_out(change: Change, plan: MigPlan) -> dict[str, Any]:
-    """Change what differs, and return what is to be told."""
+    """Apply the differences and return the result of the module."""
     check = change.module.check_mode
     ours = change.fields is not None and change.node.is_ours(change.fields)
     if not plan.steps:
@@ -354,7 +354,7 @@ def _carry_out(change: Change, plan: MigPlan) -> dict[str, Any]:
     finally:
         problem = change.start(stopped)
     if problem:
-        message = f"The layout is there, and what was stopped for it does not start again: {problem}"
+        message = f"The MIG layout is set, but services that were stopped for it do not start: {problem}"
         raise RuntimeError(message)
     waits = change.give_back() if taken or ours else False
     return {"changed": True, "waits": waits, "diff": diff}

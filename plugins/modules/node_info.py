@@ -290,7 +290,7 @@ def reboot_reasons(module: AnsibleModule) -> list[str]:
     """Return why the node must reboot."""
     running = platform.release()
     newer = newer_kernel(running, installed_kernels())
-    found = [f"the kernel {running} runs, {newer} is installed"] if newer else []
+    found = [f"kernel {running} is running, but {newer} is installed"] if newer else []
     if REBOOT_REQUIRED.exists():
         names = sorted(set(read(REBOOT_REQUIRED.with_suffix(".pkgs")).split()))
         found.append(f"{REBOOT_REQUIRED} exists{' for ' + ', '.join(names) if names else ''}")

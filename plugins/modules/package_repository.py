@@ -235,9 +235,9 @@ def fetch_index(module: AnsibleModule, text: str) -> None:
         options = {"Dir::Etc::SourceList": "/dev/null", "Dir::Etc::SourceParts": name, "APT::Get::List-Cleanup": "0"}
         wrong = update(module, *(word for key, value in options.items() for word in ("-o", f"{key}={value}")))
     if wrong:
-        remedy = "see that the mirror in the system's own sources has these components"
+        remedy = "check that the mirror in the system's apt sources offers these components"
         components = " ".join(module.params["components"])
-        module.fail_json(msg=f"{module.params['host']}: {components} is not available: {wrong}\n    remedy: {remedy}")
+        module.fail_json(msg=f"{module.params['host']}: {components} not available: {wrong}\n    remedy: {remedy}")
 
 
 def keep_components(module: AnsibleModule) -> None:

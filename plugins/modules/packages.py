@@ -291,10 +291,12 @@ def main() -> None:
         # A name without version may be one that another package provides.
         wrong = [word for word in left["install"] if "=" in word] + left["remove"] + left["hold"] + left["unhold"]
         if wrong:
-            module.fail_json(msg=f"after the transaction these are still not as declared: {', '.join(wrong)}")
+            module.fail_json(
+                msg=f"after the transaction, these packages still differ from the declaration: {', '.join(wrong)}"
+            )
     diff = [difference(before, after)] if changed else []
     if left_over:
-        diff.append({"before": "left by an install that was killed\n", "after": "", "before_header": str(POLICY)})
+        diff.append({"before": "left by a killed installation\n", "after": "", "before_header": str(POLICY)})
     module.exit_json(
         changed=changed or left_over,
         installed=changes["install"],

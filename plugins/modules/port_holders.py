@@ -114,10 +114,10 @@ def port_problems(item: dict[str, Any], host: str, sockets: str) -> list[Problem
         holders = {pid: holder(pid) for pid in re.findall(r"\bpid=(\d+)", line)}
         if not overlaps(wanted, address) or item["unit"] in {unit for unit, _ in holders.values()}:
             continue
-        who = "a process that this host does not show"
+        who = "a process that is not visible on this host"
         for pid, (unit, words) in list(holders.items())[:1]:
             who = f"{words} (pid {pid}{f', unit {unit}.service' if unit else ''})"
-        problem = f"{address} port {item['port']} is held by {who}, so {item['unit']}.service cannot listen there"
+        problem = f"{address} port {item['port']} is held by {who}, so {item['unit']}.service cannot listen on it"
         remedy = f"stop that process, or set {item['key']} to a free port"
         problems.append(make_problem([host], item["key"], problem, remedy))
     return problems

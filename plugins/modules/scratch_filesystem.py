@@ -139,25 +139,25 @@ def refuse(module: AnsibleModule, headline: str, problems: list[Any], commands: 
 
 
 def run_steps(module: AnsibleModule, seen: dict[str, Any], steps: list[list[str]], commands: list[str]) -> None:
-    """Run the commands that were decided on for what was seen, or fail at the first that does.
+    """Run the commands planned for the inspected state; fail at the first command that fails.
 
     Raises:
-        ValueError: a device cannot be read any more.
+        ValueError: a device can no longer be read.
     """
     run, host = module_run(module), module.params["host"]
     if read_scratch(run, module.params["devices"], module.params["path"]) != seen:
-        message = "the disks have changed since they were looked at; nothing was done. Run this again"
+        message = "the disks changed since they were inspected. Nothing was changed. Run again"
         module.fail_json(msg=f"{host}: {message}", commands=commands)
     for words in steps:
         commands.append(shlex.join(words))
         status, out, err = run(words)
         if status != 0:
-            said = " ".join(f"{err} {out}".split()) or "it is not installed"
+            said = " ".join(f"{err} {out}".split()) or "not installed"
             module.fail_json(msg=f"{host}: `{commands[-1]}` failed: {said}", commands=commands)
 
 
 def keep(module: AnsibleModule, missing: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Bring the disks to what is declared; return the plan and the commands that were (or would be) run.
+    """Bring the disks to the declared state; return the plan and the commands that were (or would be) run.
 
     Raises:
         ValueError: a device cannot be read.
@@ -166,7 +166,7 @@ def keep(module: AnsibleModule, missing: list[str]) -> tuple[dict[str, Any], lis
     for at in range(ROUNDS):
         seen = read_scratch(module_run(module), module.params["devices"], module.params["path"])
         plan = scratch_plan(host, module.params, seen)
-        headline = "Nothing more was done to the disks:" if at else "Nothing was done to the disks:"
+        headline = "No further changes were made to the disks:" if at else "The disks were not changed:"
         refuse(module, headline, plan["problems"], commands)
         if module.check_mode:
             return plan, [shlex.join(words) for words in plan["steps"]]
@@ -180,7 +180,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     host, raid = module.params["host"], module.params["raid"]
-    refuse(module, "Scratch cannot be made as declared:", declaration_problems(host, module.params), [])
+    refuse(module, "Scratch cannot be created as declared:", declaration_problems(host, module.params), [])
     missing = [name for name in PROGRAMS[raid] if module.get_bin_path(name) is None]
     try:
         plan, commands = keep(module, missing)

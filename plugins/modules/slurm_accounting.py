@@ -69,7 +69,7 @@ from ..module_utils.slurm.accounting import (
     plan,
 )
 
-# Of sacctmgr whose slurmdbd is gone, or has no database.
+# Errors of sacctmgr if slurmdbd is down or has no database.
 NO_ANSWER = re.compile(
     r"slurm_persist_conn_open|Problem talking to the database|Connection refused|Unable to contact slurmdbd",
     re.IGNORECASE,
@@ -77,22 +77,22 @@ NO_ANSWER = re.compile(
 
 
 def failure(words: list[str], said: str) -> str:
-    """Return what to say of a command that failed; where slurmdbd does not answer, with the way out."""
-    text = f"`sacctmgr {shlex.join(words)}` fails: {' '.join(said.split())}"
+    """Return the error message of a failed command, with a remedy if slurmdbd does not answer."""
+    text = f"`sacctmgr {shlex.join(words)}` failed: {' '.join(said.split())}"
     if NO_ANSWER.search(said):
-        text += "\n    remedy: slurmdbd does not answer: look at it (systemctl status slurmdbd; journalctl -u slurmdbd)"
-        text += " and at its database, then `busbar provision slurm`, which starts both; nothing of accounting is lost"
+        text += "\n    remedy: slurmdbd does not answer: check it (systemctl status slurmdbd; journalctl -u slurmdbd)"
+        text += " and its database, then run `busbar provision slurm`, which starts both; no accounting data is lost"
     return text
 
 
 def of_missing(commands: list[list[str]]) -> list[list[str]]:
-    """Return the commands that make what is missing, or remove a user from all accounts."""
+    """Return the commands that create missing entities or remove a user from all accounts."""
     whole = ["delete", "user", "where"]
     return [words for words in commands if words[0] == "add" or (words[:3] == whole and words[4:] == [])]
 
 
 def read_state(module: AnsibleModule, sacctmgr: str) -> dict[str, str]:
-    """Return the answers to all queries; in check mode none when accounting does not answer yet."""
+    """Return the answers to all queries; an empty dictionary if accounting does not answer yet in check mode."""
     answers = {}
     for name, query in QUERIES.items():
         words = [word.format(cluster=module.params["cluster"]) for word in query]
@@ -133,7 +133,7 @@ def main() -> None:
         if status != 0:
             module.fail_json(msg=failure(words, err or out), commands=lines)
     after = "".join(f"{line}\n" for line in lines)
-    header = "accounting of Slurm"
+    header = "Slurm accounting"
     diff = {"before": "", "after": after, "before_header": header, "after_header": f"{header}, commands"}
     module.exit_json(changed=bool(commands), commands=lines, diff=diff)
 

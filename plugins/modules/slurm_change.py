@@ -119,21 +119,21 @@ from ..module_utils.slurm.job_loss import (
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
 PATIENCE_S = 60
-# slurmctld that dies at its start is started again every five seconds.
+# systemd restarts a slurmctld that fails at its start every five seconds.
 LOOKS, BETWEEN_LOOKS_S = 3, 2.0
-OVERRIDE = "or lose what runs there on purpose, in this run only: -e slurm_allow_job_loss=true"
+OVERRIDE = "or accept the loss of jobs, in this run only: -e slurm_allow_job_loss=true"
 
 
 def text_of(path: Path) -> str | None:
-    """Return the text of a file, or None when there is none."""
+    """Return the text of a file, or None if it does not exist."""
     try:
         return path.read_text(errors="replace")
     except FileNotFoundError:
         return None
 
 
-def text_in_force(path: str, pending: str | None) -> str | None:
-    """Return the text of slurm.conf that slurmctld has; the note knows it where a run died after writing."""
+def active_text(path: str, pending: str | None) -> str | None:
+    """Return the slurm.conf that slurmctld has loaded; after a run that died while writing, it comes from the note."""
     note = text_of(Path(pending)) if pending else None
     try:
         noted = json.loads(note) if note else {}
@@ -143,12 +143,12 @@ def text_in_force(path: str, pending: str | None) -> str | None:
 
 
 def daemon_pids(name: str = "slurmctld", proc: Path = Path("/proc")) -> set[str]:
-    """Return the processes of a daemon."""
+    """Return the PIDs of a daemon."""
     return {entry.parent.name for entry in proc.glob("[0-9]*/comm") if (text_of(entry) or "").strip() == name}
 
 
 def daemon_stays() -> bool:
-    """Return whether slurmctld runs, and not only for a moment."""
+    """Return whether slurmctld keeps running."""
     pids = daemon_pids()
     for _ in range(LOOKS - 1):
         if not pids:
@@ -174,7 +174,7 @@ def ask(module: AnsibleModule, squeue: str, configuration: str | None) -> tuple[
 
 
 def look_up(module: AnsibleModule, squeue: str) -> tuple[list[HeldJob] | None, str]:
-    """Return the jobs, or None with the reason; where slurm.conf is damaged, the coming one says whom to ask."""
+    """Return the jobs, or None with the reason; falls back to the new slurm.conf if the present one is damaged."""
     jobs, reason = ask(module, squeue, None)
     if jobs is not None:
         return jobs, ""
@@ -187,19 +187,19 @@ def look_up(module: AnsibleModule, squeue: str) -> tuple[list[HeldJob] | None, s
 
 
 def refuse_blindly(module: AnsibleModule, old: ClusterConf, new: ClusterConf, reason: str, *, changes: bool) -> None:
-    """Fail where jobs cannot be asked for and the change may cost some."""
+    """Fail if the jobs are unknown and the change may end some of them."""
     if daemon_stays():
         if changes:
             module.fail_json(
-                msg=f"Nothing was changed: slurmctld runs and does not say which jobs there are ({reason}), so nobody "
-                f"can tell whether this change would end some. Look at slurmctld (journalctl -u slurmctld), {OVERRIDE}"
+                msg=f"Nothing was changed: slurmctld is running but does not list its jobs ({reason}), so this change "
+                f"could end jobs. Check slurmctld (journalctl -u slurmctld), {OVERRIDE}"
             )
         return
     gone = removed_names(old, new)
     if gone and (Path(module.params["state_directory"]) / "job_state").exists():
         module.fail_json(
-            msg=f"Nothing was changed: this removes {', '.join(gone)}, and slurmctld does not run, so nobody can tell "
-            f"whether jobs are there. Start it first (systemctl start slurmctld), {OVERRIDE}"
+            msg=f"Nothing was changed: this removes {', '.join(gone)}, but slurmctld is not running and cannot report "
+            f"whether jobs use them. Start it first (systemctl start slurmctld), {OVERRIDE}"
         )
 
 
@@ -212,7 +212,7 @@ def judge_written(module: AnsibleModule) -> None:
         module.fail_json(msg="slurmctld is not installed", **always)
     status, out, err = module.run_command([program, "-V"], environ_update={"LC_ALL": "C.UTF-8"})
     if status:
-        module.fail_json(msg=f"slurmctld -V ends with {status}", stderr=err.strip(), **always)
+        module.fail_json(msg=f"slurmctld -V exited with status {status}", stderr=err.strip(), **always)
     try:
         action = slurm_action(changes, out)
     except ValueError as exc:
@@ -245,7 +245,7 @@ def main() -> None:
     new = read_cluster(module.params["content"])
     gate = gate_lines(text_of(Path(SLURM_CONF)) or "", new.nodes)
     squeue = module.get_bin_path("squeue")
-    before = text_in_force(SLURM_CONF, module.params["pending"])
+    before = active_text(SLURM_CONF, module.params["pending"])
     if squeue is None or before is None:
         module.exit_json(changed=False, jobs=[], removed=nothing, gate=gate)
         return
@@ -269,7 +269,7 @@ def main() -> None:
     if losses and not module.params["allow"]:
         module.fail_json(msg=f"Nothing was changed: jobs would be lost.\n{loss_report(losses)}", jobs=labels)
     if losses:
-        module.warn(f"slurm_allow_job_loss: these jobs are lost: {', '.join(labels[:20])}")
+        module.warn(f"slurm_allow_job_loss: this run ends these jobs: {', '.join(labels[:20])}")
     module.exit_json(changed=False, jobs=labels, removed=removed, gate=gate)
 
 

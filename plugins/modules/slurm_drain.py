@@ -116,7 +116,7 @@ if TYPE_CHECKING:
 
 BETWEEN_LOOKS_S = 2.0
 _JOB_FIELDS = 3
-# What Slurm itself says of a node whose slurmd was gone while it was rebooted.
+# Slurm's own drain reasons for a node whose slurmd was down during a reboot.
 REBOOTED = ("Node unexpectedly rebooted", "Not responding")
 ANSWER_S = 120
 LOOK = ["sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E"]
@@ -124,30 +124,30 @@ LOOK = ["sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E"]
 Known = dict[str, tuple[str, str]]
 
 
-def strangers(wanted: Sequence[str], known: Sequence[str], key: str) -> str:
-    """Return what is wrong with names that Slurm does not know; empty when it knows all."""
+def unknown_nodes(wanted: Sequence[str], known: Sequence[str], key: str) -> str:
+    """Return the error for nodes unknown to Slurm, or an empty string."""
     words = []
     for name in sorted(set(wanted) - set(known)):
         near = difflib.get_close_matches(name, known, 1)
         words.append(f"{name}" + (f" (did you mean {near[0]}?)" if near else ""))
-    return f"{key}: Slurm has no node {', '.join(words)}; `sinfo -N` lists those that it has" if words else ""
+    return f"{key}: nodes unknown to Slurm: {', '.join(words)}; `sinfo -N` lists the known nodes" if words else ""
 
 
-def needed(wanted: Sequence[str], protect: Mapping[str, Sequence[str]], key: str) -> str:
-    """Return which nodes do something else for the cluster; empty when none does."""
+def protected_nodes(wanted: Sequence[str], protect: Mapping[str, Sequence[str]], key: str) -> str:
+    """Return the error for nodes that have another role in the cluster, or an empty string."""
     words = [f"{name} is in the group {group}" for group, hosts in protect.items() for name in wanted if name in hosts]
-    remedy = "give that to another host first, and take the node out of the group"
-    return f"{key}: {'; '.join(words)}: {remedy}. No node was touched" if words else ""
+    remedy = "move that role to another host first, and remove the node from the group"
+    return f"{key}: {'; '.join(words)}: {remedy}. No node was changed" if words else ""
 
 
 def jobs_left(text: str) -> list[str]:
-    """Return the jobs of ``squeue -h -o '%i|%u|%N'`` in words."""
+    """Return descriptions of the jobs in the output of ``squeue -h -o '%i|%u|%N'``."""
     lines = [line.strip().split("|") for line in text.splitlines()]
     return [f"job {line[0]} of {line[1]} on {line[2]}" for line in lines if len(line) == _JOB_FIELDS]
 
 
 def held_now(module: AnsibleModule, nodes: Sequence[str]) -> str:
-    """Return what squeue says of the jobs that hold the nodes now."""
+    """Return the squeue output for jobs that hold the nodes now."""
     return str(ask_slurm(module, ["squeue", "-h", "-a", "-w", ",".join(nodes), "-t", HOLDING_STATES, "-o", "%i|%u|%N"]))
 
 
@@ -155,15 +155,18 @@ def would_do(drained: Sequence[str], wanted: Sequence[str], jobs: Sequence[str],
     """Return what a real run would do.
 
     Args:
-        drained: nodes that are in service now.
-        wanted: all nodes that are asked for.
-        jobs: those that hold the nodes now, in words.
-        wait: how long it would wait at most.
+        drained: nodes that are not drained yet.
+        wanted: all requested nodes.
+        jobs: descriptions of the jobs that hold the nodes now.
+        wait: description of the maximum wait.
     """
     first = f"would drain {','.join(drained)}" if drained else f"would leave {','.join(wanted)} drained"
     if not jobs:
-        return f"{first}; no job holds {','.join(wanted)} now"
-    return f"{first} and wait for {', '.join(jobs)}, {wait}; a job that is left then stops the run, and none is ended"
+        return f"{first}; no jobs on {','.join(wanted)} now"
+    return (
+        f"{first} and wait for {', '.join(jobs)}, {wait}; the run stops at jobs that remain then, and does "
+        "not cancel them"
+    )
 
 
 def wait_for_jobs(module: AnsibleModule, nodes: Sequence[str]) -> str:
@@ -202,8 +205,8 @@ def resume(module: AnsibleModule, wanted: Sequence[str]) -> None:
     silent = [node for node in wanted if not answers(known, node)]
     out = [node for node in wanted if node not in silent and is_out(known, node)]
     todo = [node for node in out if known[node][1].startswith(own)]
-    left = dict.fromkeys(silent, f"slurmd does not answer after {ANSWER_S} s")
-    left |= {node: f"{known[node][0]}: {known[node][1]}, and left as it is" for node in out if node not in todo}
+    left = dict.fromkeys(silent, f"slurmd did not answer within {ANSWER_S} s")
+    left |= {node: f"{known[node][0]}: {known[node][1]}, left unchanged" for node in out if node not in todo}
     if todo and not module.check_mode:
         ask_slurm(module, ["scontrol", "update", f"NodeName={','.join(todo)}", "State=RESUME"])
         known = wait_until(module, todo, lambda now, node: answers(now, node) and not is_out(now, node))
@@ -238,8 +241,8 @@ def main() -> None:
         resume(module, wanted)
     known = parse_nodes(ask_slurm(module, LOOK))
     if not wanted:
-        module.fail_json(msg=f"{key} names no node: give some, such as -e {key}=gpu[3-4]")
-    if problem := strangers(wanted, list(known), key) or needed(wanted, module.params["protect"], key):
+        module.fail_json(msg=f"{key} is empty: name nodes, such as -e {key}=gpu[3-4]")
+    if problem := unknown_nodes(wanted, list(known), key) or protected_nodes(wanted, module.params["protect"], key):
         module.fail_json(msg=problem)
     drained = [name for name in wanted if "drain" not in known[name][0]]
     reason = " ".join(module.params["reason"].split())
@@ -258,9 +261,10 @@ def main() -> None:
     if left := jobs_left(queue):
         names = ",".join(wanted)
         module.fail_json(
-            msg=f"{names}: {', '.join(left)}, after {module.params['wait_s']} s. No job was ended, and the nodes stay "
-            f"drained. Run again later or with a larger {module.params['wait_key']}, cancel the jobs (scancel), or put "
-            f"the nodes back: scontrol update nodename={names} state=resume",
+            msg=f"{names}: {', '.join(left)}, after {module.params['wait_s']} s. No job was cancelled, and "
+            f"the nodes stay drained. Run again later or with a larger {module.params['wait_key']}, "
+            f"cancel the jobs (scancel), or resume the nodes: scontrol update nodename={names} "
+            "state=resume",
             nodes=wanted,
             drained=drained,
             before=before,

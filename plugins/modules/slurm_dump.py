@@ -77,7 +77,7 @@ def dumped(settings: Settings, path: Path) -> dict[str, int]:
     # A row of text takes about twice what it takes in a table.
     needed, free = 2 * database_bytes(settings), shutil.disk_usage(path.parent).free
     if needed > free:
-        message = f"{path.parent} needs {needed >> 20} MiB for the dump and has {free >> 20} MiB free: make room there"
+        message = f"{path.parent} needs {needed >> 20} MiB for the dump and has {free >> 20} MiB free: free space there"
         raise BackupError(message)
     fresh = path.with_name(f"{path.name}.part")
     fresh.unlink(missing_ok=True)
@@ -114,7 +114,7 @@ def main() -> None:
     aside = ""
     try:
         if answer_of(["systemctl", "is-active", "slurmdbd"]) in {"active", "activating", "reloading"}:
-            module.fail_json(msg="slurmdbd runs, and may write at any moment: systemctl stop slurmdbd")
+            module.fail_json(msg="slurmdbd is running and may write during the dump: systemctl stop slurmdbd")
         if module.params["state"] == "dumped":
             rows = dumped(settings, path)
         else:

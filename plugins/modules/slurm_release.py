@@ -136,10 +136,15 @@ def wanted_files(module: AnsibleModule) -> dict[str, str]:
         lines = module.run_command(["apt-get", "indextargets", "--format", "$(REPO_URI)|$(CODENAME)|$(ORIGIN)"])[1]
         url = own_archive(lines, codename())
         if not url:
-            module.fail_json(msg="slurm_repository.url: apt knows no archive of this system: give its address")
+            module.fail_json(
+                msg="slurm_repository.url: the apt sources of this host have no archive of its "
+                "distribution: set the URL"
+            )
     keyring = repository.get("keyring") or next((path for path in KEYRINGS if Path(path).exists()), "")
     if repository.get("suite") and not keyring:
-        module.fail_json(msg="slurm_repository.keyring: this system has no key of its distribution: give its path")
+        module.fail_json(
+            msg="slurm_repository.keyring: this host does not have the key of its distribution: set the path"
+        )
     return {
         SOURCE: source_text(repository, url, keyring),
         PREFERENCES: preferences_text(repository, module.params["also"]),
@@ -276,7 +281,7 @@ def lost_on_offer(module: AnsibleModule, options: list[str], versions: dict[str,
         command = [*APT, *options, "download", *(f"{name}={version}" for name, version in holders.items())]
         status, out, err = module.run_command(command, cwd=folder, environ_update=ENVIRONMENT)
         if status:
-            module.fail_json(msg=f"the packages of Slurm cannot be fetched: {error_text(out + err)}")
+            module.fail_json(msg=f"cannot download the Slurm packages: {error_text(out + err)}")
         return lost_types(module, holders, Path(folder))
 
 
@@ -292,7 +297,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     if not module.get_bin_path("apt-get"):
         if module.params["repository"]:
-            module.fail_json(msg="slurm_repository: is for apt: leave it empty on this system")
+            module.fail_json(msg="slurm_repository: only supported with apt: leave it empty on this host")
         module.exit_json(
             changed=False,
             installed={},
@@ -327,7 +332,7 @@ def main() -> None:
         if module.params["download"] and not (removes or error or module.check_mode) and moves:
             status, said = install(module, options, moves, "--download-only")
             if status:
-                module.fail_json(msg=f"the packages of Slurm cannot be fetched: {error_text(said)}")
+                module.fail_json(msg=f"cannot download the Slurm packages: {error_text(said)}")
             lost = lost_types(module, moves)
         elif module.params["mpi"]:
             lost = lost_on_offer(module, options, moves)

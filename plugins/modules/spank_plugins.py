@@ -169,7 +169,7 @@ class Host:
             return
         if not path.exists():
             package = item.get("package")
-            remedy = f"reinstall the package {package}" if package else "name the package that brings it"
+            remedy = f"reinstall the package {package}" if package else "name the package that provides it"
             self.module.fail_json(msg=f"{label}: {path} is missing. Remedy: {remedy}")
         try:
             made_for = slurm_of_plugin(path.read_bytes())
@@ -177,8 +177,9 @@ class Host:
             self.module.fail_json(msg=f"{label}: {path}: {exc}")
         if release_of(made_for) != release_of(self.slurm):
             self.module.fail_json(
-                msg=f"{label}: {path} is built for Slurm {made_for}, but this host has Slurm {self.slurm}, which would "
-                f"refuse it. No line was written. Remedy: build it against Slurm {self.slurm}"
+                msg=f"{label}: {path} is built for Slurm {made_for}, but this host has Slurm {self.slurm}, "
+                "which would reject it. Nothing was changed. Remedy: build it against Slurm "
+                f"{self.slurm}"
             )
 
     def line_file(self, name: str) -> Path:
@@ -244,7 +245,9 @@ class Host:
             return
         self.put_back(before)
         said = " | ".join(line for line in err.splitlines() if "error" in line)[:500]
-        fault = f"does not show {', '.join(missing)}" if missing and status == 0 else f"ends with {status}: {said}"
+        fault = (
+            f"does not show {', '.join(missing)}" if missing and status == 0 else f"exited with status {status}: {said}"
+        )
         self.fail_with(items, f"`srun --help` {fault}")
 
     def have_slurmd_read(self, items: list[Item], before: dict[str, str]) -> None:
@@ -266,7 +269,9 @@ class Host:
             self.put_back(before)
             spank_proof.reload_slurmd(run, [])
             resumed = spank_proof.resume_after_failure(run, node, state)
-            self.fail_with(items, proof.fault + (f". {node}, which that drained, was resumed" if resumed else ""))
+            self.fail_with(
+                items, proof.fault + (f". Slurm had drained {node} for this; the node was resumed" if resumed else "")
+            )
 
     def put_back(self, before: dict[str, str]) -> None:
         """Write the lines from before, and remove new ones."""
@@ -276,7 +281,9 @@ class Host:
     def fail_with(self, items: list[Item], fault: str) -> None:
         """Fail the module; the lines are those from before."""
         names = ", ".join(item["name"] for item in items)
-        self.module.fail_json(msg=f"with {names} {fault}. The lines that load them were taken back, so that jobs go on")
+        self.module.fail_json(
+            msg=f"with {names} {fault}. The lines that load these plugins were reverted, so that jobs can run"
+        )
 
 
 def main() -> None:

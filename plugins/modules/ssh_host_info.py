@@ -107,18 +107,18 @@ def named(entries: list[str], by_number: Callable[[int], str]) -> list[str]:
 
 
 def sudo_rights(module: AnsibleModule) -> tuple[dict[str, list[str]], str]:
-    """Return users and groups with sudo rules, and why they cannot be told."""
-    nobody: dict[str, list[str]] = {"users": [], "groups": []}
+    """Return users and groups with sudo rules, and the reason if they cannot be listed."""
+    empty: dict[str, list[str]] = {"users": [], "groups": []}
     if not SUDOERS.exists():
-        return nobody, ""
+        return empty, ""
     program = module.get_bin_path("cvtsudoers")
     if program is None:
-        return nobody, "there are sudo rules and no cvtsudoers, which would tell for whom"
+        return empty, "sudo rules exist, but cvtsudoers, which lists their users, is not installed"
     status, out, err = module.run_command([program, "-e", "-f", "json", str(SUDOERS)])
     try:
         found = sudo_holders(out if status == 0 else "")
     except ValueError:
-        return nobody, f"cvtsudoers cannot read {SUDOERS}: {err.strip() or 'no reason given'}"
+        return empty, f"cvtsudoers cannot read {SUDOERS}: {err.strip() or 'no reason given'}"
     users = named(found["users"], lambda number: pwd.getpwuid(number).pw_name)
     return {"users": users, "groups": named(found["groups"], lambda number: grp.getgrgid(number).gr_name)}, ""
 
@@ -140,11 +140,11 @@ def main() -> None:
     )
     public, certificate = Path(f"{module.params['key_file']}.pub"), Path(f"{module.params['key_file']}-cert.pub")
     if not public.exists():
-        remedy = "install the SSH server and run `ssh-keygen -A` there"
+        remedy = "install the SSH server and run `ssh-keygen -A` on this host"
         # ssh-keygen -A leaves a key alone of which only the public half is lost.
         if Path(module.params["key_file"]).exists():
-            remedy = f"run `ssh-keygen -y -f {module.params['key_file']} > {public}` there, as root"
-        module.fail_json(msg=f"there is no host key {public}: {remedy}")
+            remedy = f"run `ssh-keygen -y -f {module.params['key_file']} > {public}` on this host as root"
+        module.fail_json(msg=f"host key {public} not found: {remedy}")
     user = login_user()
     sudo, problem = sudo_rights(module)
     files = [Path(user.pw_dir, ".ssh", "authorized_keys"), Path(module.params["key_directory"], user.pw_name)]

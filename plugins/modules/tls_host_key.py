@@ -106,12 +106,14 @@ def set_access(module: AnsibleModule, path: Path) -> bool:
 
 
 def read_public(module: AnsibleModule, path: Path) -> str:
-    """Return the public half of a key."""
+    """Return the public key of a private key."""
     # Through a pipe: of a file, ssh-keygen refuses one that a group may read.
     words = ["ssh-keygen", "-y", "-P", "", "-f", "/dev/stdin"]
     status, out, err = module.run_command(words, data=path.read_text())
     if status != 0:
-        module.fail_json(msg=f"{path} cannot be used: remove it, and a new one is made ({(err or out).strip()})")
+        module.fail_json(
+            msg=f"{path} is not a usable key ({(err or out).strip()}): remove it and run again, which creates a new one"
+        )
     return str(out).strip()
 
 

@@ -96,7 +96,7 @@ def installed_version(module: AnsibleModule, name: str) -> str:
 
 
 def fetch(module: AnsibleModule, what: str, source: str, sha256: str) -> bytes:
-    """Return a file, or fail the module when it is not available or is another one."""
+    """Return the content of a file; fail the module if it is unavailable or its checksum differs."""
     try:
         data = Path(source).read_bytes() if source.startswith("/") else open_url(source, timeout=TIMEOUT_S).read()
     except (OSError, ValueError) as exc:
@@ -104,8 +104,9 @@ def fetch(module: AnsibleModule, what: str, source: str, sha256: str) -> bytes:
     found = hashlib.sha256(data).hexdigest()
     if found != sha256:
         module.fail_json(
-            msg=f"{what}: {source} has the SHA-256 {found}, not the declared {sha256}. Nothing was installed. Remedy: "
-            "find out why it differs, and correct the checksum only when that file is the one you want"
+            msg=f"{what}: SHA-256 mismatch of {source} (found {found}, expected {sha256}). Nothing was "
+            "installed. Remedy: find out why it differs, and correct the checksum only if you trust "
+            "this file"
         )
     return bytes(data)
 
@@ -141,7 +142,7 @@ def unpack(archive: Path, folder: Path) -> Path:
         for member in tar.getmembers():
             target = (folder / member.name).resolve()
             if not target.is_relative_to(folder.resolve()) or not (member.isfile() or member.isdir()):
-                message = f"{member.name} is no plain file below the archive"
+                message = f"{member.name} is not a regular file or directory inside the archive"
                 raise ValueError(message)
             member.uid = member.gid = 0
             member.uname = member.gname = "root"

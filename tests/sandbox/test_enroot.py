@@ -142,7 +142,7 @@ def test_a_wrong_checksum_installs_nothing(site: Site) -> None:
     wrong = dict.fromkeys(site.options["enroot_checksums"], "0" * 64)
     done = site.run(enroot_checksums=wrong)
     assert done.returncode != 0
-    assert f"not the declared {'0' * 64}. Nothing was installed" in " ".join(done.stdout.split())
+    assert f"expected {'0' * 64}). Nothing was installed" in " ".join(done.stdout.split())
     assert site.cluster.exec("gpu1", "ls /etc/enroot /var/lib/enroot /usr/bin/enroot", check=False).stdout == ""
 
 

@@ -28,7 +28,7 @@ PLAIN = ("slurm", "-t", "slurm_controller", "--limit", "ctl")
 CONF, PENDING = "/etc/slurm/slurm.conf", "/var/lib/busbar/slurm/slurmctld"
 AGE = 423
 CHANGE = (*PLAIN, "-e", f'{{"slurm_config": {{"MinJobAge": {AGE}}}}}')
-TAKEN_OVER = "the lock of a run that was killed is taken over"
+TAKEN_OVER = "took over the stale lock of a killed run"
 KILL = "systemctl kill -s KILL slurmctld"
 # Nor does systemd start it again meanwhile.
 MASK, UNMASK = (f"systemctl {word} --runtime slurmctld" for word in ("mask", "unmask"))
@@ -77,7 +77,7 @@ def heal(sandbox: Cluster, work: Work, former: str, *says: str) -> int:
             id="written",
             marks=pytest.mark.fault(
                 "a run that is killed when slurm.conf is written",
-                says="the lock of a run that was killed is taken over",
+                says="took over the stale lock of a killed run",
                 heals="nothing",
             ),
         ),
@@ -86,7 +86,7 @@ def heal(sandbox: Cluster, work: Work, former: str, *says: str) -> int:
             id="at-reconfigure",
             marks=pytest.mark.fault(
                 "a run that is killed when it tells slurmctld of the change",
-                says="the lock of a run that was killed is taken over",
+                says="took over the stale lock of a killed run",
                 heals="nothing",
             ),
         ),
@@ -95,7 +95,7 @@ def heal(sandbox: Cluster, work: Work, former: str, *says: str) -> int:
             id="in-force",
             marks=pytest.mark.fault(
                 "a run that is killed when the change is in force",
-                says="the lock of a run that was killed is taken over",
+                says="took over the stale lock of a killed run",
                 heals="nothing",
             ),
         ),
@@ -116,7 +116,7 @@ def test_a_run_that_is_killed_in_a_change_is_made_good(
 
 @pytest.mark.fault(
     "a run that is killed before slurm.conf is written",
-    says="the lock of a run that was killed is taken over",
+    says="took over the stale lock of a killed run",
     heals="nothing",
 )
 def test_a_run_that_is_killed_before_it_writes_changes_nothing(sandbox: Cluster, work: Work) -> None:

@@ -101,7 +101,7 @@ def offspring(pid: int) -> list[int]:
 
 @pytest.mark.fault(
     "an operator's run that is killed with -9",
-    says="the lock of a run that was killed is taken over",
+    says="took over the stale lock of a killed run",
     heals="nothing",
 )
 def test_a_killed_run_holds_nobody_up(sandbox: Cluster, work: Work) -> None:
@@ -112,7 +112,7 @@ def test_a_killed_run_holds_nobody_up(sandbox: Cluster, work: Work) -> None:
                 os.kill(process, signal.SIGKILL)
     began = time.monotonic()
     said = heal(sandbox, work, "an operator's run that is killed with -9", 0, *NAMES)
-    assert is_said("the lock of a run that was killed is taken over", said), said
+    assert is_said("took over the stale lock of a killed run", said), said
     assert time.monotonic() - began < 300
 
 

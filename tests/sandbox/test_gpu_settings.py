@@ -58,7 +58,7 @@ def test_settings_are_shown_applied_and_kept_over_a_boot(sandbox: Cluster, apply
 
     done = apply(WANTED)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "ECC off of GPU 0,1 waits for a reboot" in done.stdout
+    assert "ECC off of GPU 0,1 is not active until a reboot" in done.stdout
     assert (found(sandbox)["power"]["now"], found(sandbox)["ecc"], found(sandbox)["ecc_pending"]) == (300, True, False)
 
     # A boot: the cards forget, ECC comes into force, and the unit starts.
@@ -67,7 +67,7 @@ def test_settings_are_shown_applied_and_kept_over_a_boot(sandbox: Cluster, apply
     assert sandbox.exec(NODE, "systemctl is-enabled busbar-gpu-settings").stdout == "enabled\n"
     again = apply(WANTED)
     assert recap(again.stdout)[NODE]["changed"] == 0, again.stdout
-    assert "waits for a reboot" not in again.stdout
+    assert "not active until a reboot" not in again.stdout
 
 
 def test_what_the_card_does_not_take_is_refused_before_anything_changes(sandbox: Cluster, apply: Apply) -> None:
@@ -95,7 +95,7 @@ def test_a_running_job_is_not_disturbed(sandbox: Cluster, apply: Apply) -> None:
     )
     done = apply(WANTED)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"power_limit_w: jobs that run here would notice: {job}" in " ".join(done.stdout.split())
+    assert f"power_limit_w: running jobs would be affected: {job}" in " ".join(done.stdout.split())
     assert (found(sandbox)["persistence"], found(sandbox)["power"]["now"]) == (True, 400)
     refused = apply(WANTED, "-e", "gpu_settings_busy=refuse")
     assert refused.returncode

@@ -119,7 +119,7 @@ def test_a_layout_is_applied_drained_and_agrees_with_slurm(sandbox: Cluster, run
     )
     busy = run(declared, "mig", "--limit", NODE)
     assert busy.returncode
-    assert f"Jobs {job} run on {NODE}, and MIG takes their GPUs away" in " ".join(busy.stdout.split())
+    assert f"Jobs {job} still run on {NODE}, and " in " ".join(busy.stdout.split())
     assert recap(busy.stdout)[NODE]["changed"] == 0
     assert (instances(sandbox), reason(sandbox)) == (0, "none")
     sandbox.exec("ctl", f"scancel {job}")
@@ -166,7 +166,7 @@ def test_what_cannot_be_had_is_refused_and_nothing_written(sandbox: Cluster, run
     layout = {"hardware": "sandbox_mig", "mig_layout": [{"profile": "7g.40gb"}], "slurm_gres_mode": "nvml"}
     early = run(layout, "mig", "--limit", NODE)
     assert early.returncode
-    assert f"{NODE}: slurm_gres_mode: nvml is declared, and the Slurm that is installed has no gpu_nvml.so" in " ".join(
+    assert f"{NODE}: slurm_gres_mode: nvml is declared, but the installed Slurm lacks gpu_nvml.so" in " ".join(
         early.stdout.split()
     )
     assert "drain" not in sandbox.node_states()[NODE]

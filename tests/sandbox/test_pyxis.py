@@ -94,7 +94,7 @@ def test_arguments_with_which_no_job_would_run_are_refused_or_taken_back(sandbox
     assert done.returncode != 0
     said = " ".join(done.stdout.split())
     assert "a job step on gpu1 ended with 1" in said or "slurmd could not be reloaded" in said or "not loaded" in said
-    assert "The lines that load them were taken back" in said
+    assert "The lines that load these plugins were reverted" in said
     for node in sandbox.compute:
         assert sandbox.exec(node, f"cat {OURS}").stdout == before
     sandbox.wait_idle()

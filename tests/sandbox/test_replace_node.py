@@ -79,7 +79,7 @@ def test_jobs_are_waited_for_and_never_ended(sandbox: Cluster) -> None:
     job = submit(sandbox, f"-w {NODE} --mem=64 -o /dev/null", "sleep 900")
     wait_for_state(sandbox, job, "RUNNING")
     try:
-        refused(sandbox, f"{NODE}: job {job} of alice on {NODE}, after 0 s. No job was ended", code=1)
+        refused(sandbox, f"{NODE}: job {job} of alice on {NODE}, after 0 s. No job was cancelled", code=1)
         wait_for_state(sandbox, job, "RUNNING")
         assert sandbox.node_states()[NODE] == "drng"
     finally:
@@ -135,13 +135,13 @@ def test_another_machine_takes_the_name(sandbox: Cluster) -> None:
         assert present != former
         # What the sandbox itself knows of its nodes no site would know.
         known.write_text(trusted)
-        told = refused(sandbox, "its host key is not known on this host")
+        told = refused(sandbox, "its host key is unknown")
         shown = SHOWN.search(" ".join(told.split()))
         assert shown, told
         own = sandbox.exec(NODE, "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").stdout
         assert shown[1] in own
         wrong = f"replace_node_fingerprint=SHA256:{'A' * 43}"
-        refused(sandbox, "it shows other host keys", "-e", wrong)
+        refused(sandbox, "the machine presents other host keys", "-e", wrong)
         done = replace(sandbox, "-e", f"replace_node_fingerprint={shown[1]}", *ALONE)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Verdict: PASS" in done.stdout

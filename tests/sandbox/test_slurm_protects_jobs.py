@@ -131,7 +131,7 @@ def test_jobs_are_lost_on_purpose_only(sandbox: Cluster, without_gpu2: Changed) 
     try:
         done = without_gpu2.playbook("slurm.yml", *ONLY, "-e", "slurm_allow_job_loss=true")
         assert done.returncode == 0, done.stdout
-        assert f"these jobs are lost: {job}" in " ".join((done.stdout + done.stderr).split())
+        assert f"this run ends these jobs: {job}" in " ".join((done.stdout + done.stderr).split())
         assert "gpu2" not in sandbox.node_states()
         assert state(sandbox, job) == ""
     finally:
@@ -154,7 +154,7 @@ def test_a_drained_node_without_jobs_is_removed(sandbox: Cluster, without_gpu2: 
 
 @pytest.mark.fault(
     "a job on a node that is to be removed",
-    says="of alice on gpu2, after 0 s. No job was ended, and the nodes stay drained",
+    says="of alice on gpu2, after 0 s. No job was cancelled, and the nodes stay drained",
     heals="run `remove_nodes` again when the job has ended",
 )
 def test_nodes_leave_when_their_jobs_have_ended_and_not_before(sandbox: Cluster) -> None:
@@ -166,7 +166,7 @@ def test_nodes_leave_when_their_jobs_have_ended_and_not_before(sandbox: Cluster)
         done = sandbox.playbook(*leave)
         assert done.returncode == 2, done.stdout
         said = " ".join(done.stdout.split())
-        assert f"gpu2: job {job} of alice on gpu2, after 0 s. No job was ended, and the nodes stay drained" in said
+        assert f"gpu2: job {job} of alice on gpu2, after 0 s. No job was cancelled, and the nodes stay drained" in said
         assert state(sandbox, job) == "RUNNING"
         assert sandbox.node_states()["gpu2"] == "drng"
         assert "busbar: leaves the cluster" in sandbox.exec("ctl", "sinfo -R -h -o %E").stdout
@@ -199,18 +199,18 @@ def test_check_mode_tells_which_jobs_hold_a_node(sandbox: Cluster) -> None:
             said = " ".join(done.stdout.split())
             wanted = "waits for gpu2:" if playbook == "update_nodes" else "would drain gpu2 and wait for"
             assert f"{wanted} job {job} of alice" in said, done.stdout
-            assert "no job holds" not in said
+            assert "no jobs on" not in said
             assert "runs no jobs" not in said
             assert sandbox.node_states()["gpu2"] in {"mix", "alloc"}
         free = " ".join(sandbox.playbook("remove_nodes.yml", "--check", "-e", "remove_nodes=gpu1").stdout.split())
-        assert "would drain gpu1; no job holds gpu1 now" in free
+        assert "would drain gpu1; no jobs on gpu1 now" in free
     finally:
         sandbox.exec("ctl", f"scancel {job}", check=False)
         sandbox.wait_idle()
 
 
 def test_a_controller_or_a_stranger_does_not_leave(sandbox: Cluster) -> None:
-    for node, said in (("gpu7", "Slurm has no node gpu7"), ("ctl", "remove_nodes: Slurm has no node ctl")):
+    for node, said in (("gpu7", "Slurm has no node gpu7"), ("ctl", "remove_nodes: nodes unknown to Slurm: ctl")):
         done = sandbox.playbook("remove_nodes.yml", "-e", f"remove_nodes={node}")
         assert done.returncode == 2, done.stdout
         assert said in " ".join(done.stdout.split())

@@ -182,7 +182,7 @@ def test_a_plugin_that_shows_no_option_is_taken_back(site: Site) -> None:
         site.plugin(site.archive, provides=["--no-such"], arguments=["default=x"]), arguments=("--limit", "login")
     )
     assert done.returncode != 0
-    assert "does not show --no-such. The lines that load them were taken back" in " ".join(done.stdout.split())
+    assert "does not show --no-such. The lines that load these plugins were reverted" in " ".join(done.stdout.split())
     assert "default=hello" in site.cluster.exec("login", f"cat {LINE}").stdout
 
 

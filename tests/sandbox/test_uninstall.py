@@ -134,7 +134,7 @@ def test_a_job_is_never_ended(sandbox: Cluster, joined: tuple[str, dict[str, Any
     try:
         done = uninstall(sandbox, node)
         assert done.returncode == 1, done.stdout
-        assert f"{node}: job {job} of alice on {node}, after 0 s. No job was ended" in " ".join(done.stdout.split())
+        assert f"{node}: job {job} of alice on {node}, after 0 s. No job was cancelled" in " ".join(done.stdout.split())
         wait_for_state(sandbox, job, "RUNNING")
         assert sandbox.exec(node, "systemctl is-active slurmd munge").stdout == "active\nactive\n"
     finally:

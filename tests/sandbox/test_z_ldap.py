@@ -214,7 +214,7 @@ def test_a_certificate_of_somebody_else_is_refused(directory: Cluster) -> None:
     directory.exec("login", "rm /root/other.*")
     assert refused.returncode != 0
     assert (
-        "the directory is of no use: ldaps://ctl:636: ldap_sasl_bind(SIMPLE): Can't contact LDAP server"
+        "cannot query the directory: ldaps://ctl:636: ldap_sasl_bind(SIMPLE): Can't contact LDAP server"
         in refused.stdout
     )
     assert "sssd_ca_file" in refused.stdout

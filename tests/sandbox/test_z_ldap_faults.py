@@ -60,7 +60,7 @@ def test_a_wrong_password_of_the_hosts_is_refused_and_changes_nothing(directory:
     wrong = "not the password of the hosts"
     refused = provisioned(directory, "--limit", "login", "-e", json.dumps({"sssd_bind_password": wrong}))
     assert refused.returncode != 0
-    assert "the directory is of no use: ldaps://ctl:636: " in refused.stdout
+    assert "cannot query the directory: ldaps://ctl:636: " in refused.stdout
     assert "Invalid credentials" in refused.stdout
     assert "sssd_bind_password" in refused.stdout
     assert wrong not in refused.stdout + refused.stderr
@@ -78,7 +78,7 @@ def test_a_certificate_that_has_ended_is_refused_and_the_next_run_renews_it(dire
     directory.wait_until(lambda: is_back(directory), "slapd is not back")
     refused = directory.playbook("base.yml", "--tags", "sssd", "--limit", "login", *given())
     assert refused.returncode != 0
-    assert "the directory is of no use: ldaps://ctl:636: " in refused.stdout
+    assert "cannot query the directory: ldaps://ctl:636: " in refused.stdout
     # Who has logged in before still does.
     assert by_password(directory, "erin", PASSWORDS["erin"]).stdout == "erin\n"
     done = provisioned(directory)

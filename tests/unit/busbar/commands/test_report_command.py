@@ -61,7 +61,7 @@ def test_show_tells_what_became_of_nodes_and_what_is_not_certain(
     assert said[2:10] == [
         "unresolved  gpu[1-2]: comes and goes",
         "suspected  gpu4: 3 % below others, repeat with 40 repeats",
-        "not drained  gpu3: no answer of the controller",
+        "not drained  gpu3: the controller did not answer",
         "resumed  gpu1: was drained: busbar: new (root, 2026-11-20T10:00:00)",
         "not resumed  gpu5: Access denied",
         "stays drained  gpu2: fan is loud (bob, 2026-11-19T10:00:00)",

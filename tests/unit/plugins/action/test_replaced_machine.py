@@ -107,13 +107,13 @@ def test_a_run_that_was_cut_off_goes_on_and_notes_nothing_twice(tmp_path: Path, 
     [
         ({"key": OLD}, "gpu3 (serial SN-2): it is still the old machine"),
         ({"key": GONE}, "gpu3 (serial SN-2): its host key is revoked"),
-        ({"error": UNKNOWN}, f"gpu3: its host key is not known on this host: it shows ssh-ed25519 {fingerprint(NEW)}"),
+        ({"error": UNKNOWN}, f"gpu3: its host key is unknown (found ssh-ed25519 {fingerprint(NEW)})"),
         (
             {"error": "Connection timed out"},
             "gpu3: the machine does not answer: Connection timed out. Remedy: power it",
         ),
-        ({"fingerprints": ["SHA256:other"]}, f"it shows other host keys: ssh-ed25519 {fingerprint(NEW)}"),
-        ({"key": GONE, "fingerprints": [fingerprint(GONE)]}, "gpu3: it shows a host key that is revoked"),
+        ({"fingerprints": ["SHA256:other"]}, f"the machine presents other host keys (ssh-ed25519 {fingerprint(NEW)})"),
+        ({"key": GONE, "fingerprints": [fingerprint(GONE)]}, "gpu3: the machine presents a revoked host key"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, run: Call, given: dict[str, Any], said: str) -> None:

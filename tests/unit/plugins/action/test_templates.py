@@ -156,10 +156,10 @@ def test_a_program_is_sent_with_what_it_imports(role: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ([{"dest": "/etc/none"}], "/etc/none: the role has no templates/etc/none.j2 or files/etc/none"),
-        ([{"dest": "/etc/a.conf", "src": "none.j2"}], "the role has no templates/none.j2"),
-        ([{"dest": "/etc/plain", "src": "none"}], "the role has no files/none"),
-        ([{"dest": "/srv", "src": "none/"}], "/srv: the role has no files/none/"),
+        ([{"dest": "/etc/none"}], "/etc/none: templates/etc/none.j2 or files/etc/none"),
+        ([{"dest": "/etc/a.conf", "src": "none.j2"}], "templates/none.j2 does not exist in the role"),
+        ([{"dest": "/etc/plain", "src": "none"}], "files/none does not exist in the role"),
+        ([{"dest": "/srv", "src": "none/"}], "/srv: files/none/"),
         ([{"dest": "/srv", "src": "boards/"}, {"dest": "/srv/a.json", "content": ""}], "/srv/a.json is listed twice"),
         ([{"dest": "/etc/plain"}, {"dest": "/etc/plain"}], "/etc/plain is listed twice"),
         ([{"dest": "/etc/plain", "mod": "0600"}], "/etc/plain: mod is not a known key"),
@@ -167,7 +167,7 @@ def test_a_program_is_sent_with_what_it_imports(role: Path) -> None:
         ([{"dest": "etc/plain"}], "dest: 'etc/plain' is not an absolute path"),
         ([{"dest": "/etc/plain", "src": "a.j2", "content": ""}], "src and content exclude each other"),
         ([{"dest": "/bin/t", "program": ["t.py"], "content": ""}], "content and program exclude each other"),
-        ([{"dest": "/bin/t", "program": ["none.py"]}], "/bin/t: the role has no files/none.py"),
+        ([{"dest": "/bin/t", "program": ["none.py"]}], "/bin/t: files/none.py"),
         ([{"dest": "/bin/t", "program": ["broken.py"]}], "module_utils/gone.py"),
         ([{"dest": "/etc/plain", "state": "gone"}], "state: 'gone' is not valid"),
         ([{"dest": "/etc/plain", "when": "perhaps"}], "when: 'perhaps' is neither true nor false"),

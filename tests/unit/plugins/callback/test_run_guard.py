@@ -46,7 +46,7 @@ def test_the_lock_of_a_killed_run_is_taken_over_with_a_warning(site: Path, monke
     (site / "inventory.lock").write_text(json.dumps(holder))
     start(site, monkeypatch, "base.yml")
     (said,) = warnings
-    assert said.startswith("the lock of a run that was killed is taken over: busbar x, started by ann on ")
+    assert said.startswith("took over the stale lock of a killed run: busbar x, started by ann on ")
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def test_a_default_yields_to_the_inventory_and_the_play_to_none() -> None:
 @pytest.mark.parametrize(
     ("name", "role", "words"),
     [
-        ("__slurm_packages", "slurmm", "role slurmm: there is none of that name"),
-        ("__slurm_pakages", "slurm", "role slurm: it has no variable __slurm_pakages"),
+        ("__slurm_packages", "slurmm", "role slurmm: this collection does not have this role"),
+        ("__slurm_pakages", "slurm", "role slurm: unknown variable __slurm_pakages"),
     ],
 )
 def test_an_unknown_role_or_variable_is_named(name: str, role: str, words: str) -> None:
@@ -76,7 +76,7 @@ def test_an_unknown_role_or_variable_is_named(name: str, role: str, words: str) 
 
 
 def test_without_facts_nothing_is_taken_for_a_system() -> None:
-    with pytest.raises(LookupError, match="facts of the distribution have not been gathered"):
+    with pytest.raises(LookupError, match="distribution facts"):
         variable("__slurm_packages", "slurm", ansible_facts={})
 
 

@@ -129,7 +129,7 @@ def test_homes_of_a_server_that_is_gone_are_taken_for_granted(tmp_path: Path, mo
             "printf '7|RUNNING|ME|a|q|p|gpu2||1|1:00|N/A|cpu=1|\\n' | tr '|' '\\037'",
             "job 7 (on gpu2)",
         ),
-        ("echo nobody answers >&2; exit 1", "jobs that slurmctld does not tell (nobody answers)"),
+        ("echo nobody answers >&2; exit 1", "unknown jobs: slurmctld did not list them (nobody answers)"),
         ("true", ""),
     ],
 )

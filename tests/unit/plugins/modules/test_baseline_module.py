@@ -51,7 +51,7 @@ def test_without_a_baseline_the_signs_of_busbar_are_refused(
     (baseline_folder.parent / "record").mkdir()
     msg = run()["msg"]
     assert str(baseline_folder.parent / "record") in msg
-    assert "the busbar that wrote it can uninstall the host" in msg
+    assert "uninstall the host with the busbar release that wrote it" in msg
 
 
 def test_a_host_without_a_sign_of_busbar_is_left_alone(

@@ -76,7 +76,7 @@ def test_a_daemon_that_does_not_run_and_one_that_does_not_answer(look: Callable[
 def test_a_program_that_hangs_is_a_finding_and_ends(look: Callable[..., Any]) -> None:
     answer = look(timeout_s=1, sacctmgr="exec sleep 60")
     (problem,) = [each for each in answer["problems"] if each["key"] == "slurmdbd"]
-    assert "did not answer in 1 s" in problem["problem"]
+    assert "did not answer within 1 s" in problem["problem"]
 
 
 def test_a_host_without_accounting_is_not_asked_for_it(look: Callable[..., Any], tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_settings_are_set_once(run: Run, smi: SimulatedGpus, tmp_path: Path, mon
     assert planned["diff"][0]["after"].splitlines()[0] == "GPU 0: ecc: off"
     first = run(gpu_settings, **wanted)
     assert first["commands"] == ["nvidia-smi -e 0", "nvidia-smi -pl 300", "nvidia-smi -lgc 210,705"]
-    assert "ECC off of GPU 0,1 waits for a reboot" in first["pending"]
+    assert "ECC off of GPU 0,1 is not active until a reboot" in first["pending"]
     assert record.read_text() == "-lgc 210,705\n"
     assert run(gpu_settings, **wanted)["changed"] is False
     freed = run(gpu_settings, settings={"graphics_clocks_mhz": "default"})
@@ -99,16 +99,16 @@ def test_jobs_hold_back_what_they_would_notice(
     assert "drain the node first" in run(gpu_settings, busy="refuse", **wanted)["msg"]
     answer = run(gpu_settings, **wanted)
     assert answer["commands"] == ["nvidia-smi -pm 1"]
-    assert answer["deferred"] == "power_limit_w: jobs that run here would notice: 12, 14"
+    assert answer["deferred"] == "power_limit_w: running jobs would be affected: 12, 14"
 
 
 def test_a_driver_that_does_not_answer_waits_for_the_boot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_settings, "smi_runner", lambda _: None)
     answer = run(gpu_settings, settings={"persistence": True})
-    assert (answer["changed"], answer["unread"]) == (False, "nvidia-smi does not answer: it is not installed")
+    assert (answer["changed"], answer["unread"]) == (False, "nvidia-smi: not installed")
     monkeypatch.setattr(mig_layout, "smi_runner", lambda _: lambda _words: (9, "couldn't communicate\nwith it"))
     answer = run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)
-    assert answer["unread"] == "nvidia-smi does not answer: couldn't communicate with it"
+    assert answer["unread"] == "nvidia-smi: couldn't communicate with it"
     assert answer["boot_lines"] == ["0 3g.20gb:0,3g.20gb:4"]
     assert answer["gres"] == {"3g.20gb": 2, "a100": 1}
 
@@ -207,7 +207,7 @@ def test_jobs_refuse_the_change_and_the_node_stays_in_service(
     slurm = Slurm(monkeypatch, "gpu:a100:2", [["7", "11"]] * 2)
     for check in (True, False):
         answer = run(mig_layout, check=check, layout=LAYOUT, node="gpu1", gpu=GPU)
-        assert "Nothing was changed. Jobs 7, 11 run on gpu1, and MIG takes their GPUs away" in answer["msg"]
+        assert "Nothing was changed. Jobs 7, 11 still run on gpu1, and" in answer["msg"]
     assert slurm.done == [DRAIN, RESUME]
     assert not smi.now.exists()
 
@@ -287,7 +287,7 @@ def test_what_does_not_stop_or_start_is_named(run: Run, smi: SimulatedGpus, slur
     assert (slurm.done, smi.now.exists()) == ([DRAIN, START, RESUME], False)
     slurm.broken, slurm.done = [["systemctl", "start"]], []
     answer = run(mig_layout, **wanted)
-    assert "does not start again: nvidia-dcgm-exporter, nvidia-dcgm: Job failed" in answer["msg"]
+    assert "nvidia-dcgm-exporter, nvidia-dcgm: Job failed" in answer["msg"]
     # Its GPUs are no longer watched: it stays out of service.
     assert slurm.done == [DRAIN, STOP]
 
@@ -306,8 +306,8 @@ def test_a_mode_that_waits_for_a_reset_is_named(
 
     monkeypatch.setattr(mig_layout, "smi_runner", lambda _: held)
     answer = run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)
-    assert "MIG of GPU 0 changes with its next reset" in answer["msg"]
-    assert "gpu1 stays drained. Remedy: reboot gpu1, or with nothing on its GPUs" in answer["msg"]
+    assert "MIG mode of GPU 0 changes only with a GPU reset" in answer["msg"]
+    assert "gpu1 stays drained. Remedy: reboot gpu1, or" in answer["msg"]
     assert (answer["failed"], slurm.done) == (True, [DRAIN])
 
 
@@ -348,6 +348,6 @@ def test_containers_are_told_of_the_instances(
     assert slurm.described[2:] == []
     slurm.cdi = 1, "", "Job for busbar-nvidia-cdi.service failed"
     run(mig_layout, **{**wanted, "layout": []})
-    stale = [warning.split(" still describes the former instances to containers: ")[0] for warning in warned]
+    stale = [warning.split(" still exposes the former MIG instances to containers: ")[0] for warning in warned]
     assert stale == ["busbar-nvidia-cdi", "nvidia-cdi-refresh"]
     assert smi.now.exists()

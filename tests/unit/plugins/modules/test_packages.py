@@ -293,7 +293,7 @@ def test_a_failed_transaction_leaves_the_holds(run: Run) -> None:
 def test_what_is_not_as_declared_afterwards_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Debian({"libnccl2": [NCCL]})
     monkeypatch.setattr(host, "install", lambda *_: None)
-    with pytest.raises(Ended, match=rf"still not as declared: libnccl2={NCCL.replace('+', '.')}"):
+    with pytest.raises(Ended, match=rf"differ from the declaration: libnccl2={NCCL.replace('+', '.')}"):
         run(host, packages=[wanted("libnccl2", NCCL)])
 
 

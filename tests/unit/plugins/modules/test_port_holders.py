@@ -34,7 +34,7 @@ def test_only_an_address_that_overlaps_is_in_the_way(wanted: str, held: str, *, 
     item = {"address": wanted, "port": 80, "unit": "x", "key": "x_port"}
     found = port_holders.port_problems(item, "gpu1", f"LISTEN 0 5 {held}:80 0.0.0.0:*\n")
     assert bool(found) is expected
-    assert all("does not show" in each["problem"] for each in found)
+    assert all("not visible" in each["problem"] for each in found)
 
 
 def test_the_daemon_itself_may_hold_its_port(monkeypatch: pytest.MonkeyPatch) -> None:

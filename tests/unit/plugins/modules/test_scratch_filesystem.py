@@ -114,14 +114,14 @@ def test_check_mode_runs_nothing(make: Make, programs: Path) -> None:
 
 def test_what_has_changed_since_is_left_alone(make: Make, programs: Path) -> None:
     answer = make(facts(), facts(EXT4))
-    assert "nothing was done" in answer["msg"]
+    assert "Nothing was changed" in answer["msg"]
     assert programs.read_text() == ""
 
 
 def test_a_disk_with_data_is_a_refusal(make: Make, programs: Path) -> None:
     answer = make(facts(EXT4))
     assert answer["busbar_refused"] is True
-    assert answer["msg"].startswith("Nothing was done to the disks:\ngpu1: scratch_devices: ")
+    assert answer["msg"].startswith("The disks were not changed:\ngpu1: scratch_devices: ")
     assert "holds ext4 labelled 'thesis'" in answer["msg"]
     assert (
         f"    remedy: to destroy all that is on this disk, say: scratch_wipe_devices: {{gpu1: [{A}]}}" in answer["msg"]
@@ -132,7 +132,7 @@ def test_a_disk_with_data_is_a_refusal(make: Make, programs: Path) -> None:
 
 def test_a_declaration_that_is_not_sound_is_refused_before_a_disk_is_read(make: Make) -> None:
     answer = make(path="/home")
-    assert answer["msg"].startswith("Scratch cannot be made as declared:\ngpu1: scratch_path: '/home' cannot be")
+    assert answer["msg"].startswith("Scratch cannot be created as declared:\ngpu1: scratch_path: '/home' cannot be")
     assert "does not go with" in make(raid="zfs")["msg"]
 
 
@@ -150,7 +150,7 @@ def test_an_array_is_started_and_then_looked_into(make: Make, programs: Path) ->
     programs.write_text("")
     array |= {"contents": [{**EXT4, "device": "/dev/md127"}]}
     answer = make(stopped, stopped, facts(MEMBER, **two, above=[array]), **change)
-    assert answer["msg"].startswith("Nothing more was done to the disks:\n")
+    assert answer["msg"].startswith("No further changes were made to the disks:\n")
     assert "mkfs" not in programs.read_text()
 
 

@@ -13,13 +13,13 @@ sacctmgr: error: Sending PersistInit msg: Connection refused
 
 def test_a_slurmdbd_that_does_not_answer_is_named_with_the_way_out() -> None:
     said = failure(["list", "account"], REFUSED)
-    assert said.startswith("`sacctmgr list account` fails: sacctmgr: error: ")
+    assert said.startswith("`sacctmgr list account` failed: sacctmgr: error: ")
     assert "remedy: slurmdbd does not answer" in said
 
 
 def test_another_failure_says_what_slurm_said_alone() -> None:
     said = failure(["add", "user", "alice"], " Nothing new added.\n")
-    assert said == "`sacctmgr add user alice` fails: Nothing new added."
+    assert said == "`sacctmgr add user alice` failed: Nothing new added."
 
 
 def test_what_is_there_can_be_left_as_it_is() -> None:

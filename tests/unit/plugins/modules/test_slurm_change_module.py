@@ -42,7 +42,7 @@ def test_the_installed_release_decides(
 
 
 @pytest.mark.parametrize(
-    ("command", "said"), [("echo lost >&2; exit 1", "ends with 1"), ("echo nothing", "slurmctld -V: ")]
+    ("command", "said"), [("echo lost >&2; exit 1", "exited with status 1"), ("echo nothing", "slurmctld -V: ")]
 )
 def test_without_a_release_the_old_files_are_known_all_the_same(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, said: str

@@ -48,10 +48,10 @@ def test_rows_that_are_missing_leave_the_former_dump(tmp_path: Path, monkeypatch
 
 
 def test_a_slurmdbd_that_runs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "slurmdbd runs" in run(tmp_path, monkeypatch, active="active")["msg"]
+    assert "systemctl stop slurmdbd" in run(tmp_path, monkeypatch, active="active")["msg"]
 
 
 def test_a_full_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_dump, "database_bytes", lambda _settings: 1 << 60)
-    with pytest.raises(BackupError, match="make room there"):
+    with pytest.raises(BackupError, match="MiB free"):
         slurm_dump.dumped(None, tmp_path / "a.sql")  # type: ignore[arg-type]

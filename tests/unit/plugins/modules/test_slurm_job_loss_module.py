@@ -74,7 +74,7 @@ def test_a_loss_on_purpose_is_a_warning(site: Site, monkeypatch: pytest.MonkeyPa
     answer = site.run(allow=True)
     assert not answer.get("failed")
     assert answer["jobs"] == ["7"]
-    assert warnings == ["slurm_allow_job_loss: these jobs are lost: 7"]
+    assert warnings == ["slurm_allow_job_loss: this run ends these jobs: 7"]
 
 
 def test_what_costs_nothing_is_not_refused_and_what_leaves_is_named(site: Site) -> None:
@@ -127,7 +127,7 @@ def test_a_damaged_file_does_not_keep_from_asking(site: Site) -> None:
 def test_without_slurmctld_only_a_removal_is_refused(site: Site) -> None:
     site.squeue("exit 1")
     site.slurmctld(runs=False)
-    assert "slurmctld does not run" in site.run(NEW)["msg"]
+    assert "slurmctld is not running" in site.run(NEW)["msg"]
     # One run heals a damaged file, and a file that names the same nodes.
     assert site.run(f"{OLD}MinJobAge=3\n")["jobs"] == []
     (site.folder / "slurm.conf").write_text("garbage")

@@ -78,7 +78,7 @@ def test_a_daemon_whose_program_was_replaced_is_stale(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("repository", "said"),
-    [({}, "^$"), ({"release": "26.05"}, "slurm_repository: is for apt")],
+    [({}, "^$"), ({"release": "26.05"}, "slurm_repository: only supported with apt")],
 )
 def test_a_host_without_apt(repository: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"repository": repository, "also": [], "write": False, "download": False, "mpi": False}

@@ -54,8 +54,8 @@ def test_a_drain_of_somebody_else_and_a_node_that_is_silent_are_left(resume: Any
     done, asked = resume(f"gpu1|drained|fan, Meyer\ngpu2|drained*|{OWN}\n")
     assert (done["changed"], asked) == (False, "")
     assert done["left"] == {
-        "gpu1": "drained: fan, Meyer, and left as it is",
-        "gpu2": "slurmd does not answer after 0 s",
+        "gpu1": "drained: fan, Meyer, left unchanged",
+        "gpu2": "slurmd did not answer within 0 s",
     }
 
 

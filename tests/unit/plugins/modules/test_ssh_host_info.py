@@ -40,7 +40,7 @@ def test_public_halves_are_read(
 
 
 def test_missing_host_key_is_told_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "run `ssh-keygen -A` there" in _read(tmp_path, capsys)["msg"]
+    assert "run `ssh-keygen -A` on this host" in _read(tmp_path, capsys)["msg"]
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,5 @@ def test_a_missing_public_half_has_its_own_remedy(
         key.write_text("private")
     answer = _read(tmp_path, capsys)
     assert answer["failed"]
-    assert f"no host key {key}.pub" in answer["msg"]
+    assert f"host key {key}.pub not found" in answer["msg"]
     assert remedy.format(key=key) in answer["msg"]

@@ -65,4 +65,4 @@ def test_a_damaged_key_is_told_with_the_remedy(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "host.key").write_text("damaged\n")
     answer = _run(tmp_path, capsys)
     assert answer["failed"]
-    assert f"{tmp_path / 'host.key'} cannot be used: remove it, and a new one is made" in answer["msg"]
+    assert f"{tmp_path / 'host.key'} is not a usable key" in answer["msg"]

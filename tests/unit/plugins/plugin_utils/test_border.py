@@ -86,8 +86,8 @@ def test_nothing_of_a_secret_is_told() -> None:
     exc = ValueError(f"bad password {password}")
     exc.__cause__ = ValueError(password)
     with pytest.raises(AnsibleFilterError) as caught:
-        border(refuse(exc), hint="an option of enroot is of the wrong kind", secret=True)(password, "gpu1")
-    assert str(caught.value) == "gpu1: an option of enroot is of the wrong kind: ValueError"
+        border(refuse(exc), hint="an option of the role enroot has the wrong type", secret=True)(password, "gpu1")
+    assert str(caught.value) == "gpu1: an option of the role enroot has the wrong type: ValueError"
     assert password not in "".join(traceback.format_exception(caught.value))
 
 

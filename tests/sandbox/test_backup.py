@@ -29,7 +29,7 @@ STAGE = "/var/lib/busbar-backup/stage"
 OTHER_STATE = f"head -c 5 {STAGE}/slurm_state/job_state >/root/x; mv /root/x {STAGE}/slurm_state/job_state"
 # A snapshot that says otherwise of itself, and one that holds less: made by hand, as the program makes its own.
 CHANGED = {
-    'sed -i \'s/^ "cluster": .*/ "cluster": "elsewhere",/\' manifest.json': "is of the cluster 'elsewhere'",
+    'sed -i \'s/^ "cluster": .*/ "cluster": "elsewhere",/\' manifest.json': "from another cluster",
     'sed -i \'s/^ "slurm_version": .*/ "slurm_version": "99.05.1",/\' manifest.json': "written by Slurm 99.05.1",
     "rm accounting.sql": "accounting.sql is missing",
     "rm accounting.sql; sed -i '/accounting.sql/d; /^ \"tables\"/,/^ }/d' manifest.json": "lacks accounting",
@@ -144,7 +144,7 @@ def test_a_keeper_that_is_away_is_told_and_made_up_for(sandbox: Cluster) -> None
     try:
         assert sandbox.exec("ctl", "systemctl start busbar-backup", check=False, timeout=120).returncode != 0
         said = sandbox.exec("ctl", "journalctl -u busbar-backup -n 20 -o cat").stdout
-        assert "is it mounted, is the host up? Nothing was made there" in said
+        assert "check that it is mounted and its host is up. Nothing was created" in said
         done = provision(sandbox, "backup")
         assert done.returncode == 1, done.stdout
         assert "ctl: " in done.stdout
@@ -180,7 +180,7 @@ def test_a_damaged_snapshot_is_refused(sandbox: Cluster) -> None:
         f"cp -p {pack} /root/pack && chmod u+w {pack} && printf 'damage' | dd of={pack} bs=1 seek=99 conv=notrunc",
     )
     try:
-        refused(sandbox, "cannot be read whole, nothing was changed", "-e", "restore_replace=true")
+        refused(sandbox, "cannot be read completely. Nothing was changed", "-e", "restore_replace=true")
         assert sandbox.exec("ctl", "busbar-backup verify", check=False, timeout=120).returncode != 0
     finally:
         sandbox.exec(KEEPER, f"cp -p /root/pack {pack} && rm /root/pack")

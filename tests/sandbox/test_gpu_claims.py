@@ -54,7 +54,7 @@ def test_sound_gpus_pass(sandbox: Cluster) -> None:
         (
             LOST,
             f"{NODE}: GPU 1 (ffff:02:00.0, serial simulated-{NODE}-1): is lost: the driver cannot reach it any more",
-            "drain the node and reboot it; when it is lost again (dmesg: Xid 79), have the board replaced",
+            "drain the node and reboot it; if it is lost again (dmesg: Xid 79), have the board replaced",
         ),
         (
             gpu_recording(NODE, 1),
@@ -63,8 +63,8 @@ def test_sound_gpus_pass(sandbox: Cluster) -> None:
         ),
         (
             gpu_recording(NODE, 2).replace("Simulated GPU", "NVIDIA A40"),
-            f"{NODE}: all 2 GPUs: Simulated GPU declared, it is NVIDIA A40",
-            "correct the hardware of the host, or put the right boards in",
+            f"{NODE}: all 2 GPUs: wrong model (found NVIDIA A40, expected Simulated GPU)",
+            "correct the hardware profile of the host, or install the right boards",
         ),
     ],
     ids=["lost", "one of two", "another model"],

@@ -74,7 +74,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "a row to be remapped": (
         {},
         recording(f"{PENDING}<ecc_mode>".join(FULL.rsplit("<ecc_mode>", 1))),
-        *(recording(FULL), f"GPU 1 ({LABEL}) a row of its memory waits to be remapped"),
+        *(recording(FULL), f"GPU 1 ({LABEL}) a memory row is pending remapping"),
     ),
     "an uncorrectable ECC error": (
         {},

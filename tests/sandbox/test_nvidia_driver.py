@@ -241,7 +241,10 @@ def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster,
 def test_a_build_that_fails_in_the_package_is_told_with_its_log(sandbox: Cluster, repository: dict[str, Any]) -> None:
     code, output, _ = run(sandbox, repository, version=BROKEN)
     assert code == 2, output
-    assert f"left half done, so that the host is not as before: nvidia-kernel-open-dkms {BROKEN}-1 (half-con" in output
+    assert (
+        f"partly installed, so the host differs from its former state: nvidia-kernel-open-dkms {BROKEN}-1 (half-con"
+        in output
+    )
     assert f"its build failed; the end of {LOG}/make.log: make: *** Error 2" in output
     assert "The node stays drained: put it right, then run again" in output
     sandbox.exec(NODE, f"touch {CURED}; rm -rf /var/lib/dkms/nvidia")

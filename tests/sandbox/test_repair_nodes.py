@@ -77,7 +77,7 @@ def drained_for_a_row(sandbox: Cluster) -> None:
     """Have gpu1 drained for what a reset of its GPUs cures."""
     sandbox.exec("gpu1", recording(TO_REMAP))
     sandbox.exec("gpu1", CHECK)
-    assert "waits to be remapped" in sandbox.exec("gpu1", f"{CHECK} --look", check=False).stdout
+    assert "is pending remapping" in sandbox.exec("gpu1", f"{CHECK} --look", check=False).stdout
 
 
 def boots(sandbox: Cluster) -> int:

@@ -166,5 +166,5 @@ def test_a_node_that_forbids_namespaces_is_refused(sandbox: Cluster) -> None:
             sandbox.exec("gpu1", f"mv {program}.real {program}")
     assert done.returncode == 2
     words = " ".join(done.stdout.split())
-    assert "gpu1: charliecloud_enabled: a user cannot make a user namespace: no namespaces here" in words
+    assert "gpu1: charliecloud_enabled: unprivileged users cannot create user namespaces: no namespaces here" in words
     assert recap(done.stdout)["gpu1"]["changed"] == 0

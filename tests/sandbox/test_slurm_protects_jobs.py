@@ -263,7 +263,7 @@ def test_a_user_with_jobs_is_removed_nowhere(sandbox: Cluster, jobs: tuple[str, 
     assert "ctl: users_accounts: user alice cannot be removed yet" in said
     assert f"job {jobs[0]} (on gpu2)" in said
     assert f"job {jobs[1]} (waiting)" in said
-    assert "gpu2: users_accounts: user alice cannot be removed yet, there is process" in said
+    assert "gpu2: users_accounts: user alice cannot be removed yet (running: process" in said
     assert f"job {jobs[0]})" in said
     assert "scancel --user=alice" in said
     for node in ["ctl", "login", *sandbox.compute]:

@@ -84,7 +84,7 @@ def test_a_user_who_runs_something_is_removed_once_that_has_ended(sandbox: Clust
     gone = [*_declared(sandbox), {"name": "carol", "state": "absent", "remove_home": True}]
     done = _run(sandbox, carol, gone)
     assert done.returncode != 0
-    assert "let the run wait for that (-e users_removal_wait=3600)" in " ".join(done.stdout.split())
+    assert "(-e users_removal_wait=3600)" in " ".join(done.stdout.split())
     assert sandbox.exec(carol, "pgrep -u carol sh").stdout
     sandbox.exec(carol, f"(sleep 60; rm {HOLD}) &>/dev/null &")
     done = _run(sandbox, carol, gone, "-e", "users_removal_wait=300")

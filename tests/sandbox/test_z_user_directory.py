@@ -36,7 +36,7 @@ def grace(directory: Cluster, directory_key: Path) -> Iterator[Cluster]:
     words += ["--key", str(directory_key.with_suffix(".pub"))]
     dry = _user(directory, *words, "--dry-run")
     assert dry.returncode == 0, dry.stdout + dry.stderr
-    assert f"would do: add grace with number {NUMBER}" in dry.stdout
+    assert f"would do: add grace with UID {NUMBER}" in dry.stdout
     assert _entries(directory) == before
     done = _user(directory, *words)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -53,7 +53,7 @@ def test_a_new_user_logs_in_and_runs_a_job(grace: Cluster, directory_key: Path) 
         lambda: grace.exec("login", "srun id -un", user="grace", check=False).stdout == "grace\n", "no job runs", 120
     )
     said = grace.exec("ctl", "journalctl -t busbar-user -o cat").stdout
-    assert f"add grace with number {NUMBER}" in said
+    assert f"add grace with UID {NUMBER}" in said
 
 
 def test_who_is_there_already_stays_as_is(grace: Cluster) -> None:
@@ -75,7 +75,7 @@ def test_what_cannot_be_is_refused_with_both_sides(grace: Cluster, tmp_path: Pat
     assert refused.returncode == 2, refused.stdout + refused.stderr
     words = " ".join(refused.stderr.split())
     for said in (
-        "alice is in users_accounts with uid 2001",
+        "alice exists in users_accounts with UID 2001",
         f"ivan: number {NUMBER} is that of grace in the directory",
         "judy: number 2002 is that of bob",
     ):

@@ -71,7 +71,7 @@ def test_the_former_list_of_users_is_refused_with_entries_to_paste(tmp_path: Pat
     text = refused(tmp_path)
     assert "slurm_users" not in text
     assert "users_accounts[erin].slurm: has no account" in text
-    assert "users_accounts[erin]: has no uid" in text
+    assert "users_accounts[erin]: the uid is missing" in text
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_former_list_of_users_is_refused_with_entries_to_paste(tmp_path: Pat
         ("slurm_port", "all.yml:3", "expected an integer"),
         ("hosts_timezone", "all.yml:4", "did you mean Europe/Berlin?"),
         ("users_accounts[alice].authorized_keys[0]", "all.yml:", "searched: "),
-        ("users_accounts[bob].authorized_keys", "", "not a public key of SSH"),
+        ("users_accounts[bob].authorized_keys", "", "not an SSH public key"),
         ("users_accounts[erin]", "", "set identity_source"),
         ("slurm_accounts[research].limit", "all.yml:", "did you mean limits?"),
         ("alertmanager_email.password", "all.yml:", "/nowhere/smtp, which does not exist"),

@@ -24,10 +24,10 @@ _DIRECTORY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 _LOCAL = ("group", "groups", "comment", "shell", "home", "create_home", "password_hash", "locked")
 # useradd would reject these values in the middle of a run, or store a plain password as hash.
 _FIELDS = {
-    "home": (re.compile(r"/[^:\s]+"), "give an absolute path without spaces"),
-    "shell": (re.compile(r"/[^:\s]+"), "give the absolute path of a program, such as /bin/bash"),
-    "comment": (re.compile(r"[^:\n]*"), "leave out colons and line breaks"),
-    "password_hash": (re.compile(r"[$!*][^:\s]*"), "give the hash that `mkpasswd -m yescrypt` prints"),
+    "home": (re.compile(r"/[^:\s]+"), "set an absolute path without spaces"),
+    "shell": (re.compile(r"/[^:\s]+"), "set the absolute path of a program, such as /bin/bash"),
+    "comment": (re.compile(r"[^:\n]*"), "remove colons and line breaks"),
+    "password_hash": (re.compile(r"[$!*][^:\s]*"), "set the hash that `mkpasswd -m yescrypt` prints"),
 }
 _LARGEST = 2**32 - 2
 _NOBODY = 65534
@@ -56,7 +56,7 @@ def account_problems(users: Items, groups: Items, known: Collection[str] | None 
                 [],
                 USERS,
                 f"group {user['group']} of user {user['name']} is not declared",
-                "add it to users_groups with its gid",
+                "add it to users_groups with its GID",
             )
             for user in filter(is_local, users)
             if user.get("group") and user["group"] not in present
@@ -87,8 +87,8 @@ def account_conflicts(
             make_problem(
                 [host],
                 USERS,
-                f"there is no group {name} for user {user['name']}",
-                "add it to users_groups with its gid, or drop it",
+                f"group {name} of user {user['name']} does not exist",
+                "add it to users_groups with its GID, or remove it from the user",
             )
             for user in filter(is_local, users)
             for name in user.get("groups") or []
@@ -109,9 +109,9 @@ def removal_conflicts(host: str, users: Items, active: Mapping[str, Sequence[str
         make_problem(
             [host],
             USERS,
-            f"user {user['name']} cannot be removed yet, there is {', '.join(active[user['name']])}; "
+            f"user {user['name']} cannot be removed yet (running: {', '.join(active[user['name']])}); "
             "no user was removed on any host",
-            f"let the run wait for that (-e users_removal_wait=3600), or end it (scancel --user={user['name']}; "
+            f"let the run wait (-e users_removal_wait=3600), or end them (scancel --user={user['name']}; "
             f"loginctl terminate-user {user['name']})",
         )
         for user in users
@@ -123,13 +123,13 @@ def _bad_entries(items: Iterable[Mapping[str, Any]], option: str, kind: str, key
     for item in items:
         name, number = str(item["name"]), item.get(key)
         if not _NAME.fullmatch(name) or name == "root":
-            remedy = "use small letters, digits, '_' and '-', a letter or '_' first, and not root"
-            yield make_problem([], option, f"{kind} {name!r}: this name cannot be used", remedy)
+            remedy = "use lowercase letters, digits, '_' and '-', starting with a letter or '_'; root is reserved"
+            yield make_problem([], option, f"{kind} {name!r}: invalid name", remedy)
         if not is_present(item):
             continue
         if not str(number).isdecimal() or not 0 < int(str(number)) <= _LARGEST or int(str(number)) == _NOBODY:
-            problem = f"{kind} {name}: {key} {number} cannot be used"
-            yield make_problem([], option, problem, "declare a fixed number above 0")
+            problem = f"{kind} {name}: invalid {key} {number}"
+            yield make_problem([], option, problem, "set a fixed number above 0")
 
 
 def _bad_directory_user(user: Mapping[str, Any], known: Collection[str] | None) -> Iterable[Problem]:
@@ -137,31 +137,31 @@ def _bad_directory_user(user: Mapping[str, Any], known: Collection[str] | None) 
     name = str(user["name"])
     key = f"{USERS}[{name}]"
     if not _DIRECTORY_NAME.fullmatch(name) or (name == "root" and not is_present(user)):
-        yield make_problem([], USERS, f"user {name!r}: this name cannot be used", "correct the name")
+        yield make_problem([], USERS, f"user {name!r}: invalid name", "correct the name")
     if not is_present(user):
         return
     # An entry that only removes the user from accounting does not need the user on the hosts.
     leaves = not is_present(user.get("slurm") or {})
     if known is not None and name not in {*known, "root"} and not leaves:
-        remedy = "give a fixed number above 0, or set identity_source where a directory has the user"
-        yield make_problem([], key, "has no uid, and users come from nowhere else (identity_source: declared)", remedy)
+        remedy = "set a fixed number above 0, or set identity_source if the user is in a directory"
+        yield make_problem([], key, "the uid is missing, and identity_source is declared", remedy)
         return
     for field in _LOCAL:
         if field in user:
-            remedy = "give the uid, or remove this key: the directory decides it"
-            yield make_problem([], f"{key}.{field}", "is for users with a uid", remedy)
+            remedy = "set the uid, or remove this key, which the directory defines"
+            yield make_problem([], f"{key}.{field}", "requires a uid", remedy)
 
 
 def _bad_fields(users: Items) -> Iterable[Problem]:
     for user in filter(is_local, users):
         for field, (form, remedy) in _FIELDS.items():
             if user.get(field) and not form.fullmatch(str(user[field])):
-                problem = "cannot be a line of /etc/passwd" if field != "password_hash" else "is not a hash"
+                problem = "is not valid in /etc/passwd" if field != "password_hash" else "is not a hash"
                 yield make_problem([], f"{USERS}[{user['name']}].{field}", problem, remedy)
 
 
 def _bad_keys(users: Items) -> Iterable[Problem]:
-    remedy = "give the line of the file that ends with .pub; `ssh-keygen -l -f FILE` proves it"
+    remedy = "copy the line of the .pub file; `ssh-keygen -l -f FILE` checks it"
     for user in filter(is_present, users):
         for key in user.get("authorized_keys") or []:
             for line in str(key).splitlines():
@@ -184,7 +184,7 @@ def _doubles(items: Iterable[Mapping[str, Any]], option: str, kind: str, key: st
         first = holders.setdefault(int(item[key]), name)
         if first != name:
             problem = f"{key} {item[key]} is declared for both {first} and {name}"
-            yield make_problem([], option, problem, "give one of them another")
+            yield make_problem([], option, problem, "change one of them")
 
 
 def _taken(host: str, items: Items, here: Mapping[str, int], words: tuple[str, str, str]) -> Iterable[Problem]:
@@ -200,11 +200,13 @@ def _taken(host: str, items: Items, here: Mapping[str, int], words: tuple[str, s
             continue
         name, number = item["name"], int(item[key])
         if name in here and int(here[name]) != number:
-            problem = f"{kind} {name} has {key} {here[name]} there and is declared with {number}"
+            problem = f"{kind} {name} has a different {key} on the host (found {here[name]}, expected {number})"
             yield make_problem(
-                [host], option, problem, f"make them equal by hand, with the files that belong to {name}"
+                [host], option, problem, f"change one of them by hand, with the ownership of the files of {name}"
             )
         for other in holders.get(number, []):
             if other != name:
                 problem = f"{key} {number} of {kind} {name} is taken by {other}"
-                yield make_problem([host], option, problem, f"give {name} another {key}, or renumber {other} there")
+                yield make_problem(
+                    [host], option, problem, f"change the {key} of {name}, or that of {other} on the host"
+                )

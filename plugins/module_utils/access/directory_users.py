@@ -88,11 +88,11 @@ class Directory:
     def _add(self, change: Change, others: Sequence[Holder]) -> None:
         name = change["name"]
         if not _NAME.fullmatch(name):
-            message = f"{name!r} cannot be a user"
+            message = f"{name!r} is not a valid user name"
             raise ImpossibleError(message)
         local = next((one for one in others if one.kind == "user" and one.name == name), None)
         if local:
-            message = f"{name} is in {local.place} with uid {local.number}, so the directory cannot have that name"
+            message = f"{name} exists in {local.place} with UID {local.number} and cannot be added to the directory"
             raise ImpossibleError(message)
         primary = change.get("group") or self._settings.login_groups[0]
         self._known([primary, *change.get("groups", [])], name)
@@ -114,10 +114,10 @@ class Directory:
             # Higher UIDs belong to system accounts (nobody, systemd) and containers.
             number = next_number([one for one in taken if one <= _HIGHEST], self._settings.first_number)
         if not _LOWEST <= number <= _HIGHEST:
-            message = f"{name}: number {number} is not between {_LOWEST} and {_HIGHEST}"
+            message = f"{name}: UID {number} is out of range ({_LOWEST} to {_HIGHEST})"
             raise ImpossibleError(message)
         if number in holders:
-            message = f"{name}: number {number} is that of {holders[number]}; give another number, or none"
+            message = f"{name}: UID {number} is taken by {holders[number]}; choose another UID, or omit it"
             raise ImpossibleError(message)
         full_name = change.get("full_name") or name
         attributes = {
@@ -131,7 +131,7 @@ class Directory:
             **({"sshPublicKey": list(change["keys"])} if change.get("keys") else {}),
         }
         self.ldif.append(add_ldif(self._dn(name), attributes))
-        self.said.append(f"add {name} with number {number}")
+        self.said.append(f"add {name} with UID {number}")
         own = {key.lower(): value for key, value in attributes.items()}
         self._people[name] = {**own, "dn": [self._dn(name)], "uid": [name]}
 
@@ -147,14 +147,14 @@ class Directory:
         for key, value in asked.items():
             there = held.get(key, [""])[0]
             if value is not None and str(value) != there:
-                message = f"{name} is in the directory with {key} {there}, and was asked for with {value}"
+                message = f"{name} is in the directory with a different {key} (found {there}, requested {value})"
                 raise ImpossibleError(message)
 
     def _remove(self, name: str, others: Sequence[Holder]) -> None:
         if name not in self._people:
             self._not_declared(name, others)
             # An earlier removal may have been interrupted; the rest of the run completes it.
-            self.said.append(f"{name} is not in the directory: nothing to remove there")
+            self.said.append(f"{name} is not in the directory: nothing to remove")
             return
         for group, entry in self._groups.items():
             if name in entry.get("memberuid", []):
@@ -162,13 +162,13 @@ class Directory:
         self.ldif.append(delete_ldif(self._dn(name)))
         number = _number(self._people.pop(name))
         self.removed.append(name)
-        self.said.append(f"remove {name} (number {number}); the home stays")
+        self.said.append(f"remove {name} (UID {number}); the home directory stays")
 
     def _lock(self, name: str, others: Sequence[Holder], *, locked: bool) -> None:
         self._there(name, others)
         group = self._settings.locked_group
         if group not in self._groups:
-            message = f"{name}: the directory has no group {group!r} for users who are locked (identity_locked_group)"
+            message = f"{name}: the directory has no group {group!r} for locked users (identity_locked_group)"
             raise ImpossibleError(message)
         if self._member(group, name, remove=not locked, quiet=True):
             self.said.append(f"{'lock' if locked else 'unlock'} {name}")
@@ -182,7 +182,7 @@ class Directory:
         self._there(name, others)
         self._known([*change.get("add", []), *change.get("remove", [])], name)
         if self._settings.locked_group in [*change.get("add", []), *change.get("remove", [])]:
-            message = f"{name}: {self._settings.locked_group} is for `busbar user lock` and `unlock`"
+            message = f"{name}: {self._settings.locked_group} is reserved for `busbar user lock` and `unlock`"
             raise ImpossibleError(message)
         for group in change.get("add", []):
             self._member(group, name)
@@ -232,8 +232,8 @@ class Directory:
     def _not_declared(self, name: str, others: Sequence[Holder]) -> None:
         local = next((one for one in others if one.kind == "user" and one.name == name), None)
         if local:
-            way = "use --declared" if local.place == "users_accounts" else "it is an account of that host"
-            message = f"{name} is in {local.place} with uid {local.number}, and not in the directory: {way}"
+            way = "use --declared" if local.place == "users_accounts" else "it is a local account of that host"
+            message = f"{name} is in {local.place} with UID {local.number}, not in the directory: {way}"
             raise ImpossibleError(message)
 
     def _known(self, groups: Sequence[str], name: str) -> None:
@@ -245,7 +245,7 @@ class Directory:
         unknown = [group for group in groups if group not in self._groups]
         if unknown:
             known = ", ".join(sorted(self._groups)) or "none"
-            message = f"{name}: no group {', '.join(unknown)} in the directory; there are {known}"
+            message = f"{name}: unknown groups {', '.join(unknown)}; the directory has {known}"
             raise ImpossibleError(message)
 
     def _dn(self, name: str) -> str:

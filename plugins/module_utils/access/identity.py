@@ -75,6 +75,6 @@ def clashes(host: str, local: Iterable[Holder], directory: Sequence[Holder], min
             )
             found.setdefault(
                 (holder.kind, holder.name),
-                make_problem([host], "identity_source", problem, "give one of them another number"),
+                make_problem([host], "identity_source", problem, "change the number of one of them"),
             )
     return list(found.values())

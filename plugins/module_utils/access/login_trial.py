@@ -25,7 +25,7 @@ def restore_script(former: Mapping[str, str | None], service: str, remove: list[
         service: systemd unit of the SSH server; '' if it reads the files at each login.
         remove: paths to remove.
     """
-    lines = ["#!/bin/sh", f"logger -t {UNIT} 'no new login was seen: the former settings come back'"]
+    lines = ["#!/bin/sh", f"logger -t {UNIT} 'no new login within the trial: restoring the former settings'"]
     for path, text in former.items():
         quoted = shlex.quote(path)
         if text is None:
@@ -47,6 +47,6 @@ def read_note(text: str) -> dict[str, str | None]:
     """
     noted = json.loads(text)
     if not isinstance(noted, dict):
-        message = "it holds no list of files"
+        message = "it does not contain a list of files"
         raise ValueError(message)  # noqa: TRY004 - what is wrong is the text
     return {str(path): None if former is None else str(former) for path, former in noted.items()}

@@ -87,7 +87,7 @@ def _without_part(lines: list[str], begin: str, end: str) -> list[str]:
 def _adopting(lines: list[str], users: Sequence[str], groups: Sequence[str], sessions: list[str]) -> list[str]:
     place = _place(lines)
     if place is None:
-        message = "has no account lines beside which sessions could be adopted"
+        message = "has no account lines to which pam_slurm_adopt can be added"
         raise ValueError(message)
     done = [*lines[:place], _BEGIN, *_account_part(users, groups), _END]
     found = False
@@ -101,7 +101,7 @@ def _adopting(lines: list[str], users: Sequence[str], groups: Sequence[str], ses
         else:
             done.append(line)
     if not found:
-        message = "includes neither common-session nor password-auth for its sessions"
+        message = "includes neither common-session nor password-auth"
         raise ValueError(message)
     return done
 

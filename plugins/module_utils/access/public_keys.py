@@ -47,7 +47,7 @@ def checked_key(line: str) -> str:
         ValueError: it is not a public key; the message does not include its text.
     """
     if "PRIVATE KEY" in line:
-        message = "this is a private key, which only its owner may have; give the public one (.pub)"
+        message = "this is a private key; use the public key (.pub) instead"
         raise ValueError(message)
     words = line.split()
     kind = words[0] if words else ""
@@ -56,11 +56,9 @@ def checked_key(line: str) -> str:
     except ValueError:
         fields = []
     if kind not in KEY_TYPES or len(fields) < _LEAST_FIELDS or fields[0].decode("ascii", "replace") != kind:
-        message = (
-            f"not a public key of SSH: write TYPE DATA COMMENT on one line, such as {KEY_TYPES[0]} AAAA… me@laptop"
-        )
+        message = f"not an SSH public key: write TYPE DATA COMMENT on one line, such as {KEY_TYPES[0]} AAAA… me@laptop"
         raise ValueError(message)
     if not line.isprintable():
-        message = "a key with characters that cannot be printed"
+        message = "the key contains non-printable characters"
         raise ValueError(message)
     return " ".join(words)

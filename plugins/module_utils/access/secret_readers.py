@@ -60,10 +60,10 @@ def too_open(file: Place, who: Sequence[str], accounts: Mapping[str, tuple[int, 
         accounts: UID and primary GID of each account.
     """
     if EVERYBODY in who:
-        return "everybody on the host can read it"
+        return "it is readable by all users of the host"
     people = [name for name in who if any(accounts.get(name, (0, 0))[0] in numbers for numbers in _PEOPLE)]
     if people:
-        return f"users can read it: {', '.join(people)}"
+        return f"it is readable by users: {', '.join(people)}"
     if file.mode & stat.S_IWOTH:
-        return "everybody on the host can replace it"
+        return "it is writable by all users of the host"
     return ""

@@ -18,7 +18,7 @@ def sudo_holders(text: str) -> dict[str, list[str]]:
     """
     found = json.loads(text)
     if not isinstance(found, dict):
-        message = "is no answer of cvtsudoers"
+        message = "is not output of cvtsudoers"
         raise ValueError(message)  # noqa: TRY004 - what is wrong is the text
     members = [member for spec in found.get("User_Specs") or [] for member in spec.get("User_List") or []]
     granted = [member for member in members if not member.get("negated")]

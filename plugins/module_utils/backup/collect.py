@@ -57,7 +57,7 @@ def collect(settings: Settings, folder: Path) -> dict[str, Any]:
     has_slurm = bool(settings.slurm_state or settings.database)
     release = installed_release() if has_slurm else ""
     if has_slurm and not release:
-        message = "neither scontrol --version nor slurmdbd -V says which Slurm this is: nothing could be restored"
+        message = "cannot determine the Slurm version from scontrol --version or slurmdbd -V, which a restore needs"
         raise BackupError(message)
     manifest: dict[str, Any] = {
         "format": FORMAT,
@@ -95,7 +95,7 @@ def copy_state(source: Path, target: Path, sleep: Callable[[float], None] = time
     for left in reversed(range(_TRIES)):
         before = _stamps(source)
         if not before:
-            message = f"{source} has no state of slurmctld: is it where slurm.conf says (StateSaveLocation)?"
+            message = f"{source} contains no slurmctld state: compare the path with StateSaveLocation in slurm.conf"
             raise BackupError(message)
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(mode=0o700)
@@ -160,7 +160,7 @@ def save_directory(settings: Settings, target: Path) -> int:
     with target.open("rb") as file:
         entries = count_entries(file)
     if not entries:
-        message = f"the directory of {settings.directory} has no entries: busbar provision base makes them"
+        message = f"the directory of {settings.directory} has no entries: run busbar provision base, which creates them"
         raise BackupError(message)
     return entries
 
@@ -183,7 +183,7 @@ def count_rows(dump: Path) -> dict[str, int]:
                 rows.setdefault(line.split(b"`")[1].decode(), 0)
             last = line if line.strip() else last
     if not last.startswith(_END):
-        message = f"{dump.name} is cut off: it does not end with {_END.decode()!r}"
+        message = f"{dump.name} is truncated: it does not end with {_END.decode()!r}"
         raise BackupError(message)
     return rows
 
@@ -232,7 +232,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         message = f"its {MANIFEST} cannot be read: {error!r}"
         raise BackupError(message) from error
     if form != FORMAT:
-        message = f"its {MANIFEST} has the format {form!r}, this busbar reads {FORMAT}: use the busbar that made it"
+        message = (
+            f"unsupported format of its {MANIFEST} (found {form!r}, expected {FORMAT}): use the release that created it"
+        )
         raise BackupError(message)
     for name, expected in files.items():
         path = folder / name
@@ -240,7 +242,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             message = f"{name} is missing"
             raise BackupError(message)
         if digest(path) != expected:
-            message = f"{name} is not what was saved: its checksum differs"
+            message = f"the checksum of {name} differs from the manifest"
             raise BackupError(message)
     return manifest
 
@@ -255,7 +257,7 @@ def _refuse_full_disk(settings: Settings, folder: Path) -> None:
         needed += 2 * database_bytes(settings)
     free = shutil.disk_usage(folder).free
     if needed > free:
-        message = f"{folder} needs {needed >> 20} MiB for the copies and has {free >> 20} MiB free: make room there"
+        message = f"{folder} needs {needed >> 20} MiB for the copies and has {free >> 20} MiB free: free space there"
         raise BackupError(message)
 
 

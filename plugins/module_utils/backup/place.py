@@ -29,13 +29,13 @@ def is_there(settings: Settings, part: str) -> str:
     """
     if part == "slurm_state":
         state = Path(settings.slurm_state)
-        return f"a queue of Slurm in {state}" if (state / "job_state").exists() else ""
+        return f"a Slurm queue in {state}" if (state / "job_state").exists() else ""
     if part == "accounting":
         count = len(table_names(settings)) if Path(settings.database_socket).exists() else 0
         return f"{count} tables in the database {settings.database}" if count else ""
     if part == "directory":
         data = Path(settings.directory_data)
-        return f"a directory of users in {data}" if (data / "data.mdb").exists() else ""
+        return f"an LDAP directory in {data}" if (data / "data.mdb").exists() else ""
     return f"Grafana's {settings.grafana}" if Path(settings.grafana).exists() else ""
 
 
@@ -47,7 +47,10 @@ def refuse_present(settings: Settings, part: str) -> None:
     """
     there = is_there(settings, part)
     if there:
-        message = f"{settings.host} has {there}: nothing was changed. -e restore_replace=true moves it aside"
+        message = (
+            f"{settings.host} already has {there}. Nothing was changed. To move the existing data aside: -e "
+            "restore_replace=true"
+        )
         raise BackupError(message)
 
 
@@ -65,7 +68,7 @@ def place(settings: Settings, folder: Path, part: str, manifest: dict[str, Any])
     """
     unit = PARTS[part]
     if answer_of(["systemctl", "is-active", unit]) in {"active", "activating", "reloading"}:
-        message = f"{unit} runs: nothing is put under a daemon that works. systemctl stop {unit}"
+        message = f"{unit} is running, and its data cannot be replaced. Stop it first: systemctl stop {unit}"
         raise BackupError(message)
     stamp = time.strftime("%Y%m%dT%H%M%S")
     if part == "accounting":
@@ -168,7 +171,7 @@ def compare_rows(found: dict[str, int], expected: dict[str, int]) -> None:
         if found.get(name) != expected.get(name)
     ]
     if differing:
-        message = f"rows differ from those that were saved: {', '.join(differing[:5])}"
+        message = f"row counts differ from the backup: {', '.join(differing[:5])}"
         raise BackupError(message)
 
 
@@ -187,15 +190,15 @@ def release_problem(saved: str, installed: str, offered: str) -> str:
     if not saved:
         return ""
     if not here:
-        return "which Slurm would be installed here cannot be found out: apt-get update, or install it first"
+        return "cannot determine the Slurm version of this host: run apt-get update, or install Slurm first"
     whose = "installed here" if installed else "offered here"
     if release(saved) > release(here):
-        return f"it was written by Slurm {saved}, and {here} is {whose}: install {saved} or newer first"
+        return f"it was written by Slurm {saved}, but {here} is {whose}: install {saved} or newer first"
     former = window(here)
     if release(saved) != release(here) and release(saved) not in map(release, former):
         known = ", ".join(former)
         return (
-            f"it was written by Slurm {saved}, and {here} is {whose}, which reads the state of {known} only: "
+            f"it was written by Slurm {saved}, but {here} is {whose}, which only reads the state of {known}: "
             f"restore it with {path_to(saved, here)[0]} first, and upgrade from there"
         )
     return ""

@@ -251,7 +251,7 @@ def _client(settings: Settings) -> list[str]:
 
 def _database(settings: Settings) -> str:
     if not _NAME.fullmatch(settings.database):
-        message = f"{settings.database!r} is no name of a database"
+        message = f"{settings.database!r} is not a database name"
         raise BackupError(message)
     return settings.database
 

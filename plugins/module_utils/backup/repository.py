@@ -72,16 +72,16 @@ class Repository:
         where = self.settings.repository
         if _is_missing(done):
             return (
-                f"no repository of restic at {where}: is it mounted, is the host up? Nothing was made there, since a "
-                "new one would hide the loss of the former. A new one on purpose: "
-                "busbar provision backup -e backup_new_repository=true"
+                f"no restic repository at {where}: check that it is mounted and its host is up. Nothing "
+                "was created, because a new repository would hide the loss of the former one. To "
+                "create a new one: busbar provision backup -e backup_new_repository=true"
             )
         if done.status == _WRONG_PASSWORD or any(words in said for words in _SAYS_PASSWORD):
             return (
-                f"the repository {where} has another password than /etc/busbar/backup/password: "
-                "put back secrets/backup.password of the provisioning host, or set backup_password"
+                f"/etc/busbar/backup/password is not the password of the repository {where}: "
+                "restore secrets/backup.password on the provisioning host, or set backup_password"
             )
-        return f"restic {what} on {where} ended with {done.status}: {said[-600:]}"
+        return f"restic {what} on {where} exited with status {done.status}: {said[-600:]}"
 
     def make(self, *, known: bool) -> bool:
         """Create the repository if it does not exist; return whether it was created.
@@ -132,7 +132,7 @@ class Repository:
         if len(fitting) == 1:
             return fitting[0]
         listed = "; ".join(str(one) for one in known[-10:]) or "none"
-        message = f"no snapshot {wanted!r} of {host} in {self.settings.repository}. There are: {listed}"
+        message = f"no snapshot {wanted!r} of {host} in {self.settings.repository}. Available: {listed}"
         raise NoSnapshotError(message)
 
     def restore(self, snapshot: Snapshot, target: Path) -> None:
@@ -144,8 +144,9 @@ class Repository:
         done = self.run("restore", snapshot.id, "--target", str(target))
         if done.status:
             message = (
-                f"snapshot {snapshot.id[:8]} cannot be read whole, nothing was changed: "
-                f"{self.told('restore', done)}. An older one: -e restore_snapshot=ID, listed by busbar-backup list"
+                f"snapshot {snapshot.id[:8]} cannot be read completely. Nothing was changed: "
+                f"{self.told('restore', done)}. To use an older snapshot: -e restore_snapshot=ID, from "
+                "busbar-backup list"
             )
             raise BackupError(message)
 

@@ -66,7 +66,7 @@ def read_settings(path: Path) -> Settings:
     try:
         return Settings(**read_json(path))
     except TypeError as error:
-        message = f"{path}: {error}; busbar provision backup writes it anew"
+        message = f"{path}: {error}; to rewrite it: busbar provision backup"
         raise BackupError(message) from error
 
 
@@ -79,6 +79,6 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        message = f"{path}: {error}; busbar provision backup writes it anew"
+        message = f"{path}: {error}; to rewrite it: busbar provision backup"
         raise BackupError(message) from error
     return found

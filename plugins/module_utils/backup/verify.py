@@ -58,13 +58,14 @@ def fetch(repository: Repository, snapshot: Snapshot, target: Path) -> tuple[Pat
         manifest = read_manifest(stage)
     except BackupError as error:
         message = (
-            f"snapshot {snapshot.id[:8]} is damaged: {error}. Nothing was changed; busbar-backup list shows others"
+            f"snapshot {snapshot.id[:8]} is damaged: {error}. Nothing was changed. List other snapshots: "
+            "busbar-backup list"
         )
         raise BackupError(message) from error
     if manifest["cluster"] != settings.cluster:
         message = (
-            f"snapshot {snapshot.id[:8]} is of the cluster {manifest['cluster']!r}, this one is {settings.cluster!r} "
-            "(cluster_name). Nothing was changed"
+            f"snapshot {snapshot.id[:8]} is from another cluster (found {manifest['cluster']!r}, "
+            f"expected {settings.cluster!r}, cluster_name). Nothing was changed"
         )
         raise BackupError(message)
     fault = release_problem(manifest["slurm_version"], installed_release(), offered_release())
@@ -89,7 +90,7 @@ def state_problem(folder: Path) -> str:
             if name == "job_state":
                 return f"{STATE}/{name} is missing: the queue was not saved"
         elif not _STATE_HEAD.match(path.read_bytes()):
-            return f"{STATE}/{name} is no state of slurmctld: it does not begin with the number of a protocol"
+            return f"{STATE}/{name} is not slurmctld state: it does not begin with a protocol version"
     return ""
 
 
@@ -120,8 +121,8 @@ def verify(repository: Repository, snapshot: Snapshot, *, data: bool) -> dict[st
         missing = missing_of(settings, folder, stage)
         if missing:
             message = (
-                f"snapshot {snapshot.id[:8]} lacks {', '.join(missing)}, which this host has: it came later, or "
-                "was taken out of the snapshot. busbar provision backup makes a new one"
+                f"snapshot {snapshot.id[:8]} lacks {', '.join(missing)}, which this host has: it was added later, or "
+                "is missing from the snapshot. Create a new snapshot: busbar provision backup"
             )
             raise BackupError(message)
         tables: dict[str, int] = manifest.get("tables", {})
@@ -188,7 +189,7 @@ def scratch_directory(settings: Settings) -> Iterator[Settings]:
             raise BackupError(message) from error
         # Otherwise the dump would be loaded into the production directory.
         if changed != 1:
-            message = f"{settings.directory} names {changed} places of data, not one: nothing was loaded"
+            message = f"{settings.directory} names {changed} data directories (expected 1). Nothing was loaded"
             raise BackupError(message)
         yield settings._replace(directory=str(configuration), directory_data=str(data))
 
@@ -251,7 +252,7 @@ def _wait_for_answer(settings: Settings, server: subprocess.Popen[bytes], log: P
         except BackupError as error:
             if server.poll() is not None or time.monotonic() > end:
                 said = log.read_text(encoding="utf-8", errors="replace").strip()[-600:]
-                message = f"a MariaDB for the comparison does not come up: {said or error}"
+                message = f"the temporary MariaDB for the comparison does not start: {said or error}"
                 raise BackupError(message) from error
             time.sleep(0.2)
         else:

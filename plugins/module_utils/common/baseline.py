@@ -216,7 +216,7 @@ def signs_of_busbar() -> list[str]:
     left = {BASELINE.name, "baseline.new", "kept", "upgrade_slurm"}
     found += sorted(str(path) for path in beside if path.name not in left)
     if "# BEGIN busbar" in Path("/etc/hosts").read_text(encoding="utf-8", errors="replace"):
-        found.append("the names of the cluster in /etc/hosts")
+        found.append("host names of the cluster in /etc/hosts")
     return found
 
 
@@ -247,6 +247,6 @@ def _output(module: AnsibleModule, *words: str) -> str:
     environment = {"LC_ALL": "C.UTF-8", "SYSTEMD_BUS_TIMEOUT": "300s"}
     status, out, err = module.run_command(list(words), environ_update=environment)
     if status != 0:
-        message = f"`{' '.join(words)}` ends with {status}: {' '.join(f'{err} {out}'.split())}"
+        message = f"`{' '.join(words)}` exited with status {status}: {' '.join(f'{err} {out}'.split())}"
         raise OSError(message)
     return str(out)

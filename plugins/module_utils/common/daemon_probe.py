@@ -27,7 +27,7 @@ class Access(NamedTuple):
 def fetch(access: Access, path: str) -> tuple[int, str]:
     """Return the HTTP status and text; 0 and the reason if the daemon does not answer."""
     if not access.url.startswith(("http://", "https://")):
-        message = f"{access.url} is neither http:// nor https://"
+        message = f"{access.url} is not an http:// or https:// URL"
         raise ValueError(message)
     request = urllib.request.Request(access.url.rstrip("/") + path)  # noqa: S310 - looked at above
     if access.username:

@@ -66,7 +66,7 @@ def validate(module: AnsibleModule, item: dict[str, Any], temporary: str) -> Non
     status, out, err = module.run_command(words)
     if status != 0:
         reason = (err or out).strip()
-        module.fail_json(msg=f"{item['path']} was not written: `{shlex.join(words)}` refuses it: {reason}")
+        module.fail_json(msg=f"{item['path']} was not written: `{shlex.join(words)}` rejected it: {reason}")
 
 
 def set_attributes(module: AnsibleModule, item: dict[str, Any]) -> bool:

@@ -43,7 +43,7 @@ LOCKS = Path("/etc/dnf/plugins/versionlock.list")
 STATES = "${Package}\\t${Version}\\t${db:Status-Status}\\n"
 UNFINISHED = {"half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"}
 LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
-VERSIONS = "see that the repository has these versions (apt list -a, dnf list --showduplicates), or choose others"
+VERSIONS = "check the available versions (apt list -a, dnf list --showduplicates), or choose others"
 
 
 class Packages:
@@ -158,7 +158,7 @@ class Apt(Packages):
             self.fetch_lists()
             words, lacking = self.resolve(install)
         if lacking:
-            remedy = "choose a version that is there, or see that the repository is known and complete"
+            remedy = "choose an available version, or check that the repository is configured and complete"
             lists = fetch_problems(self.fetched) or f"\n    remedy: {remedy}"
             self.module.fail_json(msg=f"no such version: {'; '.join(lacking)}{lists}")
         return words, fetched
@@ -206,8 +206,8 @@ class Apt(Packages):
         if status != 0 or not half:
             return ""
         return (
-            f"\n    left half done, so that the host is not as before: {', '.join(half)}"
-            "\n    remedy: put right what the error names, then dpkg --configure -a, and run again; see dpkg --audit"
+            f"\n    partly installed, so the host differs from its former state: {', '.join(half)}"
+            "\n    remedy: fix the reported error, run dpkg --configure -a (see dpkg --audit), and run again"
         )
 
     def refuse_protected(self, command: list[str]) -> None:
@@ -216,9 +216,9 @@ class Apt(Packages):
             return
         touched = touched_packages(self.run(*command, "--simulate")[1], self.params["protect"])
         if touched:
-            remedy = "choose versions that go with what is installed"
+            remedy = "choose versions that are compatible with the installed packages"
             self.module.fail_json(
-                msg=f"this would change {', '.join(touched)}, too; nothing was changed\n    remedy: {remedy}"
+                msg=f"the transaction would also change {', '.join(touched)}. Nothing was changed\n    remedy: {remedy}"
             )
 
 
@@ -240,7 +240,7 @@ class Dnf(Packages):
             name = each["name"]
             provided = ["rpm", "-q", "--whatprovides", name]
             if name not in found and not each["version"] and self.module.run_command(provided)[0] == 0:
-                found[name] = {"version": "of another name", "held": False}
+                found[name] = {"version": "with another name", "held": False}
         return found
 
     def stream_is_right(self) -> bool:

@@ -70,9 +70,9 @@ def fetch(url: str) -> bytes:
         with open_url(url, timeout=KEY_TIMEOUT_S) as answer:
             return bytes(answer.read())
     except Exception as exc:  # the errors of urllib, ssl and http.client have no common base
-        remedy = "give an address that this host reaches, or the key as a file"
+        remedy = "set a URL that this host can reach, or the key as a file"
         raise RefusedError(
-            option="key_url", problem=f"the key at {url} cannot be fetched: {exc}", remedy=remedy
+            option="key_url", problem=f"cannot download the key from {url}: {exc}", remedy=remedy
         ) from exc
 
 
@@ -86,7 +86,7 @@ def wanted_key(params: dict[str, Any], present: str | None) -> str:
         wanted = normal_fingerprint(params["fingerprint"])
     except ValueError as exc:
         raise RefusedError(
-            option="fingerprint", problem=str(exc), remedy="take it from the vendor, not from the mirror"
+            option="fingerprint", problem=str(exc), remedy="get it from the vendor, not from the mirror"
         ) from exc
     if present is not None and not params["key"] and sound(present, wanted):
         return present
@@ -96,11 +96,11 @@ def wanted_key(params: dict[str, Any], present: str | None) -> str:
         key = extract_key(data, wanted)
         found = ", ".join(fingerprints(data))
     except ValueError as exc:
-        remedy = "give the address (or file) of the key itself; perhaps a proxy answered in its place"
-        raise RefusedError(option="key_url", problem=f"what is {place} is no key: {exc}", remedy=remedy) from exc
+        remedy = "set the URL or file of the key itself; a proxy may have answered instead"
+        raise RefusedError(option="key_url", problem=f"the content {place} is not a key: {exc}", remedy=remedy) from exc
     if key is None:
-        problem = f"the key {place} is {found}, but {wanted} is declared; nothing was changed"
-        remedy = "ask the vendor which key it signs with; if it is this one, declare its fingerprint"
+        problem = f"the key {place} has another fingerprint (found {found}, expected {wanted}). Nothing was changed"
+        remedy = "ask the vendor for the fingerprint of its signing key; if it is this one, declare it"
         raise RefusedError(option="fingerprint", problem=problem, remedy=remedy)
     return key
 
@@ -148,8 +148,8 @@ def fetch_index(module: AnsibleModule, source: Source, files: dict[str, str], pa
         lines = [line for line in said.splitlines() if line.startswith(("E:", "W:", "Error"))]
         lines = [line for line in lines if "Some index files failed" not in line]
         reason = " ".join(lines or said.splitlines()[-5:])
-        remedy = "check its address and that it is signed by the declared key; nothing was changed"
-        raise RefusedError(option="url", problem=f"repository {source['url']} is refused: {reason}", remedy=remedy)
+        remedy = "check its URL and that the declared key signs it. Nothing was changed"
+        raise RefusedError(option="url", problem=f"repository {source['url']} cannot be used: {reason}", remedy=remedy)
 
 
 def run_update(module: AnsibleModule, sources: Path, name: str) -> tuple[int, str]:
@@ -176,7 +176,7 @@ def check_source(params: dict[str, Any], source: Source) -> None:
     for problem in source_problems(source):
         raise RefusedError(*problem)
     if not params["key"] and not params["key_url"]:
-        raise RefusedError(option="key_url", problem="no key is given", remedy="give its address or its file")
+        raise RefusedError(option="key_url", problem="the key is missing", remedy="set its URL or its file")
 
 
 def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple[dict[str, str], dict[str, str]]:
@@ -198,7 +198,7 @@ def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple
     if on_apt:
         if others := others_of(source, paths["source"]):
             remedy = (
-                "remove it there (a package such as cuda-keyring may have brought it), since apt wants one key each"
+                "remove it there (a package such as cuda-keyring may have added it); apt accepts one key per repository"
             )
             raise RefusedError(
                 option="url", problem=f"{source['url']} is already named in {', '.join(others)}", remedy=remedy

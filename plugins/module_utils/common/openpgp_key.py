@@ -22,7 +22,7 @@ BLOCK = re.compile(
 )
 CRC24_START, CRC24_POLYNOMIAL = 0xB704CE, 0x1864CFB
 LINE_LENGTH = 64
-NOT_A_KEY = "it holds no public key of OpenPGP"
+NOT_A_KEY = "it contains no OpenPGP public key"
 
 
 def normal_fingerprint(text: str) -> str:
@@ -33,7 +33,7 @@ def normal_fingerprint(text: str) -> str:
     """
     found = re.sub(r"\s", "", text).upper()
     if not re.fullmatch(r"[0-9A-F]{40}|[0-9A-F]{64}", found):
-        message = f"{text!r} is no fingerprint: it takes all 40 hexadecimal digits"
+        message = f"{text!r} is not a fingerprint (expected 40 hexadecimal digits)"
         raise ValueError(message)
     return found
 
@@ -75,7 +75,7 @@ def dearmour(data: bytes) -> bytes:
         try:
             binary += base64.b64decode(text, validate=True)
         except binascii.Error as exc:
-            message = f"its armour is damaged ({exc})"
+            message = f"its ASCII armour is damaged ({exc})"
             raise ValueError(message) from exc
     if not binary:
         raise ValueError(NOT_A_KEY)
@@ -96,7 +96,7 @@ def body_length(data: bytes, place: int, *, new_format: bool, kind: int) -> tupl
         return ((first - 192) << 8) + data[place + 1] + 192, place + 2
     if first == 255:  # noqa: PLR2004
         return int.from_bytes(data[place + 1 : place + 5], "big"), place + 5
-    message = "a packet of it has no definite length"
+    message = "it contains a packet of indefinite length"
     raise ValueError(message)
 
 
@@ -118,7 +118,7 @@ def packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         except IndexError as exc:
             raise ValueError(NOT_A_KEY) from exc
         if place + length > len(data):
-            message = "it breaks off in the middle of a key"
+            message = "it is truncated in the middle of a key"
             raise ValueError(message)
         yield tag, data[place : place + length], data[start : place + length]
         place += length

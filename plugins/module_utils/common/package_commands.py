@@ -48,10 +48,10 @@ MOST_FETCHES = 3
 STEPS = ("Setting up ", "Unpacking ", "Preparing to unpack ", "Processing triggers ", "Removing ")
 FETCH = re.compile(r"[EW]: (?:Failed to fetch|Unable to fetch)")
 # The policy applies only while a process holds the lock; a stale file has no effect.
-POLICY_MARK = "# Written by busbar while it installs packages"
+POLICY_MARK = "# Written by busbar during package installation"
 POLICY_TEXT = """\
 #!/bin/sh
-{mark}; without effect once that is over.
+{mark}; has no effect afterwards.
 flock --nonblock --exclusive {lock} true || exit 101
 exit 0
 """
@@ -197,5 +197,7 @@ def fetch_problems(said: str, shown: str = "") -> str:
         return ""
     told = " ".join(shown.split())
     more = [line for line in found if line not in told][:MOST_FETCHES]
-    remedy = "see that the host resolves the name and reaches the address (getent hosts NAME, curl -I URL), run again"
+    remedy = (
+        "check that the host resolves the name and reaches the URL (getent hosts NAME, curl -I URL), then run again"
+    )
     return "".join(f"\n    {line}" for line in more) + f"\n    remedy: {remedy}"

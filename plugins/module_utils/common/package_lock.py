@@ -129,16 +129,16 @@ def is_lock_failure(command: Sequence[str], status: int, said: str) -> bool:
 def holder_text(holder: Holder) -> str:
     """Describe the holder of a lock, as part of a sentence."""
     if not holder["process"]:
-        return f"{holder['lock']} is held by a process that the host does not show"
+        return f"{holder['lock']} is held by a process that is not visible on this host"
     command = f": {holder['command']}" if holder["command"] else ""
     return f"{holder['lock']} is held by {holder['process']} (pid {holder['pid']}{command})"
 
 
 def over_limit_text(holder: Holder, limit_s: float = LIMIT_S) -> str:
     """Return the error message after a timeout."""
-    remedy = "let it end, or end it (unattended-upgrades: systemctl stop unattended-upgrades), and run this again"
+    remedy = "wait for it or stop it (unattended-upgrades: systemctl stop unattended-upgrades), and run again"
     return (
-        f"the package manager was busy for {round(limit_s)} s, and nothing was installed: {holder_text(holder)}\n"
+        f"the package manager was busy for {round(limit_s)} s. Nothing was installed: {holder_text(holder)}\n"
         f"    remedy: {remedy}"
     )
 

@@ -70,17 +70,17 @@ def source_problems(source: Source) -> list[tuple[str, str, str]]:
     """Return the errors in a source, each as (option, problem, remedy)."""
     found = []
     if not NAME.fullmatch(source["name"]):
-        found.append(("name", f"{source['name']!r} cannot be part of a file's name", "use letters, digits, - and _"))
+        found.append(("name", f"{source['name']!r} is not valid in a file name", "use letters, digits, - and _"))
     parts = urlsplit(source["url"])
     if parts.scheme not in {"http", "https", "file"} or re.search(r"\s", source["url"]):
-        remedy = "give the address of the repository: https://mirror.example.org/cuda/"
-        found.append(("url", f"{source['url']!r} is no address", remedy))
+        remedy = "set the URL of the repository: https://mirror.example.org/cuda/"
+        found.append(("url", f"{source['url']!r} is not a URL", remedy))
     flat = source["suite"].endswith("/")
     if flat and source["components"]:
-        remedy = "leave the components out, or name a suite that does not end in /"
-        found.append(("components", f"suite {source['suite']!r} is a flat one and has no components", remedy))
+        remedy = "remove the components, or set a suite that does not end in /"
+        found.append(("components", f"suite {source['suite']!r} is a flat repository, which has no components", remedy))
     if not flat and not source["components"]:
-        remedy = "name its components, or take ./ for a repository without suites"
+        remedy = "set its components, or use ./ for a repository without suites"
         found.append(("suite", f"suite {source['suite']!r} needs components", remedy))
     return found
 

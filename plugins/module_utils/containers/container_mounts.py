@@ -66,7 +66,7 @@ def _flag_problems(mount: str, flags: Sequence[str]) -> list[Problem]:
         if flag not in _FLAGS:
             near = difflib.get_close_matches(flag, _FLAGS, 1)
             meant = f"write {near[0]}" if near else f"use some of {', '.join(sorted(_FLAGS))}"
-            problems.append(_problem(mount, f"has the flag {flag!r}, which Enroot does not know", meant))
+            problems.append(_problem(mount, f"has the flag {flag!r}, which Enroot does not support", meant))
     return problems
 
 
@@ -85,9 +85,9 @@ def mount_lines(mounts: Sequence[str]) -> tuple[list[str], list[Problem]]:
         target = target or source
         words = [flag for flag in flags.split("+") if flag]
         if not (source.startswith("/") and target.startswith("/")) or target.rstrip("/") == "":
-            problems.append(_problem(mount, "is no mount", "write SOURCE[:TARGET[:FLAGS]] with absolute paths"))
+            problems.append(_problem(mount, "is not a mount", "write SOURCE[:TARGET[:FLAGS]] with absolute paths"))
         elif _UNSAFE & set(mount):
-            problems.append(_problem(mount, "has a space, quote, $ or #", "mount a directory above it"))
+            problems.append(_problem(mount, "contains a space, quote, $ or #", "mount a parent directory"))
         elif target in targets:
             said = f"is mounted on {target}, as is {targets[target]!r}"
             problems.append(_problem(mount, said, "mount one of them elsewhere"))

@@ -78,15 +78,15 @@ def declaration_problems(
     problems = []
     for name in files:
         if not _SHA256.fullmatch(str(checksums.get(name, ""))):
-            problem = f"has no SHA-256 for {name}, so it cannot be verified"
+            problem = f"lacks the SHA-256 of {name}, so it cannot be verified"
             remedy = f'add the line "{name}: <what sha256sum prints for it>", once you trust that file'
             problems.append(make_problem([], "enroot_checksums", problem, remedy))
     for key, value in settings.items():
         if not _KEYS.fullmatch(str(key)):
-            remedy = "give names such as ENROOT_MAX_CONNECTIONS, NVIDIA_DRIVER_CAPABILITIES or https_proxy"
-            problems.append(make_problem([], "enroot_settings", f"{key!r} is nothing that Enroot reads", remedy))
+            remedy = "use names such as ENROOT_MAX_CONNECTIONS, NVIDIA_DRIVER_CAPABILITIES or https_proxy"
+            problems.append(make_problem([], "enroot_settings", f"{key!r} is not a setting of Enroot", remedy))
         elif "\n" in str(value):
-            problems.append(make_problem([], "enroot_settings", f"{key} has several lines", "give it in one line"))
+            problems.append(make_problem([], "enroot_settings", f"{key} has several lines", "write it on one line"))
     return problems
 
 
@@ -117,15 +117,15 @@ def namespace_problems(
     }
     if works or (profile and wrong.keys() == {_APPARMOR}):
         return []
-    problem = "unprivileged users cannot make user namespaces, which Enroot runs containers in"
+    problem = "unprivileged users cannot create user namespaces, which Enroot requires"
     if wrong:
         problem += ": " + ", ".join(f"{key} is {settings[key]}" for key in wrong)
         commands = " ".join(f"{key}={value}" for key, value in wrong.items())
-        remedy = f"sysctl -w {commands}; or enroot_sysctls: true, which keeps that at every boot"
+        remedy = f"sysctl -w {commands}; or enroot_sysctls: true, which makes it permanent"
     else:
         remedy = (
-            "boot a kernel with CONFIG_USER_NS (on RHEL: user_namespace.enable=1), or let the container or security "
-            "module around this host allow it; `unshare --user --map-root-user true` tells"
+            "boot a kernel with CONFIG_USER_NS (on RHEL: user_namespace.enable=1), or let the container or "
+            "security module around this host allow it; check with `unshare --user --map-root-user true`"
         )
     return [make_problem([host], "user namespaces", problem, remedy)]
 
@@ -148,11 +148,14 @@ def disk_problems(host: str, path: str, disk: Mapping[str, Any], minimum_mb: int
     """
     problems = []
     if disk["type"] in {"tmpfs", "ramfs"}:
-        problem = f"{path} lies in memory ({disk['type']}), where an image takes the memory of jobs"
-        problems.append(make_problem([host], "enroot_path", problem, "give a path on a disk, such as /scratch/enroot"))
+        problem = f"{path} is in memory ({disk['type']}), so images would use the memory of jobs"
+        problems.append(make_problem([host], "enroot_path", problem, "set a path on a disk, such as /scratch/enroot"))
     if disk["total_mb"] < minimum_mb:
-        problem = f"{path} is on a file system of {disk['total_mb']} MiB, less than enroot_minimum_mb ({minimum_mb})"
-        problems.append(make_problem([host], "enroot_path", problem, "give a path on a larger disk, or lower that"))
+        problem = (
+            f"{path} is on a file system that is too small (found {disk['total_mb']} MiB, "
+            f"enroot_minimum_mb: {minimum_mb})"
+        )
+        problems.append(make_problem([host], "enroot_path", problem, "set a path on a larger disk, or lower the limit"))
     return problems
 
 
@@ -160,8 +163,8 @@ def _user_problems(host: str, unknown: Sequence[str]) -> list[Problem]:
     """Return the problem of users that are unknown to a host."""
     if not unknown:
         return []
-    remedy = "declare them in users, or take their credentials out"
-    return [make_problem([host], "enroot_credentials", f"no user {', '.join(unknown)} is known here", remedy)]
+    remedy = "declare them in users, or remove their credentials"
+    return [make_problem([host], "enroot_credentials", f"unknown users on this host: {', '.join(unknown)}", remedy)]
 
 
 def sysctl_text(settings: Mapping[str, int | None]) -> str:

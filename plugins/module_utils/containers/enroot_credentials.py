@@ -45,9 +45,7 @@ def credential_faults(credentials: Sequence[Mapping[str, Any]]) -> list[tuple[st
         faults += [(f"item {number} {fault}", remedy) for fault, remedy in _faults(item)]
         of_whom = (str(item.get("user")), str(item.get("machine")).lower())
         if of_whom in seen:
-            fault = (
-                f"item {number} is the second login of {of_whom[0]} for {of_whom[1]}, and Enroot uses the first alone"
-            )
+            fault = f"item {number} is a second login of {of_whom[0]} for {of_whom[1]}, but Enroot only uses the first"
             faults.append((fault, "keep one of them"))
         seen.add(of_whom)
     return faults
@@ -59,22 +57,22 @@ def _faults(item: Mapping[str, Any]) -> list[tuple[str, str]]:
     words["password"] = "evaluated" if is_evaluated(password) and "\n" not in password else password
     missing = [key for key, word in words.items() if not _WORD.fullmatch(word)]
     if missing:
-        return [(f"has no usable {', '.join(missing)}", "give user, machine, login and password, none with a space")]
+        return [(f"has no valid {', '.join(missing)}", "set user, machine, login and password without spaces")]
     faults = []
     machine, port = words["machine"], item.get("port")
     if with_port := _WITH_PORT.fullmatch(machine):
-        problem = f"names the machine {machine}, and Enroot looks for the name without the port"
+        problem = f"has machine {machine}, but Enroot looks up the name without the port"
         faults.append((problem, f"write machine: {with_port['name']}, port: {with_port['port']}"))
     elif machine in _DOCKER_HUB:
-        faults.append((f"names {machine}, which Enroot calls registry-1.docker.io", "write that"))
+        faults.append((f"has machine {machine}, which Enroot calls registry-1.docker.io", "write registry-1.docker.io"))
     elif not _MACHINE.fullmatch(machine):
-        problem = f"names the machine {machine!r}, which is no name of a host"
-        faults.append((problem, "give the name alone, without https:// and path"))
+        problem = f"has machine {machine!r}, which is not a host name"
+        faults.append((problem, "write only the host name, without https:// and path"))
     if port is not None and not (str(port).isdecimal() and 0 < int(port) <= _MOST_PORT):
-        faults.append((f"has the port {port!r}", f"give a number from 1 to {_MOST_PORT}, or leave it out"))
+        faults.append((f"has the port {port!r}", f"set a number from 1 to {_MOST_PORT}, or remove it"))
     if password.startswith("$") and words["password"] is password:
-        remedy = "have another password made, or write $(printf %s '…') with the password for …"
-        faults.append(("has a password that begins with $, which Enroot gives to a shell", remedy))
+        remedy = "create another password, or write $(printf %s '…') with the password for …"
+        faults.append(("has a password that begins with $, which Enroot passes to a shell", remedy))
     return faults
 
 

@@ -91,14 +91,14 @@ def registry_access(
     try:
         status, wanted = ask(address, "")
         if status == _OK:
-            return Access(ACCEPTED, "it asks nobody for a login")
+            return Access(ACCEPTED, "it accepts anonymous access")
         kind, _, rest = wanted.partition(" ")
         if status != _UNAUTHORIZED or kind.lower() not in {"basic", "bearer"}:
-            return Access(UNKNOWN, f"/v2/ answers {status}, which is no registry's way to ask for a login")
+            return Access(UNKNOWN, f"/v2/ answers {status}, which is not a login request of a registry")
         if kind.lower() == "bearer":
             address = _token_address(dict(_PARAMETER.findall(rest)))
             if not address.startswith(("https://", f"{scheme}://")):
-                return Access(UNKNOWN, "it wants the password without TLS at another address")
+                return Access(UNKNOWN, "it requests the password without TLS at another URL")
         host = urllib.parse.urlsplit(address).hostname or ""
         if host == asked.machine.lower():
             return _tried(ask, address, asked, "")
@@ -111,9 +111,9 @@ def registry_access(
 def _tried(ask: Callable[[str, str], tuple[int, str]], address: str, login: Login | None, tokens: str) -> Access:
     """Return whether a URL accepts a login; `tokens` is its host if that is not the registry."""
     if login is None:
-        return Access(MISSING, f"its tokens come from {tokens}, for which there is no login", tokens)
+        return Access(MISSING, f"its tokens come from {tokens}, which has no entry", tokens)
     if login.password is None:
-        return Access(UNKNOWN, "a command works its password out when the user imports an image", tokens)
+        return Access(UNKNOWN, "a command prints the password when the user imports an image", tokens)
     state, said, _ = _judged(ask(address, login.basic)[0])
     return Access(state, f"{tokens}: {said}" if tokens else said, tokens)
 
@@ -126,7 +126,7 @@ def _token_address(parameters: Mapping[str, str]) -> str:
 
 def _judged(status: int) -> Access:
     if status == _OK:
-        return Access(ACCEPTED, "it took the login")
+        return Access(ACCEPTED, "it accepted the login")
     if status in {_UNAUTHORIZED, _FORBIDDEN}:
         return Access(REFUSED, f"it answers {status}")
-    return Access(UNKNOWN, f"the login is answered with {status}")
+    return Access(UNKNOWN, f"it answers the login with {status}")

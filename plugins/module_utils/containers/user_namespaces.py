@@ -45,8 +45,8 @@ def user_namespace_problems(
         make_problem(
             [host],
             key,
-            f"a user cannot make a user namespace: {refusal}",
-            "boot a kernel with CONFIG_USER_NS, or let the container or security module that the host runs in allow it",
+            f"unprivileged users cannot create user namespaces: {refusal}",
+            "boot a kernel with CONFIG_USER_NS, or allow it in the container or security module around this host",
         )
     ]
 

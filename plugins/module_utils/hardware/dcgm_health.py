@@ -41,13 +41,13 @@ def dcgm_incidents(text: str) -> list[Incident]:
     """
     begin = text.find("{")
     if begin < 0:
-        message = f"dcgmi prints no JSON: {' '.join(text.split())[:200]}"
+        message = f"dcgmi did not print JSON: {' '.join(text.split())[:200]}"
         raise ValueError(message)
     body = _part(json.loads(text[begin:]), "body")
     overall = _part(body, _OVERALL).get("value")
     found = [each for kind in body if kind != _OVERALL for each in _entities(kind, _part(body, kind))]
     if overall not in _STATES or (overall == "Healthy") != (not found):
-        message = f"dcgmi says {overall!r} of the whole and tells {len(found)} incidents"
+        message = f"dcgmi reports {overall!r} as overall state, but {len(found)} incidents"
         raise ValueError(message)
     return found
 
@@ -55,7 +55,7 @@ def dcgm_incidents(text: str) -> list[Incident]:
 def _part(whole: Any, name: str) -> dict[str, Any]:  # noqa: ANN401 - JSON of another program
     part = whole.get(name) if isinstance(whole, dict) else None
     if not isinstance(part, dict):
-        message = f"dcgmi's JSON has no {name!r}"
+        message = f"the JSON of dcgmi lacks {name!r}"
         raise ValueError(message)  # noqa: TRY004 - it is a value of another program, not of ours
     return part
 
@@ -67,7 +67,7 @@ def _entities(kind: str, group: dict[str, Any]) -> Iterator[Incident]:
             error = _part(errors, system)
             state, words = error.get("value"), error.get("overflow") or []
             if state not in _STATES:
-                message = f"dcgmi says {state!r} of {kind} {number}, {system}"
+                message = f"dcgmi reports the unknown state {state!r} for {kind} {number}, {system}"
                 raise ValueError(message)
             yield Incident(f"{kind} {number}", system, state, " ".join(" ".join(map(str, words)).split()))
 

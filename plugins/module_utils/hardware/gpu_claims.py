@@ -17,7 +17,7 @@ __all__ = ["claim_problems", "link_faults", "model_name", "nic_problems", "nvlin
 
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ", "Quadro ")
 _UNKNOWN_MODELS = {"graphics device", ""}
-_WRONG_HARDWARE = "correct the hardware of the host, or put the right boards in"
+_WRONG_HARDWARE = "correct the hardware profile of the host, or install the right boards"
 # In other states an idle board lowers its link speed.
 _AWAKE = "P0"
 
@@ -111,7 +111,7 @@ def model_name(name: str) -> str:
 def _driver(host: str, branch: str, facts: Mapping[str, Any]) -> Iterator[Problem]:
     version = str(facts["driver_version"] or "")
     if branch and version and version.partition(".")[0] != branch.partition(".")[0]:
-        problem = f"branch {branch} declared, version {version} is loaded"
+        problem = f"wrong driver branch (found version {version}, expected branch {branch})"
         yield make_problem(
             [host], "driver", problem, "install that branch and reboot, or correct preflight_driver_branch"
         )
@@ -122,15 +122,15 @@ def _model(claim: Mapping[str, Any], gpu: Mapping[str, Any]) -> Iterator[tuple[s
     if name is None or model_name(name) == model_name(str(claim["model"])):
         return
     if model_name(name) in _UNKNOWN_MODELS:
-        yield f"{claim['model']} declared, the driver does not know the board", "install a newer driver"
+        yield f"{claim['model']} declared, but the driver does not recognise the board", "install a newer driver"
     else:
-        yield f"{claim['model']} declared, it is {name}", _WRONG_HARDWARE
+        yield f"wrong model (found {name}, expected {claim['model']})", _WRONG_HARDWARE
 
 
 def _memory(claim: Mapping[str, Any], gpu: Mapping[str, Any], tolerance: float) -> Iterator[tuple[str, str]]:
     declared, found = float(claim["memory_mb"]), gpu["memory_total_mib"]
     if found is not None and abs(found - declared) > tolerance * declared:
-        yield f"{declared:.0f} MiB of memory declared, it has {found}", _WRONG_HARDWARE
+        yield f"wrong memory size (found {found} MiB, expected {declared:.0f} MiB)", _WRONG_HARDWARE
 
 
 def nvlink_faults(claim: Mapping[str, Any], links: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
@@ -149,7 +149,7 @@ def nvlink_faults(claim: Mapping[str, Any], links: Mapping[str, Any] | None) -> 
     remedy = "reset all GPUs of the node or reboot; then check the baseboard, NVSwitches and the fabric manager"
     rates = [nominal_link_gbs(rate) for rate in links["speeds_gb_s"]]
     if not rates:
-        yield f"NVLink of {declared:g} GB/s declared, no link is up ({links['note'] or 'all inactive'})", remedy
+        yield f"NVLink of {declared:g} GB/s declared, but no link is up ({links['note'] or 'all inactive'})", remedy
         return
     if min(rates) < max(rates):
         yield f"an NVLink runs at {min(rates):g} GB/s, the others at {max(rates):g}", remedy
@@ -175,9 +175,9 @@ def _link_width(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: int | N
     """
     lanes, declared = gpu["pcie_width_current"], claim.get("pcie_width") or usual
     if lanes is not None and declared and lanes < declared:
-        kind = "declared" if claim.get("pcie_width") else "the other GPUs have"
+        kind = "expected" if claim.get("pcie_width") else "other GPUs:"
         yield (
-            f"runs on {lanes} PCIe lanes, {declared} {kind}",
+            f"uses {lanes} PCIe lanes ({kind} {declared})",
             "reseat the board or its riser; check the slot's setting in the BIOS",
         )
 
@@ -190,9 +190,9 @@ def _link_generation(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: in
     remedy = "reseat the board or its riser; check the slot's setting in the BIOS and the errors in dmesg (AER)"
     most, now, declared = gpu["pcie_gen_max"], gpu["pcie_gen_current"], claim.get("pcie_gen")
     if declared and most is not None and most < declared:
-        yield f"PCIe generation {declared} declared, the link reaches {most}", remedy
+        yield f"PCIe generation is too low (maximum {most}, expected {declared})", remedy
     elif now is not None and usual and gpu["performance_state"] == _AWAKE and now < usual:
-        yield f"its link has trained down to PCIe generation {now}, that of the other GPUs runs at {usual}", remedy
+        yield f"its link trained down to PCIe generation {now} (other GPUs: {usual})", remedy
 
 
 def nic_problems(host: str, claims: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Iterator[Problem]:
@@ -212,8 +212,10 @@ def _rdma_ports(host: str, claim: Mapping[str, Any], facts: Mapping[str, Any]) -
     ports, count, rate = facts["rdma_ports"], int(claim["count"]), float(claim["gbps"])
     if not ports:
         if len(facts["pci_nics"]) < count:
-            problem = f"{count} RDMA NICs declared, {len(facts['pci_nics'])} on the PCI bus"
-            yield make_problem([host], "NICs", problem, "look for the boards in lspci, or correct nics of the hardware")
+            problem = f"RDMA NICs are missing from the PCI bus (found {len(facts['pci_nics'])}, expected {count})"
+            yield make_problem(
+                [host], "NICs", problem, "look for the boards in lspci, or correct nics in the hardware profile"
+            )
         return
     good = [port for port in ports if port["active"] and (port["rate_gbps"] or 0) >= rate]
     if len(good) < count:
@@ -222,9 +224,9 @@ def _rdma_ports(host: str, claim: Mapping[str, Any], facts: Mapping[str, Any]) -
             for port in ports
             if port not in good
         )
-        problem = f"{count} x {rate:g} Gb/s declared, {len(good)} active at that rate"
+        problem = f"too few RDMA ports are active at {rate:g} Gb/s (found {len(good)}, expected {count})"
         problem += f"; the others: {others}" if others else ""
-        remedy = "check cables, transceivers and the switch ports (ibstat); or correct nics of the hardware"
+        remedy = "check cables, transceivers and the switch ports (ibstat), or correct nics in the hardware profile"
         yield make_problem([host], "NICs", problem, remedy)
 
 
@@ -240,7 +242,7 @@ def _interfaces(host: str, claim: Mapping[str, Any], facts: Mapping[str, Any]) -
         for each in found
         if each not in good
     )
-    problem = f"{count} x {rate:g} Gb/s declared, {len(good)} up at that rate; the others: {shown}"
+    problem = f"too few interfaces are up at {rate:g} Gb/s (found {len(good)}, expected {count}); the others: {shown}"
     yield make_problem(
-        [host], "NICs", problem, "check cables and switch ports (ethtool); or correct nics of the hardware"
+        [host], "NICs", problem, "check cables and switch ports (ethtool), or correct nics in the hardware profile"
     )

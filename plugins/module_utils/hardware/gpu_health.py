@@ -17,9 +17,9 @@ _RESET = "drain the node and reset the GPU (nvidia-smi --gpu-reset -i INDEX) or 
 _REPLACE = "drain the node and have the board replaced"
 # Only hardware protection counts; power caps and idle clocks are normal.
 _SLOWDOWNS = {
-    "hw_slowdown": "clocks are held down by the hardware",
-    "hw_thermal_slowdown": "clocks are held down because it is too hot",
-    "hw_power_brake_slowdown": "clocks are held down by the power brake of the server",
+    "hw_slowdown": "clocks are limited by the hardware",
+    "hw_thermal_slowdown": "clocks are limited by temperature",
+    "hw_power_brake_slowdown": "clocks are limited by the power brake of the server",
 }
 _FABRIC_FAULTS = {
     "bandwidth": {"degraded"},
@@ -27,8 +27,8 @@ _FABRIC_FAULTS = {
     "access_timeout_recovery": {"true"},
 }
 _FABRIC_REMEDY = (
-    "look at the fabric manager (systemctl status nvidia-fabricmanager, nvidia-smi -q -i INDEX) and at the NVLink "
-    "switches and trays; then reset the GPU"
+    "check the fabric manager (systemctl status nvidia-fabricmanager, nvidia-smi -q -i INDEX) and the "
+    "NVLink switches and trays; then reset the GPU"
 )
 
 
@@ -60,7 +60,7 @@ def gpu_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
 def lasting_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
     """Return the persistent faults of one GPU."""
     if gpu["lost"]:
-        remedy = "drain the node and reboot it; when it is lost again (dmesg: Xid 79), have the board replaced"
+        remedy = "drain the node and reboot it; if it is lost again (dmesg: Xid 79), have the board replaced"
         return [Ailment("is lost: the driver cannot reach it any more", remedy)]
     fabric = gpu.get("fabric") or {}
     return [*_silence(gpu), *_ecc(gpu), *_repairs(gpu), *_fabric(fabric), *_action(gpu)]
@@ -78,30 +78,30 @@ def _silence(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
         yield Ailment("requires a reset", _RESET)
     elif odd & {"unknown error", "err!"} and gpu["memory_total_mib"] is None:
         remedy = "look for Xid and NVRM in dmesg, drain the node and reboot it"
-        yield Ailment("answers with errors only, not even with the size of its memory", remedy)
+        yield Ailment("answers every query with an error", remedy)
 
 
 def _ecc(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
     errors = gpu["ecc_volatile_uncorrected_total"]
     if errors:
-        remedy = f"{_RESET}; when they come back, have the board replaced"
+        remedy = f"{_RESET}; if they recur, have the board replaced"
         yield Ailment(f"{errors} uncorrectable ECC errors since the driver was loaded", remedy)
     if gpu["ecc_sram_threshold_exceeded"]:
-        yield Ailment("more uncorrectable SRAM errors than the board may have", _REPLACE)
+        yield Ailment("the count of uncorrectable SRAM errors exceeds the threshold", _REPLACE)
 
 
 def _repairs(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
     """Yield memory repairs that failed or need a reset."""
     rows, pages = gpu.get("remapped_rows") or {}, gpu.get("retired_pages") or {}
     if rows.get("failure"):
-        yield Ailment("a row of its memory could not be remapped", _REPLACE)
+        yield Ailment("remapping of a memory row failed", _REPLACE)
     if rows.get("pending"):
-        yield Ailment("a row of its memory waits to be remapped", _RESET)
+        yield Ailment("a memory row is pending remapping", _RESET)
     if pages.get("pending"):
-        yield Ailment("a page of its memory waits to be retired", _RESET)
+        yield Ailment("a memory page is pending retirement", _RESET)
     retired = (pages.get("single_bit") or 0) + (pages.get("double_bit") or 0)
     if retired >= _MOST_RETIRED_PAGES:
-        yield Ailment(f"{retired} pages of its memory are retired, {_MOST_RETIRED_PAGES} are too many", _REPLACE)
+        yield Ailment(f"{retired} memory pages are retired (replacement threshold: {_MOST_RETIRED_PAGES})", _REPLACE)
 
 
 def _fabric(fabric: Mapping[str, Any]) -> Iterator[Ailment]:
@@ -126,7 +126,7 @@ def _fabric(fabric: Mapping[str, Any]) -> Iterator[Ailment]:
 def _action(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
     action = gpu.get("recovery_action")
     if action and action != "None":
-        yield Ailment(f"the driver asks for: {action}", _RESET)
+        yield Ailment(f"the driver requests: {action}", _RESET)
 
 
 def _throttling(gpu: Mapping[str, Any]) -> Iterator[Ailment]:

@@ -75,8 +75,11 @@ def place_problems(host: str, hardware: Mapping[str, Any], facts: Mapping[str, A
     found = found_sockets(facts, int(hardware.get("sockets") or 0))
     if not declared or len(found) != len(declared) or found == declared:
         return []
-    problem = f"{declared} declared, the GPUs hang on {found}, in the order of their device files"
-    remedy = "correct gpu.cpu_sockets of the hardware, or leave it out: Slurm would choose cores far from the GPUs"
+    problem = (
+        f"GPUs are attached to other CPU sockets (found {found}, expected {declared}, in the order of their "
+        "device files)"
+    )
+    remedy = "correct or remove gpu.cpu_sockets in the hardware profile: Slurm would choose cores far from the GPUs"
     return [make_problem([host], "gpu.cpu_sockets", problem, remedy)]
 
 

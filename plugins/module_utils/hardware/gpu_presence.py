@@ -13,7 +13,7 @@ __all__ = ["KNOWN_FAILURES", "Fault", "presence_faults"]
 
 _LOOK = "look for Xid and NVRM in dmesg and for the board in lspci; reseat it or have it replaced"
 KNOWN_FAILURES = (
-    ("version mismatch", "the driver was changed while it was loaded: reboot the node"),
+    ("version mismatch", "the loaded driver differs from the installed one: reboot the node"),
     ("couldn't communicate", "load the driver (modprobe nvidia; dmesg says why it fails) or reboot the node"),
     ("did not answer", "nvidia-smi hangs in the driver: look for Xid in dmesg, then reboot the node"),
 )
@@ -41,7 +41,7 @@ def _program(facts: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield a fault if nvidia-smi is installed and fails; a missing one will be installed."""
     if facts["smi_state"] not in {"failed", "hung"}:
         return
-    why = next(iter(facts["errors"]), "it prints nothing of use")
+    why = next(iter(facts["errors"]), "its output is unusable")
     found = (remedy for sign, remedy in KNOWN_FAILURES if sign in why)
     yield Fault("nvidia-smi", f"fails: {why}", next(found, _LOOK))
 
@@ -53,7 +53,7 @@ def _count(declared: int, facts: Mapping[str, Any]) -> Iterator[Fault]:
         return
     problem = f"{declared} declared, {listed} found"
     if listed > declared:
-        yield Fault("GPUs", problem, "correct gpu.count of the hardware, or the hardware of the host")
+        yield Fault("GPUs", problem, "correct gpu.count in the hardware profile, or the hardware of the host")
         return
     seen = {normal_address(gpu["pci_bus_id"]) for gpu in facts["gpus"] if gpu["pci_bus_id"]}
     silent = [address for address in facts["pci_gpus"] if address not in seen]
@@ -61,7 +61,7 @@ def _count(declared: int, facts: Mapping[str, Any]) -> Iterator[Fault]:
         problem += f"; on the PCI bus but not answering: {', '.join(silent)}"
     elif facts["source"] != "pci":
         problem += f"; these answer: {', '.join(_places(facts['gpus'])) or 'none'}"
-    yield Fault("GPUs", problem, f"{_LOOK}; or correct gpu.count of the hardware")
+    yield Fault("GPUs", problem, f"{_LOOK}; or correct gpu.count in the hardware profile")
 
 
 def _places(gpus: Sequence[Mapping[str, Any]]) -> list[str]:

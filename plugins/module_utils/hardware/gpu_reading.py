@@ -93,11 +93,11 @@ def ask_smi(program: str | None, timeout_s: float, *, links: bool = True) -> tup
     try:
         status, query = run_limited([program, "-q", "-x"], timeout_s)
     except OSError as exc:
-        return {"state": "failed"}, [f"nvidia-smi cannot be run: {exc.strerror}"]
+        return {"state": "failed"}, [f"cannot run nvidia-smi: {exc.strerror}"]
     if status is None:
         return {"state": "hung"}, [f"nvidia-smi did not answer in {timeout_s:g} s"]
     if status == INVALID_ARGUMENT:
-        return {"state": "unusable"}, ["nvidia-smi does not know the options -q -x"]
+        return {"state": "unusable"}, ["nvidia-smi does not support the options -q -x"]
     if status and "<gpu " not in query:
         first = next((line.strip() for line in query.splitlines() if line.strip()), f"ended with {status}")
         return {"state": "failed", "query": query}, [] if failure_lines(query) else [f"nvidia-smi: {first[:300]}"]

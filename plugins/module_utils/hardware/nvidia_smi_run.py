@@ -40,7 +40,7 @@ def smi_runner(module: AnsibleModule) -> Smi | None:
 
 def told(text: str) -> str:
     """Return the output of a program on one line, for a message."""
-    return " ".join(text.split())[:500] or "it says nothing"
+    return " ".join(text.split())[:500] or "no output"
 
 
 def jobs_here(proc: Path = Path("/proc")) -> list[str]:

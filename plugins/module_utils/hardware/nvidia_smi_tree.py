@@ -149,7 +149,7 @@ def read_xml(text: str) -> tuple[Node, list[str]]:
             _open(stack, tag, rest)
     stack[-1].text += text[position:]
     if len(stack) > 1:
-        problems.append(f"the log ends inside <{stack[-1].tag}>: it is cut off")
+        problems.append(f"the log ends inside <{stack[-1].tag}>: it is truncated")
     _strip(top)
     logs = [node for node in top.children if node.tag == LOG]
     if len(logs) > 1:

@@ -51,7 +51,7 @@ def service_problems(host: str, text: str, uptime_s: float | None = None) -> lis
     """Return the services that do not run or do not stay up; see `service_answer` for the arguments."""
     answer = service_answer(text, uptime_s)
     if answer.unknown:
-        remedy = "look at the host: systemctl status"
+        remedy = "check the host: systemctl status"
         return [make_problem([host], "services", answer.unknown, remedy)]
     return [make_problem([host], "services", each.problem, each.remedy) for each in answer.findings]
 
@@ -167,7 +167,7 @@ def drain_problems(nodes: Iterable[Node]) -> Iterator[Problem]:
         elif node.state == "down":
             remedy = f"on {node.name}: systemctl status slurmd; journalctl -u slurmd -n 50; then {resume}"
         else:
-            remedy = f"when the reason no longer holds: {resume}"
+            remedy = f"once the reason no longer applies: {resume}"
         yield make_problem([node.name], "slurm", f"node is {node.state}{reason}", remedy)
 
 
@@ -175,8 +175,8 @@ def reservation_problems(text: str) -> list[Problem]:
     """Return a problem if busbar's reservation exists, from the output of `scontrol -o show reservation`."""
     if not re.search(rf"^ReservationName={OWN_NAME}\s", text, re.MULTILINE):
         return []
-    problem = f"the reservation {OWN_NAME} of a validation is there, and none runs from here"
-    remedy = f"when none runs elsewhere: scontrol delete ReservationName={OWN_NAME}"
+    problem = f"the validation reservation {OWN_NAME} exists, but no validation runs from this host"
+    remedy = f"if none runs elsewhere: scontrol delete ReservationName={OWN_NAME}"
     return [make_problem([], "slurm", problem, remedy)]
 
 

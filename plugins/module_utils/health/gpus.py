@@ -41,7 +41,7 @@ def gpu_answer(node: Node, facts: Mapping[str, Any], missing_devices: Sequence[s
     """
     # An nvidia-smi that does not know these options reports nothing to compare.
     if facts["smi_state"] == "unusable":
-        return Answer(unknown="nvidia-smi does not know the options -q -x")
+        return Answer(unknown="nvidia-smi does not support the options -q -x")
     gpus = facts["gpus"]
     findings = [*_ailing(gpus), *_presence(int(node.declared["gpus"]), facts, missing_devices)]
     alive = [gpu for gpu in gpus if not gpu["lost"]]
@@ -76,8 +76,8 @@ def _presence(declared: int, facts: Mapping[str, Any], missing_devices: Sequence
     for fault in presence_faults(declared, facts):
         yield Finding("gpu_count", RESET, f"{fault.key}: {fault.problem}", fault.remedy)
     if facts["smi_state"] == "absent":
-        remedy = "install the driver again: busbar provision nvidia --limit NODE"
-        yield Finding("gpu_count", RESET, "nvidia-smi: is not there any more", remedy)
+        remedy = "reinstall the driver: busbar provision nvidia --limit NODE"
+        yield Finding("gpu_count", RESET, "nvidia-smi: no longer installed", remedy)
     if missing_devices:
         remedy = "nvidia-modprobe -u -c=0; journalctl -k -b | grep NVRM"
         yield Finding("gpu_count", RESET, f"missing: {', '.join(missing_devices)}", remedy)
@@ -109,7 +109,7 @@ def nvlink_answer(node: Node, states: str, text: str) -> Answer:
     most = float(node.declared["limits"]["nvlink_crc_per_second"])
     found = parse_link_errors(text)
     if not found and _COUNTER.search(text) and _CORRECTED not in text:
-        return Answer(findings, unknown="nvidia-smi nvlink -e counts no CRC errors")
+        return Answer(findings, unknown="nvidia-smi nvlink -e reports no CRC counters")
     for index, errors in found.items():
         name = f"nvlink_crc {index}"
         samples[name] = float(errors)

@@ -72,7 +72,7 @@ def _line(line: str) -> Iterator[Finding]:
         start = line.find("NVRM") if "NVRM" in line else line.find("nvidia-nvswitch")
         words = line[start:].strip()[:_LONGEST]
         problem = f"Xid in a format that the health check cannot parse: {words}"
-        yield Finding("xid", MONITOR, problem, f"look up the number in NVIDIA's catalogue of Xids; {_LOOK}", words)
+        yield Finding("xid", MONITOR, problem, f"look up the number in NVIDIA's Xid catalogue; {_LOOK}", words)
     memory, mount = _UNCORRECTED.search(line), _REMOUNTED.search(line)
     if memory:
         words = f"{memory.group(1)}: {memory.group(2)} UE{memory.group(3)}" if memory.group(1) else memory.group(4)
@@ -91,8 +91,8 @@ def _xid(xid: Xid) -> Iterator[Finding]:
     action = _RECOVERY.search(xid.message) if xid.number == RECOVERY_CHANGED else None
     severity = xid_severity(xid)
     if action:
-        remedy = "drain the node; nvidia-smi --gpu-reset, or reboot where the action says so"
-        problem = f"GPU {xid.where}: the driver asks for: {action.group(1)} (Xid 154)"
+        remedy = "drain the node; nvidia-smi --gpu-reset, or reboot if the action requires it"
+        problem = f"GPU {xid.where}: the driver requests: {action.group(1)} (Xid 154)"
         yield Finding("xid", OFF if action.group(1) == "None" else RESET, problem, remedy, f"{STATE}GPU {xid.where}")
     elif severity:
         problem = f"GPU {xid.where}: Xid {xid.number}{f' ({xid.message[:_LONGEST]})' if xid.message else ''}"
@@ -108,7 +108,7 @@ def _remedy(xid: Xid, severity: str) -> str:
     if severity == ISOLATE:
         return "check the power cables of the board, then have it replaced"
     if xid.number in APPLICATION:
-        return "mostly the program's own fault"
+        return "usually a fault of the program"
     if xid.number == _CONTAINED:
         return "a memory error ended the job: start the job again, nvidia-smi --gpu-reset when the GPU is free"
     if xid.number in NVLINK5:

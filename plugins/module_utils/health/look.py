@@ -141,7 +141,7 @@ def _nvlinks(node: Node) -> Answer:
 def _fabric_manager(node: Node) -> Answer:
     running = any(read(path) == "nv-fabricmanager" for path in (node.root / "proc").glob("[0-9]*/comm"))
     remedy = "systemctl status nvidia-fabricmanager; journalctl -u nvidia-fabricmanager -n 50"
-    problem = "the fabric manager does not run, and without it no GPU of NVSwitch takes work"
+    problem = "the fabric manager is not running, and GPUs on NVSwitches need it"
     return Answer([] if running else [Finding("fabric_manager", RESET, problem, remedy)])
 
 
@@ -162,11 +162,11 @@ def _dcgm(node: Node) -> Answer:
         if status == 0:
             return Answer()
     if status != 0:
-        return Answer(unknown=f"DCGM {'does not answer' if status is None else f'is not asked: {_short(text)}'}")
+        return Answer(unknown=f"DCGM {'does not answer' if status is None else f'cannot be queried: {_short(text)}'}")
     try:
         problems = dcgm_problems(dcgm_incidents(text), str(asked["level"]))
     except ValueError as exc:
-        return Answer(unknown=f"DCGM is not understood: {exc}")
+        return Answer(unknown=f"cannot parse the output of DCGM: {exc}")
     remedy = f"dcgmi health --host {asked['host']} -g 0 -c; dcgmi diag -r 2 once the node is empty"
     # DCGM's watches forget an error once traffic stops, as on a drained node, so keep it as an event.
     return Answer(events=[Finding("dcgm", RESET, problem, remedy, problem) for problem in problems])
@@ -183,7 +183,7 @@ def _kernel(node: Node) -> Answer:
         "journalctl", "-k", "-b", "-q", "-o", "cat", "--no-pager", *since, limit_s=2 * COMMAND_S - 1
     )
     if status != 0:
-        return Answer(unknown=f"the kernel's log cannot be read: {_short(text)}")
+        return Answer(unknown=f"cannot read the kernel log: {_short(text)}")
     return Answer(events=kernel_findings(text.splitlines()))
 
 

@@ -40,14 +40,18 @@ def metrics(  # noqa: PLR0913 - the figures of one file
     ]
     silent = [(f'check="{name}"', 1) for name in sorted({each.partition(" ")[0] for each in unknown})]
     lines = [
-        *_family("findings", "What is wrong with the node, by check and severity.", labelled),
-        *_family("unknown", "Checks that learned nothing: they did not answer or were not understood.", silent),
+        *_family("findings", "Problems of the node, by check and severity.", labelled),
+        *_family("unknown", "Checks without a result: no answer, or unknown output.", silent),
         *_family(
-            "drain_withheld", "1: the node should be drained, and is not since too many are.", [("", int(withheld))]
+            "drain_withheld",
+            "1: the node should be drained but is not, because too many nodes are drained.",
+            [("", int(withheld))],
         ),
-        *_family("last_run_timestamp_seconds", "When the last look at the node ended.", [("", round(ended, 3))]),
-        *_family("interval_seconds", "From one look to the next; 0: not in all states.", [("", interval_s)]),
-        *_family("run_seconds", "How long that look took.", [("", round(took_s, 3))]),
+        *_family(
+            "last_run_timestamp_seconds", "Time at which the last check of the node ended.", [("", round(ended, 3))]
+        ),
+        *_family("interval_seconds", "Interval between checks; 0: not in all states.", [("", interval_s)]),
+        *_family("run_seconds", "Duration of the last check.", [("", round(took_s, 3))]),
     ]
     return "".join(f"{line}\n" for line in lines)
 

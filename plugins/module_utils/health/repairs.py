@@ -97,7 +97,7 @@ def repair_plan(
     known = parse_nodes(seen["nodes"])
     strange = [name for name in asked if name not in cluster["compute"] or name not in known]
     if strange:
-        where = "is no compute node of the inventory (slurm_compute) that Slurm knows"
+        where = "is not a compute node of the inventory (slurm_compute), or Slurm does not know it"
         return {"problems": [f"repair_nodes: {', '.join(strange)} {where}"]}
     records = read_records(history)
     jobs = jobs_on(seen["queue"], known)
@@ -111,11 +111,11 @@ def repair_plan(
             if asked:
                 skipped[name] = f"{state}{': ' + reason if reason else ''}; the health check did not drain it"
         elif reason.startswith(f"{PREFIX} {ISOLATE}"):
-            skipped[name] = f"{reason}; its hardware is to be replaced"
+            skipped[name] = f"{reason}; its hardware needs replacement"
         elif name not in cluster["limited"]:
             skipped[name] = "outside of --limit"
         elif name in jobs:
-            skipped[name] = f"{', '.join(jobs[name])}; it is repaired by a run after that"
+            skipped[name] = f"{', '.join(jobs[name])}; run again afterwards to repair it"
         else:
             mine = [each for each in records if each.node == name]
             nodes[name] = {
@@ -145,11 +145,11 @@ def choose(node: Mapping[str, Any], note: str, look: str, allowed: str, limit: i
     checks = {each["check"] for each in findings if each["severity"] == RESET}
     by_reset = bool(checks) and checks <= _OF_GPUS
     refusals = {
-        f"its severity is {ISOLATE}: the hardware is to be replaced": severity == ISOLATE
+        f"its severity is {ISOLATE}: the hardware needs replacement": severity == ISOLATE
         or any(each["severity"] == ISOLATE for each in findings),
-        "the health check left no note of why it drained it": severity != RESET,
+        "the health check recorded no reason for the drain": severity != RESET,
         "node_health_repair is none": allowed == "none",
-        "it takes a reboot, and node_health_repair is reset": allowed == "reset" and not by_reset,
+        "the repair needs a reboot, but node_health_repair is reset": allowed == "reset" and not by_reset,
     }
     if why := next((words for words, holds in refusals.items() if holds), ""):
         return {"do": "skip", "why": why}

@@ -70,7 +70,7 @@ def node_record(text: str) -> Record:
     """
     name, state, reason = _NAME.search(text), _STATE.search(text), _REASON.search(text)
     if not state:
-        message = f"scontrol tells no state of the node: {text.strip()[:200]}"
+        message = f"scontrol reported no state of the node: {text.strip()[:200]}"
         raise ValueError(message)
     words = (word.rstrip("*~#!%$@^-") for word in state.group(1).split("+"))
     return Record(
@@ -89,7 +89,7 @@ def records(text: str) -> list[Record]:
     """
     found = [node_record(line) for line in text.splitlines() if line.strip()]
     if not found:
-        message = "scontrol tells of no node"
+        message = "scontrol returned no nodes"
         raise ValueError(message)
     return found
 

@@ -68,12 +68,12 @@ def disk_findings(disk: Disk, least_mb: float, *, check: str = "disk") -> Iterat
     path = disk.path
     if not disk.mounted:
         remedy = (
-            f"systemctl status '*.mount' | grep {path}; mount {path}; is its server up? journalctl -k -b | grep -i nfs"
+            f"systemctl status '*.mount' | grep {path}; mount {path}; check its server; journalctl -k -b | grep -i nfs"
         )
         yield Finding(check, RESET, f"{path} is not mounted", remedy)
     elif disk.error:
         remedy = (
-            f"mount | grep {path}; is its server up? journalctl -k -b | tail; umount -f -l {path} and mount it again"
+            f"mount | grep {path}; check its server; journalctl -k -b | tail; umount -f -l {path} and mount it again"
         )
         yield Finding(check, RESET, f"{path} does not answer: {disk.error}", remedy)
     elif disk.read_only:
@@ -82,11 +82,11 @@ def disk_findings(disk: Disk, least_mb: float, *, check: str = "disk") -> Iterat
         )
         yield Finding(check, RESET, f"{path} is read-only", remedy)
     elif disk.free_mb < least_mb:
-        problem = f"{path} is full: {disk.free_mb:.0f} MiB free, {least_mb:.0f} are needed"
+        problem = f"{path} is full: {disk.free_mb:.0f} MiB free (minimum {least_mb:.0f} MiB)"
         yield Finding(check, RESET, problem, f"du -x -d2 {path} | sort -n | tail", f"{disk.free_mb:.0f} MiB")
     elif disk.free_files == 0:
         remedy = f"du -x --inodes -d2 {path} | sort -n | tail"
-        yield Finding(check, RESET, f"{path} is full: no inode is free", remedy, "0 inodes")
+        yield Finding(check, RESET, f"{path} is full: no free inodes", remedy, "0 inodes")
 
 
 def meminfo(text: str) -> dict[str, float]:
@@ -104,8 +104,8 @@ def memory_findings(figures: Mapping[str, float], declared_mb: float) -> Iterato
     """
     total = figures.get("MemTotal")
     if total is not None and total < declared_mb:
-        problem = f"{total:.0f} MiB of memory, {declared_mb:.0f} declared"
-        remedy = "dmidecode -t memory shows which DIMM is missing; or correct memory_mb of the hardware"
+        problem = f"wrong memory size (found {total:.0f} MiB, expected {declared_mb:.0f} MiB)"
+        remedy = "dmidecode -t memory shows which DIMM is missing; or correct memory_mb in the hardware profile"
         yield Finding("memory", ISOLATE, problem, remedy, f"{total:.0f} MiB")
     swap, free = figures.get("SwapTotal", 0.0), figures.get("SwapFree", 0.0)
     if swap and free < _FULL_SWAP * swap:
@@ -120,7 +120,7 @@ def clock_answer(text: str, most_s: float) -> Answer:
     """
     offset, leap = _OFFSET.search(text), _LEAP.search(text)
     if not offset or not leap:
-        return Answer(unknown=f"chronyc tells no offset: {' '.join(text.split())[:120]}")
+        return Answer(unknown=f"chronyc reported no offset: {' '.join(text.split())[:120]}")
     seconds = float(offset.group(1))
     remedy = "chronyc sources -v; systemctl restart chronyd; chronyc makestep"
     if seconds > most_s:
@@ -141,7 +141,7 @@ def service_answer(text: str, uptime_s: float | None = None) -> Answer:
     """
     blocks = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in text.strip().split("\n\n")]
     if not all({"Id", "LoadState", "ActiveState"} <= set(block) for block in blocks):
-        return Answer(unknown=f"systemctl tells nothing: {' '.join(text.split())[:120]}")
+        return Answer(unknown=f"systemctl reported nothing: {' '.join(text.split())[:120]}")
     loaded = [block for block in blocks if block["LoadState"] == "loaded"]
     return Answer([found for block in loaded if (found := _service_finding(block, uptime_s))])
 
@@ -182,6 +182,6 @@ def stray_findings(processes: Sequence[Process]) -> Iterator[Finding]:
             "stray_processes",
             MONITOR,
             f"processes of users without a job: {shown}{more}",
-            "loginctl list-sessions; kill them, once their owner knows",
+            "loginctl list-sessions; kill them after informing their owner",
             str(len(processes)),
         )

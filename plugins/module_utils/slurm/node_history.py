@@ -68,7 +68,7 @@ def nodes_now(text: str) -> dict[str, dict[str, Any]]:
             "version": _plain(values.get("Version", "")),
         }
     if not found:
-        message = f"scontrol tells of no node: {text.strip()[:200]}"
+        message = f"scontrol returned no nodes: {text.strip()[:200]}"
         raise ValueError(message)
     return found
 

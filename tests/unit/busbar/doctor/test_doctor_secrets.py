@@ -41,7 +41,7 @@ def test_hosts_that_are_alike_are_told_once() -> None:
     answers = {
         "ctl": [there()],
         "gpu1": [there(since="2026-01-01T00:00:00Z")],
-        "gpu2": [there(mode="0644", readers=["munge", "everybody"], problem="everybody on the host can read it")],
+        "gpu2": [there(mode="0644", readers=["munge", "everybody"], problem="it is readable by all users of the host")],
     }
     kept = kept_on_hosts(answers)
     assert [(each.hosts, each.since[:10]) for each in kept] == [
@@ -50,7 +50,7 @@ def test_hosts_that_are_alike_are_told_once() -> None:
     ]
     (finding,) = open_places(kept)
     assert (finding.hosts, finding.key) == (("gpu2",), "/etc/munge/munge.key")
-    assert finding.problem == "munge.key: everybody on the host can read it"
+    assert finding.problem == "munge.key: it is readable by all users of the host"
     assert as_table(kept).splitlines() == [
         "munge.key: a munge key",
         "  ctl,gpu1: /etc/munge/munge.key, since 2026-01-01, mode 0400 of munge, read by munge",

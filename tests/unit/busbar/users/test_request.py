@@ -43,10 +43,10 @@ def test_a_user_has_what_was_given_and_nothing_else() -> None:
         ({"full_name": "a\nb"}, "one line"),
         ({"groups": ["a b"]}, "is not a valid group"),
         ({"accounts": ["a,b"]}, "is not a valid group or account"),
-        ({"keys": ["ssh-ed25519 AAAA x"]}, "not a public key of SSH"),
-        ({"keys": [KEY.replace("ssh-ed25519", "ssh-rsa")]}, "not a public key of SSH"),
-        ({"keys": [f'command="x" {KEY}']}, "not a public key of SSH"),
-        ({"keys": [f"{KEY}\x07"]}, "cannot be printed"),
+        ({"keys": ["ssh-ed25519 AAAA x"]}, "not an SSH public key"),
+        ({"keys": [KEY.replace("ssh-ed25519", "ssh-rsa")]}, "not an SSH public key"),
+        ({"keys": [f'command="x" {KEY}']}, "not an SSH public key"),
+        ({"keys": [f"{KEY}\x07"]}, "non-printable"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, object], said: str) -> None:

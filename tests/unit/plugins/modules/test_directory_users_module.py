@@ -43,7 +43,7 @@ def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 def test_all_changes_go_to_slapd_at_once(change: Any) -> None:  # noqa: ANN401
     dry, sent = change({"do": "add", "name": "frank"}, check=True)
-    assert (dry["changed"], dry["said"][0], sent) == (True, "add frank with number 20106", "")
+    assert (dry["changed"], dry["said"][0], sent) == (True, "add frank with UID 20106", "")
     done, sent = change({"do": "add", "name": "frank"})
     assert (done["changed"], done["said"]) == (True, dry["said"])
     assert sent.count("changetype: ") == 2
@@ -55,7 +55,7 @@ def test_nothing_is_changed_when_one_change_cannot_be(change: Any) -> None:  # n
     assert (done["changed"], sent) == (False, "")
     (problem,) = done["problems"]
     assert (problem["hosts"], problem["key"]) == (["ctl"], "busbar user")
-    assert "/passwd with uid 20105, so the directory cannot have that name" in problem["problem"]
+    assert "/passwd with UID 20105 and cannot be added to the directory" in problem["problem"]
 
 
 def test_a_directory_that_refuses_is_told(change: Any) -> None:  # noqa: ANN401

@@ -126,7 +126,7 @@ def test_a_host_is_told_what_it_lacks(capsys: pytest.CaptureFixture[str], monkey
 
 
 def test_all_problems_are_refused_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = {"hosts": [], "key": "enroot_credentials", "problem": "item 1 has no user", "remedy": "give one"}
+    wrong = {"hosts": [], "key": "enroot_credentials", "problem": "item 1 has no user", "remedy": "change one"}
     told = decide(capsys, monkeypatch, {**FOUND, "works": False}, problems=[wrong], sysctls=True)
     assert told["busbar_refused"]
     lines = told["msg"].splitlines()

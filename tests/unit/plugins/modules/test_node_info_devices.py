@@ -108,7 +108,7 @@ def test_the_bus_when_there_is_no_driver(bus: Path) -> None:
         ("echo oops; exit 1", "failed", "nvidia-smi: oops"),
         ("exit 255", "failed", "nvidia-smi: ended with 255"),
         ("echo nothing of use", "failed", ""),
-        ("exit 2", "unusable", "nvidia-smi does not know the options"),
+        ("exit 2", "unusable", "nvidia-smi does not support the options"),
     ],
 )
 def test_a_program_that_fails(tmp_path: Path, bus: Path, script: str, state: str, error: str) -> None:

@@ -252,7 +252,7 @@ def test_hold_alone_is_no_transaction(run: Run) -> None:
 
 def test_what_would_touch_the_driver_is_refused_before_it_begins(run: Run) -> None:
     host = Debian({"libnccl2": [NCCL]}, "nvidia-driver-570=570")
-    with pytest.raises(Ended, match="this would change nvidia-driver-570, too; nothing was changed\n    remedy: "):
+    with pytest.raises(Ended, match=r"would also change nvidia-driver-570\. Nothing was changed\n    remedy: "):
         run(host, packages=[wanted("libnccl2", NCCL)], absent=["nvidia-driver-*"], protect=["nvidia-driver*"])
     assert host.installed == {"nvidia-driver-570": "570"}
 
@@ -285,7 +285,9 @@ def test_a_driver_moves_as_a_whole_and_all_of_its_version_is_held(run: Run) -> N
 def test_a_failed_transaction_leaves_the_holds(run: Run) -> None:
     host = Debian({"nvidia-driver-cuda": [NEW]}, f"nvidia-driver-cuda={OLD}", held=("nvidia-driver-cuda",))
     host.broken = True
-    with pytest.raises(Ended, match=r"cannot install .*nvidia-driver-cuda=580.95.05-1.*\n    remedy: see that the rep"):
+    with pytest.raises(
+        Ended, match=r"cannot install .*nvidia-driver-cuda=580.95.05-1.*\n    remedy: check the available versions"
+    ):
         run(host, packages=[wanted("nvidia-driver-cuda", NEW, hold=True)], family=DRIVER["family"])
     assert host.held == {"nvidia-driver-cuda"}
 

@@ -43,7 +43,7 @@ def test_a_dump_that_is_whole_takes_the_place_of_the_former(tmp_path: Path, monk
 
 def test_rows_that_are_missing_leave_the_former_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.sql").write_text("former")
-    assert "rows differ" in run(tmp_path, monkeypatch, rows=3)["msg"]
+    assert "row counts differ" in run(tmp_path, monkeypatch, rows=3)["msg"]
     assert (tmp_path / "a.sql").read_text() == "former"
 
 

@@ -261,7 +261,7 @@ def test_dcgm_that_does_not_answer_blames_nobody(program: Path, dcgm: Path) -> N
     put(program.parents[1] / "bin" / "dcgmi", "#!/bin/sh\necho '{\"odd\": 1}'\n")
     status, said, aside = look(program, dcgm)
     assert (status, said) == (0, "")
-    assert "DCGM is not understood" in aside
+    assert "cannot parse the output of DCGM" in aside
 
 
 def test_dcgm_is_not_asked_where_that_is_not_wanted(program: Path, dcgm: Path) -> None:

@@ -58,10 +58,10 @@ def test_a_new_user_gets_a_number_that_nobody_has() -> None:
     )
     assert done.wrong == []
     assert done.said == [
-        "add frank with number 20106",
+        "add frank with UID 20106",
         "frank: add group cluster-users",
         "frank: add group physics",
-        "add grace with number 20107",
+        "add grace with UID 20107",
         "grace: add group cluster-users",
     ]
     person, member = sent(done)[:2]
@@ -84,25 +84,25 @@ def test_who_is_there_already_is_left_as_is() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"do": "add", "name": "alice"}, "alice is in users_accounts with uid 2001"),
-        ({"do": "add", "name": "root"}, "root is in /etc/passwd with uid 0"),
-        ({"do": "add", "name": "f g"}, "'f g' cannot be a user"),
-        ({"do": "add", "name": "frank", "number": 20101}, "number 20101 is that of erin in the directory"),
-        ({"do": "add", "name": "frank", "number": 2001}, "number 2001 is that of alice in users_accounts"),
-        ({"do": "add", "name": "frank", "number": 999}, "number 999 is not between 1000 and 59999"),
-        ({"do": "add", "name": "erin", "number": 20102}, "erin is in the directory with uidnumber 20101"),
+        ({"do": "add", "name": "alice"}, "alice exists in users_accounts with UID 2001"),
+        ({"do": "add", "name": "root"}, "root exists in /etc/passwd with UID 0"),
+        ({"do": "add", "name": "f g"}, "'f g' is not a valid user name"),
+        ({"do": "add", "name": "frank", "number": 20101}, "UID 20101 is taken by erin in the directory"),
+        ({"do": "add", "name": "frank", "number": 2001}, "UID 2001 is taken by alice in users_accounts"),
+        ({"do": "add", "name": "frank", "number": 999}, "UID 999 is out of range (1000 to 59999)"),
+        ({"do": "add", "name": "erin", "number": 20102}, "uidnumber (found 20101"),
         (
             {"do": "add", "name": "frank", "group": "x"},
-            "no group x in the directory; there are cluster-locked, cluster-",
+            "unknown groups x; the directory has cluster-locked, cluster-",
         ),
         (
             {"do": "remove", "name": "alice"},
-            "alice is in users_accounts with uid 2001, and not in the directory: use --d",
+            "alice is in users_accounts with UID 2001, not in the directory: use --d",
         ),
         ({"do": "lock", "name": "erim"}, "erim: no such user in the directory; did you mean erin?"),
         ({"do": "key", "name": "frank", "add": [KEY]}, "frank: no such user"),
-        ({"do": "group", "name": "erin", "add": ["x"]}, "no group x"),
-        ({"do": "group", "name": "erin", "add": ["cluster-locked"]}, "is for `busbar user lock`"),
+        ({"do": "group", "name": "erin", "add": ["x"]}, "unknown groups x"),
+        ({"do": "group", "name": "erin", "add": ["cluster-locked"]}, "is reserved for `busbar user lock`"),
     ],
 )
 def test_what_cannot_be_is_refused_with_both_sides(change: dict[str, Any], said: str) -> None:
@@ -116,8 +116,8 @@ def test_a_user_is_removed_from_all_groups() -> None:
     assert done.said == [
         "erin: remove group cluster-users",
         "erin: remove group physics",
-        "remove erin (number 20101); the home stays",
-        "gone is not in the directory: nothing to remove there",
+        "remove erin (UID 20101); the home directory stays",
+        "gone is not in the directory: nothing to remove",
     ]
     assert sent(done)[-1] == {"dn": ["uid=erin,ou=people,dc=x"], "changetype": ["delete"]}
     assert done.people() == []

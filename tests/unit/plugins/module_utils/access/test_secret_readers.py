@@ -49,12 +49,12 @@ def test_who_may_not_enter_a_folder_reads_nothing_in_it() -> None:
     [
         (0o400, ["munge"], ""),
         (0o640, ["root", "nobody", "prometheus"], ""),
-        (0o640, ["root", "alice"], "users can read it: alice"),
-        (0o600, ["alice"], "users can read it: alice"),
-        (0o600, ["erin"], "users can read it: erin"),
+        (0o640, ["root", "alice"], "it is readable by users: alice"),
+        (0o600, ["alice"], "it is readable by users: alice"),
+        (0o600, ["erin"], "it is readable by users: erin"),
         (0o600, ["slurm"], ""),
-        (0o644, ["root", "everybody"], "everybody on the host can read it"),
-        (0o602, ["root"], "everybody on the host can replace it"),
+        (0o644, ["root", "everybody"], "it is readable by all users of the host"),
+        (0o602, ["root"], "it is writable by all users of the host"),
     ],
 )
 def test_too_open_is_what_users_can_use(mode: int, who: list[str], problem: str) -> None:

@@ -88,7 +88,7 @@ def test_a_state_that_never_rests_is_taken_as_it_is(
 
 
 def test_a_place_without_state_is_no_backup(state: Path, tmp_path: Path) -> None:
-    with pytest.raises(BackupError, match="has no state of slurmctld: is it where"):
+    with pytest.raises(BackupError, match="contains no slurmctld state"):
         copy_state(tmp_path / "elsewhere", tmp_path / "copy")
     (state / "job_state").unlink()
     with pytest.raises(BackupError, match=r"job_state is missing.*srun true.*StateSaveLocation"):
@@ -105,7 +105,7 @@ def test_rows_are_counted_by_table(tmp_path: Path) -> None:
 def test_a_dump_that_was_cut_off_is_refused(lines: int, tmp_path: Path) -> None:
     dump = tmp_path / "accounting.sql"
     dump.write_text("".join(DUMP.splitlines(keepends=True)[:lines]))
-    with pytest.raises(BackupError, match=r"accounting\.sql is cut off"):
+    with pytest.raises(BackupError, match=r"accounting\.sql is truncated"):
         count_rows(dump)
 
 
@@ -147,13 +147,13 @@ def test_what_was_saved_is_known_again(saved: Path) -> None:
 def test_damage_is_seen(saved: Path) -> None:
     dump, manifest = saved / "accounting.sql", saved / "manifest.json"
     dump.write_text(DUMP.replace("root", "toor"))
-    with pytest.raises(BackupError, match=r"accounting\.sql is not what was saved"):
+    with pytest.raises(BackupError, match=r"checksum of accounting\.sql differs"):
         read_manifest(saved)
     dump.unlink()
     with pytest.raises(BackupError, match=r"accounting\.sql is missing"):
         read_manifest(saved)
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(BackupError, match="has the format 2, this busbar reads 1: use the busbar that made it"):
+    with pytest.raises(BackupError, match="found 2, expected 1"):
         read_manifest(saved)
     manifest.write_text(manifest.read_text()[:-5])
     with pytest.raises(BackupError, match=r"manifest\.json cannot be read"):
@@ -164,5 +164,5 @@ def test_settings_that_were_changed_by_hand_are_named(tmp_path: Path) -> None:
     path = tmp_path / "backup.json"
     for text in ("{", '{"cluster": "lab"}', '{"colour": 1}'):
         path.write_text(text)
-        with pytest.raises(BackupError, match=r"backup\.json: .*busbar provision backup writes it anew"):
+        with pytest.raises(BackupError, match=r"backup\.json: .*busbar provision backup"):
             read_settings(path)

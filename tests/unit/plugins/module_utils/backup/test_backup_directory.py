@@ -56,7 +56,7 @@ def test_what_was_there_is_moved_aside(settings: Settings, tmp_path: Path) -> No
     dump = tmp_path / "saved.ldif"
     dump.write_text(LDIF)
     (tmp_path / "ldap" / "data.mdb").write_text("dn: dc=other\n")
-    assert is_there(settings, "directory").startswith("a directory of users in")
+    assert is_there(settings, "directory").startswith("an LDAP directory in")
     aside = place_directory(settings, dump, 2, "now")
     assert aside == str(tmp_path / "ldap.before-now")
     assert (tmp_path / "ldap" / "data.mdb").read_text() == LDIF

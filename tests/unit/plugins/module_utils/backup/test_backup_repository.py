@@ -77,14 +77,17 @@ def test_a_repository_is_made_once(missing: tuple[int, str, str], repository: Ca
 def test_a_repository_that_is_gone_is_not_made_anew(
     missing: tuple[int, str, str], repository: Callable[[Answers], Repository], tmp_path: Path
 ) -> None:
-    with pytest.raises(BackupError, match="no repository of restic at /srv/repo: is it mounted, is the host up"):
+    with pytest.raises(BackupError, match="no restic repository at /srv/repo: check that it is mounted"):
         repository({"cat": missing, "init": (0, "", "")}).make(known=True)
     assert "init" not in (tmp_path / "asked").read_text()
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(NO_SSH, "unable to start the sftp session"), (PASSWORD, r"has another password than .*secrets/backup\.password")],
+    [
+        (NO_SSH, "unable to start the sftp session"),
+        (PASSWORD, r"/etc/busbar/backup/password is not .*secrets/backup\.password"),
+    ],
 )
 def test_what_cannot_be_reached_is_no_missing_repository(
     answer: tuple[int, str, str], said: str, repository: Callable[[Answers], Repository], tmp_path: Path
@@ -99,9 +102,9 @@ def test_the_newest_snapshot_of_this_host_is_chosen(repository: Callable[[Answer
     assert there.choose("latest").id == "aaaa1234"
     assert there.choose("bbbb").id == "bbbb5678"
     for wanted in ("cccc", "bb", "dddd"):
-        with pytest.raises(BackupError, match=f"no snapshot '{wanted}' of ctl in /srv/repo. There are: bbbb5678  2026"):
+        with pytest.raises(BackupError, match=f"no snapshot '{wanted}' of ctl in /srv/repo. Available: bbbb5678  2026"):
             there.choose(wanted)
-    with pytest.raises(BackupError, match="There are: none"):
+    with pytest.raises(BackupError, match="Available: none"):
         repository({"snapshots": (0, "null\n", "")}).choose("latest")
 
 
@@ -134,7 +137,7 @@ def test_a_snapshot_of_another_cluster_is_refused(repository: Callable[[Answers]
         )
     )
     manifest = {"format": 1, "slurm_version": "", "files": {}}
-    for cluster, said in (("elsewhere", "of the cluster 'elsewhere', this one is 'lab'"), ("lab", "")):
+    for cluster, said in (("elsewhere", "found 'elsewhere', expected 'lab'"), ("lab", "")):
         (stage / "manifest.json").write_text(json.dumps({**manifest, "cluster": cluster}))
         if said:
             with pytest.raises(BackupError, match=said):

@@ -56,12 +56,12 @@ def test_only_the_wanted_key_is_taken_of_many(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "no public key"),
-        (b"<html>Sign in to the proxy</html>", "no public key"),
-        (BINARY[:60], "breaks off"),
+        (b"", "no OpenPGP public key"),
+        (b"<html>Sign in to the proxy</html>", "no OpenPGP public key"),
+        (BINARY[:60], "truncated"),
         (KEY.replace("mDME", "m*ME").encode(), "armour is damaged"),
-        (b"\xc6\xe1" + bytes(9), "no definite length"),
-        (b"\xc6", "no public key"),
+        (b"\xc6\xe1" + bytes(9), "indefinite length"),
+        (b"\xc6", "no OpenPGP public key"),
     ],
 )
 def test_what_is_no_key_is_told(data: bytes, said: str) -> None:
@@ -75,5 +75,5 @@ def test_fingerprints_are_taken_with_spaces() -> None:
 
 @pytest.mark.parametrize("text", ["3bf863cc", "", FINGERPRINT + "0", "G" * 40])
 def test_short_ids_are_no_fingerprints(text: str) -> None:
-    with pytest.raises(ValueError, match="all 40"):
+    with pytest.raises(ValueError, match="40 hexadecimal digits"):
         normal_fingerprint(text)

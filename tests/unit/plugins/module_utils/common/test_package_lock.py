@@ -87,8 +87,8 @@ def test_words() -> None:
     text = "/var/lib/apt/lists/lock is held by apt-get (pid 7: apt-get update)"
     assert holder_text(HOLDER) == text
     hidden: Holder = {**HOLDER, "pid": 0, "process": "", "command": ""}
-    assert holder_text(hidden) == "/var/lib/apt/lists/lock is held by a process that the host does not show"
+    assert holder_text(hidden) == "/var/lib/apt/lists/lock is held by a process that is not visible on this host"
     assert over_limit_text(HOLDER, 300).splitlines()[0] == (
-        f"the package manager was busy for 300 s, and nothing was installed: {text}"
+        f"the package manager was busy for 300 s. Nothing was installed: {text}"
     )
-    assert "remedy: let it end" in over_limit_text(HOLDER, 300)
+    assert "remedy: wait for it" in over_limit_text(HOLDER, 300)

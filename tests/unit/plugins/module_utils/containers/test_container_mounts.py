@@ -19,11 +19,11 @@ def test_lines_are_those_that_pyxis_writes() -> None:
 @pytest.mark.parametrize(
     ("mounts", "problem", "remedy"),
     [
-        (["shared"], "'shared' is no mount", "absolute paths"),
-        (["/shared:data"], "'/shared:data' is no mount", "absolute paths"),
-        (["/shared:/"], "'/shared:/' is no mount", "absolute paths"),
-        (["/my data"], "has a space", "a directory above it"),
-        (["/home/$USER"], "has a space, quote, $ or #", "a directory above it"),
+        (["shared"], "'shared' is not a mount", "absolute paths"),
+        (["/shared:data"], "'/shared:data' is not a mount", "absolute paths"),
+        (["/shared:/"], "'/shared:/' is not a mount", "absolute paths"),
+        (["/my data"], "contains a space", "a parent directory"),
+        (["/home/$USER"], "contains a space, quote, $ or #", "a parent directory"),
         (["/a:/a:readonly"], "'readonly'", "use some of"),
         (["/a:/a:ro+nofial"], "'nofial'", "write nofail"),
         (["/a:/x", "/b:/x"], "'/b:/x' is mounted on /x, as is '/a:/x'", "elsewhere"),

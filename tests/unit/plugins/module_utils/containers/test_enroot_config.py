@@ -89,11 +89,11 @@ def test_credentials_are_files_of_their_users() -> None:
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ({"checksums": {}}, f"enroot_checksums: has no SHA-256 for {FILES[0]}"),
-        ({"architecture": "aarch64"}, "has no SHA-256 for enroot_4.0.1-1_arm64.deb"),
-        ({"settings": {"PATH": "/tmp"}}, "'PATH' is nothing that Enroot reads"),  # noqa: S108 - any path
+        ({"checksums": {}}, f"enroot_checksums: lacks the SHA-256 of {FILES[0]}"),
+        ({"architecture": "aarch64"}, "lacks the SHA-256 of enroot_4.0.1-1_arm64.deb"),
+        ({"settings": {"PATH": "/tmp"}}, "'PATH' is not a setting of Enroot"),  # noqa: S108 - any path
         ({"settings": {"ENROOT_X": "a\nb"}}, "ENROOT_X has several lines"),
-        ({"settings": {"MELLANOX": "all"}}, "'MELLANOX' is nothing that Enroot reads"),
+        ({"settings": {"MELLANOX": "all"}}, "'MELLANOX' is not a setting of Enroot"),
     ],
 )
 def test_bad_declarations_are_refused(declared: dict[str, Any], said: str) -> None:
@@ -103,10 +103,10 @@ def test_bad_declarations_are_refused(declared: dict[str, Any], said: str) -> No
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"user": ""}, "item 1 has no usable user"),
-        ({"machine": "a b"}, "item 1 has no usable machine"),
-        ({"password": f"${SECRET}"}, "which Enroot gives to a shell"),
-        ({"password": f"{SECRET} x"}, "item 1 has no usable password"),
+        ({"user": ""}, "item 1 has no valid user"),
+        ({"machine": "a b"}, "item 1 has no valid machine"),
+        ({"password": f"${SECRET}"}, "which Enroot passes to a shell"),
+        ({"password": f"{SECRET} x"}, "item 1 has no valid password"),
     ],
 )
 def test_bad_credentials_are_refused_without_telling_a_secret(change: dict[str, str], said: str) -> None:
@@ -156,9 +156,9 @@ def test_where_only_apparmor_forbids_it_the_package_brings_a_profile(change: dic
 
 
 def test_disk_and_users() -> None:
-    assert "less than enroot_minimum_mb (20000)" in report(found={"disk": {"total_mb": 900, "type": "ext4"}})
-    assert "lies in memory (tmpfs)" in report(found={"disk": {"total_mb": 90_000, "type": "tmpfs"}})
-    assert "no user carol is known here" in report(found={"unknown_users": ["carol"]})
+    assert "enroot_minimum_mb: 20000" in report(found={"disk": {"total_mb": 900, "type": "ext4"}})
+    assert "is in memory (tmpfs)" in report(found={"disk": {"total_mb": 90_000, "type": "tmpfs"}})
+    assert "unknown users on this host: carol" in report(found={"unknown_users": ["carol"]})
 
 
 def test_settings_and_sysctls() -> None:

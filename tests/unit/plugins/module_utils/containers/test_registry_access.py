@@ -57,17 +57,17 @@ ASKS = 'Basic realm="x"'
 @pytest.mark.parametrize(
     ("answers", "state", "words"),
     [
-        ({BASE: (200, "")}, ACCEPTED, "nobody"),
-        ({BASE: (401, BEARER), TOKEN: (200, "")}, ACCEPTED, "took"),
+        ({BASE: (200, "")}, ACCEPTED, "anonymous"),
+        ({BASE: (401, BEARER), TOKEN: (200, "")}, ACCEPTED, "accepted"),
         ({BASE: (401, BEARER), TOKEN: (401, "")}, REFUSED, "401"),
         ({BASE: (401, BEARER), TOKEN: (403, "")}, REFUSED, "403"),
         ({BASE: (401, BEARER), TOKEN: (500, "")}, UNKNOWN, "500"),
-        ({BASE: (401, ASKS), OWN: (200, "")}, ACCEPTED, "took"),
+        ({BASE: (401, ASKS), OWN: (200, "")}, ACCEPTED, "accepted"),
         ({BASE: (401, ASKS), OWN: (401, "")}, REFUSED, "401"),
         ({BASE: (404, "")}, UNKNOWN, "/v2/ answers 404"),
         ({BASE: (401, "")}, UNKNOWN, "/v2/ answers 401"),
         ({BASE: (302, "")}, UNKNOWN, "/v2/ answers 302"),
-        ({BASE: (401, "Bearer")}, UNKNOWN, "another address"),
+        ({BASE: (401, "Bearer")}, UNKNOWN, "another URL"),
         ({}, UNKNOWN, "nothing answers: no route to host"),
     ],
 )
@@ -90,7 +90,7 @@ def test_the_host_of_the_tokens_is_asked_with_its_own_login_or_not_at_all() -> N
     found, asked = tried({BASE: (401, BEARER)}, others=())
     assert found == (
         MISSING,
-        "its tokens come from auth.example.com, for which there is no login",
+        "its tokens come from auth.example.com, which has no entry",
         "auth.example.com",
     )
     assert asked == [BASE]
@@ -108,7 +108,7 @@ def test_the_host_of_the_tokens_is_asked_with_its_own_login_or_not_at_all() -> N
 def test_a_password_that_a_command_makes_is_not_tried() -> None:
     found, asked = tried({BASE: (401, ASKS)}, mine=MINE._replace(password=None))
     assert (found.state, asked) == (UNKNOWN, [BASE])
-    assert "works its password out" in found.said
+    assert "prints the password" in found.said
 
 
 def test_the_password_goes_nowhere_without_tls() -> None:
@@ -152,10 +152,10 @@ def registry() -> Iterator[str]:
 def test_over_a_real_connection(registry: str) -> None:
     host, port = registry.split(":")
     mine = Login(host, "robot", SECRET, int(port))
-    assert registry_access(mine, {host: mine}, http=True) == (ACCEPTED, "it took the login", "")
+    assert registry_access(mine, {host: mine}, http=True) == (ACCEPTED, "it accepted the login", "")
     # A redirection is not followed: the password would go along.
     wrong = mine._replace(password="wrong")  # noqa: S106 - a made-up one
-    assert registry_access(wrong, {}, http=True) == (UNKNOWN, "the login is answered with 307", "")
+    assert registry_access(wrong, {}, http=True) == (UNKNOWN, "it answers the login with 307", "")
 
 
 def test_nobody_there() -> None:

@@ -62,24 +62,27 @@ def test_a_sound_host() -> None:
     ("changes", "problem"),
     [
         ({"memory": "GPU is lost"}, "is lost: the driver cannot reach it any more"),
-        ({"name": "NVIDIA H200", "memory": "143771 MiB"}, "NVIDIA H100 80GB HBM3 declared, it is NVIDIA H200"),
-        ({"name": "Graphics Device"}, "NVIDIA H100 80GB HBM3 declared, the driver does not know the board"),
-        ({"memory": "40960 MiB"}, "81559 MiB of memory declared, it has 40960"),
+        (
+            {"name": "NVIDIA H200", "memory": "143771 MiB"},
+            "wrong model (found NVIDIA H200, expected NVIDIA H100 80GB HBM3)",
+        ),
+        ({"name": "Graphics Device"}, "NVIDIA H100 80GB HBM3 declared, but the driver does not recognise the board"),
+        ({"memory": "40960 MiB"}, "wrong memory size (found 40960 MiB, expected 81559 MiB)"),
         (
             {"volatile": "<sram_uncorrectable>2</sram_uncorrectable><dram_uncorrectable>3</dram_uncorrectable>"},
             "5 uncorrectable ECC errors since the driver was loaded",
         ),
         (
             {"aggregate": "<sram_threshold_exceeded>Yes</sram_threshold_exceeded>"},
-            "more uncorrectable SRAM errors than the board may have",
+            "the count of uncorrectable SRAM errors exceeds the threshold",
         ),
-        ({"remapped": "<remapped_row_failure>Yes</remapped_row_failure>"}, "a row of its memory could not be remapped"),
-        ({"remapped": "<remapped_row_pending>Yes</remapped_row_pending>"}, "a row of its memory waits to be remapped"),
+        ({"remapped": "<remapped_row_failure>Yes</remapped_row_failure>"}, "remapping of a memory row failed"),
+        ({"remapped": "<remapped_row_pending>Yes</remapped_row_pending>"}, "a memory row is pending remapping"),
         (
             {"retired": "<double_bit_retirement><retired_count>61</retired_count></double_bit_retirement>"},
-            "61 pages of its memory are retired, 60 are too many",
+            "61 memory pages are retired (replacement threshold: 60)",
         ),
-        ({"retired": "<pending_retirement>Yes</pending_retirement>"}, "a page of its memory waits to be retired"),
+        ({"retired": "<pending_retirement>Yes</pending_retirement>"}, "a memory page is pending retirement"),
         ({"fabric": "<state>In Progress</state>"}, "has not joined the NVLink fabric (state In Progress)"),
         (
             {"fabric": "<state>Completed</state><status>Unknown Error</status>"},
@@ -92,13 +95,13 @@ def test_a_sound_host() -> None:
             },
             "NVLink fabric is degraded: Limited Capacity, bandwidth Degraded, route unhealthy True",
         ),
-        ({"action": "Reboot"}, "the driver asks for: Reboot"),
+        ({"action": "Reboot"}, "the driver requests: Reboot"),
         (
             {
                 "reasons": "<clocks_event_reason_hw_slowdown>Active</clocks_event_reason_hw_slowdown>"
                 "<clocks_event_reason_hw_thermal_slowdown>Active</clocks_event_reason_hw_thermal_slowdown>"
             },
-            "clocks are held down because it is too hot",
+            "clocks are limited by temperature",
         ),
     ],
 )
@@ -128,8 +131,8 @@ def test_what_is_normal_is_not_held_against_it(changes: dict[str, object]) -> No
 def test_a_fault_of_all_gpus_is_told_once() -> None:
     found = facts(*(gpu_xml(number, name="NVIDIA H200", action="Reset") for number in range(4)))
     assert told(found, count=4) == [
-        ("all 4 GPUs", "the driver asks for: Reset"),
-        ("all 4 GPUs", "NVIDIA H100 80GB HBM3 declared, it is NVIDIA H200"),
+        ("all 4 GPUs", "the driver requests: Reset"),
+        ("all 4 GPUs", "wrong model (found NVIDIA H200, expected NVIDIA H100 80GB HBM3)"),
     ]
     (first, _) = claim_problems("n1", {"gpu": CLAIM | {"count": 4}}, found, {"gpu_tolerance": 0.05})
     assert "nvidia-smi --gpu-reset -i 0,1,2,3" in first["remedy"]
@@ -145,17 +148,17 @@ def three(**changes: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("found", "claim", "problems"),
     [
-        (three(width=("16x", "4x")), {}, [(SECOND, "runs on 4 PCIe lanes, 16 the other GPUs have")]),
+        (three(width=("16x", "4x")), {}, [(SECOND, "uses 4 PCIe lanes (other GPUs: 16)")]),
         (
             three(gen=(5, 1)),
             {},
-            [(SECOND, "its link has trained down to PCIe generation 1, that of the other GPUs runs at 5")],
+            [(SECOND, "its link trained down to PCIe generation 1 (other GPUs: 5)")],
         ),
         (facts(*(gpu_xml(n, width=("16x", "8x")) for n in range(3))), {}, []),
         (facts(*(gpu_xml(n, gen=(4, 1), state="P8") for n in range(3))), {"pcie_gen": 4}, []),
         (three(width=("16x", "8x")), {"pcie_width": 8}, []),
-        (three(gen=(3, 3)), {"pcie_gen": 5}, [(SECOND, "PCIe generation 5 declared, the link reaches 3")]),
-        (three(width=("16x", "8x")), {"pcie_width": 16}, [(SECOND, "runs on 8 PCIe lanes, 16 declared")]),
+        (three(gen=(3, 3)), {"pcie_gen": 5}, [(SECOND, "PCIe generation is too low (maximum 3, expected 5)")]),
+        (three(width=("16x", "8x")), {"pcie_width": 16}, [(SECOND, "uses 8 PCIe lanes (expected 16)")]),
     ],
 )
 def test_links_to_the_host(found: dict[str, Any], claim: dict[str, Any], problems: list[tuple[str, str]]) -> None:
@@ -167,7 +170,7 @@ def test_links_to_the_host(found: dict[str, Any], claim: dict[str, Any], problem
     [
         (links(18, 18), []),
         (links(18, 17), [(SECOND, "17 of 18 NVLinks are up (down: 17)")]),
-        (links(18, 0), [(SECOND, "NVLink of 450 GB/s declared, no link is up (all inactive)")]),
+        (links(18, 0), [(SECOND, "NVLink of 450 GB/s declared, but no link is up (all inactive)")]),
         (
             links(18, 18).replace("Link 17: 26.562 GB/s", "Link 17: 20 GB/s", 2).replace("20 GB/s", "26.562 GB/s", 1),
             [(SECOND, "an NVLink runs at 20 GB/s, the others at 25")],
@@ -202,7 +205,7 @@ def test_count(present: int, pci: int, problem: str) -> None:
     [
         ("", []),
         ("580", []),
-        ("570", [("driver", "branch 570 declared, version 580.65.06 is loaded")]),
+        ("570", [("driver", "wrong driver branch (found version 580.65.06, expected branch 570)")]),
     ],
 )
 def test_driver_branch(branch: str, problems: list[tuple[str, str]]) -> None:
@@ -240,15 +243,15 @@ def port(name: str, rate: float, *, active: bool = True) -> dict[str, Any]:
         (
             [port("mlx5_0", 400), port("mlx5_1", 40, active=False)],
             2,
-            "2 x 400 Gb/s declared, 1 active at that rate; the others: mlx5_1/1 DOWN 40 Gb/s",
+            "too few RDMA ports are active at 400 Gb/s (found 1, expected 2); the others: mlx5_1/1 DOWN 40 Gb/s",
         ),
         (
             [port("mlx5_0", 400), port("mlx5_1", 200)],
             2,
-            "2 x 400 Gb/s declared, 1 active at that rate; the others: mlx5_1/1 ACTIVE 200 Gb/s",
+            "too few RDMA ports are active at 400 Gb/s (found 1, expected 2); the others: mlx5_1/1 ACTIVE 200 Gb/s",
         ),
         ([], 2, None),
-        ([], 1, "2 RDMA NICs declared, 1 on the PCI bus"),
+        ([], 1, "RDMA NICs are missing from the PCI bus (found 1, expected 2)"),
     ],
 )
 def test_rdma_ports(ports: list[dict[str, Any]], boards: int, problem: str | None) -> None:
@@ -264,7 +267,7 @@ def test_rdma_ports(ports: list[dict[str, Any]], boards: int, problem: str | Non
         ([("eno1", True, None)], None),
         (
             [("eno1", True, 1), ("eno2", False, None)],
-            "1 x 25 Gb/s declared, 0 up at that rate; the others: eno1 1 Gb/s, eno2 down",
+            "too few interfaces are up at 25 Gb/s (found 0, expected 1); the others: eno1 1 Gb/s, eno2 down",
         ),
     ],
 )
@@ -284,14 +287,14 @@ RECORDINGS = [
     for entry in (json.loads((CORPUS / "index.json").read_text()) if (CORPUS / "index.json").is_file() else [])
     if entry["form"] in {"xml", "q"} and entry["facts"]["gpus"][0]["product_name"]
 ]
-BRAKE = "clocks are held down by the power brake of the server"
+BRAKE = "clocks are limited by the power brake of the server"
 SICK = {
-    "query.535.129.03.out.0.valid.a10": ["a row of its memory waits to be remapped"],
+    "query.535.129.03.out.0.valid.a10": ["a memory row is pending remapping"],
     "query.535.161.08.out.0.valid": [BRAKE],
     "query.535.183.01.out.0.valid": [BRAKE],
-    "020-nvidia-qx-gb200-ecc-injected": ["5 uncorrectable ECC errors", "a row of its memory could not be remapped"],
+    "020-nvidia-qx-gb200-ecc-injected": ["5 uncorrectable ECC errors", "remapping of a memory row failed"],
     "021-nvidia-qx-gb200-fabric-degraded": ["NVLink fabric is degraded: Unhealthy, route unhealthy True"],
-    "023-nvidia-qx-gb200-lost": ["5 uncorrectable ECC errors", "a row of its memory could not be remapped", "is lost"],
+    "023-nvidia-qx-gb200-lost": ["5 uncorrectable ECC errors", "remapping of a memory row failed", "is lost"],
 }
 
 

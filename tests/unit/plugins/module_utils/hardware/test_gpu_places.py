@@ -58,9 +58,9 @@ def test_sockets_are_those_of_the_cores_near_by(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("near", "minors", "told"),
     [
-        (NEAR[::-1], None, "the GPUs hang on [1, 1, 1, 1, 0, 0, 0, 0]"),
+        (NEAR[::-1], None, "GPUs are attached to other CPU sockets (found [1, 1, 1, 1, 0, 0, 0, 0]"),
         # The device files are numbered otherwise than the bus.
-        (NEAR, [4, 5, 6, 7, 0, 1, 2, 3], "the GPUs hang on [1, 1, 1, 1, 0, 0, 0, 0]"),
+        (NEAR, [4, 5, 6, 7, 0, 1, 2, 3], "GPUs are attached to other CPU sockets (found [1, 1, 1, 1, 0, 0, 0, 0]"),
         (NEAR[::-1], [4, 5, 6, 7, 0, 1, 2, 3], ""),
         # Virtual machines and some firmware say that all cores are near.
         (["0-223"] * 8, None, ""),
@@ -72,7 +72,7 @@ def test_other_sockets_than_declared_are_told(tmp_path: Path, near: list[str], m
     assert [told in problem["problem"] for problem in problems] == ([True] if told else [])
     for problem in problems:
         assert (problem["hosts"], problem["key"]) == (["gpu1"], "gpu.cpu_sockets")
-        assert "correct gpu.cpu_sockets of the hardware" in problem["remedy"]
+        assert "correct or remove gpu.cpu_sockets" in problem["remedy"]
 
 
 def test_numa_nodes_count_where_slurm_takes_them_for_sockets(tmp_path: Path) -> None:
@@ -81,5 +81,7 @@ def test_numa_nodes_count_where_slurm_takes_them_for_sockets(tmp_path: Path) -> 
     profile = {**H100, "sockets": 8, "gpu": {**H100["gpu"], "cpu_sockets": near}}
     assert place_problems("gpu1", profile, found) == []
     profile["gpu"]["cpu_sockets"] = sorted(near)
-    assert f"the GPUs hang on {near}" in place_problems("gpu1", profile, found)[0]["problem"]
+    assert (
+        f"GPUs are attached to other CPU sockets (found {near}" in place_problems("gpu1", profile, found)[0]["problem"]
+    )
     assert place_problems("gpu1", {**profile, "sockets": 4}, found) == []

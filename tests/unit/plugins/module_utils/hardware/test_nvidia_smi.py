@@ -83,7 +83,7 @@ def test_a_log_that_is_cut_off() -> None:
         whole[: whole.index("<fb_memory_usage>", whole.index("GPU-00000000-0000-0000-0000-000000000001"))]
     )
     assert [gpu["memory_total_mib"] for gpu in data["gpus"]] == [81559, None]
-    assert data["errors"] == ["the log ends inside <gpu>: it is cut off"]
+    assert data["errors"] == ["the log ends inside <gpu>: it is truncated"]
 
 
 def test_a_gpu_that_is_not_closed_does_not_swallow_the_next() -> None:

@@ -75,16 +75,16 @@ def told(answer: Answer) -> list[tuple[str, str, str]]:
             gpu_xml(1, volatile=UNCORRECTABLE),
             *("gpu", RESET, f"GPU 1 ({LABEL_1}) 3 uncorrectable ECC errors since the driver was loaded"),
         ),
-        (gpu_xml(1, remapped=PENDING), "gpu", RESET, f"GPU 1 ({LABEL_1}) a row of its memory waits to be remapped"),
-        (gpu_xml(1, remapped=FAILED), "gpu", ISOLATE, f"GPU 1 ({LABEL_1}) a row of its memory could not be remapped"),
+        (gpu_xml(1, remapped=PENDING), "gpu", RESET, f"GPU 1 ({LABEL_1}) a memory row is pending remapping"),
+        (gpu_xml(1, remapped=FAILED), "gpu", ISOLATE, f"GPU 1 ({LABEL_1}) remapping of a memory row failed"),
         (gpu_xml(1, state="GPU requires reset"), "gpu", RESET, f"GPU 1 ({LABEL_1}) requires a reset"),
         (
             gpu_xml(1, reasons=THERMAL),
-            *("gpu_clocks", MONITOR, f"GPU 1 ({LABEL_1}) clocks are held down because it is too hot"),
+            *("gpu_clocks", MONITOR, f"GPU 1 ({LABEL_1}) clocks are limited by temperature"),
         ),
         (
             gpu_xml(1, reasons=BRAKE),
-            *("gpu_clocks", MONITOR, f"GPU 1 ({LABEL_1}) clocks are held down by the power brake of the server"),
+            *("gpu_clocks", MONITOR, f"GPU 1 ({LABEL_1}) clocks are limited by the power brake of the server"),
         ),
         (gpu_xml(1, fabric="<state>In Progress</state>"), "gpu", RESET, "has not joined the NVLink fabric"),
     ],
@@ -110,7 +110,7 @@ def test_a_fault_of_several_gpus_is_told_once_with_what_to_type() -> None:
             facts(state="hung", errors=("nvidia-smi did not answer in 10 s",)),
             ["nvidia-smi: fails: nvidia-smi did not answer in 10 s", "GPUs: 2 declared, 0 found"],
         ),
-        (facts(state="absent"), ["GPUs: 2 declared, 0 found", "nvidia-smi: is not there any more"]),
+        (facts(state="absent"), ["GPUs: 2 declared, 0 found", "nvidia-smi: no longer installed"]),
         (
             facts(state="failed", query="Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error"),
             [
@@ -128,17 +128,17 @@ def test_gpus_that_are_not_there(facts_: dict[str, Any], problems: list[str]) ->
 def test_device_files_and_an_old_nvidia_smi() -> None:
     found = told(gpu_answer(node(), facts(gpu_xml(0), gpu_xml(1)), ["/dev/nvidia1"]))
     assert found == [("gpu_count", RESET, "missing: /dev/nvidia1")]
-    assert gpu_answer(node(), facts(state="unusable"), []).unknown == "nvidia-smi does not know the options -q -x"
+    assert gpu_answer(node(), facts(state="unusable"), []).unknown == "nvidia-smi does not support the options -q -x"
 
 
 def test_links_of_gpus_are_those_of_the_profile() -> None:
     slow = [gpu_xml(0, width=("16x", "8x")), gpu_xml(1)]
     assert told(gpu_answer(node(gpu={"pcie_width": 16}), facts(*slow), [])) == [
-        ("gpu_links", RESET, f"GPU 0 ({LABEL_0}) runs on 8 PCIe lanes, 16 declared")
+        ("gpu_links", RESET, f"GPU 0 ({LABEL_0}) uses 8 PCIe lanes (expected 16)")
     ]
     old = [gpu_xml(0, gen=(3, 3)), gpu_xml(1)]
     assert told(gpu_answer(node(gpu={"pcie_gen": 5}), facts(*old), [])) == [
-        ("gpu_links", RESET, f"GPU 0 ({LABEL_0}) PCIe generation 5 declared, the link reaches 3")
+        ("gpu_links", RESET, f"GPU 0 ({LABEL_0}) PCIe generation is too low (maximum 3, expected 5)")
     ]
     assert told(gpu_answer(node(gpu={"pcie_width": 16, "pcie_gen": 5}), facts(gpu_xml(0), gpu_xml(1)), [])) == []
 
@@ -211,7 +211,11 @@ def test_network_cards() -> None:
     assert told(network_answer(node(nics=NICS), network(port(0), port(1)), {})) == []
     down = told(network_answer(node(nics=NICS), network(port(0), port(1, active=False)), {}))
     assert down == [
-        ("nics", RESET, "NICs: 2 x 400 Gb/s declared, 1 active at that rate; the others: mlx5_1/1 DOWN 400 Gb/s")
+        (
+            "nics",
+            RESET,
+            "NICs: too few RDMA ports are active at 400 Gb/s (found 1, expected 2); the others: mlx5_1/1 DOWN 400 Gb/s",
+        )
     ]
     slow = told(network_answer(node(nics=NICS), network(port(0), port(1, rate=200.0)), {}))
     assert "mlx5_1/1 ACTIVE 200 Gb/s" in slow[0][2]
@@ -272,8 +276,8 @@ def test_errors_of_a_port_are_its_own_and_those_of_what_it_received(tmp_path: Pa
         (Disk("/", free_mb=5000, free_files=9), None),
         (Disk("/tmp", free_mb=100), None),  # noqa: S108
         (Disk("/", read_only=True, free_mb=5000), "/ is read-only"),
-        (Disk("/", free_mb=99.4), "/ is full: 99 MiB free, 100 are needed"),
-        (Disk("/", free_mb=5000, free_files=0), "/ is full: no inode is free"),
+        (Disk("/", free_mb=99.4), "/ is full: 99 MiB free (minimum 100 MiB)"),
+        (Disk("/", free_mb=5000, free_files=0), "/ is full: no free inodes"),
         (Disk("/", error="Input/output error"), "/ does not answer: Input/output error"),
         (Disk("/shared", mounted=False), "/shared is not mounted"),
     ],
@@ -286,7 +290,11 @@ def test_memory_and_swap() -> None:
     figures = meminfo("MemTotal: 2097152 kB\nMemFree: 1 kB\nSwapTotal: 10240 kB\nSwapFree: 10240 kB\n")
     assert [*memory_findings(figures, 2048)] == []
     (lost,) = memory_findings(figures, 4096)
-    assert (lost.check, lost.severity, lost.problem) == ("memory", ISOLATE, "2048 MiB of memory, 4096 declared")
+    assert (lost.check, lost.severity, lost.problem) == (
+        "memory",
+        ISOLATE,
+        "wrong memory size (found 2048 MiB, expected 4096 MiB)",
+    )
     (full,) = memory_findings(figures | {"SwapFree": 0.5}, 2048)
     assert (full.check, full.severity) == ("swap", MONITOR)
 

@@ -44,7 +44,7 @@ def active(lines: list[str]) -> list[Finding]:
         ),
         (
             "NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot)",
-            *("xid", RESET, "GPU 0000:10:00: the driver asks for: Node Reboot (Xid 154)"),
+            *("xid", RESET, "GPU 0000:10:00: the driver requests: Node Reboot (Xid 154)"),
         ),
         (
             "nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
@@ -126,8 +126,8 @@ def test_the_name_of_a_process_does_not_change_the_severity(message: str, severi
 def test_a_hardware_error_is_not_called_the_fault_of_the_program(number: int) -> None:
     (found,) = active([xid_line(number)])
     assert found.severity == MONITOR
-    assert "program's own fault" not in found.remedy
-    assert "program's own fault" in active([xid_line(13)])[0].remedy
+    assert "a fault of the program" not in found.remedy
+    assert "a fault of the program" in active([xid_line(13)])[0].remedy
 
 
 def test_a_fatal_error_is_found_after_a_nonfatal_one_of_the_same_number() -> None:

@@ -41,7 +41,7 @@ def test_states_with_reason_and_who_gave_it() -> None:
         "version": "24.11.5",
     }
     assert (found["gpu2"]["state"], found["gpu2"]["reason"], found["gpu2"]["booted"]) == ("mixed", "", None)
-    with pytest.raises(ValueError, match="scontrol tells of no node: No nodes"):
+    with pytest.raises(ValueError, match="scontrol returned no nodes: No nodes"):
         nodes_now("No nodes in the system\n")
 
 

@@ -167,7 +167,7 @@ def test_an_option_that_cannot_be_is_refused_before_anything_changes(sandbox: Cl
 
 @pytest.mark.usefixtures("backed_up")
 def test_a_living_cluster_is_not_overwritten(sandbox: Cluster) -> None:
-    refused(sandbox, "ctl: restore_replace: this host has a queue of Slurm in /var/lib/slurm/slurmctld and")
+    refused(sandbox, "ctl: restore_replace: this host has a Slurm queue in /var/lib/slurm/slurmctld and")
     refused(sandbox, "no snapshot 'abcdef' of ctl", "-e", "restore_snapshot=abcdef")
 
 

@@ -160,7 +160,7 @@ def test_the_way_to_the_gpus_is_told_with_its_reason(apply: Apply) -> None:
     assert done.returncode == recap(done.stdout)[NODE]["changed"] == 0
     said = " ".join(done.stdout.split())
     assert "gpu1: undecided: it cannot be told yet: no driver is loaded or installed" in said
-    assert "its kernel is that of its host (podman): no module is loaded" in said
+    assert "the host is a container (podman): kernel modules are not loaded" in said
     done = apply("--tags", "gpudirect", __gpudirect_hardware=hardware, gpudirect_mode="peermem")
     assert done.returncode != 0
     assert "value of gpudirect_mode must be one of" in " ".join(done.stdout.split())

@@ -98,7 +98,7 @@ def test_a_folder_that_cannot_hold_reports_is_refused_before_any_job(sandbox: Cl
     (tmp_path / "file").write_text("", encoding="utf-8")
     done = sandbox.playbook("validate.yml", "-e", f"validation_reports_dir={tmp_path}/file/reports")
     assert done.returncode != 0
-    assert "reports cannot be kept in" in done.stdout + done.stderr
+    assert "validation_reports_dir: " in done.stdout + done.stderr
     assert "validation : run |" not in done.stdout
 
 

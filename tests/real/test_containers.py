@@ -116,7 +116,7 @@ def test_users_do_not_share_containers_of_the_same_name(site: Cluster) -> None:
         srun(site, "srun --quiet -w gpu1 enroot remove -f pyxis_same", user=user)
 
 
-def test_a_missing_image_is_told(site: Cluster) -> None:
+def test_a_missing_image_is_reported(site: Cluster) -> None:
     done = srun(site, f"srun --quiet --mem=2G --container-image={FOLDER}/none.sqsh true", check=False)
     assert done.returncode
     assert f"No such file or directory: {FOLDER}/none.sqsh" in done.stderr

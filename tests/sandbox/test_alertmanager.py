@@ -83,7 +83,7 @@ def test_a_second_run_would_change_nothing(sandbox: Cluster, sink: Sink) -> None
 
 
 @pytest.mark.core
-def test_who_is_told_learns_what_happened_and_what_to_do(sandbox: Cluster, sink: Sink) -> None:
+def test_a_notification_says_what_happened_and_what_to_do(sandbox: Cluster, sink: Sink) -> None:
     words = {"summary": "gpu2: /mnt/x is full", "description": "98 % of 10 GiB <b>", "runbook": RUNBOOK}
     fire(sandbox, "FilesystemFull", "critical", words)
     fire(sandbox, "LinkSlow", "warning", {"summary": "gpu2: slow"})

@@ -112,7 +112,7 @@ def silenced(sandbox: Cluster) -> dict[tuple[str, str], bool]:
     }
 
 
-def test_a_slow_link_and_a_full_disk_are_told_and_taken_back(sandbox: Cluster, sink: Sink) -> None:
+def test_a_slow_link_and_a_full_disk_are_reported_and_taken_back(sandbox: Cluster, sink: Sink) -> None:
     fill = (
         f"mkdir -p {MOUNT} && mount -t tmpfs -o size=8m tmpfs {MOUNT} && dd if=/dev/zero of={MOUNT}/x bs=1M 2>/dev/null"
     )
@@ -136,7 +136,7 @@ def test_a_slow_link_and_a_full_disk_are_told_and_taken_back(sandbox: Cluster, s
     arrived(sink, "ValidationFailed", "", "resolved")
 
 
-def test_a_stopped_daemon_and_then_a_pulled_node_are_told_once_each_and_taken_back(
+def test_a_stopped_daemon_and_then_a_pulled_node_are_reported_once_each_and_taken_back(
     sandbox: Cluster, sink: Sink
 ) -> None:
     sandbox.exec("gpu2", "systemctl stop slurmd", timeout=120)

@@ -273,7 +273,7 @@ def _fetch_site(sandbox: Cluster, target: Path) -> None:
 
 
 @pytest.mark.usefixtures("backed_up")
-def test_a_snapshot_that_would_not_come_back_is_told(sandbox: Cluster) -> None:
+def test_a_snapshot_that_would_not_come_back_is_reported(sandbox: Cluster) -> None:
     settings = as_json(sandbox.exec("ctl", "cat /etc/busbar/backup/backup.json").stdout)
     restic = "busbar-restic --quiet"
     # A snapshot that lacks one of them is refused for that.

@@ -315,7 +315,7 @@ def test_a_container_with_mount_points_of_the_hook_can_be_exported(site: Site) -
     assert (without.returncode, "Permission denied" in without.stderr) in {(0, False), (1, True)}
 
 
-def test_a_full_disk_is_told_and_what_is_taken_back_goes(site: Site) -> None:
+def test_a_full_disk_is_reported_and_what_is_taken_back_goes(site: Site) -> None:
     done = site.run(enroot_free_mb=10**9, enroot_credentials=[], enroot_hooks=["99-mellanox.sh"])
     assert done.returncode == 0, done.stdout
     shown = site.cluster.exec("gpu1", "enroot", user="alice")

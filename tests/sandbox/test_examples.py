@@ -53,7 +53,7 @@ def test_hello_and_mpi(sandbox: Cluster, runs: str) -> None:
     assert sorted(lines) == [f"rank {rank} of 2 on gpu{rank + 1}: sum 1, right" for rank in (0, 1)]
 
 
-def test_an_all_reduce_of_ranks_that_are_not_connected_is_no_result(sandbox: Cluster, runs: str) -> None:
+def test_an_all_reduce_of_ranks_that_are_not_connected_is_not_a_result(sandbox: Cluster, runs: str) -> None:
     """The validation's own all-reduce of CPUs prints nccl-tests' table, and knows no other ranks without PMIx."""
 
     def all_reduce(program: str) -> tuple[int, str]:

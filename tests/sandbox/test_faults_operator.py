@@ -73,7 +73,7 @@ def heal(sandbox: Cluster, work: Work, name: str, told_s: float, *run: str) -> s
     says="another run uses this inventory",
     heals="wait until the other run has ended; the message says whose it is",
 )
-def test_a_second_operator_is_told_of_the_first_at_once(sandbox: Cluster, work: Work) -> None:
+def test_a_second_operator_sees_the_first_at_once(sandbox: Cluster, work: Work) -> None:
     with running(sandbox, *NAMES) as first:
         began = time.monotonic()
         second = provision(sandbox, *NAMES)

@@ -173,7 +173,7 @@ def test_another_password_counts_for_the_database_that_is_there(site: Site) -> N
     assert recap(site.run(grafana_admin_password=OTHER).stdout)["ctl"]["changed"] == 0
 
 
-def test_what_does_not_come_up_is_told_with_its_own_words_and_tried_again(site: Site) -> None:
+def test_a_failed_start_is_reported_with_its_message_and_retried(site: Site) -> None:
     site.options["grafana_admin_password"] = OTHER
     done = site.run(grafana_settings={"server": {"broken": 1}}, __grafana_timeout_s=20)
     assert done.returncode != 0

@@ -275,7 +275,7 @@ def test_flaps_of_a_link_count_anew_when_somebody_has_given_the_node_back(
 
 
 @pytest.mark.core
-def test_an_xid_stands_until_somebody_gives_the_node_back(sandbox: Cluster, settings: Callable[..., None]) -> None:
+def test_an_xid_remains_until_an_admin_resumes_the_node(sandbox: Cluster, settings: Callable[..., None]) -> None:
     settings()
     began = time.monotonic()
     sandbox.exec(NODE, program("journalctl", f'#!/bin/sh\\necho "{XID}"\\n'))

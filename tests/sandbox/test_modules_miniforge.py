@@ -146,7 +146,7 @@ def test_an_installer_that_fails_leaves_nothing(sandbox: Cluster, installers: In
     assert sandbox.exec("ctl", f"ls -Ad {PLACE}/base/*4.0* {PLACE}/base/.*4.0*", check=False).stdout == ""
 
 
-def test_a_directory_of_somebody_else_is_left_alone(sandbox: Cluster, installers: Installers) -> None:
+def test_a_directory_of_another_user_is_left_alone(sandbox: Cluster, installers: Installers) -> None:
     sandbox.exec("ctl", f"mkdir -p {PLACE}/base/5.0-0 && touch {PLACE}/base/5.0-0/precious")
     done = installers.play(installers.make("5.0-0"))
     assert done.returncode == 2

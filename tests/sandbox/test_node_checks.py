@@ -107,7 +107,7 @@ def test_one_cell_at_a_third_fails_its_node_and_the_others_are_judged(programs: 
     assert not any(bad in test["nodes"] for test in report["tests"] if test["stage"] == "cluster")
 
 
-def test_a_diagnosis_that_does_not_run_is_no_pass_and_keeps_nobody_out(programs: Cluster) -> None:
+def test_a_diagnosis_that_does_not_run_is_not_a_pass_and_keeps_nobody_out(programs: Cluster) -> None:
     mute = json.dumps({"validation_dcgm_diag_binary": "/bin/true", "validation_node_checks": ["dcgm_diag"]})
     done, report = validate(programs, "-e", mute)
     assert done.returncode == INCONCLUSIVE, done.stdout + done.stderr

@@ -238,7 +238,9 @@ def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster,
     says="its build failed; the end of ",
     heals="put right what the log says, run again",
 )
-def test_a_build_that_fails_in_the_package_is_told_with_its_log(sandbox: Cluster, repository: dict[str, Any]) -> None:
+def test_a_build_that_fails_in_the_package_is_reported_with_its_log(
+    sandbox: Cluster, repository: dict[str, Any]
+) -> None:
     code, output, _ = run(sandbox, repository, version=BROKEN)
     assert code == 2, output
     assert (

@@ -187,7 +187,7 @@ def test_a_repository_signed_by_another_key_is_refused(
     assert state(sandbox) == before
 
 
-def test_a_driver_that_is_too_old_is_told_before_anything(sandbox: Cluster, play: Play) -> None:
+def test_a_driver_that_is_too_old_is_reported_before_anything(sandbox: Cluster, play: Play) -> None:
     before = state(sandbox)
     done = play(__cuda_driver_version="570.133.20")
     assert done.returncode != 0

@@ -180,7 +180,7 @@ def test_a_code_that_was_used_logs_nobody_in(provider: Cluster) -> None:
     assert not again.is_in()
 
 
-def test_the_form_of_passwords_is_no_way_around(provider: Cluster) -> None:
+def test_the_form_of_passwords_is_not_a_way_around(provider: Cluster) -> None:
     mallory = Person(provider)
     back = dict(parse_qsl(urlsplit(mallory.returned("a.liddell")).query))
     assert mallory.login("alice", PASSWORDS["alice"]).status >= BAD_REQUEST

@@ -145,7 +145,7 @@ def test_a_person_gets_to_the_page_and_a_name_of_a_job_runs_no_script(
         portal.exec("ctl", f"scancel {' '.join(jobs)}")
 
 
-def test_a_slurm_that_is_away_is_said(portal: Cluster, alice: Session) -> None:
+def test_a_slurm_that_is_away_is_reported(portal: Cluster, alice: Session) -> None:
     portal.exec("ctl", "systemctl stop slurmctld")
     try:
         portal.wait_until(

@@ -250,7 +250,7 @@ def test_a_container_whose_name_cannot_be_changed(site: Site) -> None:
     assert "remedy: start the container with --hostname n01" in text
 
 
-def test_a_kernel_without_nfs_is_told_with_the_way_out(site: Site) -> None:
+def test_a_kernel_without_nfs_is_reported_with_the_way_out(site: Site) -> None:
     """A container has the kernel of its host; nothing may be installed before that is known."""
     site.change(_with_storage)
     exports = [{"path": "/a"}]
@@ -264,7 +264,7 @@ def test_a_kernel_without_nfs_is_told_with_the_way_out(site: Site) -> None:
 
 
 @pytest.mark.core
-def test_all_that_is_wrong_is_told_at_once(site: Site) -> None:
+def test_all_that_is_wrong_is_reported_at_once(site: Site) -> None:
     site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware="dgx_x1"))
     text = site.refusal(slurm_partitions=[{"name": "big", "nodes": "gpu99"}])
     assert "unknown hardware" in text

@@ -83,7 +83,7 @@ def test_a_node_whose_hardware_declares_no_rdma_is_left_alone(apply: Apply, sand
     assert sandbox.exec(NODE, "command -v ibv_devices", check=False).returncode
 
 
-def test_what_is_missing_and_what_is_skipped_is_said(applied: str) -> None:
+def test_what_is_missing_and_what_is_skipped_is_reported(applied: str) -> None:
     said = " ".join(applied.split())
     assert "gpu1: RDMA NICs: 2 x 400 Gb/s of RDMA declared, 0 active at that rate" in said
     assert "its kernel is that of its host (podman): no module is loaded, no interface configured" in said
@@ -154,7 +154,7 @@ def test_what_cannot_be_is_refused_by_name(apply: Apply, options: dict[str, Any]
 
 
 @pytest.mark.core
-def test_the_way_to_the_gpus_is_told_with_its_reason(apply: Apply) -> None:
+def test_the_way_to_the_gpus_is_reported_with_its_reason(apply: Apply) -> None:
     hardware = {"gpu": {"count": 2}, "nics": [{"count": 2, "gbps": 400, "rdma": True}]}
     done = apply("--tags", "gpudirect", __gpudirect_hardware=hardware)
     assert done.returncode == recap(done.stdout)[NODE]["changed"] == 0

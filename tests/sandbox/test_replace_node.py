@@ -87,7 +87,7 @@ def test_jobs_are_waited_for_and_never_ended(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("resumed")
-def test_a_machine_that_was_not_replaced_is_told_from_a_new_one(sandbox: Cluster) -> None:
+def test_a_machine_that_was_not_replaced_is_distinguished_from_a_new_one(sandbox: Cluster) -> None:
     before = dossier(sandbox)["changes"]
     refused(sandbox, "it is still the old machine: its host key is already recorded")
     assert sandbox.node_states()[NODE] == "drain"

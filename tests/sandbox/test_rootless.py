@@ -125,7 +125,7 @@ def test_a_full_cache_is_named_with_the_way_out_and_leaves_nothing(sandbox: Clus
         sandbox.exec("gpu1", "umount /srv/full && rmdir /srv/full")
 
 
-def test_a_cache_of_somebody_else_is_not_used(sandbox: Cluster) -> None:
+def test_a_cache_of_another_user_is_not_used(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "mkdir -p /srv/theirs/ch-job.alice && chmod 1777 /srv/theirs /srv/theirs/ch-job.alice")
     try:
         done = srun(sandbox, "-w gpu1 env CH_JOB_CACHE=/srv/theirs ch-job packed.tar -- true", check=False)
@@ -144,7 +144,7 @@ def test_what_was_not_used_for_long_goes_with_the_next_job(sandbox: Cluster) -> 
     assert len(sandbox.exec("gpu1", f"ls -d {CACHE}/*/").stdout.split()) == 1
 
 
-def test_a_job_on_a_node_that_forbids_namespaces_is_told(sandbox: Cluster) -> None:
+def test_a_job_on_a_node_that_forbids_namespaces_is_reported(sandbox: Cluster) -> None:
     """The kernel refuses them to what runs in another root, as it does where they are forbidden for all."""
     elsewhere = "mount --rbind / /mnt && exec /usr/sbin/chroot /mnt ch-job small -- true"
     job = srun(sandbox, f"-w gpu1 unshare --map-root-user --mount bash -c '{elsewhere}'", check=False)

@@ -108,7 +108,7 @@ def test_a_node_without_a_key_or_with_another_is_healed_where_the_secret_is(sand
     assert ASKED not in done.stdout, "the hosts are asked only when a secret is missing"
 
 
-def test_a_wish_that_cannot_be_met_is_told(sandbox: Cluster, lacking: Path) -> None:
+def test_an_impossible_request_is_reported(sandbox: Cluster, lacking: Path) -> None:
     text = refusal(provision(sandbox, sandbox.state, "preflight", "-e", "preflight_rotate_secrets=munge.key,munge"))
     assert f"{sandbox.state}/secrets/munge.key exists, so it would not be replaced" in text
     assert "'munge' is not a secret of the cluster" in text

@@ -60,7 +60,7 @@ def test_users_see_their_partition_alone(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("checks")
-def test_a_test_gives_way_to_a_job_at_once_and_blames_nobody(sandbox: Cluster) -> None:
+def test_a_test_gives_way_to_a_job_at_once_and_blames_no_node(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     before = (sandbox.state / "reports/latest").resolve()
     running = subprocess.Popen(

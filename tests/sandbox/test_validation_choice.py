@@ -122,7 +122,7 @@ def provision(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedPr
     return done, as_json((latest / "report.json").read_text(encoding="utf-8"))
 
 
-def test_provisioning_a_cluster_in_use_names_what_it_left_out_and_is_no_error(sandbox: Cluster) -> None:
+def test_provisioning_a_cluster_in_use_names_what_it_left_out_and_is_not_an_error(sandbox: Cluster) -> None:
     taken, *free = sorted(sandbox.compute)
     with job_of_alice(sandbox, taken) as job:
         before = states(sandbox, job)

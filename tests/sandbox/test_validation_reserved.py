@@ -145,7 +145,7 @@ def test_a_node_that_alice_has_reserved_is_tested_and_stays_reserved(sandbox: Cl
         sandbox.wait_idle()
 
 
-def test_somebody_else_s_reservation_of_that_name_is_refused(sandbox: Cluster) -> None:
+def test_another_user_s_reservation_of_that_name_is_refused(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     sandbox.wait_idle()
     made = f"scontrol create reservation reservationname={NAME} users=alice nodes={node} starttime=now duration=60"

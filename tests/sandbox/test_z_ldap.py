@@ -204,7 +204,7 @@ def test_logins_and_jobs_go_on_while_the_directory_is_away(associated: Cluster, 
     )
 
 
-def test_a_certificate_of_somebody_else_is_refused(directory: Cluster) -> None:
+def test_a_certificate_of_another_user_is_refused(directory: Cluster) -> None:
     make = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=other -keyout /root/other.key -out /root/other.crt"
     )

@@ -200,7 +200,7 @@ def test_what_stands_is_used_and_left(script: Script) -> None:
 
 
 @pytest.mark.parametrize("mode", ["core", "full"])
-def test_a_sandbox_that_somebody_named_is_never_removed(script: Script, mode: str) -> None:
+def test_a_sandbox_with_a_chosen_name_is_never_removed(script: Script, mode: str) -> None:
     (script.top / ".sandbox" / NAME).mkdir()
     done = script.run(mode, BUSBAR_TEST_SANDBOX=NAME)
     assert done.returncode == 2

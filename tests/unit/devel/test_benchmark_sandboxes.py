@@ -33,7 +33,7 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...
     return commands
 
 
-def test_a_second_run_that_changes_something_is_no_second_run(
+def test_a_second_run_with_changes_fails(
     said: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sandboxes, "busbar", lambda *_words: _recap(2, 9, changed=3))
@@ -43,7 +43,7 @@ def test_a_second_run_that_changes_something_is_no_second_run(
 
 
 @pytest.mark.parametrize("name", ["noop", "provision"])
-def test_no_sandbox_of_somebody_is_measured_or_removed(
+def test_an_existing_sandbox_is_not_measured_or_removed(
     name: str, said: list[tuple[str, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine").mkdir()

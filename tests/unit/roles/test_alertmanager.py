@@ -45,7 +45,7 @@ def routes(text: str) -> list[tuple[str, str, bool]]:
     ]
 
 
-def test_nothing_declared_reaches_nobody() -> None:
+def test_no_declaration_reaches_no_host() -> None:
     assert {name for _, name, _ in routes("")} == {"none"}
     assert config("")["receivers"] == [{"name": "none"}]
     assert value("alertmanager", "__alertmanager_unheard", **options("")) == ["critical", "warning"]
@@ -53,7 +53,7 @@ def test_nothing_declared_reaches_nobody() -> None:
     assert value("alertmanager", "__alertmanager_unheard", **heard) == []
 
 
-def test_every_receiver_of_a_severity_is_told_and_what_is_unknown_goes_where_warnings_go() -> None:
+def test_every_receiver_of_a_severity_is_notified_and_unknown_severities_go_to_warnings() -> None:
     text = "receivers: {a: none, b: none}\nroutes: {critical: [a, b], warning: b}"
     assert routes(text) == [
         ('alertname="Watchdog"', "none", False),
@@ -93,7 +93,7 @@ def test_a_value_may_have_any_character() -> None:
     assert config(text)["receivers"][1]["slack_configs"][0]["channel"] == "#\U0001f525"
 
 
-def test_the_dead_mans_switch_is_told_each_interval() -> None:
+def test_the_dead_mans_switch_is_notified_each_interval() -> None:
     found = config("watchdog: {url: 'http://deadman.lan/', interval: 1m}")
     first = found["route"]["routes"][0]
     assert (first["receiver"], first["group_interval"], first["repeat_interval"]) == ("busbar_watchdog", "1m", "48s")

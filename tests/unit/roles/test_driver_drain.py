@@ -147,7 +147,7 @@ def test_a_cluster_that_is_only_being_made_has_no_jobs(slurm: Slurm) -> None:
     assert (code, "changing, ours False" in told) == (0, True), told
 
 
-def test_steps_of_a_node_that_slurm_does_not_know_are_somebodys(slurm: Slurm) -> None:
+def test_steps_of_a_node_unknown_to_slurm_belong_to_a_user(slurm: Slurm) -> None:
     slurm.say(nodes={"gpu9": ["idle", ""]})
     code, told = slurm.drain(daemons=BOTH)
     assert (code, "slurmstepd runs on it, and Slurm has no node of this name" in told) == (2, True), told

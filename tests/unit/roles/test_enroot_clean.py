@@ -68,7 +68,7 @@ def made(days: int = 30, gib: int = 0) -> Iterator[Node]:
         yield Node(Path(folder), days, gib)
 
 
-def test_what_nobody_started_for_days_goes_and_nothing_else() -> None:
+def test_only_unused_containers_are_removed() -> None:
     with made() as node:
         node.container("old", 31)
         node.container("pyxis_busbar-7", 400)

@@ -81,7 +81,7 @@ def test_a_prolog_makes_what_the_user_lacks_and_keeps_what_is_there(node: Node) 
 
 
 @pytest.mark.parametrize("planted", ["file", "link", "dangling", "fifo"])
-def test_what_somebody_planted_is_moved_away_and_never_followed(node: Node, tmp_path: Path, planted: str) -> None:
+def test_a_planted_link_is_moved_away_and_never_followed(node: Node, tmp_path: Path, planted: str) -> None:
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o755)
     place = node.directory()
@@ -144,7 +144,7 @@ def test_systemd_tells_who_connected(node: Node, instance: str) -> None:
     assert node.owned()
 
 
-def test_a_peer_that_nobody_knows_gets_nothing(node: Node) -> None:
+def test_an_unknown_peer_gets_nothing(node: Node) -> None:
     assert node.run("enroot_directories", "7-unknown") == ""
     assert not list(node.path.glob("*/*"))
 
@@ -253,7 +253,7 @@ def test_root_makes_its_own(asked: Asked) -> None:
 
 @as_root
 @pytest.mark.parametrize("planted", ["", "link", "foreign"])
-def test_where_nobody_answers_enroot_is_stopped_with_the_reason(asked: Asked, planted: str) -> None:
+def test_enroot_is_stopped_with_the_reason_if_no_registry_answers(asked: Asked, planted: str) -> None:
     place = asked.node.directory(user=OTHER)
     if planted == "link":
         own = asked.node.path / "elsewhere"

@@ -328,7 +328,7 @@ echo '  8388608  2097152  float  sum  -1  52.1  161.01  140.88      0    51.8  1
 """
 
 
-def test_an_all_reduce_without_mpi_is_no_result(tmp_path: Path) -> None:
+def test_an_all_reduce_without_mpi_is_not_a_result(tmp_path: Path) -> None:
     job = Job(tmp_path, rendered("all_reduce"))
     code, output, _notes = job.run(TABLE.format(ranks="0 1"), SLURM_NTASKS="2")
     assert code == 0, output
@@ -385,7 +385,7 @@ def test_scaling_prints_a_table_of_one_gpu_one_node_and_more_nodes(tmp_path: Pat
     assert list((tmp_path / "ddp-30007").glob(".rendezvous*")) == []
 
 
-def test_a_training_that_fails_is_no_row_and_no_success(tmp_path: Path) -> None:
+def test_a_failed_training_adds_no_row_and_no_success(tmp_path: Path) -> None:
     job = Job(tmp_path, rendered("scaling", __examples_gpus_per_node=1))
     (tmp_path / "rank.py").write_text(MEASURED, encoding="utf-8")
     table = {"TABLE": str(ROLE / "files" / "train_table.py"), "SLURM_NNODES": "2"}

@@ -191,7 +191,7 @@ def test_gpus_that_slurmd_detects_are_numbered_alike(node: Node) -> None:
         ("0,1", "MIG-0001,GPU-bbbb", "", ["0.2", "1"]),
     ],
 )
-def test_mig_instances_are_told_apart(node: Node, gpus: str, visible: str, places: str, wanted: list[str]) -> None:
+def test_mig_instances_are_distinguished(node: Node, gpus: str, visible: str, places: str, wanted: list[str]) -> None:
     folder = node.scripts / "bin"
     folder.mkdir()
     for name, text in {"nvidia-smi": SMI, "q.txt": SMI_Q, "list.txt": SMI_LIST}.items():

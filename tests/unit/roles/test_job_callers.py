@@ -42,7 +42,7 @@ def test_an_epilog_that_fails_keeps_no_other_from_its_work(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("scripts", [{}, {"Prolog": ""}, {"Prolog": []}])
-def test_one_that_has_nobody_to_call_is_no_failure(scripts: dict[str, Any]) -> None:
+def test_a_missing_callback_is_not_a_failure(scripts: dict[str, Any]) -> None:
     text = caller("Prolog", scripts)
     assert text.splitlines() == [
         "#!/bin/bash",

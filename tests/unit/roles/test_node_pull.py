@@ -266,7 +266,7 @@ def test_a_good_bundle_that_was_damaged_on_the_disk_is_none(node: Node) -> None:
     assert (outcome["result"], outcome["serial"], node.ran) == ("unreachable", 5, ["shipped"])
 
 
-def test_nothing_at_all_is_said(node: Node) -> None:
+def test_no_output_at_all(node: Node) -> None:
     outcome = node.pull()
     assert (outcome["result"], outcome["serial"], node.ran) == ("unreachable", 0, [])
 

@@ -26,7 +26,7 @@ def worked_out(name: str, there: list[str]) -> Any:  # noqa: ANN401 - what a var
     return Templar(loader=DataLoader(), variables=variables).template(variables[name])
 
 
-def test_rules_that_nobody_declares_any_more_go() -> None:
+def test_undeclared_rules_are_removed() -> None:
     there = [f"{RULES}/busbar_gpu.yml", f"{RULES}/busbar_old.yml", f"{SECRETS}/job_a_password"]
     assert worked_out("__prometheus_rule_files", there) == [
         {"path": f"{RULES}/busbar_gpu.yml", "content": "x", "validate": "/usr/bin/promtool check rules %s"},

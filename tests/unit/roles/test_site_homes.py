@@ -52,7 +52,7 @@ def test_a_site_without_storage_makes_homes_everywhere() -> None:
     assert makes_homes("/home", "gpu1", {"gpu1": {}}, {"all": ["gpu1"]}) is True
 
 
-def test_the_provisioning_host_is_no_host_of_the_cluster() -> None:
+def test_the_provisioning_host_is_not_a_host_of_the_cluster() -> None:
     names = ["gpu2", "localhost", "ctl", "127.0.0.1", "localhost2", "gpu1"]
     assert worked_out("{{ __site_hosts }}", **(VARS | {"groups": {"all": names}})) == [
         "gpu2",

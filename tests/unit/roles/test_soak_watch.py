@@ -98,7 +98,7 @@ def test_it_tells_of_the_gpus_until_its_input_ends(node: Node) -> None:
     assert begin["at"] <= sample["at"] <= end["at"] <= time.time()
 
 
-def test_a_log_that_nobody_may_read_is_told_as_such_and_a_lost_driver_has_no_gpus(node: Node) -> None:
+def test_an_unreadable_log_is_reported_and_a_lost_driver_has_no_gpus(node: Node) -> None:
     (node.folder / "log").write_text("-- No entries --\n")
     node.program("nvidia-smi", "#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
     process = node.start("--device", "gpu")

@@ -106,7 +106,7 @@ def spoiled(shared: Path, name: str, make: Callable[[Path], object]) -> None:
         (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"x"), "wrong"),
     ],
 )
-def test_what_is_not_what_was_written_is_told(tmp_path: Path, make: Callable[[Path], object], word: str) -> None:
+def test_changed_content_is_reported(tmp_path: Path, make: Callable[[Path], object], word: str) -> None:
     phase_of([tmp_path] * 2, "write")
     spoiled(tmp_path, "data-1", make)
     said = read_storage(phase_of([tmp_path] * 2, "read"))
@@ -138,7 +138,7 @@ def test_a_missing_tree_is_named(tmp_path: Path) -> None:
     assert "No such file or directory" in reason
 
 
-def test_without_fio_nothing_is_measured_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_fio_nothing_is_measured_and_that_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     phase_of([tmp_path], "write")
     said = read_storage(phase_of([tmp_path], "speed-write"))

@@ -40,7 +40,7 @@ def test_a_task_learns_its_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("job", ["42", "", "../41", "41 x"])
-def test_without_a_directory_nothing_is_said(tmp_path: Path, job: str) -> None:
+def test_without_a_directory_nothing_is_reported(tmp_path: Path, job: str) -> None:
     (tmp_path / "jobs" / "41").mkdir(parents=True)
     assert call(tmp_path, job) == ""
 

@@ -46,7 +46,7 @@ def test_the_interface_towards_an_address() -> None:
     assert program("train_ranks").interface_towards("no-such-host.invalid", 9) == ""
 
 
-def test_ranks_tell_each_other_numbers_and_get_back_what_they_told() -> None:
+def test_ranks_exchange_numbers() -> None:
     found = program("train_ranks")
     numbers = found.packed("gpu-\u00fc1", [0.25, None])
     assert all(isinstance(number, float) for number in numbers)

@@ -38,7 +38,7 @@ def test_all_that_a_job_exports_is_named_to_pyxis(tmp_path: Path, name: str) -> 
         assert not any("RENDEZVOUS_SECRET" in word for word in words)
 
 
-def test_a_value_that_differs_is_told_with_both_and_proves_nothing(tmp_path: Path) -> None:
+def test_a_value_that_differs_is_reported_with_both_and_proves_nothing(tmp_path: Path) -> None:
     job = Job(tmp_path, "job")
     job.script.write_text(job.script.read_text().replace("NCCL_ALGO,", "", 1).replace(",NCCL_ALGO", "", 1))
     job.image(NCCL_ALGO="Tree")

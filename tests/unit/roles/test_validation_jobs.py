@@ -337,7 +337,7 @@ def test_nccl_is_asked_who_hangs_before_the_job_is_cancelled(tmp_path: Path, nam
     assert '# busbar ras: OK\n# busbar ras: {\n# busbar ras:   "communicators": []\n# busbar ras: }\n' in output
 
 
-def test_where_no_ras_answers_nothing_is_told_and_nobody_waits(tmp_path: Path) -> None:
+def test_without_an_answer_of_ras_nothing_is_reported_and_nothing_waits(tmp_path: Path) -> None:
     job = Job(tmp_path, "job", validation_image="", validation_repeats=1)
     code, output = job.run(NCCL_RAS_ADDR="127.0.0.1:1", BUSBAR_COLLECTIVES="all_reduce")
     assert (code, "# busbar ras" in output) == (0, False)

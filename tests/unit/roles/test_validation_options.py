@@ -91,7 +91,7 @@ OWN = {
 }
 
 
-def test_a_floor_that_is_missing_is_said_before_anything_runs(tmp_path: Path) -> None:
+def test_a_floor_that_is_missing_is_reported_before_anything_runs(tmp_path: Path) -> None:
     done = checked(tmp_path, **OWN, validation_floor_gbs=0)
     said = " ".join(done.stdout.split())
     assert done.returncode == 0, done.stdout + done.stderr

@@ -69,7 +69,7 @@ def test_a_machine_gets_its_keys_and_addresses_as_files() -> None:
     assert "Address=10.77.0.10/24" in files["/etc/systemd/network/20-shared.network"][1]
 
 
-def test_a_pid_file_that_outlived_its_process_names_nobody(group: Group) -> None:
+def test_a_stale_pid_file_names_no_process(group: Group) -> None:
     assert qemu.pid_of(group, SERVER) is None
     group.file("nfs1", "pid").write_text(f"{os.getpid()}\n")
     assert qemu.pid_of(group, SERVER) is None

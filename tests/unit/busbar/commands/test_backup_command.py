@@ -72,6 +72,6 @@ def test_secrets_that_a_snapshot_lacks_are_named(site: dict[str, Any], said: lis
     assert all(words in each.problem for each, (_, words) in zip(found, said, strict=True))
 
 
-def test_what_is_no_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["backup", "verify", "yesterday"]) == 2
     assert "'yesterday' is not a snapshot ID" in capsys.readouterr().err

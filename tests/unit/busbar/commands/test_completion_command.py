@@ -28,7 +28,7 @@ ASKED = {
 }
 
 
-def test_bash_is_told_commands_options_playbooks_hosts_and_hardware(tmp_path: Path) -> None:
+def test_bash_completes_commands_options_playbooks_hosts_and_hardware(tmp_path: Path) -> None:
     (tmp_path / "inventory").mkdir()
     hosts = "all: {children: {slurm_compute: {hosts: {gpu1: {}, gpu2: {}}}}}\n"
     (tmp_path / "inventory" / "hosts.yml").write_text(hosts)

@@ -89,7 +89,7 @@ def test_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str],
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
-def test_what_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_paths_that_are_not_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main(["gpu", "parse", str(tmp_path / name)]) == 2
     assert capsys.readouterr().err.startswith(f"busbar: cannot read {tmp_path}")
 

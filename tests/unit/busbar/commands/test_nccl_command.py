@@ -124,7 +124,7 @@ def test_bad_input_is_one_line(args: list[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["parse", "judge"])
-def test_what_is_no_text_is_refused_in_one_line(tmp_path: Path, content: bytes, words: str, command: str) -> None:
+def test_a_binary_file_is_refused_in_one_line(tmp_path: Path, content: bytes, words: str, command: str) -> None:
     path = tmp_path / "x.out"
     path.write_bytes(content)
     options = ["--hardware", "dgx_h100", "--nodes", "2"] if command == "judge" else []
@@ -181,7 +181,7 @@ def test_parse_shows_the_warnings_of_nccl(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("label", ["[0] ", "[1,0]<stdout>:", "[pod/x/y] "])
-def test_a_label_that_looks_like_a_list_is_no_json(
+def test_a_label_that_looks_like_a_list_is_not_json(
     tmp_path: Path, label: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "x.txt"

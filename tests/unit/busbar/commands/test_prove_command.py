@@ -287,7 +287,7 @@ def test_nodes_without_mpi_are_named(site: Site) -> None:
     assert "gpu[1-2]: --backend mpi needs Python 3 with mpi4py and numpy" in done.stderr
 
 
-def test_nccl_tests_is_searched_and_the_places_are_told(site: Site) -> None:
+def test_nccl_tests_is_searched_and_the_places_are_reported(site: Site) -> None:
     done = site.prove()
     assert (done.returncode, site.states()) == (2, ["CANCELLED"]), done.stdout + done.stderr
     assert "nccl-tests: looked in PATH, /usr/local/bin" in done.stdout

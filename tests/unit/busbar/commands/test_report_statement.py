@@ -186,7 +186,7 @@ def test_another_key_name_or_namespace_is_refused(folder: Path, report: Callable
 
 
 @pytest.mark.parametrize("content", ["[]", '{"busbar_statement": 2}', '{"busbar_statement": 1}', "no"])
-def test_something_else_that_the_site_signed_is_no_statement(
+def test_something_else_that_the_site_signed_is_not_a_statement(
     folder: Path, report: Callable[..., tuple[int, str]], content: str
 ) -> None:
     report("sign")
@@ -207,7 +207,9 @@ def test_a_name_that_leads_out_of_the_report_is_refused(folder: Path, report: Ca
     assert (code, "refused: cluster.out is no file of the report" in said) == (1, True), said
 
 
-def test_what_cannot_be_signed_or_checked_is_said(folder: Path, report: Callable[..., tuple[int, str]]) -> None:
+def test_files_that_cannot_be_signed_or_checked_are_reported(
+    folder: Path, report: Callable[..., tuple[int, str]]
+) -> None:
     site = folder.parents[1]
     code, said = report("verify")
     assert (code, "not signed: there is no " in said) == (2, True), said

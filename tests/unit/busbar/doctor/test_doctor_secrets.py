@@ -37,7 +37,7 @@ def test_the_folder_of_the_site(tmp_path: Path) -> None:
     assert [*kept_here(tmp_path / "none")] == []
 
 
-def test_hosts_that_are_alike_are_told_once() -> None:
+def test_hosts_that_are_alike_are_reported_once() -> None:
     answers = {
         "ctl": [there()],
         "gpu1": [there(since="2026-01-01T00:00:00Z")],

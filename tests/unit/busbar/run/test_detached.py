@@ -118,7 +118,7 @@ def test_the_next_way_is_taken_where_one_does_not_work(site: Path, monkeypatch: 
         detach(site, ["report", "list"])
 
 
-def test_none_and_several_are_told(site: Path) -> None:
+def test_none_and_several_are_reported(site: Path) -> None:
     with pytest.raises(UsageError, match="0 detached validations match '' in "):
         find(place_of(site))
     for name in ("20261122T210000", "20261122T220000"):
@@ -132,7 +132,7 @@ def test_none_and_several_are_told(site: Path) -> None:
     assert main(["report", "wait", "-i", str(site / "inventory"), "x"]) == 2
 
 
-def test_nobody_can_be_asked_for_a_password(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_password_prompt_is_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "-i", str(site / "inventory"), "--detach", "-K"]) == 2
     assert "use --become-password-file" in capsys.readouterr().err
     assert not place_of(site).exists()

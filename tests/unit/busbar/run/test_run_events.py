@@ -71,7 +71,7 @@ def test_messages_of_the_play_are_shown_once() -> None:
     assert lines == ["   1.0 s  slurm : Say  ok=2", "          cluster: PASS", "          report: /x"]
 
 
-def test_what_is_too_long_for_the_screen_is_said_to_be_in_the_log() -> None:
+def test_long_output_refers_to_the_log() -> None:
     def says(host: str) -> dict[str, Any]:
         said = {"msg": [f"{host}: {number}" for number in range(20)]}
         return result("runner_on_ok", host, said, resolved_action="ansible.builtin.debug")
@@ -126,7 +126,7 @@ def test_equal_diffs_are_shown_once_with_their_hosts() -> None:
     ]
 
 
-def test_what_asks_no_host_is_no_task() -> None:
+def test_a_task_without_a_host_does_not_count() -> None:
     run, lines = follow(start("Flush"), start("Flush"), stats())
     assert (run.tasks, lines) == (0, [])
 
@@ -167,12 +167,12 @@ def test_a_failure_that_was_recovered_from_does_not_count() -> None:
     assert len(follow(start(), failed, stats(failures={"gpu1": 1}))[0].failures) == 1
 
 
-def test_errors_without_a_task_are_told() -> None:
+def test_errors_without_a_task_are_reported() -> None:
     run, _ = follow({"event": "error", "stdout": "[ERROR]: no such playbook\r\n"})
     assert "[ERROR]: no such playbook" in summary(run)
 
 
-def test_what_is_said_before_the_first_task_counts_only_when_none_runs() -> None:
+def test_output_before_the_first_task_counts_only_when_none_runs() -> None:
     said = {"event": "verbose", "stdout": "no hosts matched"}
     assert "no hosts matched" in summary(follow(said)[0])
     assert "no hosts matched" not in summary(follow(said, start(), result("runner_on_ok", "ctl"), stats())[0])
@@ -228,7 +228,7 @@ def test_duration(seconds: float, expected: str) -> None:
         "VALIDATION stage cluster: 1 test(s) on gpu[1-4], at most 600 s; 7199 s left",
     ],
 )
-def test_what_goes_on_is_told_at_once_and_not_when_the_task_ends(line: str) -> None:
+def test_progress_is_reported_at_once_and_not_when_the_task_ends(line: str) -> None:
     stream = io.StringIO()
     run = Run(Display(stream), lambda _: 3, Clock())
     run.handle(start())
@@ -237,7 +237,7 @@ def test_what_goes_on_is_told_at_once_and_not_when_the_task_ends(line: str) -> N
     assert run.prelude == []
 
 
-def test_a_long_list_of_wrong_input_is_told_in_full() -> None:
+def test_a_long_list_of_wrong_input_is_reported_in_full() -> None:
     lines = "\n".join(f"gpu{number}: option: is wrong" for number in range(400))
     assert failure_message({"failed": True, "msg": lines, "busbar_refused": True}) == lines
     shortened = failure_message({"failed": True, "msg": lines})

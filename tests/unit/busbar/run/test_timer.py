@@ -66,7 +66,7 @@ def test_another_user_has_a_timer_that_needs_lingering(
 
 
 @pytest.mark.usefixtures("systemd")
-def test_what_cannot_be_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_values_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["ssh", "timer", "-i", str(tmp_path / "gone")]) == 2
     assert "no such file or folder" in capsys.readouterr().err
     (tmp_path / "refuse").touch()

@@ -40,7 +40,7 @@ def test_all_users_of_the_nodes_write_and_those_of_this_machine_stay_out(
 
 
 @pytest.mark.parametrize("below", ["", "/storage/shared", "/storage/shared/my\\040data"])
-def test_what_somebody_mounted_there_is_not_emptied(tmp_path: Path, below: str) -> None:
+def test_a_mount_below_it_is_not_emptied(tmp_path: Path, below: str) -> None:
     table = f"{LINE.format('/')}\n{LINE.format(f'{tmp_path}/demo{below}')}\n"
     with pytest.raises(UsageError, match="unmount it first") as caught:
         refuse_mounts(tmp_path / "demo", table)

@@ -30,7 +30,7 @@ def _key(line: str) -> paramiko.PKey:
 TARGET = Target("gpu1", "10.0.0.1", 22, "admin")
 
 
-def test_a_key_that_somebody_vouched_for_is_recorded(tmp_path: Path) -> None:
+def test_a_key_with_a_given_fingerprint_is_recorded(tmp_path: Path) -> None:
     known = KnownHosts(tmp_path / "new" / "known_hosts")
     assert not known.is_known(TARGET, _key(KEY))
     known.record(TARGET, _key(KEY))
@@ -108,9 +108,7 @@ def test_password_is_asked_once_and_only_when_needed(monkeypatch: pytest.MonkeyP
     assert shown == ["a", "b", "c"], "a recorded key is not asked for again"
 
 
-def test_nothing_is_sent_to_a_host_whose_key_nobody_vouches_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_nothing_is_sent_to_a_host_with_an_unconfirmed_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("busbar.ssh.bootstrap._visit", lambda *_: pytest.fail("something was sent"))
     monkeypatch.setattr("busbar.ssh.bootstrap.read_host_key", lambda *_: _key(KEY))
     (tmp_path / "known_hosts").write_text(f"@revoked * {KEY}\n10.0.0.1 {KEY}\n")
@@ -249,7 +247,7 @@ def test_public_key_is_read(tmp_path: Path) -> None:
     assert ssh.read_public_key(tmp_path / "key.pub") == f"{KEY} me@laptop"
 
 
-def test_key_that_is_missing_is_told_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_that_is_missing_is_reported_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(UsageError, match="ssh-keygen -t ed25519"):
         ssh.public_key_file(None)

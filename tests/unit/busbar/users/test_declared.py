@@ -63,7 +63,7 @@ def named(items: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return next(item for item in items if item["name"] == name)
 
 
-def test_a_user_is_added_with_the_next_number_that_nobody_had(folder: Path) -> None:
+def test_a_user_is_added_with_the_next_unused_uid(folder: Path) -> None:
     erin = {"do": "add", "name": "erin", "group": "research", "accounts": ["ml"], "keys": ["ssh-ed25519 BBBB e"]}
     said, data = changed(folder, erin)
     # Who is absent keeps the number, and groups have theirs in the same range.

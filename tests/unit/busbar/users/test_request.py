@@ -81,7 +81,7 @@ def test_a_table_of_users(tmp_path: Path) -> None:
     assert frank == {"do": "add", "name": "frank", "accounts": ["a", "c"]}
 
 
-def test_everything_wrong_with_a_table_is_told_at_once_by_line(tmp_path: Path) -> None:
+def test_everything_wrong_with_a_table_is_reported_at_once_by_line(tmp_path: Path) -> None:
     file = tmp_path / "users.csv"
     file.write_text(
         f'name,number,keys\nerin,2101,"{KEY}\n{KEY}"\nErin,2102,\nfrank,12,\ngrace,2101,\nerin,,\nheidi,2105\n,,\n'

@@ -88,7 +88,7 @@ def test_the_limit_holds_and_the_last_word_names_the_holder(monkeypatch: pytest.
     assert 3 <= len(said) <= 8
 
 
-def test_another_holder_is_told(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+def test_another_holder_is_reported(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     other = {**BUSY, "waits_for": {**HOLDER, "pid": 9, "process": "apt-get", "command": "apt-get upgrade"}}
     run(monkeypatch, iter([BUSY, other, {"changed": False}]))
     assert ["apt-get (pid 9" in line for line in said] == [False, True]
@@ -101,7 +101,7 @@ def test_a_host_writes_no_commands_on_the_terminal(monkeypatch: pytest.MonkeyPat
     assert not any("\x1b" in text or "\x07" in text for text in [*said, result["msg"]])
 
 
-def test_another_failure_is_told_at_once(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+def test_another_failure_is_reported_at_once(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     failed = {"failed": True, "msg": "cannot install chrony: E: Unable to locate package chrony"}
     assert run(monkeypatch, iter([failed]))[0] == failed
     assert said == []

@@ -33,7 +33,7 @@ def run(**arguments: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("arguments", [{}, {"problems": []}, {"problems": [], "headline": "Nothing was installed:"}])
-def test_nothing_wrong_is_no_failure(arguments: dict[str, Any]) -> None:
+def test_no_problem_is_not_a_failure(arguments: dict[str, Any]) -> None:
     result = run(**arguments)
     assert not result.get("failed")
     assert not is_refused(result)
@@ -50,7 +50,7 @@ def test_nothing_wrong_is_no_failure(arguments: dict[str, Any]) -> None:
         ({"msg": "gpu1: x is not set: set it"}, "gpu1: x is not set: set it"),
     ],
 )
-def test_all_problems_are_told_and_the_result_says_that_it_is_input(arguments: dict[str, Any], text: str) -> None:
+def test_all_problems_are_reported_and_the_result_says_that_it_is_input(arguments: dict[str, Any], text: str) -> None:
     result = run(**arguments)
     assert (result["failed"], result["msg"]) == (True, text)
     assert is_refused(result)

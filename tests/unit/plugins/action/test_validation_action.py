@@ -101,7 +101,7 @@ def test_an_output_of_any_size_takes_no_memory(site: Site) -> None:
     assert most[1] - most[0] < 64 << 10, most
 
 
-def test_an_output_without_end_is_cut_and_judged_by_nobody(site: Site) -> None:
+def test_an_endless_output_is_cut_and_not_judged(site: Site) -> None:
     site.prints("cluster", nccl_text(NODES, 8, 365.0, program="all_reduce"), loud(30_000_000))
     site.validate(stages=["cluster"], output_limit="20M")
     (test,) = site.report["tests"]
@@ -114,7 +114,7 @@ def test_an_output_without_end_is_cut_and_judged_by_nobody(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("how", "verdict"), [("finding", "PASS"), ("fail", "FAIL")])
-def test_what_was_faster_in_earlier_reports_is_told_or_fails(site: Site, how: str, verdict: str) -> None:
+def test_a_drop_since_earlier_reports_is_reported_or_fails(site: Site, how: str, verdict: str) -> None:
     tests = [{"name": f"node-{node}", "stage": "node", "nodes": [node], "peak": 475.0} for node in NODES]
     for day in range(10, 15):
         place = site.folder / "reports" / f"202611{day}T080000Z"

@@ -35,7 +35,7 @@ def active(capsys: pytest.CaptureFixture[str], *names: str, **options: object) -
     return "; ".join(problem["problem"] for problem in plan["problems"])
 
 
-def test_what_must_change_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_required_changes_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "busbar-bob").touch()
     options: dict[str, Any] = {"groups": GROUPS, "key_directory": str(tmp_path), "create_home": True}
     plan = asked(capsys, ALICE, {"name": "busbar-bob", "state": "absent"}, **options)["plan"]
@@ -94,7 +94,7 @@ def test_only_passwords_that_work_have_a_digest(tmp_path: Path, text: str, diges
     assert account_info.shadow_digests(account_info.shadow_rows(tmp_path / "shadow")) == digests
 
 
-def test_no_shadow_file_is_no_password(tmp_path: Path) -> None:
+def test_a_missing_shadow_file_is_not_a_password(tmp_path: Path) -> None:
     assert account_info.shadow_digests(account_info.shadow_rows(tmp_path / "shadow")) == {}
 
 
@@ -151,7 +151,7 @@ def test_what_a_leaving_user_runs_is_found_in_one_trip(
     assert "process " in said
 
 
-def test_nothing_is_asked_where_nobody_leaves(
+def test_nothing_is_asked_if_no_node_leaves(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(account_info, "user_processes", lambda _: pytest.fail("looked"))

@@ -58,7 +58,7 @@ def test_nothing_is_changed_when_one_change_cannot_be(change: Any) -> None:  # n
     assert "/passwd with UID 20105 and cannot be added to the directory" in problem["problem"]
 
 
-def test_a_directory_that_refuses_is_told(change: Any) -> None:  # noqa: ANN401
+def test_a_directory_that_refuses_is_reported(change: Any) -> None:  # noqa: ANN401
     done, _ = change({"do": "add", "name": "frank"}, tool="echo 'ldap_add: Constraint violation (19)' >&2; exit 19")
     assert done["failed"]
     assert "Constraint violation" in done["msg"]

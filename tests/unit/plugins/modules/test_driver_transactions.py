@@ -128,7 +128,7 @@ def test_el_knows_the_newest_version_before_its_stream_is_enabled(
 
 
 @pytest.mark.skipif(not HAS_APT, reason="needs apt")
-def test_a_script_that_fails_is_told_with_what_it_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_that_fails_is_reported_with_what_it_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old version is gone by then: nobody may say that nothing has changed."""
     system = {"distribution": "Debian", "major": "12", "container": False}
     host = PlayedApt(tmp_path / "host", debian_index())

@@ -119,7 +119,9 @@ def decide(
     return dict(json.loads(capsys.readouterr().out))
 
 
-def test_a_host_is_told_what_it_lacks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_parts_of_a_host_are_reported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = decide(capsys, monkeypatch, FOUND, extra_packages=["pigz", "squashfuse"])
     assert (told["changed"], told["files"], told["missing"]) == (False, NAMES, ["enroot"])
     assert (told["missing_packages"], told["credentials"]) == (["squashfuse"], ["alice"])

@@ -195,7 +195,7 @@ def test_the_node_waits_until_slurm_knows_its_gpus(
     assert smi.now.exists()
 
 
-def test_a_drain_of_somebody_else_stays(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
+def test_a_drain_of_another_user_stays(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     slurm.state, slurm.reason = "IDLE+DRAIN", "fan is broken"
     assert run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)["changed"] is True
     assert (slurm.done, slurm.reason, smi.now.exists()) == ([], "fan is broken", True)
@@ -331,7 +331,7 @@ def test_device_files_are_named_before_the_node_is_given_back(
     assert smi.now.exists()
 
 
-def test_containers_are_told_of_the_instances(
+def test_containers_receive_the_instances(
     run: Run, smi: SimulatedGpus, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU}

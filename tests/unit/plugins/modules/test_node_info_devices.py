@@ -125,7 +125,7 @@ def test_a_program_that_hangs_is_left_behind(tmp_path: Path, bus: Path) -> None:
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_this_host_whatever_it_has(capsys: pytest.CaptureFixture[str], check: bool) -> None:  # noqa: FBT001 - a table
+def test_this_host_with_any_hardware(capsys: pytest.CaptureFixture[str], check: bool) -> None:  # noqa: FBT001 - a table
     with patch_module_args({"_ansible_check_mode": check, "devices": True}), pytest.raises(SystemExit) as stopped:
         node_info.main()
     found = json.loads(capsys.readouterr().out)

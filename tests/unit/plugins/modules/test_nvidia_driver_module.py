@@ -91,7 +91,7 @@ def test_the_version_of_the_cluster_counts_where_none_is_declared(
     assert choose(capsys, monkeypatch, fresh, settings=declared, locked={"580": OLD})["version"] == NEW
 
 
-def test_what_the_gpus_lack_is_told_and_another_driver_is_not_asked(
+def test_missing_gpus_are_reported_without_querying_another_driver(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = OPTIONS["hardware"]["gpu"]["count"]

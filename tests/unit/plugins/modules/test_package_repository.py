@@ -35,7 +35,7 @@ def asked(capsys: pytest.CaptureFixture[str], declared: object = None, **options
     return run(capsys, **{"name": "cuda", "nvidia": {"declared": declared or {}, "system": DEBIAN}, **options})
 
 
-def test_one_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+def test_an_unknown_one_is_refused(capsys: pytest.CaptureFixture[str], root: Path) -> None:
     answer = asked(capsys, name="doca")
     assert (answer["failed"], answer["busbar_refused"]) == (True, True)
     assert [item["key"] for item in answer["problems"]] == [

@@ -48,7 +48,7 @@ def run(host: Host, patch: pytest.MonkeyPatch, *, check: bool = False, **params:
     return module.result
 
 
-def test_what_is_held_is_excluded_and_what_dnf_skips_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_packages_are_excluded_and_skipped_ones_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host({"openssl": "3.0.7-29.el9", "kernel-core": "5.14.0-570.el9", "perf": "5.14.0-570.el9"}, ("perf",))
     done = run(host, monkeypatch)
     assert (done["changed"], done["upgraded"]) == (True, ["openssl 3.0.7-29.el9"])

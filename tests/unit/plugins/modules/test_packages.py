@@ -242,7 +242,7 @@ def test_versions_removals_and_missing_packages_are_one_transaction(run: Run) ->
     assert (result["removed"], result["held"]) == (["old"], [])
 
 
-def test_hold_alone_is_no_transaction(run: Run) -> None:
+def test_hold_alone_is_not_a_transaction(run: Run) -> None:
     host = Debian({}, f"libnccl2={NCCL}", "dcgm=1", held=("dcgm",))
     result = run(host, packages=[wanted("libnccl2", hold=True), wanted("dcgm", hold=False)])
     assert changing(host) == ["apt-mark unhold dcgm", "apt-mark hold libnccl2"]
@@ -257,7 +257,7 @@ def test_what_would_touch_the_driver_is_refused_before_it_begins(run: Run) -> No
     assert host.installed == {"nvidia-driver-570": "570"}
 
 
-def test_a_version_that_nobody_has_is_told_with_those_that_are_there(run: Run) -> None:
+def test_an_unavailable_version_is_reported_with_the_available_ones(run: Run) -> None:
     host = Debian({"libnccl2": ["2.28-1", NCCL]})
     known = r"2\.28-1, 2\.27\.5-1\+cuda12\.9"
     with pytest.raises(Ended, match=rf"no such version: libnccl2 9\.9 \(known: {known}\)\n +remedy"):
@@ -292,7 +292,7 @@ def test_a_failed_transaction_leaves_the_holds(run: Run) -> None:
     assert host.held == {"nvidia-driver-cuda"}
 
 
-def test_what_is_not_as_declared_afterwards_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remaining_differences_are_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Debian({"libnccl2": [NCCL]})
     monkeypatch.setattr(host, "install", lambda *_: None)
     with pytest.raises(Ended, match=rf"differ from the declaration: libnccl2={NCCL.replace('+', '.')}"):

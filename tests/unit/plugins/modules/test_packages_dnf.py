@@ -88,7 +88,7 @@ def test_a_driver_moves_up_and_back_with_what_comes_with_it_and_all_of_it_is_loc
         assert not machine.run(**declared(plain))["changed"], "what is locked in its version is right"
 
 
-def test_a_lock_of_another_version_is_no_hold_and_does_not_stay(make: Make) -> None:
+def test_a_lock_of_another_version_is_not_a_hold_and_does_not_stay(make: Make) -> None:
     """`versionlock add` finds it, writes nothing and ends well: with it, nobody could ever install 580 again."""
     stale = f"# Added lock on Sun Nov 22 12:00:00 2026\nnvidia-driver-cuda-{OLD}.*\nlibnvidia-ml-{OLD}.*\n"
     machine, host = make(*driver(NEW), installed=driver(NEW), locks=stale)
@@ -140,7 +140,7 @@ def test_what_shares_a_file_with_what_goes_is_installed_after_it(make: Make) -> 
     assert versions(host) == {"nvidia-fabric-manager": OLD}
 
 
-def test_what_was_removed_for_an_installation_that_fails_is_told(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_removed_by_a_failed_installation_are_reported(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     files = ("/usr/bin/nv-fabricmanager",)
     old = Rpm("nvidia-fabric-manager", OLD, files=files)
     newer = Rpm("nvidia-fabricmanager", NEW, files=files)

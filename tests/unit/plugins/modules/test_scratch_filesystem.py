@@ -98,7 +98,7 @@ def test_a_blank_disk_is_formatted(make: Make, programs: Path) -> None:
     assert programs.read_text().splitlines() == [mkfs, "udevadm settle --timeout=30"]
 
 
-def test_what_is_there_is_no_change(make: Make, programs: Path) -> None:
+def test_an_existing_entry_is_not_a_change(make: Make, programs: Path) -> None:
     answer = make(facts(XFS))
     assert (answer["changed"], answer["diff"], answer["missing_programs"]) == (False, [], [])
     assert answer["recipe"][0][0] == "mkfs.xfs"
@@ -176,7 +176,7 @@ def test_a_program_that_asks_gets_no_answer(make: Make, programs: Path) -> None:
     assert "failed" in make(facts(), facts())["msg"]
 
 
-def test_a_missing_device_is_told_from_a_file(tmp_path: Path) -> None:
+def test_a_missing_device_is_distinguished_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     def run(_words: list[str]) -> tuple[int | None, str, str]:

@@ -43,7 +43,7 @@ def _held(name: str, path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
     ],
     ids=["long", "short with line end", "too short", "empty", "binary", "note", "none"],
 )
-def test_a_munge_key_of_the_cluster_is_told_from_others(
+def test_a_munge_key_of_the_cluster_is_distinguished_from_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, *, held: bool
 ) -> None:
     path = tmp_path / "munge.key"
@@ -73,7 +73,7 @@ def test_what_was_derived_from_a_secret_shows_it(
     assert not _held(name, path, capsys)
 
 
-def test_the_authority_s_certificate_is_told_from_that_of_a_site(
+def test_the_authority_s_certificate_is_distinguished_from_that_of_a_site(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "ca.crt"

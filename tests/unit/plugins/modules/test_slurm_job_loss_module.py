@@ -112,7 +112,7 @@ def test_a_slurmctld_that_runs_and_keeps_silent_stops_a_change(site: Site) -> No
     assert site.run(f"{OLD}MinJobAge=3\n", allow=True)["jobs"] == []
 
 
-def test_garbage_from_squeue_is_no_empty_queue(site: Site) -> None:
+def test_garbage_from_squeue_is_not_an_empty_queue(site: Site) -> None:
     site.squeue("echo 'something else'")
     assert "not understood" in site.run()["msg"]
 

@@ -96,7 +96,7 @@ def test_patience_ends_the_call_and_no_job(monkeypatch: pytest.MonkeyPatch) -> N
         ((0, LATE), {"time_limit": 20, "left": 100.0}, 20, "did not end within 20 s and was cancelled"),
     ],
 )
-def test_what_is_too_late_is_cancelled_at_once_and_said(
+def test_late_jobs_are_cancelled_at_once_and_reported(
     monkeypatch: pytest.MonkeyPatch, job: tuple[float, float], asked: dict[str, float], ended: float, problem: str
 ) -> None:
     slurm = Slurm({"7": job})

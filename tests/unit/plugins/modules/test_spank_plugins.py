@@ -106,7 +106,7 @@ def test_another_release_is_refused_before_anything_changes(
     assert not (tmp_path / "plugstack.conf.d").exists()
 
 
-def test_a_micro_release_is_no_other_release(
+def test_a_micro_release_is_the_same_release(
     tmp_path: Path, item: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spank_plugins, "slurm_of_plugin", lambda _: "24.11.1")
@@ -275,7 +275,7 @@ def test_a_node_that_an_upgrade_drained_runs_the_step_in_a_reservation(tmp_path:
 
 
 @pytest.mark.usefixtures("proc")
-def test_a_busy_node_is_told_and_not_waited_for(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_a_busy_node_is_reported_and_not_waited_for(tmp_path: Path, item: dict[str, Any]) -> None:
     said = "srun: error: Unable to allocate resources: Requested nodes are busy\n"
     host = keep(Node(tmp_path, step=(1, "", said)), item)
     assert host.unproven == "granted no job step: srun: error: Unable to allocate resources: Requested nodes are busy"

@@ -39,7 +39,7 @@ def test_public_halves_are_read(
     assert (second["certificate"], second["key_login"]) == ("certificate", True)
 
 
-def test_missing_host_key_is_told_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_host_key_is_reported_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "run `ssh-keygen -A` on this host" in _read(tmp_path, capsys)["msg"]
 
 

@@ -61,7 +61,7 @@ def test_no_key_is_made_where_the_site_brings_it(tmp_path: Path, capsys: pytest.
     assert list((tmp_path / "tls").iterdir()) == []
 
 
-def test_a_damaged_key_is_told_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_key_is_reported_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "host.key").write_text("damaged\n")
     answer = _run(tmp_path, capsys)
     assert answer["failed"]

@@ -41,7 +41,7 @@ def refuse(exc: Exception) -> Callable[..., str]:
         (AnsibleError("'cluster_name' is undefined"), "'cluster_name' is undefined"),
     ],
 )
-def test_each_kind_of_bad_input_is_told_once(exc: Exception, said: str) -> None:
+def test_each_kind_of_bad_input_is_reported_once(exc: Exception, said: str) -> None:
     with pytest.raises(AnsibleFilterError) as caught:
         border(refuse(exc))("value")
     assert str(caught.value) == said
@@ -62,7 +62,7 @@ def test_host_variable_and_hint_come_first(args: tuple[str, ...], named: dict[st
     assert str(caught.value) == f"{place}each item needs a path: 'path' is missing"
 
 
-def test_cause_is_told_once_and_the_place_in_the_code_is_kept() -> None:
+def test_cause_is_reported_once_and_the_place_in_the_code_is_kept() -> None:
     def read(value: str) -> int:
         try:
             return int(value)
@@ -81,7 +81,7 @@ def test_too_few_arguments_are_bad_input_too() -> None:
         border(refuse(ValueError("x")))()
 
 
-def test_nothing_of_a_secret_is_told() -> None:
+def test_secrets_are_not_shown() -> None:
     password = "hunter" + str(len(PLAY))  # a traceback shows the line that calls
     exc = ValueError(f"bad password {password}")
     exc.__cause__ = ValueError(password)
@@ -91,7 +91,7 @@ def test_nothing_of_a_secret_is_told() -> None:
     assert password not in "".join(traceback.format_exception(caught.value))
 
 
-def test_what_is_no_bad_input_passes() -> None:
+def test_errors_other_than_bad_input_pass_through() -> None:
     with pytest.raises(ZeroDivisionError):
         border(refuse(ZeroDivisionError()))("value")
     assert border(str.upper)("ok") == "OK"

@@ -55,14 +55,14 @@ def test_each_place_is_looked_at(inventory: Path, name: str) -> None:
         ("only words\n", ":1: is not a mapping"),
     ],
 )
-def test_what_is_wrong_is_said(inventory: Path, text: str, expected: str) -> None:
+def test_faults_are_reported(inventory: Path, text: str, expected: str) -> None:
     path = inventory / "group_vars/all/x.yml"
     path.write_text(text)
     (problem,) = yaml_problems([str(inventory)])
     assert problem.startswith(f"{path}{expected}")
 
 
-def test_what_is_no_text_or_cannot_be_read_is_said(inventory: Path) -> None:
+def test_files_that_are_not_text_or_unreadable_are_reported(inventory: Path) -> None:
     (inventory / "group_vars/all/x.yml").write_bytes(b"\xff\xfe\x00")
     (inventory / "group_vars/all/y.yml").symlink_to("nowhere")
     first, second = yaml_problems([str(inventory)])

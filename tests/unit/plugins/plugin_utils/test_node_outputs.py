@@ -107,7 +107,7 @@ def test_what_the_user_may_not_read_is_not_fetched_and_leaves_no_file(there: Pat
 
 
 @pytest.mark.parametrize("name", ["fifo", "zero", "none"])
-def test_what_is_no_file_is_not_waited_for(there: Path, name: str) -> None:
+def test_a_path_that_is_not_a_file_is_not_waited_for(there: Path, name: str) -> None:
     if name == "fifo":
         os.mkfifo(there / name)
     elif name == "zero":

@@ -96,7 +96,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert "is not a folder" in unwritable(tmp_path / "file" / "reports")
 
 
-def test_a_report_is_kept_with_its_pages_and_what_is_no_text(tmp_path: Path) -> None:
+def test_a_report_is_kept_with_its_pages_and_what_is_not_text(tmp_path: Path) -> None:
     folder = tmp_path / "reports" / "20261121T000000Z"
     report = small() | {"reason": "caf\udce9 \u2713"}
     done = save_report(folder, report, ["gpu1"])

@@ -76,7 +76,7 @@ def test_a_value_that_cannot_be_is_refused_where_it_is_set(name: str, value: obj
         ("own_variable", "Mars/Base"),
     ],
 )
-def test_others_are_fine_and_wrong_types_are_told_elsewhere(name: str, value: object) -> None:
+def test_others_are_fine_and_wrong_types_are_reported_elsewhere(name: str, value: object) -> None:
     assert value_problems([Setting(name, value, "group all")]) == []
 
 
@@ -89,7 +89,7 @@ def test_options_are_judged_together_and_told_where_each_is_set() -> None:
     assert (found["key"], "a.yml:1" in found["problem"]) == ("journal_remote_max_file_size", True)
 
 
-def test_what_is_missing_beside_an_option_is_told_with_it() -> None:
+def test_missing_companion_options_are_reported() -> None:
     settings = [Setting("grafana_source", "url", "group monitoring", place="a.yml:1")]
     found = {each["key"]: each["problem"] for each in value_problems(settings)}
     assert found.keys() == {"grafana_package_url", "grafana_package_sha256", "grafana_version"}

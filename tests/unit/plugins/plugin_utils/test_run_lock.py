@@ -76,7 +76,7 @@ def test_a_process_that_was_forked_gives_nothing_back(inventory: Path) -> None:
     lock.release()
 
 
-def test_a_killed_run_of_this_host_holds_nobody_up(inventory: Path) -> None:
+def test_a_killed_run_of_this_host_blocks_no_run(inventory: Path) -> None:
     (path,) = lock_paths([str(inventory)])
     script = (
         "import sys, time; from pathlib import Path\n"

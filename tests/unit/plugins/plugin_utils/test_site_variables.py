@@ -72,7 +72,7 @@ def test_the_inventories_that_are_shipped_are_sound(inventory: str, known: set[s
     assert type_problems(settings, declared_options()) == []
 
 
-def test_group_host_file_and_line_are_told(tmp_path: Path) -> None:
+def test_group_host_file_and_line_are_reported(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("all:\n  hosts:\n    gpu1:\n      munge_keys: a\n")
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars" / "all.yml").write_text("---\nslurm_partition:\n  - {name: a}\n")

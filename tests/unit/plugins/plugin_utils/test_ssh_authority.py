@@ -62,7 +62,7 @@ def test_copy_of_the_current_one_is_trusted_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [CURRENT, NEXT])
-def test_file_that_is_no_key_is_refused(tmp_path: Path, name: str) -> None:
+def test_file_that_is_not_a_key_is_refused(tmp_path: Path, name: str) -> None:
     signing_key(tmp_path)
     _write(tmp_path / name, "no key at all")
     with pytest.raises(SecretError, match=rf"{name}: the authority's private key is not in OpenSSH format.*backup"):

@@ -81,7 +81,7 @@ def test_a_key_of_another_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "what"), [("certificate", "certificate"), ("ca", "certificate"), ("key", "key")])
-def test_what_is_no_pem(tmp_path: Path, kind: str, what: str) -> None:
+def test_text_that_is_not_pem(tmp_path: Path, kind: str, what: str) -> None:
     files = _site(tmp_path)
     Path(files[kind]).write_text("nothing")
     ((found, problem, remedy),) = _problems(files)

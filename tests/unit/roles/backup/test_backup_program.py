@@ -117,7 +117,7 @@ def saves(host: Host, result: str = "success") -> int:
     return status
 
 
-def test_a_path_of_the_site_that_is_gone_is_no_backup(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_path_of_the_site_that_is_gone_is_not_a_backup(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     database(host.grafana, "present")
     host.change(paths=[str(host.folder / "licences")], configurations=["/etc/no-such-daemon"])
     assert saves(host) == 1
@@ -144,7 +144,7 @@ def test_a_failed_snapshot_keeps_the_time_of_the_last_good_one(host: Host) -> No
     assert not (host.folder / "stage").exists()
 
 
-def test_a_disk_that_is_full_is_told_in_a_sentence(
+def test_a_disk_that_is_full_is_reported_in_a_sentence(
     host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_arguments: object) -> None:
@@ -170,7 +170,7 @@ def test_what_is_there_is_refused_and_moved_aside_when_asked(host: Host, capsys:
     assert not (host.folder / "restored").exists()
 
 
-def test_the_database_that_a_new_grafana_makes_at_once_is_no_reason_to_refuse(host: Host) -> None:
+def test_the_database_that_a_new_grafana_makes_at_once_is_not_a_reason_to_refuse(host: Host) -> None:
     assert host.does("fetch") == 0
     database(host.grafana, "empty")
     assert host.does("place", "grafana") == 0

@@ -30,7 +30,7 @@ def test_whoever_is_known_may_provision(address: str) -> None:
         ({}, "from 203.0.113.7", "fail2ban_trusted", "a few failed logins would shut out"),
     ],
 )
-def test_what_cannot_work_is_told(change: dict[str, Any], seen: str, key: str, says: str) -> None:
+def test_impossible_combinations_are_reported(change: dict[str, Any], seen: str, key: str, says: str) -> None:
     (problem,) = check(GOOD | change, {"host": "login", "seen": [seen]})
     assert (problem["key"], problem["hosts"]) == (key, ["login"])
     assert says in problem["problem"]

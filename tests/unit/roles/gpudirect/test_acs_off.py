@@ -73,7 +73,7 @@ def test_only_bridges_above_gpus_and_nics_are_touched(root: Path, capsys: pytest
     assert capsys.readouterr().out == ""
 
 
-def test_a_bridge_that_takes_no_write_is_told(
+def test_a_bridge_that_takes_no_write_is_reported(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under lockdown the kernel answers EPERM when the file is opened for writing."""

@@ -182,7 +182,7 @@ def pam(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return asked
 
 
-def test_a_login_is_a_right_password_of_somebody_who_may(pam: list[tuple[str, str]], settings: Path) -> None:
+def test_a_login_needs_the_right_password_and_permission(pam: list[tuple[str, str]], settings: Path) -> None:
     known = read_settings(settings)
     assert login({"user": ME, "password": "right"}, known) == {}
     for request in (

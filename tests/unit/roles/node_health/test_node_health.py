@@ -105,7 +105,7 @@ def test_a_sick_node_asks_slurm_and_still_ends_well(program: Path) -> None:
     assert set(re.findall(r"^# TYPE (\w+) gauge$", written, re.MULTILINE)) == known
 
 
-def test_an_xid_stands_until_somebody_gives_the_node_back(program: Path) -> None:
+def test_an_xid_remains_until_an_admin_resumes_the_node(program: Path) -> None:
     (program.parents[1] / "kernel").write_text("NVRM: Xid (PCI:0000:23:00): 79, GPU has fallen off the bus.\n")
     out, held = (
         f"NodeName=gpu1 State={state} {why}" for state, why in (("IDLE", ""), ("IDLE+DRAIN", "Reason=busbar health: x"))
@@ -156,7 +156,7 @@ def test_a_run_that_waits_too_long_for_another_says_so(tmp_path: Path) -> None:
         assert free, "a disk that takes no file keeps nobody from a drain"
 
 
-def test_what_is_only_told_drains_nobody(program: Path) -> None:
+def test_a_finding_that_is_only_reported_drains_no_node(program: Path) -> None:
     (program.parents[1] / "kernel").write_text("NVRM: Xid (PCI:0000:23:00): 31, MMU Fault\n")
     done = run(program, "--look")
     assert (done.returncode, done.stdout) == (0, "GPU 0000:23:00: Xid 31 (MMU Fault) (MONITOR)\n")
@@ -244,7 +244,7 @@ def look(program: Path, state: Path) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_dcgm_is_told_to_watch_and_then_believed(program: Path, dcgm: Path) -> None:
+def test_dcgm_watches_first_and_is_then_believed(program: Path, dcgm: Path) -> None:
     assert look(program, dcgm) == (0, "", "")
     assert (dcgm / "watches").read_text() == "a"
     assert look(program, dcgm) == (0, "", "")
@@ -253,7 +253,7 @@ def test_dcgm_is_told_to_watch_and_then_believed(program: Path, dcgm: Path) -> N
     assert look(program, dcgm) == (1, "DCGM: GPU 0 PCIe system warning: 12 replays.\n", "")
 
 
-def test_dcgm_that_does_not_answer_blames_nobody(program: Path, dcgm: Path) -> None:
+def test_dcgm_that_does_not_answer_blames_no_node(program: Path, dcgm: Path) -> None:
     (dcgm / "running").unlink()
     status, said, aside = look(program, dcgm)
     assert (status, said) == (0, "")

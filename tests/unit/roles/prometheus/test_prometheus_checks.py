@@ -34,7 +34,7 @@ def test_two_hosts_that_would_be_scraped_at_one_address() -> None:
     assert line.startswith("ctl,gpu1 monitoring_address")
 
 
-def test_hosts_that_share_their_address_in_the_inventory_are_told_of_elsewhere() -> None:
+def test_hosts_that_share_their_address_in_the_inventory_are_reported_elsewhere() -> None:
     assert told(["ctl"], monitoring_address="10.0.0.9", ansible_host="10.0.0.9") == []
 
 

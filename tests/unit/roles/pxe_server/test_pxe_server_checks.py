@@ -41,14 +41,14 @@ def test_a_server_of_known_machines_is_right() -> None:
         ({"machines": {"gpu1": {"pxe_server_mac": "52:54:00:aa:00:01"}}}, ["gpu1"], "hosts_address", "is no IPv4"),
     ],
 )
-def test_what_cannot_work_is_told(change: dict[str, Any], hosts: list[str], key: str, says: str) -> None:
+def test_impossible_combinations_are_reported(change: dict[str, Any], hosts: list[str], key: str, says: str) -> None:
     (problem,) = check(GOOD | change, {"host": "ctl"})
     assert (problem["hosts"], problem["key"]) == (hosts, key)
     assert says in problem["problem"]
     assert problem["remedy"]
 
 
-def test_two_machines_with_one_mac_are_told() -> None:
+def test_two_machines_with_one_mac_are_reported() -> None:
     other = NODE | {"pxe_server_mac": "52:54:00:aa:00:01", "hosts_address": "10.0.0.12"}
     found = check(GOOD | {"machines": {"gpu1": NODE, "gpu2": other}}, {"host": "ctl"})
     assert [(each["hosts"], each["problem"]) for each in found] == [

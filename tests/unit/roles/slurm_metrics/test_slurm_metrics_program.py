@@ -157,7 +157,9 @@ def test_a_release_whose_scontrol_has_no_json(slurm: Callable[[str, str], None],
     assert said == []
 
 
-def test_an_answer_that_cannot_be_read_is_told_and_does_not_pass_for_silence(slurm: Callable[[str, str], None]) -> None:
+def test_an_answer_that_cannot_be_read_is_reported_and_does_not_pass_for_silence(
+    slurm: Callable[[str, str], None],
+) -> None:
     slurm("squeue", "echo what")
     found, said = collector()
     got = values(found)

@@ -72,7 +72,7 @@ def test_a_package_needs_the_release_of_slurm_and_is_built_as_nobody(tmp_path: P
     assert (tmp_path / f"root{LIBRARY}").read_text(encoding="utf-8") == "nobody\ntwo words\n"
 
 
-def test_a_slurm_without_a_package_is_no_dependency(tmp_path: Path) -> None:
+def test_a_slurm_without_a_package_is_not_a_dependency(tmp_path: Path) -> None:
     builder = Builder(tmp_path)
     builder.command("dpkg-query", "exit 1")
     assert builder.build("touch x.so").returncode == 0

@@ -51,7 +51,7 @@ def sent(directory: Directory) -> list[dict[str, list[str]]]:
     return parse_ldif("".join(directory.ldif))
 
 
-def test_a_new_user_gets_a_number_that_nobody_has() -> None:
+def test_a_new_user_gets_an_unused_uid() -> None:
     done = after(
         {"do": "add", "name": "frank", "full_name": "Frank Ängström", "keys": [KEY], "groups": ["physics"]},
         {"do": "add", "name": "grace"},

@@ -57,7 +57,7 @@ def test_no_password_is_on_the_command_line(tool: Path) -> None:
     assert "pass word" not in "".join(environment)
 
 
-def test_what_does_not_exist_is_no_entry_and_what_fails_is_told(tool: Path) -> None:
+def test_missing_paths_are_not_entries_and_failures_are_reported(tool: Path) -> None:
     (tool / "code").write_text(str(NO_SUCH_OBJECT))
     assert Connection("ldaps://ctl", start_tls=True).search("dc=x", "sub", "(uid=*)") == []
     assert "-ZZ" in (tool / "arguments").read_text().splitlines()

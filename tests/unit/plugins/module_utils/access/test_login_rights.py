@@ -72,6 +72,6 @@ def test_rules_as_the_program_tells_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "no JSON"])
-def test_another_answer_is_not_taken_for_nobody(text: str) -> None:
+def test_another_answer_is_not_taken_for_no_user(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         sudo_holders(text)

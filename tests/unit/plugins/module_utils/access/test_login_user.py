@@ -22,7 +22,7 @@ def _processes(folder: Path, uids: list[int]) -> int:
     return len(uids)
 
 
-def test_root_by_whatever_means_is_told_by_who_asked(tmp_path: Path) -> None:
+def test_root_rights_are_reported_by_requester(tmp_path: Path) -> None:
     last = _processes(tmp_path, [0, 0, NOBODY.pw_uid, NOBODY.pw_uid, 0, 0])
     assert login_user(tmp_path, last).pw_name == "nobody"
 
@@ -32,7 +32,7 @@ def test_the_outermost_user_counts(tmp_path: Path) -> None:
     assert login_user(tmp_path, last).pw_name == "nobody"
 
 
-def test_root_and_nobody_knows_whom(tmp_path: Path) -> None:
+def test_root_without_a_known_user(tmp_path: Path) -> None:
     assert login_user(tmp_path, _processes(tmp_path, [0, 0])).pw_uid == 0
     assert login_user(tmp_path, 99).pw_uid == 0
     (tmp_path / "other").mkdir()

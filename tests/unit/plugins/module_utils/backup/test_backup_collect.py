@@ -87,7 +87,7 @@ def test_a_state_that_never_rests_is_taken_as_it_is(
     assert len(pauses) == 4
 
 
-def test_a_place_without_state_is_no_backup(state: Path, tmp_path: Path) -> None:
+def test_a_place_without_state_is_not_a_backup(state: Path, tmp_path: Path) -> None:
     with pytest.raises(BackupError, match="contains no slurmctld state"):
         copy_state(tmp_path / "elsewhere", tmp_path / "copy")
     (state / "job_state").unlink()
@@ -123,7 +123,7 @@ def test_a_database_in_use_is_copied_as_one_moment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "no database at all" * 100])
-def test_what_is_no_database_is_refused(text: str | None, tmp_path: Path) -> None:
+def test_an_invalid_database_is_refused(text: str | None, tmp_path: Path) -> None:
     source = tmp_path / "grafana.db"
     if text:
         source.write_text(text)

@@ -46,7 +46,7 @@ def test_the_directory_is_in_the_snapshot(settings: Settings, tmp_path: Path) ->
     assert (saved.read_text(), saved.stat().st_mode & 0o777) == (LDIF, 0o600)
 
 
-def test_an_empty_directory_is_no_backup(settings: Settings, tmp_path: Path) -> None:
+def test_an_empty_directory_is_not_a_backup(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "ldap" / "data.mdb").write_text("")
     with pytest.raises(BackupError, match="has no entries"):
         save_directory(settings, tmp_path / "saved")

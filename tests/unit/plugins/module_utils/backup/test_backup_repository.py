@@ -89,7 +89,7 @@ def test_a_repository_that_is_gone_is_not_made_anew(
         (PASSWORD, r"/etc/busbar/backup/password is not .*secrets/backup\.password"),
     ],
 )
-def test_what_cannot_be_reached_is_no_missing_repository(
+def test_an_unreachable_repository_is_not_a_missing_one(
     answer: tuple[int, str, str], said: str, repository: Callable[[Answers], Repository], tmp_path: Path
 ) -> None:
     with pytest.raises(BackupError, match=said):

@@ -54,7 +54,7 @@ def test_a_daemon_is_asked_with_its_password(url: str) -> None:
     assert fetch(Access(url, username="u", password="p"), "/locked")[0] == 200  # noqa: S106 - of this test
 
 
-def test_nobody_there_is_status_0() -> None:
+def test_no_user_present_is_status_0() -> None:
     status, reason = fetch(Access("http://127.0.0.1:1"), "/")
     assert status == 0
     assert "refused" in reason

@@ -59,7 +59,7 @@ def test_certificate_and_password_open_it(access: Access) -> None:
     assert fetch(access._replace(username=""), "/")[0] == 401
 
 
-def test_without_certificate_or_trust_nobody_answers(access: Access) -> None:
+def test_without_certificate_or_trust_the_server_refuses(access: Access) -> None:
     for other in (access._replace(certificate_file="", key_file=""), access._replace(ca_file="")):
         status, reason = fetch(other, "/")
         assert status == 0

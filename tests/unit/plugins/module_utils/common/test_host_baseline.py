@@ -101,7 +101,7 @@ def test_the_first_original_wins_and_each_hash_is_known(folder: Path, tmp_path: 
     }
 
 
-def test_a_file_that_busbar_made_is_no_original(folder: Path, tmp_path: Path) -> None:
+def test_a_file_that_busbar_made_is_not_an_original(folder: Path, tmp_path: Path) -> None:
     module, file = Module(), tmp_path / "file"
     for text in ("ours", "newer"):
         baseline.before_write(module, {str(file): text})
@@ -151,7 +151,7 @@ def test_an_installation_ends_an_uninstallation_that_was_killed(folder: Path, ve
         (["record"],) * 2,
     ],
 )
-def test_what_an_uninstallation_leaves_is_no_sign(folder: Path, beside: list[str], signs: list[str]) -> None:
+def test_leftovers_of_an_uninstallation_are_not_a_sign(folder: Path, beside: list[str], signs: list[str]) -> None:
     for name in beside:
         (folder.parent / name).mkdir(parents=True)
     top = str(folder.parent)

@@ -64,7 +64,7 @@ def test_only_the_wanted_key_is_taken_of_many(data: bytes) -> None:
         (b"\xc6", "no OpenPGP public key"),
     ],
 )
-def test_what_is_no_key_is_told(data: bytes, said: str) -> None:
+def test_an_invalid_key_is_reported(data: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         fingerprints(data)
 

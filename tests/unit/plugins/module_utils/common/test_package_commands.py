@@ -134,7 +134,7 @@ class Module:
 HOLDER = {"lock": "/var/lib/dpkg/lock", "pid": 812, "process": "apt-get", "command": "apt-get upgrade"}
 
 
-def test_nothing_is_called_while_somebody_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_called_while_another_process_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package_commands, "lock_holder", lambda: HOLDER)
     module = Module(0, "")
     with pytest.raises(Ended):
@@ -188,7 +188,7 @@ def test_services_are_held_only_meanwhile(places: dict[str, Path], *, held: bool
     assert not places["policy"].exists()
 
 
-def test_a_policy_of_somebody_else_stays(places: dict[str, Path]) -> None:
+def test_a_policy_of_another_user_stays(places: dict[str, Path]) -> None:
     places["policy"].write_text("mine")
     with services_held(held=True, **places):
         assert places["policy"].read_text() == "mine"

@@ -76,7 +76,7 @@ def test_what_dnf_writes_on_several_lines_is_one_offer() -> None:
     assert parse_dnf("\nObsoleting Packages\na.x86_64  1-1  b\n    c.x86_64  1-1  @b\n") == []
 
 
-def test_what_is_held_is_told_and_not_made() -> None:
+def test_held_packages_are_reported_and_not_installed() -> None:
     made, held = chosen(parse_apt(APT)[0], held_patterns(["kernel", "slurm"]), security=True)
     assert [each.name for each in made] == ["libssl3", "libc6:i386"]
     assert [each.name for each in held] == ["linux-image-6.1.0-35-amd64", "slurmd"]

@@ -32,5 +32,5 @@ def test_report() -> None:
     ]
 
 
-def test_nothing_wrong_is_no_text() -> None:
+def test_no_problem_gives_no_text() -> None:
     assert problem_report([]) == ""

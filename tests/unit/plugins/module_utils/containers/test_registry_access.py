@@ -158,7 +158,7 @@ def test_over_a_real_connection(registry: str) -> None:
     assert registry_access(wrong, {}, http=True) == (UNKNOWN, "it answers the login with 307", "")
 
 
-def test_nobody_there() -> None:
+def test_no_user_present() -> None:
     found = registry_access(Login("127.0.0.1", "robot", SECRET, 9), {}, http=True)
     assert found.state == UNKNOWN
     assert found.said.startswith("nothing answers: ")

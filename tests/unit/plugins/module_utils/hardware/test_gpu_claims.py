@@ -128,7 +128,7 @@ def test_what_is_normal_is_not_held_against_it(changes: dict[str, object]) -> No
     assert told(pair(**changes)) == []
 
 
-def test_a_fault_of_all_gpus_is_told_once() -> None:
+def test_a_fault_of_all_gpus_is_reported_once() -> None:
     found = facts(*(gpu_xml(number, name="NVIDIA H200", action="Reset") for number in range(4)))
     assert told(found, count=4) == [
         ("all 4 GPUs", "the driver requests: Reset"),

@@ -65,7 +65,7 @@ def keys(found: dict[str, Any], *cures: str) -> list[str]:
         (host(in_fabric("Completed"), [port("mlx5_0", "INIT"), port("mlx5_1", "INIT")]), SUBNET_MANAGER, "NICs"),
     ],
 )
-def test_what_the_run_puts_right_is_no_reason_to_refuse_it(found: dict[str, Any], cure: str, key: str) -> None:
+def test_faults_that_the_run_repairs_do_not_refuse_it(found: dict[str, Any], cure: str, key: str) -> None:
     assert keys(found) == [key], "without the role it is a fault"
     assert keys(found, cure) == []
 

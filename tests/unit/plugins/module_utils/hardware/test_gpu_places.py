@@ -67,7 +67,9 @@ def test_sockets_are_those_of_the_cores_near_by(tmp_path: Path) -> None:
         ([""] * 8, None, ""),
     ],
 )
-def test_other_sockets_than_declared_are_told(tmp_path: Path, near: list[str], minors: list[int], told: str) -> None:
+def test_other_sockets_than_declared_are_reported(
+    tmp_path: Path, near: list[str], minors: list[int], told: str
+) -> None:
     problems = place_problems("gpu1", H100, facts(machine(tmp_path, near, ["-1"] * 8), minors=minors))
     assert [told in problem["problem"] for problem in problems] == ([True] if told else [])
     for problem in problems:

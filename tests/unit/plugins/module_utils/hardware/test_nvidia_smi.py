@@ -136,7 +136,7 @@ def test_text_around_the_log_and_comments() -> None:
         "Unable to determine the device handle for GPU0000:0A:00.0: GPU is lost.  Reboot the system",
     ],
 )
-def test_failures_are_told(line: str) -> None:
+def test_failures_are_reported(line: str) -> None:
     data = parse_query(line + "\n")
     assert (data["form"], data["gpus"], data["errors"]) == (None, [], [line])
 

@@ -95,7 +95,7 @@ def test_gpus(gpu: str, check: str, severity: str, problem: str) -> None:
     assert all(problem in each[2] for each in found)
 
 
-def test_a_fault_of_several_gpus_is_told_once_with_what_to_type() -> None:
+def test_a_fault_of_several_gpus_is_reported_once_with_what_to_type() -> None:
     sick = (gpu_xml(index, state="GPU requires reset") for index in (0, 1))
     (found,) = gpu_answer(node(), facts(*sick), []).findings
     assert found.problem == "GPU 0,1 (of 2) requires a reset"
@@ -240,7 +240,7 @@ def test_links_that_flap() -> None:
         ([[-9000.0, 0.0], [-2700.0, 5000.0]], 5050, 0),  # of more than an hour ago
     ],
 )
-def test_errors_of_infiniband_are_told_by_the_hour(samples: list[list[float]], count: int, grown: int) -> None:
+def test_errors_of_infiniband_are_reported_by_the_hour(samples: list[list[float]], count: int, grown: int) -> None:
     answer = network_answer(node({"port_errors mlx5_0/1": samples}), network(), {}, {"mlx5_0/1": count})
     problem = f"port mlx5_0/1 had {grown} errors in an hour, more than 100"
     assert told(answer) == ([("infiniband_errors", MONITOR, problem)] if grown else [])
@@ -419,7 +419,7 @@ def test_recordings_of_several_generations(recording: str, checks: set[str]) -> 
         ("SlurmdSpoolDir={}/gone\n", "run/slurm/conf", ""),
     ],
 )
-def test_spool_and_log_of_slurmd_are_told_where_they_are_file_systems_of_their_own(
+def test_spool_and_log_of_slurmd_are_reported_where_they_are_file_systems_of_their_own(
     tmp_path: Path, conf: str, place: str, severity: str
 ) -> None:
     own = tmp_path / "own/gpu1"

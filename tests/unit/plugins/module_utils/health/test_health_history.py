@@ -54,7 +54,7 @@ def test_nothing_is_gone_that_could_not_be_asked() -> None:
     assert new([LOST], [], whole=False) == []
 
 
-def test_a_drain_that_is_withheld_again_and_again_is_told_once() -> None:
+def test_a_drain_that_is_withheld_again_and_again_is_reported_once() -> None:
     assert new([], [LOST], "withheld") == [("found", "gpu"), ("withheld", "")]
     assert new([LOST], [LOST], "withheld") == []
 

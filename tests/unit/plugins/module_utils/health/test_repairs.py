@@ -41,7 +41,7 @@ def test_only_drains_of_the_health_check_without_jobs_are_repaired() -> None:
     assert "needs replacement" in made["skipped"]["gpu5"]
 
 
-def test_nodes_that_are_asked_for_and_not_repaired_are_told() -> None:
+def test_nodes_that_are_asked_for_and_not_repaired_are_reported() -> None:
     made = plan(asked=("gpu3", "gpu4"))
     assert made["nodes"] == {}
     assert made["skipped"] == {

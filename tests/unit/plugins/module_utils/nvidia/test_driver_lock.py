@@ -90,7 +90,7 @@ def test_each_branch_and_each_distribution_of_its_own_has_a_line() -> None:
     assert lock_key("distribution", "Debian", "12", 535) == "debian12-535"
 
 
-def test_hosts_without_a_common_version_are_told_by_name() -> None:
+def test_hosts_without_a_common_version_are_reported_by_name() -> None:
     made = chosen(offer(A, B), offer(C))
     (problem,) = made["problems"]
     assert problem["hosts"] == ["gpu1", "gpu2"]
@@ -109,7 +109,7 @@ def test_the_file_says_how_it_is_changed_and_is_read_again() -> None:
 
 
 @pytest.mark.parametrize("values", [["580"], "580.95.05", {"580": "newest"}, {"580": 580}, {"580": None}])
-def test_a_file_that_somebody_broke_is_named(values: object) -> None:
+def test_a_damaged_file_is_named(values: object) -> None:
     with pytest.raises(ValueError, match=rf'^{PATH}: .*: not a valid version: write "580": "580\.95\.05", or move'):
         parse_lock(values, PATH)
 

@@ -84,7 +84,7 @@ def test_a_build_that_failed_ends_red_with_the_end_of_its_log() -> None:
     assert problem["problem"].endswith("DKMS says of it: nvidia: added")
 
 
-def test_a_module_for_the_kernel_that_waits_needs_a_reboot_and_is_no_failure() -> None:
+def test_a_module_for_the_kernel_that_waits_needs_a_reboot_and_is_not_a_failure() -> None:
     newer = {"module": "nvidia", "version": NEW, "kernel": "6.8.0-140-generic", "state": "installed"}
     made = plan(built=[], dkms=[newer], headers=False, available={}, index=False)
     assert made["build_problems"] == []
@@ -115,7 +115,7 @@ def test_settings_that_wait_for_a_reboot_keep_no_node_back() -> None:
     assert (len(made["reboot"]), made["blocked"]) == (1, [])
 
 
-def test_a_kernel_that_the_repositories_have_left_behind_is_told_before_anything() -> None:
+def test_a_kernel_that_the_repositories_have_left_behind_is_reported_before_anything() -> None:
     made = plan(headers=False, installed={}, **UNBUILT)
     (problem,) = made["problems"]
     assert problem["key"] == f"linux-headers-{RELEASE}"

@@ -191,7 +191,7 @@ def test_a_fabric_manager_of_another_version_is_refused_by_name() -> None:
     assert plan("dgx_h100", DEBIAN, found)["problems"] == []
 
 
-def test_a_version_that_has_left_the_repository_is_told_with_those_that_are_there() -> None:
+def test_a_version_removed_from_the_repository_is_reported_with_the_available_ones() -> None:
     found = offering(NEW, names=plan("l40s", DEBIAN)["names"])
     problems = plan("l40s", DEBIAN, found, version="580.65.06")["problems"]
     assert [item["problem"] for item in problems] == [f"580.65.06 is not available; the repositories have {NEW}"] * 4
@@ -228,7 +228,7 @@ def test_what_ends_with_another_branch_makes_way_on_ubuntu() -> None:
         (DEBIAN, {}, {"kernel_parts": "skipped"}, "nvidia_driver_kernel_parts says so"),
     ],
 )
-def test_kernel_parts_are_left_alone_and_that_is_said(
+def test_kernel_parts_are_left_alone_and_that_is_reported(
     system: dict[str, Any], found: dict[str, Any], given: dict[str, str], why: str
 ) -> None:
     names = plan("dgx_h100", DEBIAN)["names"]

@@ -36,13 +36,13 @@ def test_the_index(wanted: str, ports: list[dict[str, Any]], index: str) -> None
         ([port("mlx5_0", 3), port("mlx5_1")], "no index is a GID of RoCE v2 on all ports (mlx5_0: [3], mlx5_1: none)"),
     ],
 )
-def test_why_there_is_none(ports: list[dict[str, Any]], note: str) -> None:
+def test_the_reason_without_a_result(ports: list[dict[str, Any]], note: str) -> None:
     found = nccl_gid_index("auto", ports)
     assert found["index"] == ""
     assert found["note"].startswith(note)
 
 
 @pytest.mark.parametrize("wanted", ["three", "-1", "3,5", "true"])
-def test_what_is_no_index_is_refused(wanted: str) -> None:
+def test_an_invalid_index_is_refused(wanted: str) -> None:
     with pytest.raises(ValueError, match=f"'{wanted}' is no index of a GID; write auto"):
         nccl_gid_index(wanted, [])

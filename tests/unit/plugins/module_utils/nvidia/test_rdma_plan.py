@@ -151,7 +151,7 @@ def test_names_of_devices_and_interfaces() -> None:
         ),
     ],
 )
-def test_whoever_runs_the_network_is_told_of_infiniband(
+def test_network_admins_are_notified_of_infiniband(
     manager: str, path: str, lines: list[str], commands: list[list[str]]
 ) -> None:
     found = plan({"manager": manager}, ipoib=[ADDRESS | {"mtu": 4092}], networks=["10.10.0.0/16"])

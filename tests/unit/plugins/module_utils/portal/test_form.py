@@ -26,7 +26,7 @@ def test_the_form_shows_what_is_free_and_why_the_last_notebook_ended() -> None:
     assert 'name="gpus" value="1" min="0" max="8"' in text
 
 
-def test_who_may_use_nothing_is_told() -> None:
+def test_a_user_without_rights_is_reported() -> None:
     assert "No partition of the cluster is open to you" in page(
         [], [], {"default": "Python"}, PROPOSED, most_minutes=720, ended=""
     )

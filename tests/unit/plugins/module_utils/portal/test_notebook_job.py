@@ -72,7 +72,7 @@ def test_what_is_not_chosen_is_left_to_slurm() -> None:
         ({"nodelist": "gpu1"}, "'nodelist' is not a choice"),
     ],
 )
-def test_what_is_no_choice_is_refused(change: dict[str, Any], said: str) -> None:
+def test_an_invalid_choice_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(RequestError, match=said):
         parse_choice(GOOD | change, ENVIRONMENTS)
 

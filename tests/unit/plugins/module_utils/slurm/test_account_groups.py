@@ -98,7 +98,7 @@ def test_who_comes_back_is_open_again() -> None:
 @pytest.mark.parametrize(
     ("members", "said"), [(None, "is not in the directory"), ([], "is empty")], ids=["gone", "empty"]
 )
-def test_a_group_that_is_gone_or_empty_takes_nobody_out(members: list[str] | None, said: str) -> None:
+def test_a_missing_or_empty_group_removes_no_user(members: list[str] | None, said: str) -> None:
     done = decided(found({"physics": members}, have=(ERIN,), made=(ERIN,)))
     assert commands(done) == []
     assert done.made == {ERIN}
@@ -111,11 +111,11 @@ def test_an_empty_group_that_a_person_confirms() -> None:
     assert decided(found({"physics": None}, have=(ERIN,), made=(ERIN,)), allow_empty=True).made == {ERIN}
 
 
-def test_a_group_that_never_had_members_is_no_matter() -> None:
+def test_a_group_that_never_had_members_is_ignored() -> None:
     assert decided(found({"physics": []})).refusals == []
 
 
-def test_too_many_leavers_take_nobody_out_and_joins_go_on() -> None:
+def test_too_many_leavers_remove_no_user_and_joins_continue() -> None:
     seen = found({"physics": ["grace"]}, have=(ERIN, FRANK), made=(ERIN, FRANK))
     done = decided(seen, max_removals=1)
     assert commands(done) == ["add user grace Account=phys Cluster=c Fairshare=1"]
@@ -132,7 +132,7 @@ def test_who_does_not_resolve_gets_nothing_and_loses_nothing() -> None:
     assert done.made == {ERIN}
 
 
-def test_an_account_that_is_not_there_is_said() -> None:
+def test_an_account_that_is_not_there_is_reported() -> None:
     done = decided(found({"physics": ["erin"]}), groups=[{**PHYSICS, "account": "none"}])
     assert commands(done) == []
     assert "the account none is not in accounting" in done.refusals[0]

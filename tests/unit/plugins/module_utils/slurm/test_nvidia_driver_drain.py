@@ -24,7 +24,7 @@ OURS = "busbar: NVIDIA driver 580.95.05"
         ("", False, False, False, False),
     ],
 )
-def test_a_node_is_drained_and_resumed_only_when_nobody_else_did_it(
+def test_a_node_is_drained_and_resumed_only_by_its_own_action(
     line: str, *, known: bool, drain: bool, ours: bool, answers: bool
 ) -> None:
     found = node_service("gpu1", f"{line}\n")

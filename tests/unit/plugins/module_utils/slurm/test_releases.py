@@ -37,7 +37,7 @@ def test_no_release() -> None:
         release("slurmctld: fatal")
 
 
-def test_an_epoch_is_no_part_of_the_release() -> None:
+def test_an_epoch_is_not_part_of_the_release() -> None:
     assert release_text("1:22.05.8-4+deb12u3") == "22.05"
 
 
@@ -69,7 +69,7 @@ def test_backwards_is_refused() -> None:
     assert "slurm_repository" in remedy
 
 
-def test_what_is_no_release_of_slurm_is_refused() -> None:
+def test_an_invalid_release_of_slurm_is_refused() -> None:
     assert window_problem("24.11.5", "26.07.1")[0] == "26.07 is no major release of Slurm"
 
 

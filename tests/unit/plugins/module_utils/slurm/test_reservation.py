@@ -240,7 +240,7 @@ def test_whatever_breaks_off_a_submission_the_node_is_drained_again(monkeypatch:
     assert slurm.nodes["gpu1"] == ("drained", "fan")
 
 
-def test_a_node_that_cannot_be_drained_again_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_cannot_be_drained_again_is_reported_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu1": ("drained", "fan")})
     slurm.undrainable = {"gpu1"}
     run = runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])])
@@ -270,7 +270,7 @@ def test_the_next_step_of_the_same_validation_changes_its_reservation(monkeypatc
         ({}, "17\n", "another validation uses the reservation busbar-validation (job 17): wait for its end"),
     ],
 )
-def test_a_reservation_of_somebody_else_is_refused_and_left_alone(
+def test_a_reservation_of_another_user_is_refused_and_left_alone(
     monkeypatch: pytest.MonkeyPatch, there: dict[str, str], jobs: str, words: str
 ) -> None:
     slurm = Slurm({"gpu1": ("drained", "fan")})
@@ -328,7 +328,7 @@ def test_silence_is_never_taken_for_no_reservation() -> None:
     assert place.open(["gpu1"], 60) == place.find()[1]
 
 
-def test_a_queue_that_slurm_refuses_is_told_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_slurm_refuses_is_reported_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({})
     queues = [{"partition": "gpu", "account": "", "qos": ""}, {"partition": "nowhere", "account": "a", "qos": ""}]
     (problem,) = runner(monkeypatch, slurm, queues=queues, reservation=None).refused_queues()
@@ -374,7 +374,7 @@ def test_a_new_node_that_a_killed_run_left_without_its_drain_is_behind_the_gate(
     assert slurm.gate["nodes"] == "gpu3"
 
 
-def test_a_gate_of_somebody_else_is_refused_before_anything_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_of_another_user_is_refused_before_anything_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu2": ("drained", "busbar: new")})
     slurm.gate = {"name": "busbar-new", "nodes": "gpu2", **OURS, "users": "alice"}
     run = runner(monkeypatch, slurm, tests=[job("node-gpu2", ["gpu2"])])

@@ -78,7 +78,7 @@ def test_what_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
     assert any(said in problem for problem in problems), problems
 
 
-def test_nodes_of_others_are_skipped_and_said() -> None:
+def test_nodes_of_others_are_skipped_and_reported() -> None:
     made = plan({"gpu2": "drained|fan, Meyer", "gpu3": "down*|Not responding", "gpu4": "mixed|none"})
     assert made["skipped"] == {
         "gpu2": "drained: fan, Meyer, and not changed",
@@ -111,7 +111,7 @@ def test_a_new_update_begins_anew(change: dict[str, Any]) -> None:
     assert plan(state=state)["finished"] == []
 
 
-def test_what_another_update_has_left_is_said() -> None:
+def test_nodes_left_by_another_update_are_reported() -> None:
     made = plan({"gpu8": "drained|busbar: update"}, nodes="gpu[1-2]")
     assert "gpu8 is drained by another update that was interrupted" in made["lines"][-1]
 

@@ -50,6 +50,6 @@ def test_a_symbol_of_another_name() -> None:
     ("data", "said"),
     [(b"", "no shared object"), (b"#!/bin/sh\n" * 20, "no shared object"), (library(1)[:200], "damaged")],
 )
-def test_what_is_no_library(data: bytes, said: str) -> None:
+def test_files_that_are_not_libraries(data: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         slurm_of_plugin(data)

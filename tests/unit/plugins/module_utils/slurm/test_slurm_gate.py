@@ -34,7 +34,7 @@ def test_nodes_that_are_new_are_drained_by_the_file_that_names_them(
     assert gate_lines(before, nodes) == lines
 
 
-def test_a_line_of_somebody_else_is_no_gate() -> None:
+def test_a_line_of_another_user_is_not_a_gate() -> None:
     assert gated_in_file(f"{OTHERS}{GATE}\n# {GATE.replace('gpu', 'old')}\n") == {"gpu3", "gpu4"}
 
 
@@ -51,7 +51,7 @@ def test_a_line_of_somebody_else_is_no_gate() -> None:
         ("", False),
     ],
 )
-def test_new_is_told_by_the_reason_also_when_slurm_adds_to_it(reason: str, *, new: bool) -> None:
+def test_new_nodes_are_recognized_by_the_reason_also_when_slurm_adds_to_it(reason: str, *, new: bool) -> None:
     assert is_new(reason) is new
 
 

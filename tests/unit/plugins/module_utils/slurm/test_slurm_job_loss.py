@@ -119,7 +119,7 @@ def test_a_job_that_would_be_lost_is_found(job: str, new: str, reason: str) -> N
         (f"9|{WAITS.replace('batch', 'secret').replace('|1|1:00', '|2|1:00')}", changed(hidden=f"{HIDDEN} MaxTime=9")),
     ],
 )
-def test_a_job_that_goes_on_is_no_obstacle(job: str, new: str) -> None:
+def test_a_job_that_goes_on_is_not_an_obstacle(job: str, new: str) -> None:
     assert configuration_losses(jobs(job), read_cluster(OLD), read_cluster(new)) == []
 
 
@@ -196,7 +196,7 @@ def test_the_report_is_short_however_many_jobs_there_are() -> None:
 
 
 @pytest.mark.parametrize("line", ["7|RUNNING|alice", f"x7|{RUNS}", f"7|{RUNS}|extra"])
-def test_what_is_not_understood_is_no_empty_queue(line: str) -> None:
+def test_an_unexpected_answer_is_not_an_empty_queue(line: str) -> None:
     with pytest.raises(ValueError, match="not understood"):
         jobs(line)
 

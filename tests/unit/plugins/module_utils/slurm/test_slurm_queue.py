@@ -44,7 +44,7 @@ def test_marks_are_others_for_each_call_and_long_enough_not_to_be_guessed() -> N
 
 
 @pytest.mark.parametrize("broken", [MARKS.record, f"1{MARKS.field}RUNNING{MARKS.record}", "777", job_record(2)[:-9]])
-def test_an_answer_with_anything_that_is_no_job_is_refused(broken: str) -> None:
+def test_an_answer_with_anything_that_is_not_a_job_is_refused(broken: str) -> None:
     with pytest.raises(ValueError, match="something that is no job"):
         read_jobs(job_record(1) + broken, MARKS)
 
@@ -79,7 +79,7 @@ def test_no_jobs() -> None:
     assert read_jobs("\n", MARKS) == []
 
 
-def test_nonsense_is_no_empty_queue() -> None:
+def test_nonsense_is_not_an_empty_queue() -> None:
     with pytest.raises(ValueError, match="something that is no job: 'squeue: what'"):
         read_jobs("squeue: what", MARKS)
 

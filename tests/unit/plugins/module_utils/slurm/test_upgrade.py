@@ -205,6 +205,6 @@ def test_a_plugin_of_others_that_the_new_slurm_refuses_is_named_with_hosts_file_
     assert "remove its line from /etc/slurm/plugstack.conf until you have built it for 26.05" in problem["remedy"]
 
 
-def test_a_plugin_of_others_for_the_release_that_comes_is_no_problem() -> None:
+def test_a_plugin_of_others_for_the_release_that_comes_is_not_a_problem() -> None:
     plugin = {"library": "/opt/greet.so", "file": "/etc/slurm/plugstack.conf", "slurm": "26.05.0"}
     assert upgrade_plan(hosts(gpu1=host("gpu1", plugins=[plugin])), CLUSTER, SEEN)["problems"] == []

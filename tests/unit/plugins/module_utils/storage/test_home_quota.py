@@ -58,7 +58,7 @@ def test_sizes() -> None:
         ("nfs4", ["rw"], "is nfs4"),
     ],
 )
-def test_a_file_system_without_quotas_is_told(kind: str, options: list[str], said: str | None) -> None:
+def test_a_file_system_without_quotas_is_reported(kind: str, options: list[str], said: str | None) -> None:
     fault = file_system_fault(kind, options, "/srv")
     if said is None:
         assert fault is None

@@ -49,7 +49,7 @@ def test_bound_state(mounts: list[Any], state: str) -> None:
     assert bound_state("/shared", mounts)[0] == state
 
 
-def test_live_homes_are_told_with_the_way_out() -> None:
+def test_live_homes_are_reported_with_the_way_out() -> None:
     fault = content_fault("/home", ["alice", "admin"])
     assert fault is not None
     assert "live home directories" in fault[0]

@@ -173,7 +173,7 @@ def test_a_disk_in_use_is_refused_also_when_named(other: dict[str, Any], part: s
         (disk(B, path="/dev/vda"), f"{B} and {A} are one disk, /dev/vda"),
     ],
 )
-def test_what_is_no_disk_of_its_own_is_refused(item: dict[str, Any], part: str) -> None:
+def test_a_path_that_is_not_a_separate_disk_is_refused(item: dict[str, Any], part: str) -> None:
     found = plan(disk(A), item)
     assert part in said(found)
     assert found["steps"] == []
@@ -230,12 +230,12 @@ def test_given_up_disks_of_an_old_scratch_become_a_new_one() -> None:
     assert "belong to scratch" in said(plan(ours(A), ours(B), disk(C), wipe={HOST: [A]}))
 
 
-def test_without_mdadm_nobody_decides() -> None:
+def test_without_mdadm_there_is_no_decision() -> None:
     found = plan(ours(A, level="unknown"), ours(B, level="unknown"))
     assert (found["problems"], found["steps"], found["undecided"]) == ([], [], True)
 
 
-def test_what_only_the_other_program_could_tell_is_no_disk_of_ours() -> None:
+def test_an_unverifiable_disk_is_not_ours() -> None:
     member = disk(B, {**MEMBER, "type": "LVM2_member"}, group={**GROUP, "level": "unknown"})
     found = plan(disk(A), member)
     assert found["undecided"] is False

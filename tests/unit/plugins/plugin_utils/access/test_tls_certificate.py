@@ -136,7 +136,7 @@ def test_a_long_name_is_carried_whole_among_the_names(authority: str, public: st
 
 
 @pytest.mark.parametrize("text", ["", "ssh-ed25519 AAAA", "no key"])
-def test_what_is_no_key_is_refused(authority: str, text: str) -> None:
+def test_an_invalid_key_is_refused(authority: str, text: str) -> None:
     with pytest.raises(ValueError, match="the host's public key is"):
         tls.sign_host(text, authority, names=NAMES, now=NOW, days=1)
 

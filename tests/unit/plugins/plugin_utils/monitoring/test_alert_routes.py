@@ -159,7 +159,7 @@ def test_webhooks_that_lead_nowhere(settings: dict[str, Any], words: str) -> Non
     assert words in said[0]
 
 
-def test_what_is_said_holds_no_secret() -> None:
+def test_messages_contain_no_secret() -> None:
     secrets = ("hunter2-xyz", "T02ABCDEF")
     broken = [
         {"email": {**MAIL, "password": secrets[0]}},
@@ -210,7 +210,7 @@ def test_placeholders(value: str | None) -> None:
         5,
     ],
 )
-def test_what_is_no_placeholder(value: object) -> None:
+def test_values_that_are_not_placeholders(value: object) -> None:
     assert placeholder(value) == ""
 
 

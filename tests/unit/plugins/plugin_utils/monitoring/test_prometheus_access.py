@@ -73,7 +73,7 @@ def test_secrets_of_further_scrapes_are_led_to_files_wherever_they_stand() -> No
         {"proxy_url": "http://user:hidden@proxy:3128"},
     ],
 )
-def test_with_a_secret_that_goes_to_no_file_nobody_else_reads_the_configuration(secret: dict[str, Any]) -> None:
+def test_a_configuration_with_a_secret_is_readable_by_its_user_only(secret: dict[str, Any]) -> None:
     plan = prometheus_plan({**SETTINGS, "scrape_extra": [{"job_name": "x", **secret}]})
     assert plan["confidential"] is True
 

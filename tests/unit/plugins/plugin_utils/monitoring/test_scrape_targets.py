@@ -83,7 +83,7 @@ def test_a_host_that_says_nothing_is_reached_where_ansible_reaches_it() -> None:
     assert addresses(NODE, hosts) == ["10.0.0.1:9100", "10.9.0.2:9100", "cpu1:9100"]
 
 
-def test_a_host_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_host_is_an_error() -> None:
     with pytest.raises(KeyError, match="gpu9"):
         scrape_targets({"node": {**NODE, "hosts": ["gpu9"]}}, site(), CATALOGUE)
 

@@ -31,7 +31,7 @@ def test_a_kernel_that_waits_for_a_boot(running: str, installed: list[str], newe
     assert newer_kernel(running, installed) == newer
 
 
-def test_what_is_said_of_a_node() -> None:
+def test_the_lines_about_a_node() -> None:
     node = {
         "kernel": "6.8.0-60-generic",
         "kernels": ["6.8.0-60-generic", "6.8.0-124-generic"],

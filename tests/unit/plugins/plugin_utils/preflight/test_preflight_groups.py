@@ -82,7 +82,7 @@ def test_a_group_of_another_toolkit_is_refused_with_ours(written: str, toolkit: 
     assert f"add its hosts to {meant}" in found["remedy"]
 
 
-def test_a_common_word_is_refused_only_where_nobody_else_does_its_work() -> None:
+def test_a_common_group_name_is_refused_only_if_no_other_group_has_its_role() -> None:
     groups = {"login": ["front"], "all": [*SOUND["all"], "front"]}
     (found,) = _refused(groups)
     assert (found["hosts"], found["key"]) == (["front"], "group login")

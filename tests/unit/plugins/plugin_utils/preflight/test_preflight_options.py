@@ -37,7 +37,7 @@ def _unknown(*settings: Setting, allowed: tuple[str, ...] = ()) -> list[Any]:
     return unknown_problems(settings, KNOWN, FAMILIES, allowed)
 
 
-def test_a_misspelt_option_is_told_with_the_nearest_name_and_the_place() -> None:
+def test_a_misspelt_option_is_reported_with_the_nearest_name_and_the_place() -> None:
     (found,) = _unknown(Setting("slurm_partition", [], "group gpu", place="inventory/group_vars/gpu.yml:3"))
     assert (found["key"], found["hosts"]) == ("slurm_partition", [])
     assert "set for group gpu in inventory/group_vars/gpu.yml:3" in found["problem"]
@@ -82,7 +82,7 @@ def test_a_site_may_name_its_own() -> None:
         ("slurm_stages", "node,pair", "is text (expected a list of texts"),
     ],
 )
-def test_a_wrong_type_is_told_under_the_user_s_option(name: str, value: object, words: str) -> None:
+def test_a_wrong_type_is_reported_under_the_user_s_option(name: str, value: object, words: str) -> None:
     (found,) = type_problems([Setting(name, value, "host ctl", "ctl", "hosts.yml:4")], OPTIONS)
     assert (found["key"], found["hosts"]) == (name, ["ctl"])
     assert words in found["problem"]
@@ -136,7 +136,7 @@ def test_a_value_is_not_shown_and_not_changed() -> None:
         ("node_exporter_facts", "node_exporter_extra_metrics"),
     ],
 )
-def test_the_former_name_of_an_option_is_told_with_the_present_one(former: str, present: str) -> None:
+def test_the_former_name_of_an_option_is_reported_with_the_present_one(former: str, present: str) -> None:
     settings = [Setting(former, 1, "host gpu1", "gpu1"), Setting(present, 1, "-e")]
     (found,) = former_problems(settings, declared_options())
     assert (found["hosts"], found["key"]) == (["gpu1"], former)
@@ -219,7 +219,7 @@ USERS = Option(
 )
 
 
-def test_all_entries_with_wrong_keys_or_values_are_told_at_once() -> None:
+def test_all_entries_with_wrong_keys_or_values_are_reported_at_once() -> None:
     value = [
         {"name": "alice", "uid": "many", "kyes": []},
         {"uid": 3, "state": "gone"},

@@ -131,7 +131,7 @@ def test_a_node_that_hears_no_switch_is_named(form: Any) -> None:  # noqa: ANN40
         ),
     ],
 )
-def test_what_is_no_answer_of_lldpctl(text: str, words: str) -> None:
+def test_invalid_output_of_lldpctl_is_refused(text: str, words: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared below
         lldp_topology({"gpu1": text})
     assert str(caught.value).startswith(words)

@@ -132,7 +132,7 @@ def test_what_is_wrong_is_named(name: str, path: str, value: Any, words: str) ->
 
 
 @pytest.mark.parametrize("profile", [None, [], "dgx", 3, {}])
-def test_what_is_no_profile_is_refused(profile: object) -> None:
+def test_an_invalid_profile_is_refused(profile: object) -> None:
     assert profile_problems("dgx", profile)
 
 

@@ -156,7 +156,7 @@ def test_names_that_are_taken_are_not_used_again() -> None:
     assert list(yaml.safe_load(text)["hardware_profiles_extra"]) == ["h100x8_2"]
 
 
-def test_what_could_not_be_read_is_said() -> None:
+def test_unreadable_values_are_reported() -> None:
     bare = join_sources({"state": "absent"}, {}, [{"address": "0000:3b:00.0"}])
     bare |= {"rdma_ports": [], "network_interfaces": []}
     notes = machine_notes(bare, "")

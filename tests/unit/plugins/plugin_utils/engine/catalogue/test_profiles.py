@@ -163,7 +163,7 @@ def test_an_entry_of_the_site_is_merged_over_the_profile_of_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["no_such", "../profiles/l40s", ""])
-def test_a_name_that_is_none_is_no_path_either(name: str) -> None:
+def test_an_invalid_name_is_not_a_path(name: str) -> None:
     with pytest.raises(KeyError):
         site_profile(name, {})
 

@@ -172,7 +172,7 @@ def test_one_cell_that_cannot_be_is_quoted(place: int, text: str, words: str, ha
         ("float", "nan", "contradictory"),
     ],
 )
-def test_an_error_above_the_tolerance_of_its_type_is_no_ok(kind: str, error: str, outcome: str) -> None:
+def test_an_error_above_the_tolerance_of_its_type_is_not_ok(kind: str, error: str, outcome: str) -> None:
     text = output("all_reduce", (1, 2 * SHARE), new=False).replace(" float ", f" {kind} ").replace("2e-07", "0e+00")
     run = one(text[::-1].replace("0e+00"[::-1], error[::-1], 1)[::-1])
     assert run["outcome"] == outcome, run["contradictions"]
@@ -224,7 +224,7 @@ RANK = "#  Rank  0 Group  0 Pid 1 on gpu1 device  0 [0000:01:00] NVIDIA H100"
 ROW = "{0} {1} float sum -1 12.00 {2} {3} 0 12.00 {2} {3} N/A"
 
 
-def test_a_size_reduced_by_nccl_tests_is_no_contradiction() -> None:
+def test_a_size_reduced_by_nccl_tests_is_not_a_contradiction() -> None:
     """common.cu lowers maxBytes to a part of the GPU memory, possibly below minBytes, and measures no size then."""
     head = [HEAD.format(least=1 << 36, most=1 << 36), RANK, "#", REDUCED.format(1 << 23), f"# {NEW}"]
     footer = ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 0"]

@@ -165,7 +165,7 @@ def test_a_table_whose_other_copy_hangs_does_not_pass() -> None:
 @pytest.mark.parametrize(
     "text", ["4394.3 244.35 458.15 0   2147483648 536870912 float sum -1 3.1 1.0 1.0 0", "x " * 300]
 )
-def test_the_end_of_another_row_is_no_label(text: str) -> None:
+def test_the_end_of_another_row_is_not_a_label(text: str) -> None:
     cut = re.sub(r"(?m)^( *\d+ +\d+ +float)", rf"{text}\1", WHOLE, count=1)
     assert kept(cut)[0]["outcome"] != "ok"
 
@@ -180,7 +180,7 @@ def test_a_label_that_begins_with_a_digit_does_not_make_a_result_wrong() -> None
 
 
 @pytest.mark.parametrize("name", ["pdsh", "srun --label", "clush"])
-def test_the_host_of_a_warning_that_touches_a_count_is_no_label(name: str) -> None:
+def test_the_host_of_a_warning_that_touches_a_count_is_not_a_label(name: str) -> None:
     label = LABELS[name](1, 0)
     lines = [label + line for line in WHOLE.rstrip("\n").split("\n")]
     text = re.sub(r"(?m)      0$", "      0gpu1:1375:1375 [0] NCCL INFO done", "\n".join(lines), count=1)

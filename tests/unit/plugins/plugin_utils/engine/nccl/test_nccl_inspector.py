@@ -39,7 +39,7 @@ def test_the_documented_record_is_read() -> None:
     assert inspector_words(said({"gpu1": [DOCUMENTED]})) == [f"{TITLE}: rank 0, 1, 3, 4 and 3 more recorded nothing"]
 
 
-def test_the_slowest_operation_is_told_with_the_rank_that_the_others_waited_for() -> None:
+def test_the_slowest_operation_is_reported_with_the_rank_that_the_others_waited_for() -> None:
     lines = {
         "gpu1": [record(0, number, coll_exec_time_us=60000 + number) for number in (1, 2, 3)],
         "gpu2": [record(1, number, coll_exec_time_us=20000 + number, coll_busbw_gbs=400) for number in (1, 2, 3)],
@@ -53,7 +53,7 @@ def test_the_slowest_operation_is_told_with_the_rank_that_the_others_waited_for(
     )
 
 
-def test_ranks_that_took_part_alike_are_not_told_apart() -> None:
+def test_ranks_that_took_part_alike_are_not_distinguished() -> None:
     found = inspector_words(said({"gpu1": [record(0)], "gpu2": [record(1, coll_exec_time_us=61000)]}))
     assert found == [f"{TITLE}: the slowest AllReduce of 17179869184 B took 61974 us, 485.1 GB/s; mean of 1: 61974 us"]
 
@@ -105,5 +105,5 @@ def test_of_many_bad_lines_the_first_are_named() -> None:
     assert (len(found), found[-1]) == (4, "NCCL Inspector: 6 more lines cannot be read")
 
 
-def test_without_the_plugin_nothing_is_told() -> None:
+def test_without_the_plugin_nothing_is_reported() -> None:
     assert inspector_words("# nccl-tests\n# busbar exit: all_reduce 1 0\n") == []

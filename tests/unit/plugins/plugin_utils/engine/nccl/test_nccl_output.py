@@ -173,7 +173,7 @@ def test_several_runs_of_one_file_stand_apart() -> None:
     assert [run["program"] for run in runs] == ["all_reduce_perf", "all_gather_perf"]
 
 
-def test_an_old_error_column_is_no_count_of_wrong_elements() -> None:
+def test_an_old_error_column_is_not_a_count_of_wrong_elements() -> None:
     text = (
         "#       size         count      type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
         "   536870912     134217728     float     sum    25775   20.83   41.33  2e-06    25779   20.83   41.33  2e-06\n"
@@ -265,7 +265,7 @@ def test_a_json_file_whose_settings_are_no_numbers_raises_nothing(key: str, valu
         ("average_bus_bandwidith", "bandwidith"),
     ],
 )
-def test_a_json_file_with_one_value_that_is_no_figure_is_not_ok(place: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401
+def test_a_json_file_with_one_value_that_is_not_a_figure_is_not_ok(place: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401
     data: Any = _json()
     inner = json.loads(json.dumps(data))
     at = inner

@@ -138,20 +138,20 @@ def test_who_does_not_answer_and_who_is_behind_is_named(answer: str, words: list
     assert ras_words(f"# a line\n{said(answer)}another\n") == words
 
 
-def test_the_text_of_older_releases_is_told_as_it_is() -> None:
+def test_the_text_of_older_releases_is_shown_unchanged() -> None:
     found = ras_words(said(OLDER))
     assert "NCCL's RAS: Process 3487984 on node 172.16.64.213 managing GPU 5" in found
     assert "NCCL's RAS: The missing rank: 21" in found
     assert not any("timeouts" in words or "Unknown command" in words for words in found)
 
 
-def test_where_nobody_was_asked_nothing_is_told() -> None:
+def test_without_queries_nothing_is_reported() -> None:
     assert ras_words(nccl_text(["gpu1", "gpu2"], 8, 365.0)) == []
 
 
 @pytest.mark.parametrize("value", [None, 3, "x", [], [3], {"a": 1}, {"rank": []}])
 @pytest.mark.parametrize("key", ["hash", "ranks", "missing_ranks", "missing_ranks_count", "size"])
-def test_a_damaged_answer_is_no_crash(key: str, value: object) -> None:
+def test_a_damaged_answer_is_not_a_crash(key: str, value: object) -> None:
     found = json.loads(DOCUMENTED)
     found["communicators"][0][key] = value
     assert ras_words(said(json.dumps(found)))
@@ -159,7 +159,7 @@ def test_a_damaged_answer_is_no_crash(key: str, value: object) -> None:
     assert ras_words(said(json.dumps(found)))
 
 
-def test_it_is_no_part_of_the_table() -> None:
+def test_it_is_not_part_of_the_table() -> None:
     table = nccl_text(["gpu1", "gpu2"], 8, 365.0)
     assert parse_text(table + said(DOCUMENTED), numbered=False) == parse_text(table, numbered=False)
 

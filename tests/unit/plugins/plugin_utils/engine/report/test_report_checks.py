@@ -101,7 +101,7 @@ def test_spoilt_results(value: object) -> None:
     assert all(row[2]["text"] == "node" for row in results_table(found["results"])["rows"])
 
 
-def test_checks_of_one_node_are_told_apart_when_reports_are_compared() -> None:
+def test_checks_of_one_node_are_distinguished_when_reports_are_compared() -> None:
     report = normalised(REPORT)
     found = compare(report, report)
     assert (len(found["tests"]), found["only_first"], found["only_second"]) == (17, [], [])

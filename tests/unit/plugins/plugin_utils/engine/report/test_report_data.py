@@ -72,7 +72,7 @@ def test_what_is_written_fits_the_published_schema(report: dict[str, Any]) -> No
         ({"verdict": "PASS", "tests": [{"name": "a", "stage": "b"}], "schema": 1}, r"tests\[0\].verdict"),
     ],
 )
-def test_what_is_no_report(data: object, words: str) -> None:
+def test_files_that_are_not_reports(data: object, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         normalised(data)
 

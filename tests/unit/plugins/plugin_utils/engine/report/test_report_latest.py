@@ -54,7 +54,7 @@ def test_a_validation_of_one_node_leaves_the_figures_of_the_others() -> None:
     assert validated == {**{f"gpu{number}": seconds(FIRST) for number in range(1, 5)}, "gpu9": seconds(SECOND)}
 
 
-def test_a_newer_figure_replaces_the_older_and_an_inconclusive_one_is_no_validation() -> None:
+def test_a_newer_figure_replaces_the_older_and_an_inconclusive_one_is_not_a_validation() -> None:
     found = samples(small(FIRST), validation([KILLED], started=SECOND))
     assert found["busbar_node_verdict"]["gpu3", "node"] == 3
     assert ("gpu3", "node") not in found["busbar_node_busbw_bytes_per_second"]
@@ -97,7 +97,7 @@ def test_a_slow_test_of_several_nodes_blames_only_its_culprit(
     assert {code for (_node, stage), code in healed["busbar_node_verdict"].items() if stage == "cluster"} == {0}
 
 
-def test_what_the_cluster_no_longer_has_is_told_no_more() -> None:
+def test_removed_components_are_no_longer_reported() -> None:
     found = samples(small(FIRST), validation([NEW], started=SECOND), nodes=["gpu1", "gpu9"])
     told = {node for family in found for node, _stage in found[family] if family.startswith("busbar_node_")}
     assert told == {"gpu1", "gpu9"}

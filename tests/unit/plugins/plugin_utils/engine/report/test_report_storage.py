@@ -37,7 +37,7 @@ def test_the_worst_node_is_the_first_row() -> None:
     assert {len(row) for row in rows} == {len(table["columns"])}
 
 
-def test_who_is_blamed_is_the_culprit_and_nobody_else() -> None:
+def test_only_the_culprit_is_blamed() -> None:
     assert [item["nodes"] for item in culprits(normalised(PRIVATE))] == [["gpu3"]]
     report = {key: value for key, value in PRIVATE.items() if key != "culprits"}
     assert culprits(normalised(report)) == []

@@ -38,7 +38,7 @@ def test_good_is_who_passed_in_the_newest_report_that_judged_it() -> None:
     assert standing([first, second, healed], HARDWARE, "one") == {"gpu1": True, "gpu2": True, "gpu3": True}
 
 
-def test_a_bad_rail_is_of_its_node_and_a_link_of_nobody() -> None:
+def test_a_bad_rail_blames_its_node_and_a_link_no_node() -> None:
     tests = [_test(["gpu1", "gpu2", "gpu3"], "FAIL"), _test(["gpu1", "gpu2"], "PASS")]
     assert standing([_report(tests, blamed="gpu1", kind="rail")], HARDWARE, "one")["gpu1"] is False
     assert standing([_report(tests, blamed="gpu1", kind="link")], HARDWARE, "one")["gpu1"] is True

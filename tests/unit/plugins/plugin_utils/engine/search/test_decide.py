@@ -33,7 +33,7 @@ def test_so_many_repeats_decide_and_do_not_err(noise: float, left: float) -> Non
     assert len(open_) < 20
 
 
-def test_the_noise_is_known_from_repeats_whatever_the_nodes_differ() -> None:
+def test_repeats_measure_the_noise_even_if_nodes_differ() -> None:
     random = _random(2)
     noise = decide.Noise()
     for _ in range(300):

@@ -67,7 +67,7 @@ def test_faults_are_found(count: int, size: int, faults: Faults) -> None:
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(count=st.integers(1, 80), size=st.integers(1, 32), noise=st.floats(0, 0.07), seed=st.integers(0, 10**6))
-def test_healthy_fabric_blames_nobody(count: int, size: int, noise: float, seed: int) -> None:
+def test_healthy_fabric_blames_no_node(count: int, size: int, noise: float, seed: int) -> None:
     answer = simulate(_fabric(count, size, Faults(), noise, seed))
     assert answer["found"] == answer["missed"] == answer["wrongly_blamed"] == []
 
@@ -148,7 +148,7 @@ def test_a_search_that_is_cut_off_names_the_node_that_explains_all(count: int, s
         assert [NODE(at)] in found[1:6]
 
 
-def test_a_boundary_without_switches_is_no_node_when_the_search_is_cut_off() -> None:
+def test_a_boundary_without_switches_is_not_a_node_when_the_search_is_cut_off() -> None:
     """Two pairs of nodes, slow across: whatever is cut away, no single node explains it."""
     cut = [{"a", "d"}, {"b", "d"}, {"a", "b"}]
 
@@ -210,7 +210,7 @@ def test_two_links_of_which_one_ends_in_a_small_switch() -> None:
 
 @pytest.mark.parametrize("left", [0.5, 0.8, 0.87, 0.9])
 @pytest.mark.parametrize("noise", [0.01, 0.05])
-def test_small_faults_above_the_floor_are_told_from_noise(left: float, noise: float) -> None:
+def test_small_faults_above_the_floor_are_distinguished_from_noise(left: float, noise: float) -> None:
     faults = Faults(
         slow_nic=frozenset({NODE(9)}), links=frozenset({(NODE(40), NODE(77))}), uplinks=frozenset({"switch06"})
     )

@@ -51,7 +51,7 @@ def test_tournament_lets_each_meet_each_once(count: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(2, 4), (3, 1), (17, 8), (31, 8), (33, 32), (64, 3)])
-def test_neighbours_leave_nobody_out(count: int, size: int) -> None:
+def test_neighbours_include_all_nodes(count: int, size: int) -> None:
     topology = switch_names(node_names(count), size)
     switch_of = {node: switch for switch, nodes in topology.items() for node in nodes}
     tests = neighbours(node_names(count), switch_of)
@@ -90,7 +90,7 @@ def test_wrong_sums_are_a_failure() -> None:
     assert [(e["node"], e["verdict"]) for e in answer["nodes"]] == [("gpu4", "FAIL")]
 
 
-def test_no_result_blames_nobody() -> None:
+def test_no_result_blames_no_node() -> None:
     results = [_result([one, other]) for one in NODES[:3] for other in NODES[:3] if one < other]
     results += [_result([one, "gpu4"], None, "inconclusive") for one in NODES[:3]]
     answer = locate(NODES, [*results, _result(NODES[:3])])
@@ -99,13 +99,13 @@ def test_no_result_blames_nobody() -> None:
     assert answer["unresolved"][0]["nodes"] == ["gpu4"]
 
 
-def test_slow_link_is_no_slow_node() -> None:
+def test_slow_link_is_not_a_slow_node() -> None:
     answer, _results = _drive(Fabric({"": NODES}, Faults(links=frozenset({("gpu1", "gpu3")}))), NODES, None)
     assert [entry["nodes"] for entry in answer["links"]] == [["gpu1", "gpu3"]]
     assert answer["nodes"] == answer["boundaries"] == answer["unresolved"] == []
 
 
-def test_one_slow_pair_that_is_fast_again_blames_nobody() -> None:
+def test_one_slow_pair_that_is_fast_again_blames_no_node() -> None:
     fabric = Fabric({"": NODES})
     once = [_result(["gpu1", "gpu2"], 50.0)]
     results: list[Answer] = list(once)

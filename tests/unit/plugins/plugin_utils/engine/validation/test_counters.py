@@ -44,7 +44,7 @@ def test_signs_of_congestion_count_where_a_test_was_slow() -> None:
         _said("after gpu1 mlx5_0/1 symbol_error many", "after gpu1 mlx5_0/1 symbol_error -5"),
     ],
 )
-def test_what_did_not_rise_is_no_finding(text: str | None) -> None:
+def test_a_counter_that_did_not_rise_is_not_a_finding(text: str | None) -> None:
     assert port_findings(text, slow=True) == []
 
 

@@ -126,7 +126,7 @@ def test_statuses(results: tuple[dict[str, Any], ...], verdict: str, words: str)
     assert words in " ".join([found["reason"], *found["findings"]])
 
 
-def test_gpus_that_nobody_diagnosed_are_missed() -> None:
+def test_undiagnosed_gpus_are_reported_missing() -> None:
     text = old({"status": "Pass", "gpu_ids": "0,1,2"})
     assert judged(text, "l40s")["reason"] == "gpu7: 3 GPU(s) were diagnosed and not 4"
 

@@ -71,7 +71,7 @@ def test_an_option_that_the_backend_does_not_use_is_refused(key: str) -> None:
     assert input_problems(OPTIONS | {"backend": "nccl", key: "/images/x"}) == []
 
 
-def test_all_wrong_options_are_told_at_once() -> None:
+def test_all_wrong_options_are_reported_at_once() -> None:
     found = input_problems(OPTIONS | {"repeats": "x", "wait": "y", "storage": STORAGE | {"seconds": 0}})
     assert [line.split(":")[0] for line in found] == [
         "validation_repeats",
@@ -80,7 +80,7 @@ def test_all_wrong_options_are_told_at_once() -> None:
     ]
 
 
-def test_unknown_hardware_is_told_only_when_all_else_is_right() -> None:
+def test_unknown_hardware_is_reported_only_when_all_else_is_right() -> None:
     options = OPTIONS | {"hardware": {"gpu1": "abacus"}}
     assert all_problems(OPTIONS) == []
     assert all_problems(options)[0].startswith("gpu1: hardware: unknown hardware 'abacus'. Remedy: ")

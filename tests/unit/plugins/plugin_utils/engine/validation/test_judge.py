@@ -132,7 +132,7 @@ def test_unknown_hardware_is_inconclusive_unless_a_floor_is_given() -> None:
     assert verdict(WHOLE, None, hardware="nope", floor=300.0)["verdict"] == PASS
 
 
-def test_a_message_too_small_for_the_plateau_is_no_fail() -> None:
+def test_a_message_too_small_for_the_plateau_does_not_fail() -> None:
     small = table(size=1 / 8192)
     found = verdict(small, floor=400.0)
     assert (found["verdict"], found["at_size"]) == (INCONCLUSIVE, 1 << 20)
@@ -314,7 +314,7 @@ def test_trays_of_a_rack_are_judged_by_what_joins_them(
         (2.2, PASS, "770 GB/s at 8 GiB, floor 180"),
     ],
 )
-def test_without_the_racks_what_is_true_wherever_the_trays_stand_is_said(share: float, wanted: str, words: str) -> None:
+def test_without_racks_only_statements_valid_for_all_trays_are_made(share: float, wanted: str, words: str) -> None:
     found = verdict(scaled(share), RACK, hardware="gb200_nvl72", ranks=16)
     assert (found["verdict"], words in found["reason"]) == (wanted, True), found["reason"]
     assert any("judged by the lower floor, 180 GB/s, not 730" in finding for finding in found["findings"])

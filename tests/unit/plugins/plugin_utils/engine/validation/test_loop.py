@@ -119,7 +119,7 @@ def test_a_controller_that_does_not_keep_the_limit_is_overruled() -> None:
     assert "cut off: the time for all tests is over" in judged_of(loop)["cluster"]["reason"]
 
 
-def test_a_job_that_was_cut_blames_nobody() -> None:
+def test_a_job_that_was_cut_blames_no_node() -> None:
     cluster = Cluster()
     cluster.slow = {"gpu3"}
     # All together are slow; of the pairs one is cut, which is no proof that it hangs.
@@ -132,7 +132,7 @@ def test_a_job_that_was_cut_blames_nobody() -> None:
     assert found["stopped"] == "the time of 60 s for all tests is over"
 
 
-def test_a_test_has_its_own_limit_whatever_is_left() -> None:
+def test_a_test_has_its_own_limit_at_any_time_left() -> None:
     cluster = Cluster()
     cluster.seconds = {"cluster": 1e6}
     loop = loop_of(cluster, stages=["cluster"], test_time_limit=30, time_limit=0, locate_rounds=0)
@@ -265,7 +265,7 @@ def test_an_answer_about_a_job_says_nothing_else(forged: dict[str, Any]) -> None
     assert judged_of(loop)["cluster"]["nodes"] == NODES
 
 
-def test_an_output_that_is_too_long_is_judged_by_nobody_and_said_so() -> None:
+def test_an_output_that_is_too_long_is_not_judged_and_reported() -> None:
     cluster = Cluster()
     cluster.unfetched = {"cluster.out": f"{TOO_LONG}1G (validation_output_limit)"}
     loop = loop_of(cluster, stages=["cluster"])
@@ -276,7 +276,7 @@ def test_an_output_that_is_too_long_is_judged_by_nobody_and_said_so() -> None:
     assert list(judged_of(loop)) == ["cluster"]
 
 
-def test_an_output_that_does_not_come_is_said_to_be_missing() -> None:
+def test_an_output_that_does_not_come_is_reported_missing() -> None:
     cluster = Cluster()
     cluster.unfetched = {"cluster.out": "Permission denied"}
     loop = loop_of(cluster, stages=["cluster"])

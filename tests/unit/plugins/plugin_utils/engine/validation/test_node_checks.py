@@ -130,7 +130,7 @@ def test_a_check_whose_program_saw_other_values_proves_nothing() -> None:
     assert "CUDA_DEVICE_ORDER is FASTEST_FIRST" in found["reason"]
 
 
-def test_an_output_that_could_not_be_fetched_is_no_pass() -> None:
+def test_an_output_that_could_not_be_fetched_is_not_a_pass() -> None:
     planned = planned_checks(typed(ASKED), ["gpu1"])[0]
     found = node_checks.judged_check(typed(ASKED), planned, cast("Entry", entry(planned)), None)
     assert (found["verdict"], found["reason"]) == ("INCONCLUSIVE", "the output could not be fetched from gpu1")

@@ -91,7 +91,7 @@ def test_a_straggler_above_its_floor_fails_and_its_node_is_named() -> None:
         ({f"gpu{n}": value for n, value in enumerate((470, 490, 430, 480, 455, 440), 1)}, {}, "PASS"),
     ],
 )
-def test_what_is_no_straggler(peaks: dict[str, float], changes: dict[str, Any], verdict: str) -> None:
+def test_ranks_that_are_not_stragglers(peaks: dict[str, float], changes: dict[str, Any], verdict: str) -> None:
     assert validated(peaks, **{"floor_gbs": 400, **changes})["verdict"] == verdict
 
 

@@ -200,7 +200,7 @@ def test_a_node_with_one_gpu_is_not_tested_alone() -> None:
     assert (step["stage"], len(step["tests"])) == ("cluster", 1)
 
 
-def test_stages_that_nobody_is_left_for_are_named() -> None:
+def test_stages_without_remaining_nodes_are_named() -> None:
     found, _stages = drive(
         lambda test: answer(test, 100.0 if test["name"] != "node-gpu1" else 475.0), stages=["node", "pair", "cluster"]
     )
@@ -209,7 +209,7 @@ def test_stages_that_nobody_is_left_for_are_named() -> None:
     assert any(line.startswith("not run  stage cluster: 1 node(s)") for line in summary_lines(found))
 
 
-def test_what_the_time_did_not_suffice_for_is_no_pass() -> None:
+def test_tests_without_enough_time_do_not_pass() -> None:
     options = {**OPTIONS}
     step = next_step(options, None, 1000.0)
     both = [Fabric()(cast("dict[str, Any]", test)) for test in step["tests"]]
@@ -260,7 +260,7 @@ def test_a_node_that_was_drained_before_gets_a_new_reason_only_where_busbar_drai
     assert found == {"nodes": [{"node": "gpu1", "reason": "busbar: slow"}], "refused": ""}
 
 
-def test_the_budget_is_told_in_one_line() -> None:
+def test_the_budget_is_reported_in_one_line() -> None:
     said = budget(OPTIONS)
     assert said.startswith("validation of gpu[1-4]: node: 4 test(s) of one node at once, at most 600 s; cluster: ")
     assert said.endswith("never more than 7200 s in all")

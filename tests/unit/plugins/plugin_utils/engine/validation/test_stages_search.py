@@ -26,14 +26,14 @@ from validation_fabrics import CRASHED, GPUS, HUNG, NAMES, OPTIONS, Fabric, answ
 H100 = ANY_COUNT["dgx_h100"]
 
 
-def test_a_slow_link_is_named_and_nobody_drained() -> None:
+def test_a_slow_link_is_named_and_no_node_drained() -> None:
     found, _steps = drive(Fabric(link=frozenset({"gpu2", "gpu4"})))
     assert (found["verdict"], guilty(found)) == ("FAIL", [("link", ["gpu2", "gpu4"])])
     assert found["drain"]["nodes"] == []
     assert any("link gpu2-gpu4: slow between gpu2 and gpu4" in line for line in summary_lines(found))
 
 
-def test_of_two_nodes_alone_nobody_is_said_to_be_fine_with_others() -> None:
+def test_with_two_nodes_no_node_is_cleared_by_others() -> None:
     found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2])
     assert (found["verdict"], guilty(found)) == ("FAIL", [("link", ["gpu1", "gpu2"])])
     assert "each fine alone: their link or either's NIC; a third node would tell" in found["reason"]
@@ -41,7 +41,7 @@ def test_of_two_nodes_alone_nobody_is_said_to_be_fine_with_others() -> None:
     assert found["drain"]["nodes"] == []
 
 
-def test_of_two_nodes_alone_it_is_said_why_no_third_one_helped() -> None:
+def test_with_two_nodes_the_reason_for_no_third_node_is_reported() -> None:
     standing = {"gpu3": False, "gpu4": False}
     changes: dict[str, Any] = {"pool": NAMES[:4], "partners": 2, "standing": standing}
     found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2], **changes)
@@ -72,7 +72,7 @@ def test_the_search_ends_at_its_bound_and_names_the_node_that_explains_all(
     assert any(line.startswith("stopped  ") for line in summary_lines(found))
 
 
-def test_a_pair_that_is_slow_once_is_no_fail() -> None:
+def test_a_pair_that_is_slow_once_does_not_fail() -> None:
     again: list[str] = []
 
     def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
@@ -124,7 +124,7 @@ def test_alltoall_finds_the_link_that_the_parts_of_a_reduction_do_not_show(colle
     assert len(stages) == found["search_rounds"] + 2
 
 
-def test_the_search_measures_what_it_is_told_to() -> None:
+def test_the_search_measures_the_requested_tests() -> None:
     def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
         return of_all_connections(test, frozenset({"gpu2", "gpu3"}))
 
@@ -224,7 +224,7 @@ def test_healthy_rails_pass_and_only_those_of_a_cluster_that_ran_are_tested() ->
     assert (broken["verdict"], "rail" in stages) == ("INCONCLUSIVE", False)
 
 
-def test_a_job_of_one_rail_is_told_which() -> None:
+def test_a_job_of_one_rail_names_its_rail() -> None:
     test = planned_test(typed(OPTIONS), "rail-mlx5_0", "rail", NAMES, rail="mlx5_0")
     assert "export BUSBAR_COLLECTIVES=all_reduce\nexport BUSBAR_RAIL=mlx5_0\n" in test["job"]["script"]
     assert "RAIL" not in planned_test(typed(OPTIONS), "cluster", "cluster", NAMES)["job"]["script"]
@@ -338,7 +338,7 @@ def test_what_noise_may_be_is_suspected_and_passes() -> None:
         (0.1, 6, [], "a noise of 12 % hides losses of less than 28 %: repeat with 87 repeats"),
     ],
 )
-def test_a_search_that_named_nobody_says_what_the_noise_hides(
+def test_a_search_without_a_culprit_reports_the_hidden_drop(
     noise: float, repeats: int, named: list[Any], said: str
 ) -> None:
     """One NIC of eight is lost: amid much noise all tests look fine, which proves little."""
@@ -363,7 +363,7 @@ def test_a_search_that_named_nobody_says_what_the_noise_hides(
         ({"job": {"job_id": "7", "state": "PENDING", "problem": "did not start within 5 s"}}, "inconclusive"),
     ],
 )
-def test_what_the_locator_is_told(changes: dict[str, Any], outcome: str) -> None:
+def test_the_arguments_of_the_locator(changes: dict[str, Any], outcome: str) -> None:
     job = {"job_id": "7", "state": "COMPLETED", "problem": ""}
     test: dict[str, Any] = {
         "nodes": ["a"],

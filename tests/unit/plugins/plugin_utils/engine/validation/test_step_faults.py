@@ -71,7 +71,7 @@ def test_why_a_step_had_no_container(text: str, words: str) -> None:
     assert found.isprintable()
 
 
-def test_a_variable_with_another_value_is_told_with_both() -> None:
+def test_a_variable_with_another_value_is_reported_with_both() -> None:
     assert changed_variable(VARIABLE) == (
         "gpu2: the program did not run as asked, NCCL_IB_HCA is mlx5_9, the job set =mlx5_0: the image, a hook or a "
         "prolog of tasks sets it, too"
@@ -79,7 +79,7 @@ def test_a_variable_with_another_value_is_told_with_both() -> None:
     assert changed_variable("# busbar variable: gpu2\nmy # busbar variable: gpu1 A is b, the job set c\n") == ""
 
 
-def test_a_container_that_failed_is_no_reason_where_the_program_ran_and_a_variable_always_is() -> None:
+def test_a_container_that_failed_is_not_a_reason_where_the_program_ran_and_a_variable_always_is() -> None:
     assert step_fault(MOUNT, ran=True) == ""
     assert "does not exist: /data" in step_fault(MOUNT, ran=False)
     assert "NCCL_IB_HCA" in step_fault(MOUNT + VARIABLE, ran=True)

@@ -84,7 +84,7 @@ def test_another_kind_or_library_may_give_another_result() -> None:
     assert judged(output(other))["verdict"] == "PASS"
 
 
-def test_where_two_results_are_as_frequent_somebody_is_wrong_and_nobody_blamed() -> None:
+def test_equally_frequent_results_fail_and_blame_no_node() -> None:
     test = judged(output({("gpu2", device): {"digest": "bb"} for device in range(8)}))
     assert (test["verdict"], test["blamed"]) == ("FAIL", [])
     assert test["reason"].startswith("gpu[1-2]: like devices gave 2 results, no one of which most agree on")
@@ -111,7 +111,7 @@ def test_three_are_too_few_to_make_one_a_straggler() -> None:
         ),
     ],
 )
-def test_who_told_nothing_makes_it_inconclusive(text: str, words: str) -> None:
+def test_a_rank_without_output_makes_it_inconclusive(text: str, words: str) -> None:
     test = judged(text)
     assert (test["verdict"], test["blamed"]) == ("INCONCLUSIVE", [])
     assert test["reason"].startswith(words)

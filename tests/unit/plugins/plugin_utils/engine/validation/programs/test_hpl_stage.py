@@ -99,7 +99,7 @@ def test_what_is_right_and_fast_enough_passes() -> None:
         ("WR01", "XR01", "INCONCLUSIVE", "no system was solved"),
     ],
 )
-def test_what_is_not_is_no_pass(old: str, new: str, verdict: str, words: str) -> None:
+def test_a_missing_result_is_not_a_pass(old: str, new: str, verdict: str, words: str) -> None:
     assert old in PUBLISHED
     test = judged(PUBLISHED.replace(old, new, 1), NODES)
     assert (test["verdict"], words in test["reason"]) == (verdict, True), test["reason"]

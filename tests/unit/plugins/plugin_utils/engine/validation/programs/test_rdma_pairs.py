@@ -90,7 +90,7 @@ def test_published_outputs_are_read() -> None:
         ("", "0 results"),
     ],
 )
-def test_what_contradicts_itself_or_lacks_is_no_figure(text: str, words: str) -> None:
+def test_contradictory_or_missing_values_are_not_figures(text: str, words: str) -> None:
     way = Way("mlx5_0", "gpu1", "gpu2")
     found = read_pairs(told(way, text) or "busbar-rdma mlx5_0 gpu1 gpu2: \n")[way]
     assert found["gbps"] is None

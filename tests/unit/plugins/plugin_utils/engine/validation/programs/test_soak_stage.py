@@ -189,7 +189,7 @@ def test_what_breaks_under_load_is_named_with_node_and_gpu(changes: dict[str, An
     assert [item["node"] for item in test["blamed"]] == ["gpu2"]
 
 
-def test_an_all_reduce_that_falls_fails_by_the_limit_and_blames_nobody() -> None:
+def test_an_all_reduce_that_falls_fails_by_the_limit_and_blames_no_node() -> None:
     slower = output(busbw=lambda turn: BUSBW * (0.9 if turn == TURNS else 1))
     test = judged(slower)
     assert (test["verdict"], test["blamed"]) == ("FAIL", [])
@@ -239,7 +239,7 @@ WHOLE = output()
         ),
     ],
 )
-def test_what_was_not_told_makes_it_inconclusive(text: str, words: str) -> None:
+def test_missing_values_make_it_inconclusive(text: str, words: str) -> None:
     test = judged(text)
     assert (test["verdict"], test["blamed"]) == ("INCONCLUSIVE", [])
     assert test["reason"].startswith(words), test["reason"]

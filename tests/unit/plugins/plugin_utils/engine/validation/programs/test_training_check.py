@@ -65,7 +65,7 @@ def test_a_slow_node_is_named_and_the_network_is_not_blamed() -> None:
     assert answer["findings"] == ["4 nodes: gpu3 far slower than the others at the same work"]
 
 
-def test_a_slow_node_is_told_of_even_where_the_floor_is_reached() -> None:
+def test_a_slow_node_is_reported_even_if_the_floor_is_reached() -> None:
     runs = [*FAST[:2], result(4, 1, own={"gpu3": 1.3 * ALONE})]
     answer = judged(*runs, asked=Expected(SCALES, "nccl", floors=Floors(efficiency=0.5)))
     assert answer["verdict"] == "PASS"

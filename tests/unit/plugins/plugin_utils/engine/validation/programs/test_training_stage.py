@@ -143,7 +143,7 @@ def test_the_floor_is_a_share_of_the_peak_of_the_weakest_gpu() -> None:
     assert (known.inside, known.between, known.source) == (None, None, "")
 
 
-def test_a_slow_network_fails_and_drains_nobody() -> None:
+def test_a_slow_network_fails_and_drains_no_node() -> None:
     data = trained(shared=0.8, drain_failed=True)
     assert (data["verdict"], data["drain"]["nodes"], data.get("culprits")) == ("FAIL", [], None)
     assert data["reason"].startswith("training: 4 nodes: 8% of 4 times one rank, floor 80%: network-bound: ")

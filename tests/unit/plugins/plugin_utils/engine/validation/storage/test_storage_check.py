@@ -106,7 +106,7 @@ def test_the_odd_one_is_named(count: int, changes: list[Any], who: list[str], wo
         (3, [private("gpu1", "gpu2", "gpu3", mount="/")], "gpu[1-3] do not see one and the same tree"),
     ],
 )
-def test_what_all_suffer_from_is_no_nodes_fault(count: int, changes: list[Any], words: str) -> None:
+def test_a_fault_of_all_nodes_blames_no_node(count: int, changes: list[Any], words: str) -> None:
     answer = judged(count, *changes)
     assert (answer["verdict"], answer["blamed"]) == ("FAIL", []), answer["findings"]
     assert words in answer["reason"]
@@ -159,7 +159,7 @@ def test_a_wrong_file_comes_before_a_missing_floor() -> None:
 
 
 @pytest.mark.parametrize(("count", "told"), [(2, False), (3, True), (9, True)])
-def test_far_below_the_peers_is_told_without_a_floor(count: int, told: bool) -> None:  # noqa: FBT001 - a table
+def test_far_below_the_peers_is_reported_without_a_floor(count: int, told: bool) -> None:  # noqa: FBT001 - a table
     answer = judged(count, edit("speed-read", "gpu2", rate=100_000_000), floors=NONE)
     line = "gpu2: reads 100 MB/s, under half of what its peers do (500 MB/s)"
     assert (answer["verdict"], line in answer["findings"]) == ("INCONCLUSIVE", told)

@@ -77,7 +77,7 @@ def test_who_is_blamed_is_named_drained_and_goes_no_further() -> None:
     assert any(line.startswith("FAIL  storage on gpu[1-3]") for line in summary_lines(data))
 
 
-def test_what_all_suffer_from_drains_nobody() -> None:
+def test_a_fault_of_all_nodes_drains_no_node() -> None:
     state = after(said(edit("write", ok=False, error="Read-only file system")))
     data = report(OPTIONS, state)
     assert (data["verdict"], data.get("culprits"), data["drain"]["nodes"]) == ("FAIL", None, [])

@@ -48,7 +48,7 @@ class DeclaredValues:
         for setting in settings:
             self._look_for_files(setting)
 
-    def get(self, name: str, default: Any) -> Any:  # noqa: ANN401 - as a site writes it
+    def get(self, name: str, default: Any) -> Any:  # noqa: ANN401 - any YAML value
         """Return the value of an option, or `default` if the site does not set it."""
         if name not in self._values:
             raw = self._variables.get(name)

@@ -33,7 +33,7 @@ def scan_keys(address: str, port: int) -> list[str]:
     """Return the host keys that ssh-keyscan finds, each as type and key; empty if the host does not answer."""
     command = ["ssh-keyscan", "-T", str(TIMEOUT_S), "-p", str(port), "-t", "ed25519,ecdsa,rsa", "--", address]
     try:
-        output = subprocess.run(command, check=False, capture_output=True, text=True, timeout=3 * TIMEOUT_S).stdout  # noqa: S603 - fixed words
+        output = subprocess.run(command, check=False, capture_output=True, text=True, timeout=3 * TIMEOUT_S).stdout  # noqa: S603 - fixed arguments
     except (OSError, subprocess.SubprocessError):
         return []
     lines = [line.split() for line in output.splitlines() if not line.startswith("#")]
@@ -53,5 +53,5 @@ def trust_keys(path: Path, names: Sequence[str], port: int, keys: Collection[str
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in [*kept, *(f"{','.join(known_as)} {key}" for key in keys)])
-    os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)  # noqa: PTH101 - of a path by name
-    os.replace(name, path)  # noqa: PTH105 - likewise
+    os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)  # noqa: PTH101 - the argument is a path name
+    os.replace(name, path)  # noqa: PTH105 - the argument is a path name

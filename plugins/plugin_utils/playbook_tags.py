@@ -114,7 +114,7 @@ class _Tags:
         if path in self._seen or not path.is_file():
             return
         self._seen.add(path)
-        found = yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 - it is a safe one
+        found = yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 - a subclass of SafeLoader
         yield from (each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict))
 
 

@@ -53,7 +53,7 @@ def declared_options() -> Mapping[str, Option]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     options = {}
     for path in sorted(_COLLECTION.glob("roles/*/meta/argument_specs.yml")):
-        entries = yaml.load(path.read_bytes(), Loader=loader)["argument_specs"]  # noqa: S506 - it is a safe one
+        entries = yaml.load(path.read_bytes(), Loader=loader)["argument_specs"]  # noqa: S506 - a subclass of SafeLoader
         for entry in entries.values():
             for name, spec in (entry.get("options") or {}).items():
                 options[name] = Option(path.parts[-3], spec)

@@ -26,7 +26,7 @@ PLAYBOOKS = sorted(
 )
 
 
-class Refused(Exception):  # noqa: N818 - what it says is no error of ours
+class Refused(Exception):  # noqa: N818 - reports invalid input, not a program error
     """The request is invalid; nothing was written."""
 
 

@@ -82,7 +82,7 @@ def certificate_end(certificate: str) -> int:
         raise ValueError(message) from exc
     if not isinstance(found, serialization.SSHCertificate):
         message = "this is a plain key, not a certificate"
-        raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given
+        raise ValueError(message)  # noqa: TRY004 - the value is invalid, not its type
     return int(found.valid_before)
 
 
@@ -142,7 +142,7 @@ def _public(line: str) -> Ed25519PublicKey:
         raise ValueError(message) from exc
     if not isinstance(key, Ed25519PublicKey):
         message = "the host's public key is not of type ed25519"
-        raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given
+        raise ValueError(message)  # noqa: TRY004 - the value is invalid, not its type
     return key
 
 
@@ -154,5 +154,5 @@ def _private(text: str) -> Ed25519PrivateKey:
         raise ValueError(message) from exc
     if not isinstance(key, Ed25519PrivateKey):
         message = "the authority's private key is not of type ed25519"
-        raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given
+        raise ValueError(message)  # noqa: TRY004 - the value is invalid, not its type
     return key

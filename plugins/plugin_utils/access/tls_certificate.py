@@ -94,7 +94,7 @@ def read_authority(text: str) -> Authority:
         raise ValueError(message) from exc
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         message = "its private key is not an elliptic curve key"
-        raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given
+        raise ValueError(message)  # noqa: TRY004 - the value is invalid, not its type
     if _bytes(key.public_key()) != _bytes(certificate.public_key()):
         message = "its certificate does not match its private key"
         raise ValueError(message)
@@ -275,5 +275,5 @@ def _public(line: str) -> ec.EllipticCurvePublicKey | rsa.RSAPublicKey:
     # RSA is possible where a site used custom files before it returned to the cluster's authority.
     if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
         message = "the host's public key is neither an elliptic curve key nor an RSA key"
-        raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given
+        raise ValueError(message)  # noqa: TRY004 - the value is invalid, not its type
     return key

@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["untagged"]
 
 
-def untagged(value: Any) -> Any:  # noqa: ANN401 - data is what it is
+def untagged(value: Any) -> Any:  # noqa: ANN401 - arbitrary data
     """Return data in plain Python types: YAML's safe dumper does not support Ansible's tagged ones."""
     if isinstance(value, dict):
         return {str(key): untagged(each) for key, each in value.items()}

@@ -260,7 +260,7 @@ def _is_plainly(value: object, kind: str, spec: Mapping[str, Any]) -> bool:
     return plain is not None and "choices" not in spec and isinstance(value, plain)
 
 
-def _errors(key: str, value: Any, spec: Mapping[str, Any]) -> list[str]:  # noqa: ANN401 - as a site writes it
+def _errors(key: str, value: Any, spec: Mapping[str, Any]) -> list[str]:  # noqa: ANN401 - any YAML value
     """Return Ansible's error messages for the type of a value and of a list's entries."""
     hollow = [_hollow(each) for each in value] if _is_list(value) else _hollow(value)
     return list(ArgumentSpecValidator({key: dict(spec)}).validate({key: hollow}).error_messages)

@@ -111,7 +111,7 @@ def _split(version: str) -> tuple[int, str, str]:
     return int(number) if number.isdigit() else 0, *((upstream, revision) if dash else (rest, ""))
 
 
-def _sign(one: Any, other: Any) -> int:  # noqa: ANN401 - two of one type
+def _sign(one: Any, other: Any) -> int:  # noqa: ANN401 - both have the same type
     return int(one > other) - int(one < other)
 
 

@@ -44,7 +44,7 @@ class Vaulted(str):
 
 @dataclass(frozen=True)
 class Note:
-    """What became of a setting of the source.
+    """The result for a setting of the source.
 
     Attributes:
         name: the setting as the source writes it, such as `nfs_mounts` or `slurm.conf KillWait`.

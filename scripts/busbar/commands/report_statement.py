@@ -202,7 +202,7 @@ def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
             store_secret(path, make_authority().strip())
         return path, public_line(read_secret(path, 1))
     except FileNotFoundError as exc:
-        message = f"the site has no key of its own, {path}: name who may sign with --allowed-signers"
+        message = f"the site has no key {path}: list the trusted keys with --allowed-signers"
         raise UsageError(message) from exc
     except ValueError as exc:
         message = f"{path}: {exc}"
@@ -227,7 +227,7 @@ def _verify(args: argparse.Namespace) -> int:
         raw, signature = (folder / STATEMENT).read_bytes(), folder / SIGNATURE
         signature.open("rb").close()
     except FileNotFoundError as exc:
-        message = f"not signed: there is no {exc.filename}; sign with busbar report sign"
+        message = f"not signed ({exc.filename} does not exist); sign with busbar report sign"
         raise UsageError(message) from exc
     except OSError as exc:
         message = f"cannot read {exc.filename}: {exc.strerror or exc}"
@@ -280,7 +280,7 @@ def _signer(args: argparse.Namespace, raw: bytes, signature: Path, signers: Path
         names = found.stdout.decode(errors="replace").splitlines()
         if found.returncode or not names:
             where = args.allowed_signers or "the site's own key"
-            return "", [f"{SIGNATURE} is of nobody who may sign now ({where}): {_words(found)}"]
+            return "", [f"{SIGNATURE} is not a signature of a trusted key ({where}): {_words(found)}"]
         who = names[0]
     done = _ssh_keygen("-Y", "verify", "-n", NAMESPACE, "-I", who, "-s", signature, "-f", signers, given=raw)
     if done.returncode:
@@ -295,7 +295,7 @@ def _changed(folder: Path, files: dict[str, str]) -> Iterator[str]:
         try:
             # Ignore names outside the folder of the report.
             if ".." in Path(name).parts or Path(name).is_absolute() or path.is_symlink():
-                yield f"{printable(name)} is no file of the report"
+                yield f"{printable(name)} does not belong to the report"
             elif _digest(path) != digest:
                 yield f"{printable(name)} was changed after it was signed"
         except FileNotFoundError:

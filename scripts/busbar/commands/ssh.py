@@ -106,7 +106,7 @@ def run_bootstrap(args: argparse.Namespace) -> int:
     public = public_key_file(args.key)
     private = public.with_suffix("")
     known = args.known_hosts or Path.home() / ".ssh" / "known_hosts"
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import (  # noqa: PLC0415 - takes a while
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import (  # noqa: PLC0415 - slow import
         fold_hosts,
     )
 
@@ -301,7 +301,7 @@ def password(args: argparse.Namespace) -> str:
 
 def show(outcomes: list[Outcome]) -> None:
     """Print one line per group of hosts with the same outcome."""
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import (  # noqa: PLC0415 - takes a while
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import (  # noqa: PLC0415 - slow import
         fold_hosts,
     )
 

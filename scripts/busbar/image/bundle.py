@@ -206,6 +206,6 @@ def _write(path: Path, content: bytes) -> None:
 
 def ansible_version() -> str:
     """Return the minor version of the bundled Ansible."""
-    from ansible.release import __version__  # noqa: PLC0415 - slow, and only here
+    from ansible.release import __version__  # noqa: PLC0415 - slow import, used only here
 
     return ".".join(str(__version__).split(".")[:2])

@@ -92,7 +92,7 @@ def _public(host: str, own: Mapping[str, Any], allowed: frozenset[str], secret: 
     return kept
 
 
-def _plain(host: str, key: str, value: Any) -> Any:  # noqa: ANN401 - whatever an inventory says
+def _plain(host: str, key: str, value: Any) -> Any:  # noqa: ANN401 - any YAML value
     """Return a value as plain JSON types."""
     if isinstance(value, dict):
         return {str(name): _plain(host, key, each) for name, each in value.items()}
@@ -133,7 +133,7 @@ def _names(text: str) -> set[str]:
     """Return the variables that a template refers to."""
     try:
         # Only parse the template, because Jinja does not know Ansible's filters.
-        parsed = Environment(autoescape=False).parse(text)  # noqa: S701 - no page
+        parsed = Environment(autoescape=False).parse(text)  # noqa: S701 - not an HTML page
         return {name.name for name in parsed.find_all(nodes.Name) if name.ctx == "load"}
     except TemplateSyntaxError:
         return set(re.findall(r"[A-Za-z_]\w*", text))

@@ -187,11 +187,11 @@ def main(argv: Sequence[str]) -> int:
     Args:
         argv: the folder, the descriptor of the lock, and the arguments of busbar.
     """
-    from busbar.cli import main as busbar  # noqa: PLC0415 - it imports the commands, and those this file
+    from busbar.cli import main as busbar  # noqa: PLC0415 - avoids an import cycle
 
     folder, descriptor = Path(argv[0]), int(argv[1])
     # Child processes must not inherit the lock.
-    os.set_inheritable(descriptor, False)  # noqa: FBT003 - that is its form
+    os.set_inheritable(descriptor, False)  # noqa: FBT003 - the only form of this function
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     own = os.getpid()
     _write(folder / _STARTED, str(own))

@@ -198,7 +198,7 @@ class YamlFile:
 
 
 def _load(text: str) -> dict[str, Any]:
-    return dict(yaml.load(text, Loader=_Loader) or {})  # noqa: S506 - a safe loader
+    return dict(yaml.load(text, Loader=_Loader) or {})  # noqa: S506 - a subclass of SafeLoader
 
 
 def _is_nothing(node: yaml.Node | None) -> bool:

@@ -115,7 +115,7 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # Ansible carries no ty
             "threads_per_core": 2,
             "cpus": 224,
             "memory_mb": 2064000,
-            "free_mb": dict.fromkeys(("/", "/var", "/tmp"), 90000),  # noqa: S108 - an answer, no file
+            "free_mb": dict.fromkeys(("/", "/var", "/tmp"), 90000),  # noqa: S108 - part of an answer, not a file
             "read_only": [],
             "users": {},
             "groups": {},

@@ -129,7 +129,10 @@ def spoil_statement(folder: Path) -> None:
             "refused: cluster.out was changed after it was signed",
         ),
         (lambda folder: (folder / "cluster.out").unlink(), "refused: cluster.out is missing"),
-        (lambda folder: (folder / "statement.json.sig").write_text("no"), "refused: statement.json.sig is of nobody"),
+        (
+            lambda folder: (folder / "statement.json.sig").write_text("no"),
+            "refused: statement.json.sig is not a signature of a trusted key",
+        ),
     ],
 )
 def test_what_was_changed_is_refused(
@@ -149,8 +152,8 @@ def test_what_was_changed_is_refused(
     [
         ("", 0, "valid: noc@example.org signed it"),
         ('namespaces="busbar-report,git" ', 0, "valid: noc@example.org signed it"),
-        ('valid-before="20200101" ', 1, "is of nobody who may sign now"),
-        ('valid-after="20990101" ', 1, "is of nobody who may sign now"),
+        ('valid-before="20200101" ', 1, "is not a signature of a trusted key"),
+        ('valid-after="20990101" ', 1, "is not a signature of a trusted key"),
         ('namespaces="git" ', 1, "is not what noc@example.org signed for busbar-report"),
     ],
 )
@@ -171,7 +174,7 @@ def test_another_key_name_or_namespace_is_refused(folder: Path, report: Callable
     report("sign")
     (site / "signers").write_text(f"noc@example.org {new_key(site / 'other')}\n")
     code, said = report("verify", "--allowed-signers", site / "signers")
-    assert (code, "is of nobody who may sign now" in said) == (1, True), said
+    assert (code, "is not a signature of a trusted key" in said) == (1, True), said
     assert report("sign", "--key", site / "other")[0] == 0
     assert report("verify", "--allowed-signers", site / "signers", "--signer", "noc@example.org")[0] == 0
     code, said = report("verify", "--allowed-signers", site / "signers", "--signer", "ceo@example.org")
@@ -204,7 +207,7 @@ def test_a_name_that_leads_out_of_the_report_is_refused(folder: Path, report: Ca
     (folder / "cluster.out").rename(folder.parent / "cluster.out")
     (folder / "cluster.out").symlink_to(folder.parent / "cluster.out")
     code, said = report("verify")
-    assert (code, "refused: cluster.out is no file of the report" in said) == (1, True), said
+    assert (code, "refused: cluster.out does not belong to the report" in said) == (1, True), said
 
 
 def test_files_that_cannot_be_signed_or_checked_are_reported(
@@ -212,7 +215,7 @@ def test_files_that_cannot_be_signed_or_checked_are_reported(
 ) -> None:
     site = folder.parents[1]
     code, said = report("verify")
-    assert (code, "not signed: there is no " in said) == (2, True), said
+    assert (code, "not signed (" in said) == (2, True), said
     code, said = report("sign", "--key", site / "none")
     assert (code, f"no key {site / 'none'}: make one with ssh-keygen" in said) == (2, True), said
     (site / "bad").write_text("no key\n")
@@ -223,7 +226,7 @@ def test_files_that_cannot_be_signed_or_checked_are_reported(
     new_key(site / "key")
     assert report("sign", "--key", site / "key")[0] == 0
     code, said = report("verify")
-    assert (code, "the site has no key of its own" in said) == (2, True), said
+    assert (code, "the site has no key" in said) == (2, True), said
     code, said = report("verify", "--allowed-signers", site / "none")
     assert (code, f"no file {site / 'none'}" in said) == (2, True), said
     (folder / "cluster.out").unlink()

@@ -52,7 +52,7 @@ class DeclaredValues:
         """Return the value of an option, or `default` if the site does not set it."""
         if name not in self._values:
             raw = self._variables.get(name)
-            self._values[name] = default if raw is None else self._worked_out(name, raw, self._places.get(name, ""))
+            self._values[name] = default if raw is None else self._templated(name, raw, self._places.get(name, ""))
         return self._values[name]
 
     def _look_for_files(self, setting: Setting) -> None:
@@ -65,15 +65,15 @@ class DeclaredValues:
                     if _ABSENT.search(str(exc)):
                         self._note(place, exc, setting.place, [setting.host] if setting.host else [])
 
-    def _worked_out(self, key: str, raw: Any, place: str) -> Any:  # noqa: ANN401
+    def _templated(self, key: str, raw: Any, place: str) -> Any:  # noqa: ANN401
         try:
             return self._templar.template(raw)
         except AnsibleError as exc:
             if isinstance(raw, dict):
-                found = {name: self._worked_out(f"{key}.{name}", value, place) for name, value in raw.items()}
+                found = {name: self._templated(f"{key}.{name}", value, place) for name, value in raw.items()}
                 return {name: value for name, value in found.items() if value is not None}
             if isinstance(raw, list):
-                each = [self._worked_out(entry, value, place) for entry, value in _entries(key, raw)]
+                each = [self._templated(entry, value, place) for entry, value in _entries(key, raw)]
                 return [value for value in each if value is not None]
             self._note(key, exc, place, [])
             return None

@@ -37,7 +37,7 @@ def yaml_problems(sources: Sequence[str], playbook: Path | None = None) -> list[
     """
     listed = [path for source in sources if "," not in source for path in _ini_files(Path(source).absolute())]
     problems = [problem for path in variable_files(sources, playbook) for problem in _problems(path)]
-    return problems + [problem for path in listed for problem in _ini_doubles(path)]
+    return problems + [problem for path in listed for problem in _ini_duplicates(path)]
 
 
 def variable_files(sources: Sequence[str], playbook: Path | None) -> list[Path]:
@@ -149,25 +149,25 @@ def _problems(path: Path) -> list[str]:
         return [f"{path}: cannot be read: {exc.strerror or exc}"]
     if root is not None and not isinstance(root, yaml.MappingNode) and not _is_nothing(root):
         return [f"{path}:{root.start_mark.line + 1}: is not a mapping: write variables as 'name: value'"]
-    return [*_doubles(path, root, set()), *_group_faults(path, root)]
+    return [*_duplicates(path, root, set()), *_group_faults(path, root)]
 
 
-def _doubles(path: Path, node: yaml.Node | None, seen: set[int]) -> Iterator[str]:
+def _duplicates(path: Path, node: yaml.Node | None, seen: set[int]) -> Iterator[str]:
     """Yield the duplicate keys of mappings: Ansible uses the last one, so a mistyped host replaces another."""
     if node is None or id(node) in seen:
         return
     seen.add(id(node))  # aliases refer to the same node
     if isinstance(node, yaml.SequenceNode):
         for each in node.value:
-            yield from _doubles(path, each, seen)
+            yield from _duplicates(path, each, seen)
     if isinstance(node, yaml.MappingNode):
         first: dict[tuple[str, str], yaml.Node] = {}
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 earlier = first.setdefault((key.tag, key.value), key)
                 if earlier is not key:
-                    yield _double(_where(path, key), key.value, earlier.start_mark.line + 1)
-            yield from _doubles(path, value, seen)
+                    yield _duplicate_message(_where(path, key), key.value, earlier.start_mark.line + 1)
+            yield from _duplicates(path, value, seen)
 
 
 def _group_faults(path: Path, root: yaml.Node | None) -> Iterator[str]:
@@ -214,7 +214,7 @@ def _where(path: Path, node: yaml.Node) -> str:
     return f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
 
 
-def _double(where: str, name: str, line: int) -> str:
+def _duplicate_message(where: str, name: str, line: int) -> str:
     return f"{where}: {name} duplicates line {line}, and only the last one is used: rename or delete one"
 
 
@@ -232,7 +232,7 @@ def _ini_files(source: Path) -> list[Path]:
     )
 
 
-def _ini_doubles(path: Path) -> Iterator[str]:
+def _ini_duplicates(path: Path) -> Iterator[str]:
     """Yield the hosts that an INI group lists twice, and the variables that it sets twice."""
     section, first = "", dict[tuple[str, str], int]()
     for number, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
@@ -245,7 +245,7 @@ def _ini_doubles(path: Path) -> Iterator[str]:
         name = line.split("=", 1)[0].strip() if ":vars]" in section else words[0]
         earlier = first.setdefault((section, name), number)
         if earlier != number:
-            yield _double(f"{path}:{number}", name, earlier)
+            yield _duplicate_message(f"{path}:{number}", name, earlier)
 
 
 def _is_nothing(root: yaml.Node) -> bool:

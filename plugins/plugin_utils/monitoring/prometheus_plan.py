@@ -113,15 +113,17 @@ def prometheus_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
     jobs = {
         name: {key: job[key] for key in ("secured", "config") if key in job} for name, job in settings["jobs"].items()
     }
-    parts: dict[str, Any] = {"jobs": {name: _led_to_files(job, f"job_{name}_0", secrets) for name, job in jobs.items()}}
+    parts: dict[str, Any] = {
+        "jobs": {name: _secrets_to_files(job, f"job_{name}_0", secrets) for name, job in jobs.items()}
+    }
     for name in ("scrape_access", "alertmanager_access"):
-        parts[name] = _led_to_files(settings[name], f"{name}_0", secrets)
+        parts[name] = _secrets_to_files(settings[name], f"{name}_0", secrets)
     for name in ("scrape_extra", "remote_write"):
-        parts[name] = [_led_to_files(each, f"{name}_{n}", secrets) for n, each in enumerate(settings[name] or [])]
+        parts[name] = [_secrets_to_files(each, f"{name}_{n}", secrets) for n, each in enumerate(settings[name] or [])]
     return {**parts, "secrets": secrets, "confidential": _has_secret(parts)}
 
 
-def _led_to_files(entry: Mapping[str, Any], name: str, secrets: dict[str, str]) -> dict[str, Any]:
+def _secrets_to_files(entry: Mapping[str, Any], name: str, secrets: dict[str, str]) -> dict[str, Any]:
     """Return an entry with its secrets moved to files whose names begin with `name`, recursively."""
     kept = {key: dict(value) if isinstance(value, dict) else value for key, value in entry.items()}
     for (part, key), instead in _SECRET_KEYS.items():
@@ -137,10 +139,10 @@ def _led_to_files(entry: Mapping[str, Any], name: str, secrets: dict[str, str]) 
     for key, value in kept.items():
         below = f"{name}_{re.sub(r'[^A-Za-z0-9_]', '_', str(key))}"
         if isinstance(value, dict):
-            kept[key] = _led_to_files(value, below, secrets)
+            kept[key] = _secrets_to_files(value, below, secrets)
         elif isinstance(value, list):
             kept[key] = [
-                _led_to_files(each, f"{below}_{number}", secrets) if isinstance(each, dict) else each
+                _secrets_to_files(each, f"{below}_{number}", secrets) if isinstance(each, dict) else each
                 for number, each in enumerate(value)
             ]
     return kept

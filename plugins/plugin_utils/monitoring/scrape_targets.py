@@ -77,7 +77,7 @@ def target_problems(targets: Targets) -> list[Problem]:
 
 def _target(host: str, known: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
     exporter = job["exporter"]
-    address = known.get(f"{exporter}_address") or job.get("address") or _reached_at(host, known)
+    address = known.get(f"{exporter}_address") or job.get("address") or _address_of(host, known)
     port = known.get(f"{exporter}_port") or job["port"]
     labels = {"instance": host, "node": host}
     if known.get("hardware"):
@@ -104,6 +104,6 @@ def _has_gpus(host: str, hardware: object, catalogue: Mapping[str, Mapping[str, 
     return bool(catalogue[str(hardware)].get("gpu"))
 
 
-def _reached_at(host: str, known: Mapping[str, Any]) -> str:
+def _address_of(host: str, known: Mapping[str, Any]) -> str:
     names = ("monitoring_address", "hosts_address", "ansible_host")
     return next((str(known[name]) for name in names if known.get(name)), host)

@@ -75,7 +75,7 @@ def choose_lock(
         if version:
             versions[key] = version
         elif all(offer["known"] for offer in mine.values()):
-            problems.append(_nothing_in_common(key, mine))
+            problems.append(_no_common_version(key, mine))
     # The versions of a node outside this run may be unknown: do not write a lock then.
     settled = elsewhere is None or bool(elsewhere["known"])
     renewed = versions != dict(locked) and settled
@@ -95,7 +95,7 @@ def _candidates(offers: Mapping[str, Offer], elsewhere: Mapping[str, Any] | None
     yield from sorted(common, key=version_order, reverse=True)
 
 
-def _nothing_in_common(key: str, offers: Mapping[str, Offer]) -> Problem:
+def _no_common_version(key: str, offers: Mapping[str, Offer]) -> Problem:
     least = min(offers, key=lambda host: len(offers[host]["versions"]))
     shown = ", ".join(offers[least]["versions"][-4:]) or "no version common to all packages"
     problem = f"no version of {key} is available to all {len(offers)} hosts; {least} has {shown}"

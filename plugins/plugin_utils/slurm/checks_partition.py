@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Partition = Mapping[str, Any]
 
-__all__ = ["checks_keys", "checks_problems", "with_checks"]
+__all__ = ["checks_keys", "checks_problems", "with_checks_partition"]
 
 PREEMPTION = {"PreemptType": "preempt/partition_prio", "PreemptMode": "CANCEL"}
 # The lowest tier; the default is 1.
@@ -41,7 +41,7 @@ def checks_keys(name: str) -> dict[str, Any]:
     return dict(PREEMPTION) if name else {}
 
 
-def with_checks(partitions: Sequence[Partition], name: str, config: Mapping[str, Any]) -> list[Partition]:
+def with_checks_partition(partitions: Sequence[Partition], name: str, config: Mapping[str, Any]) -> list[Partition]:
     """Return the partitions, with a checks partition of all compute nodes added.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .checks_partition import checks_keys, with_checks
+from .checks_partition import checks_keys, with_checks_partition
 from .conf import (
     Node,
     config_lines,
@@ -80,7 +80,7 @@ def slurm_plan(names: Sequence[str], hostvars: Mapping[str, Any], declared: Decl
         return {"problems": list(problems)}
     scripts = script_keys(declared.get("job_scripts") or {}, str(declared.get("scripts_folder") or ""))
     merged = merge_config(merge_config({**own, **scripts}, _computed(nodes, declared)), config)
-    partitions = with_checks(declared["partitions"], declared.get("checks_partition") or "", config)
+    partitions = with_checks_partition(declared["partitions"], declared.get("checks_partition") or "", config)
     return {
         "problems": [],
         "config": config_lines(merged),

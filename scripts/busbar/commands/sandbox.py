@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from busbar.errors import UsageError
 from busbar.sandbox import cluster, faults, host
 from busbar.sandbox.image import ADMIN
-from busbar.sandbox.option import add_name, own_words
+from busbar.sandbox.option import add_name, command_words
 from busbar.sandbox.state import (
     DISTRIBUTIONS,
     MAX_COMPUTE,
@@ -194,7 +194,7 @@ def run_status(args: argparse.Namespace) -> int:
 
 def run_ssh(args: argparse.Namespace) -> int:
     """Log in over SSH and return ssh's exit code."""
-    words = own_words(args, args.command)
+    words = command_words(args, args.command)
     sandbox = load(args.name)
     user, _, node = args.node.rpartition("@")
     sandbox.container(node)
@@ -207,7 +207,7 @@ def run_ssh(args: argparse.Namespace) -> int:
 
 def run_exec(args: argparse.Namespace) -> int:
     """Run a command as root and return its exit code."""
-    command = own_words(args, args.command) or ["/bin/bash", "-l"]
+    command = command_words(args, args.command) or ["/bin/bash", "-l"]
     container = load(args.name).container(args.node)
     terminal = ["--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else []
     return subprocess.call(["podman", "exec", "--interactive", *terminal, container, *command], env=os.environ)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from busbar.doctor.finding import ERROR, Finding, as_text
 from busbar.doctor.host import secret_findings
 from busbar.doctor.inventory import secret_folders
-from busbar.doctor.secrets import as_table, kept_here, kept_on_hosts, open_places
+from busbar.doctor.secrets import as_table, host_secrets, local_secrets, open_places
 from busbar.run.playbook import Playbook, host_variables
 from busbar.run.site import Site, add_run_options
 
@@ -42,11 +42,11 @@ def _audit(args: argparse.Namespace) -> int:
     playbook = site.playbook("preflight")
     hosts = host_variables(Playbook(playbook.path, site.inventory, []))
     folders = secret_folders(hosts, site.folder)
-    kept = [each for folder in folders for each in kept_here(folder)]
+    kept = [each for folder in folders for each in local_secrets(folder)]
     findings = [each for folder in folders for each in secret_findings(folder)]
     if not args.offline:
         run = site.ask(playbook, "--check", "--tags", "secrets_audit", "--skip-tags", "preflight")
-        there = kept_on_hosts(run.custom.get("busbar_secrets") or {})
+        there = host_secrets(run.custom.get("busbar_secrets") or {})
         kept += there
         findings += open_places(there)
         remedy = "make it reachable: busbar doctor"

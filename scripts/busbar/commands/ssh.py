@@ -118,14 +118,14 @@ def run_bootstrap(args: argparse.Namespace) -> int:
     except (OSError, UnicodeDecodeError) as exc:
         message = f"{known}: cannot be read: {exc}"
         raise UsageError(message) from exc
-    door = bootstrap.Door(
+    login = bootstrap.Login(
         public_key=read_public_key(public),
         private_key=private if private.is_file() else None,
         known_hosts=known_hosts,
         sudo=args.sudo,
     )
     print(f"inventory {inventory}: {fold_hosts(target.name for target in targets)}; key {public}", flush=True)
-    outcomes = bootstrap.bootstrap(targets, door, lambda fresh: vouch(fresh, args), lambda: password(args))
+    outcomes = bootstrap.bootstrap(targets, login, lambda fresh: confirm_keys(fresh, args), lambda: password(args))
     show(outcomes)
     return 0 if all(outcome.ok for outcome in outcomes) else 1
 
@@ -187,7 +187,7 @@ def check_hosts(given: list[tuple[str, str]], targets: list[Target]) -> None:
         raise UsageError(message)
 
 
-def vouch(fresh: Mapping[Target, str], args: argparse.Namespace) -> dict[Target, str]:
+def confirm_keys(fresh: Mapping[Target, str], args: argparse.Namespace) -> dict[Target, str]:
     """Show unknown host keys for confirmation before anything is sent, and return the reasons for refused hosts."""
     given: dict[str, set[str]] = {}
     for host, print_ in args.fingerprint:

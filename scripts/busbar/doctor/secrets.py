@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Kept", "as_table", "kept_here", "kept_on_hosts", "open_places"]
+__all__ = ["SecretFile", "as_table", "host_secrets", "local_secrets", "open_places"]
 
 # Files in the folder of secrets that are not secret.
 _PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
@@ -35,7 +35,7 @@ _MEANINGS = {
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
-class Kept(NamedTuple):
+class SecretFile(NamedTuple):
     """A file with a secret, or with data derived from it.
 
     Attributes:
@@ -70,7 +70,7 @@ def _meaning(secret: str) -> str:
     return meaning if name == secret else f"{meaning} (during its rotation)"
 
 
-def kept_here(folder: Path) -> Iterator[Kept]:
+def local_secrets(folder: Path) -> Iterator[SecretFile]:
     """Yield the secrets in a folder of the provisioning host."""
     if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
         return
@@ -81,7 +81,7 @@ def kept_here(folder: Path) -> Iterator[Kept]:
         found = path.stat()
         owner = _account(found.st_uid)
         others = ["others"] if found.st_mode & (stat.S_IRGRP | stat.S_IROTH) else []
-        yield Kept(
+        yield SecretFile(
             path.name,
             _meaning(path.name),
             (HERE,),
@@ -101,7 +101,7 @@ def _account(number: int) -> str:
         return str(number)
 
 
-def kept_on_hosts(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Kept]:
+def host_secrets(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[SecretFile]:
     """Return the secrets on hosts; files that differ only in age are merged.
 
     Args:
@@ -116,11 +116,11 @@ def kept_on_hosts(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Ke
     for (secret, path, mode, owner, *readers, problem), places in found.items():
         hosts = tuple(host for _, host in places)
         since = min(since for since, _ in places)
-        kept.append(Kept(secret, _meaning(secret), hosts, path, since, mode, owner, tuple(readers), problem))
+        kept.append(SecretFile(secret, _meaning(secret), hosts, path, since, mode, owner, tuple(readers), problem))
     return kept
 
 
-def open_places(kept: Iterable[Kept]) -> Iterator[Finding]:
+def open_places(kept: Iterable[SecretFile]) -> Iterator[Finding]:
     """Yield a finding for each file that too many accounts can use."""
     for each in kept:
         if each.problem and each.hosts != (HERE,):
@@ -128,7 +128,7 @@ def open_places(kept: Iterable[Kept]) -> Iterator[Finding]:
             yield Finding(ERROR, each.hosts, each.path, f"{each.secret}: {each.problem}", remedy)
 
 
-def as_table(kept: Iterable[Kept]) -> str:
+def as_table(kept: Iterable[SecretFile]) -> str:
     """Return a block per secret: its name and meaning, and a line for each place."""
     lines, last = [], ""
     for each in sorted(kept, key=lambda item: (item.secret, item.hosts != (HERE,), item.path)):

@@ -42,7 +42,7 @@ _FLAGS = (
 )
 
 
-class _HandOn(argparse.Action):
+class _ForwardOption(argparse.Action):
     """Keeps an option as written."""
 
     def __call__(
@@ -64,7 +64,7 @@ def add_ansible_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(options=[])
     for flags, metavar, text in _VALUES:
         group.add_argument(
-            *flags, action=_HandOn, dest="options", metavar=metavar, help=text, default=argparse.SUPPRESS
+            *flags, action=_ForwardOption, dest="options", metavar=metavar, help=text, default=argparse.SUPPRESS
         )
     for flags, text in _FLAGS:
-        group.add_argument(*flags, action=_HandOn, dest="options", nargs=0, help=text, default=argparse.SUPPRESS)
+        group.add_argument(*flags, action=_ForwardOption, dest="options", nargs=0, help=text, default=argparse.SUPPRESS)

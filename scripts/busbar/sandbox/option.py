@@ -6,7 +6,7 @@ import argparse
 
 from busbar.errors import UsageError
 
-__all__ = ["add_name", "add_sandbox", "chosen", "own_words"]
+__all__ = ["add_name", "add_sandbox", "chosen", "command_words"]
 
 _NAME = "--name"
 
@@ -28,7 +28,7 @@ def chosen(args: argparse.Namespace) -> bool:
     return bool(args.sandbox or args.name is not None)
 
 
-def own_words(args: argparse.Namespace, command: list[str]) -> list[str]:
+def command_words(args: argparse.Namespace, command: list[str]) -> list[str]:
     """Return the command to run on a node without a preceding --name option, which is stored in `args`.
 
     Raises:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Door", "Outcome", "bootstrap"]
+__all__ = ["Login", "Outcome", "bootstrap"]
 
 _AT_ONCE = 64
 
@@ -62,21 +62,21 @@ class Outcome:
 
 
 @dataclasses.dataclass(frozen=True)
-class Door:
+class Login:
     """The public key to install, its private half if there is one, and the known hosts."""
 
     public_key: str
     private_key: Path | None
     known_hosts: KnownHosts
     sudo: bool = False
-    ways: dict[Target, str] = dataclasses.field(default_factory=dict)
+    proxy_commands: dict[Target, str] = dataclasses.field(default_factory=dict)
 
-    def way(self, target: Target) -> str:
+    def proxy_command(self, target: Target) -> str:
         """Return the proxy command through the jump host of a host, or an empty string for a direct connection."""
-        if target not in self.ways:
+        if target not in self.proxy_commands:
             key = ["-i", str(self.private_key)] if self.private_key else []
-            self.ways[target] = tunnel(target, *key, "-o", f"UserKnownHostsFile={self.known_hosts.path}")
-        return self.ways[target]
+            self.proxy_commands[target] = tunnel(target, *key, "-o", f"UserKnownHostsFile={self.known_hosts.path}")
+        return self.proxy_commands[target]
 
     def connect(self, target: Target, password: str | None) -> paramiko.SSHClient:
         """Return an authenticated connection, with the key if no password is given.
@@ -102,7 +102,7 @@ class Door:
                 timeout=TIMEOUT_S,
                 banner_timeout=TIMEOUT_S,
                 auth_timeout=TIMEOUT_S,
-                sock=connection_to(target, self.way(target)) if self.way(target) else None,
+                sock=connection_to(target, self.proxy_command(target)) if self.proxy_command(target) else None,
             )
         except BaseException:
             client.close()
@@ -112,8 +112,8 @@ class Door:
 
 def bootstrap(
     targets: Sequence[Target],
-    door: Door,
-    vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
+    login: Login,
+    confirm_keys: Callable[[Mapping[Target, str]], Mapping[Target, str]],
     ask: Callable[[], str],
 ) -> list[Outcome]:
     """Log in to all hosts with the key, or with a password to install the key, and return the result of each host.
@@ -122,8 +122,8 @@ def bootstrap(
 
     Args:
         targets: the hosts.
-        door: the key and the known hosts.
-        vouch: receives the fingerprints of unknown host keys, and returns the reason for each refused host.
+        login: the key and the known hosts.
+        confirm_keys: receives the fingerprints of unknown host keys, and returns the reason for each refused host.
         ask: returns the password; called at most once, and only if a host needs it.
     """
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
@@ -135,56 +135,56 @@ def bootstrap(
         return passwords[0]
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        ways = dict(zip(targets, pool.map(door.way, targets)))
+        proxy_commands = dict(zip(targets, pool.map(login.proxy_command, targets)))
         outcomes: dict[Target, Outcome] = {}
         # A jump host must accept logins before the hosts behind it are contacted.
         for behind in (False, True):
-            group = [target for target in targets if bool(ways[target]) is behind]
-            outcomes |= _opened(group, door, vouch, ask_once, pool)
+            group = [target for target in targets if bool(proxy_commands[target]) is behind]
+            outcomes |= _bootstrap_group(group, login, confirm_keys, ask_once, pool)
     wrong = "wrong password"
     return [outcomes.get(target) or Outcome(target.name, ok=False, message=wrong) for target in targets]
 
 
-def _opened(
+def _bootstrap_group(
     targets: Sequence[Target],
-    door: Door,
-    vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
+    login: Login,
+    confirm_keys: Callable[[Mapping[Target, str]], Mapping[Target, str]],
     ask: Callable[[], str],
     pool: ThreadPoolExecutor,
 ) -> dict[Target, Outcome]:
     """Return the results of some hosts; hosts that reject the password are omitted."""
-    outcomes = _meet(targets, door, vouch, pool)
+    outcomes = _check_host_keys(targets, login, confirm_keys, pool)
 
-    def visit_all(password: str | None) -> None:
+    def bootstrap_all(password: str | None) -> None:
         left = [target for target in targets if target not in outcomes]
-        answers = pool.map(lambda target: _visit(target, door, password), left)
+        answers = pool.map(lambda target: _bootstrap_host(target, login, password), left)
         outcomes.update({target: found for target, found in zip(left, answers) if found})
 
-    visit_all(None)
+    bootstrap_all(None)
     if len(outcomes) < len(targets):
-        visit_all(ask())
+        bootstrap_all(ask())
     return outcomes
 
 
-def _meet(
+def _check_host_keys(
     targets: Sequence[Target],
-    door: Door,
-    vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
+    login: Login,
+    confirm_keys: Callable[[Mapping[Target, str]], Mapping[Target, str]],
     pool: ThreadPoolExecutor,
 ) -> dict[Target, Outcome]:
     """Read all host keys, record the confirmed ones, and return the results of the excluded hosts."""
-    known = door.known_hosts
+    known = login.known_hosts
 
     def look(target: Target) -> paramiko.PKey | Outcome | None:
         try:
-            key = read_host_key(target, known.keys.lookup(target.known_as) or {}, door.way(target))
+            key = read_host_key(target, known.keys.lookup(target.known_as) or {}, login.proxy_command(target))
             return None if known.is_known(target, key) else key
         except (paramiko.SSHException, RefusedKeyError, OSError, EOFError) as exc:
-            return _failure(target, exc, door)
+            return _failure(target, exc, login)
 
     found = dict(zip(targets, pool.map(look, targets)))
     fresh = {target: key for target, key in found.items() if isinstance(key, paramiko.PKey)}
-    refused = vouch({target: fingerprint(key) for target, key in fresh.items()}) if fresh else {}
+    refused = confirm_keys({target: fingerprint(key) for target, key in fresh.items()}) if fresh else {}
     for target, key in fresh.items():
         if target not in refused:
             known.record(target, key)
@@ -192,25 +192,25 @@ def _meet(
     return left_out | {target: Outcome(target.name, ok=False, message=why) for target, why in refused.items()}
 
 
-def _visit(target: Target, door: Door, password: str | None) -> Outcome | None:
+def _bootstrap_host(target: Target, login: Login, password: str | None) -> Outcome | None:
     """Return the result of a host, or None if it rejects the login."""
     try:
-        with door.connect(target, password) as client:
-            return _open(client, target, door, password)
+        with login.connect(target, password) as client:
+            return _install(client, target, login, password)
     except paramiko.AuthenticationException:
         return None
     except (paramiko.SSHException, RefusedKeyError, OSError, EOFError) as exc:
         # Without a private key only the password can work.
         if password is None and "No authentication methods available" in str(exc):
             return None
-        return _failure(target, exc, door)
+        return _failure(target, exc, login)
 
 
-def _failure(target: Target, exc: Exception, door: Door) -> Outcome:
+def _failure(target: Target, exc: Exception, login: Login) -> Outcome:
     """Return the result of a failed host."""
     message, remedy = _explain(exc)
-    if door.way(target) and not isinstance(exc, RefusedKeyError):
-        message, remedy = "is unreachable through its jump host", f"check the output of: {door.way(target)}"
+    if login.proxy_command(target) and not isinstance(exc, RefusedKeyError):
+        message, remedy = "is unreachable through its jump host", f"check the output of: {login.proxy_command(target)}"
     return Outcome(target.name, ok=False, message=message, remedy=remedy)
 
 
@@ -237,17 +237,17 @@ def _explain(exc: Exception) -> tuple[str, str]:
     return f"fails: {printable(exc) or type(exc).__name__}", ""
 
 
-def _open(client: paramiko.SSHClient, target: Target, door: Door, password: str | None) -> Outcome:
+def _install(client: paramiko.SSHClient, target: Target, login: Login, password: str | None) -> Outcome:
     """Install the key, and the sudo rule if requested, over a connection, and return the result."""
 
     def outcome(message: str, *, ok: bool = True) -> Outcome:
         return Outcome(target.name, ok, message)
 
-    status, output = _run(client, f"sh -c {shlex.quote(INSTALL_KEY)}", f"{door.public_key}\n")
+    status, output = _run(client, f"sh -c {shlex.quote(INSTALL_KEY)}", f"{login.public_key}\n")
     if status != 0:
         return outcome(f"rejects the key: {output}", ok=False)
     done = ["key installed" if output == "added" else "key already present"]
-    if door.sudo and target.user != "root":
+    if login.sudo and target.user != "root":
         script = shlex.quote(INSTALL_SUDO.format(user=target.user))
         # sudo reads a password from standard input; without a password it must not prompt.
         command = f"sudo -S -p '' sh -c {script}" if password else f"sudo -n sh -c {script}"
@@ -255,9 +255,9 @@ def _open(client: paramiko.SSHClient, target: Target, door: Door, password: str 
         if status != 0:
             return outcome(f"{done[0]}, but sudo fails: {output}", ok=False)
         done.append("sudo rule installed" if output.endswith("added") else "sudo rule already present")
-    if password is not None and door.private_key is not None:
+    if password is not None and login.private_key is not None:
         try:
-            door.connect(target, None).close()
+            login.connect(target, None).close()
         except (paramiko.SSHException, OSError):
             return outcome(f"{done[0]}, but the login with it fails", ok=False)
     return outcome(", ".join(done))

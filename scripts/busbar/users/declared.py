@@ -167,7 +167,7 @@ class Declared:
         name, lines = change["name"], []
         held = self._held(name)
         if held is None:
-            raise UsageError(self._no_such(name))
+            raise UsageError(self._unknown_user_message(name))
         if is_present(held):
             held["state"] = "absent"
             number = f" (number {held['uid']})" if held.get("uid") is not None else ""
@@ -260,10 +260,10 @@ class Declared:
     def _present(self, name: str) -> Item:
         held = self._held(name)
         if held is None or not is_present(held):
-            raise UsageError(self._no_such(name))
+            raise UsageError(self._unknown_user_message(name))
         return held
 
-    def _no_such(self, name: str) -> str:
+    def _unknown_user_message(self, name: str) -> str:
         names = [str(item["name"]) for item in self._users]
         near = difflib.get_close_matches(name, names, 1)
         hint = f"; did you mean {near[0]}?" if near and near[0] != name else ""

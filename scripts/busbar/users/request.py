@@ -114,7 +114,7 @@ def read_table(path: Path) -> list[dict[str, Any]]:
         for row in rows:
             changes += _row(header, row, line, wrong)
             line = rows.line_num + 1
-        wrong += _doubles(changes)
+        wrong += _duplicates(changes)
         if not changes and not wrong:
             wrong.append("line 2: no user")
     except csv.Error as exc:
@@ -153,7 +153,7 @@ def _row(header: list[str], row: list[str], line: int, wrong: list[str]) -> list
         return []
 
 
-def _doubles(changes: list[dict[str, Any]]) -> list[str]:
+def _duplicates(changes: list[dict[str, Any]]) -> list[str]:
     """Return duplicate users and UIDs."""
     wrong = []
     for key, word in (("name", "user"), ("number", "number")):

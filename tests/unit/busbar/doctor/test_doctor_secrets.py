@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 from busbar.doctor.finding import HERE
-from busbar.doctor.secrets import as_table, kept_here, kept_on_hosts, open_places
+from busbar.doctor.secrets import as_table, host_secrets, local_secrets, open_places
 
 TOP = Path(__file__).resolve().parents[4]
 
@@ -26,7 +26,7 @@ def test_the_folder_of_the_site(tmp_path: Path) -> None:
         path.chmod(mode)
         os.utime(path, (1_760_000_000, 1_760_000_000))
     tmp_path.chmod(0o700)
-    kept = {each.secret: each for each in kept_here(tmp_path)}
+    kept = {each.secret: each for each in local_secrets(tmp_path)}
     assert {name: (each.meaning, each.problem) for name, each in kept.items()} == {
         "munge.key": ("a munge key", ""),
         "own": ("not a secret of busbar", "is accessible to other users (mode 0640)"),
@@ -34,7 +34,7 @@ def test_the_folder_of_the_site(tmp_path: Path) -> None:
     }
     assert (kept["munge.key"].since, kept["munge.key"].hosts) == ("2025-10-09T08:53:20Z", (HERE,))
     assert kept["own"].readers[1:] == ("others",)
-    assert [*kept_here(tmp_path / "none")] == []
+    assert [*local_secrets(tmp_path / "none")] == []
 
 
 def test_hosts_that_are_alike_are_reported_once() -> None:
@@ -43,7 +43,7 @@ def test_hosts_that_are_alike_are_reported_once() -> None:
         "gpu1": [there(since="2026-01-01T00:00:00Z")],
         "gpu2": [there(mode="0644", readers=["munge", "everybody"], problem="it is readable by all users of the host")],
     }
-    kept = kept_on_hosts(answers)
+    kept = host_secrets(answers)
     assert [(each.hosts, each.since[:10]) for each in kept] == [
         (("ctl", "gpu1"), "2026-01-01"),
         (("gpu2",), "2026-02-01"),

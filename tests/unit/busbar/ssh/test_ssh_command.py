@@ -10,7 +10,7 @@ import paramiko
 import pytest
 from busbar.commands import ssh
 from busbar.errors import UsageError
-from busbar.ssh.bootstrap import Door, Outcome, bootstrap
+from busbar.ssh.bootstrap import Login, Outcome, bootstrap
 from busbar.ssh.host_keys import KnownHosts, RefusedKeyError, Target, fingerprint, tunnel
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_name_in_known_hosts(port: int, name: str) -> None:
 def test_password_is_asked_once_and_only_when_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     opened = {"a": None, "b": "secret", "c": "another"}
 
-    def visit(target: Target, _door: Door, password: str | None) -> Outcome | None:
+    def visit(target: Target, _login: Login, password: str | None) -> Outcome | None:
         return Outcome(target.name, ok=True, message="key installed") if opened[target.name] == password else None
 
     asked = []
@@ -89,7 +89,7 @@ def test_password_is_asked_once_and_only_when_needed(monkeypatch: pytest.MonkeyP
         asked.append(1)
         return "secret"
 
-    monkeypatch.setattr("busbar.ssh.bootstrap._visit", visit)
+    monkeypatch.setattr("busbar.ssh.bootstrap._bootstrap_host", visit)
     monkeypatch.setattr("busbar.ssh.bootstrap.read_host_key", lambda *_: _key(KEY))
     shown: list[str] = []
 
@@ -98,22 +98,22 @@ def test_password_is_asked_once_and_only_when_needed(monkeypatch: pytest.MonkeyP
         shown.extend(target.name for target in fresh)
         return {}
 
-    door = Door(KEY, None, KnownHosts(tmp_path / "known_hosts"))
+    login = Login(KEY, None, KnownHosts(tmp_path / "known_hosts"))
     targets = [Target(name, name, 22, "admin") for name in opened]
-    outcomes = bootstrap(targets, door, trust, ask)
+    outcomes = bootstrap(targets, login, trust, ask)
     assert [(outcome.name, outcome.ok) for outcome in outcomes] == [("a", True), ("b", True), ("c", False)]
     assert outcomes[2].message == "wrong password"
     assert (asked, shown) == ([1], ["a", "b", "c"])
-    assert bootstrap(targets[:1], door, trust, lambda: pytest.fail("nobody needs it"))[0].ok
+    assert bootstrap(targets[:1], login, trust, lambda: pytest.fail("nobody needs it"))[0].ok
     assert shown == ["a", "b", "c"], "a recorded key is not asked for again"
 
 
 def test_nothing_is_sent_to_a_host_with_an_unconfirmed_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("busbar.ssh.bootstrap._visit", lambda *_: pytest.fail("something was sent"))
+    monkeypatch.setattr("busbar.ssh.bootstrap._bootstrap_host", lambda *_: pytest.fail("something was sent"))
     monkeypatch.setattr("busbar.ssh.bootstrap.read_host_key", lambda *_: _key(KEY))
     (tmp_path / "known_hosts").write_text(f"@revoked * {KEY}\n10.0.0.1 {KEY}\n")
-    revoked = Door(KEY, None, KnownHosts(tmp_path / "known_hosts"))
-    unknown = Door(KEY, None, KnownHosts(tmp_path / "none"))
+    revoked = Login(KEY, None, KnownHosts(tmp_path / "known_hosts"))
+    unknown = Login(KEY, None, KnownHosts(tmp_path / "none"))
 
     def nobody_asks() -> str:
         pytest.fail("the password was asked for")
@@ -129,7 +129,7 @@ def test_nothing_is_sent_to_a_host_with_an_unconfirmed_key(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("arguments", "way"),
+    ("arguments", "proxy_command"),
     [
         ("", ""),
         ("-o UserKnownHostsFile='~/.ssh/known_hosts /x y'", ""),
@@ -139,25 +139,25 @@ def test_nothing_is_sent_to_a_host_with_an_unconfirmed_key(monkeypatch: pytest.M
     ],
     ids=["none", "others", "a jump host", "two", "a command"],
 )
-def test_the_way_through_a_jump_host(arguments: str, way: str) -> None:
+def test_the_way_through_a_jump_host(arguments: str, proxy_command: str) -> None:
     target = Target("gpu1", "10.0.0.1", 2222, "admin", f"-F none {arguments}")
-    assert tunnel(target, "-i", "key") == way
+    assert tunnel(target, "-i", "key") == proxy_command
 
 
 def test_a_jump_host_is_opened_before_what_lies_behind_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     done: list[str] = []
 
-    def read(target: Target, _kinds: object, way: str) -> object:
-        done.append(f"key of {target.name}{' through the jump host' if way else ''}")
+    def read(target: Target, _kinds: object, proxy_command: str) -> object:
+        done.append(f"key of {target.name}{' through the jump host' if proxy_command else ''}")
         return _key(KEY)
 
-    def visit(target: Target, _door: Door, password: str | None) -> Outcome | None:
+    def visit(target: Target, _login: Login, password: str | None) -> Outcome | None:
         done.append(f"log in to {target.name}")
         return Outcome(target.name, ok=True, message="key installed") if password else None
 
     monkeypatch.setattr("busbar.ssh.bootstrap.read_host_key", read)
-    monkeypatch.setattr("busbar.ssh.bootstrap._visit", visit)
-    door = Door(KEY, None, KnownHosts(tmp_path / "known_hosts"))
+    monkeypatch.setattr("busbar.ssh.bootstrap._bootstrap_host", visit)
+    login = Login(KEY, None, KnownHosts(tmp_path / "known_hosts"))
     targets = [
         Target("gpu1", "10.0.0.1", 22, "admin", "-F none -J admin@front"),
         Target("front", "10.0.0.9", 22, "admin", "-F none"),
@@ -168,7 +168,7 @@ def test_a_jump_host_is_opened_before_what_lies_behind_it(monkeypatch: pytest.Mo
         asked.append(1)
         return "secret"
 
-    outcomes = bootstrap(targets, door, lambda _fresh: {}, ask)
+    outcomes = bootstrap(targets, login, lambda _fresh: {}, ask)
     assert [outcome.name for outcome in outcomes if outcome.ok] == ["gpu1", "front"]
     assert (done.index("log in to front") < done.index("key of gpu1 through the jump host"), asked) == (True, [1])
 
@@ -183,7 +183,7 @@ def _vouch(monkeypatch: pytest.MonkeyPatch, *fingerprints: str, answer: str = ""
     args = argparse.Namespace(fingerprint=given)
     monkeypatch.setattr("sys.stdin.isatty", lambda: bool(answer), raising=False)
     monkeypatch.setattr("builtins.input", lambda _prompt: answer or pytest.fail("nobody is there to answer"))
-    return ssh.vouch({TARGET: SHOWN}, args).get(TARGET, "")
+    return ssh.confirm_keys({TARGET: SHOWN}, args).get(TARGET, "")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_any_other_answer_is_asked_for_again(
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", answer)
-    refused = ssh.vouch({TARGET: SHOWN}, argparse.Namespace(fingerprint=[]))
+    refused = ssh.confirm_keys({TARGET: SHOWN}, argparse.Namespace(fingerprint=[]))
     assert refused == ({} if reason is None else {TARGET: f"its host key {reason}"})
     assert list(typed) == []
 

@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.checks_partition import (
     checks_keys,
     checks_problems,
-    with_checks,
+    with_checks_partition,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf import partition_lines
 
@@ -17,7 +17,7 @@ TIER_2 = {"name": "urgent", "params": {"prioritytier": 2, "PreemptMode": "REQUEU
 
 
 def test_jobs_of_the_partition_give_way_and_those_of_the_others_do_not() -> None:
-    lines = partition_lines(with_checks([BATCH, TIER_2], "checks", {}), {}, ["gpu1"])
+    lines = partition_lines(with_checks_partition([BATCH, TIER_2], "checks", {}), {}, ["gpu1"])
     batch, urgent, checks = (dict(word.split("=", 1) for word in line.split()) for line in lines)
     assert (batch["PartitionName"], batch["PreemptMode"], batch["Default"]) == ("batch", "OFF", "yes")
     assert urgent["PreemptMode"] == "REQUEUE"
@@ -28,14 +28,14 @@ def test_jobs_of_the_partition_give_way_and_those_of_the_others_do_not() -> None
 
 
 def test_without_it_nothing_changes() -> None:
-    assert with_checks([BATCH], "", {}) == [BATCH]
+    assert with_checks_partition([BATCH], "", {}) == [BATCH]
     assert checks_keys("") == {}
     assert checks_problems([{**BATCH, "params": {"PriorityTier": 0}}], "", {"PreemptType": "preempt/qos"}) == []
 
 
 def test_a_site_that_declares_preemption_keeps_what_it_says_of_its_partitions() -> None:
     own = {"preempttype": "preempt/partition_prio"}
-    assert with_checks([BATCH], "checks", own)[0] == {**BATCH, "params": {}}
+    assert with_checks_partition([BATCH], "checks", own)[0] == {**BATCH, "params": {}}
     assert checks_problems([BATCH], "checks", {**own, "PreemptMode": "REQUEUE"}) == []
 
 

@@ -19,7 +19,7 @@ __all__ = ["Page", "on_site", "site_pages"]
 
 # The menu: the sources of the pages by heading.
 MENU = {
-    "Start": ["docs/first-site.md", "docs/commands.md"],
+    "Start": ["docs/first-site.md", "docs/adopt.md", "docs/commands.md"],
     "Set up": [
         "docs/inventory.md",
         "docs/gpus.md",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...module_utils.common.problems import advice, make_problem
 from ..common.near_names import near_name, near_option
-from .other_toolkits import foreign_group
+from .other_toolkits import adoption, foreign_group
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -105,7 +105,9 @@ def _one_group(name: str, others: Sequence[str], groups: Groups) -> list[Problem
         return [make_problem(outside, f"group {name}", "is not a group of busbar, so it has no effect", remedy)]
     whose = f" but one of {foreign.toolkit}" if foreign.toolkit else ""
     problem = f"is not a group of busbar{whose}, so it has no effect"
-    found = make_problem(outside, f"group {name}", problem, f"add its hosts to {meant} of busbar; {_OWN}")
+    found = make_problem(
+        outside, f"group {name}", problem, f"{adoption(foreign.toolkit)}add its hosts to {meant} of busbar; {_OWN}"
+    )
     # A common word may be the site's own group, unless it is the only candidate for a required group.
     certain = foreign.toolkit or any(each in _NEEDED and not groups.get(each) for each in ours)
     return [found if certain else advice(found)]

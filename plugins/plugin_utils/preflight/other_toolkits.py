@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Foreign", "foreign_group", "foreign_variable"]
+__all__ = ["Foreign", "adoption", "foreign_group", "foreign_variable"]
 
 DEEPOPS, OMNIA, APPLIANCE, OCI = "DeepOps", "Omnia", "ansible-slurm-appliance", "oci-hpc"
 _HEAD = ("slurm_controller", "slurm_database")
@@ -36,6 +36,7 @@ _GROUPS = {
     "slurm_control_node": Foreign(OMNIA, _HEAD),
     "login_node": Foreign(OMNIA, ("slurm_login",)),
     "nfs_node": Foreign(OMNIA, ("nfs_server",)),
+    "openhpc": Foreign(APPLIANCE, ("slurm_controller", "slurm_compute", "slurm_login")),
     "openondemand": Foreign(APPLIANCE, ("portal",)),
     "compute_configured": Foreign(OCI, ("slurm_compute",)),
     "compute_to_add": Foreign(OCI, ("slurm_compute",)),
@@ -200,3 +201,9 @@ def foreign_variable(name: str) -> Foreign | None:
             return Foreign(toolkit, tuple(filter(None, [names[name]])))
     toolkit = next((toolkit for prefix, toolkit in _PREFIXES.items() if name.startswith(prefix)), "")
     return Foreign(toolkit, ()) if toolkit else None
+
+
+def adoption(toolkit: str) -> str:
+    """Return a hint to the command that converts the inventory of a toolkit, or ''."""
+    known = any(name in toolkit for name in (DEEPOPS, APPLIANCE))
+    return "`busbar adopt deepops DIR OUT` writes a site from this inventory (docs/adopt.md); or " if known else ""

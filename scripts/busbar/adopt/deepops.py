@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import (
-    profile_names,
-    unknown_hardware,
-)
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, unfold_hosts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.other_toolkits import foreign_group
 
 from busbar.adopt import deepops_nodes, deepops_slurm, deepops_users
+from busbar.adopt.appliance import adopt_appliance
 from busbar.adopt.draft import ASK, CARRIED, DEFAULT, LEFT, Draft, Vaulted
 from busbar.adopt.reading import Reading
-from busbar.adopt.source import Source, is_on, unresolved
-from busbar.adopt.tables import PLACEHOLDERS, Row, data, row_of, rows
+from busbar.adopt.source import Source, unresolved
+from busbar.adopt.steps import adopt_connection, adopt_hardware, adopt_rest
+from busbar.adopt.tables import PLACEHOLDERS, data
 from busbar.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +44,8 @@ def adopt_deepops(folder: Path, release: str, hardware: Sequence[str], inventori
         message = f"DeepOps {release} is not known; known releases: {', '.join(releases)}"
         raise UsageError(message)
     source = Source(folder, inventories)
+    if source.group("control") and source.group("compute"):
+        return adopt_appliance(source, hardware)
     masters = source.group("slurm-master")
     if not masters or not source.group("slurm-node"):
         found = ", ".join(group for group in source.groups if group not in {"all", "ungrouped"}) or "none"
@@ -57,11 +57,15 @@ def adopt_deepops(folder: Path, release: str, hardware: Sequence[str], inventori
     draft = Draft(f"the DeepOps directory {folder.resolve().name} (release {release})", "")
     of_release = {"deepops_release": release, "deepops_kill_wait": releases[release]["kill_wait"]}
     reading = Reading(source, draft, release, masters[0], {**data()["defaults"], **of_release})
-    draft.cluster = str(reading.value("slurm_cluster_name"))
+    named = reading.value("slurm_cluster_name")
+    if unresolved(named):
+        named = reading.defaults["slurm_cluster_name"]
+        reading.note("slurm_cluster_name", ASK, "depends on facts of the hosts: set cluster_name to that of slurm.conf")
+    draft.cluster = str(named)
     reading.note_if_set("slurm_cluster_name", CARRIED, "cluster_name")
     _groups(reading)
-    _hardware(reading, hardware)
-    _connection(reading)
+    adopt_hardware(reading, hardware)
+    adopt_connection(reading)
     _munge(reading)
     _vaulted_files(reading)
     deepops_nodes.gpus(reading)
@@ -71,7 +75,7 @@ def adopt_deepops(folder: Path, release: str, hardware: Sequence[str], inventori
     deepops_users.users(reading)
     deepops_nodes.services(reading)
     deepops_nodes.containers(reading)
-    _rest(reading)
+    adopt_rest(reading, "deepops")
     return draft
 
 
@@ -120,49 +124,6 @@ def _own_group(draft: Draft, group: str, hosts: list[str]) -> None:
         draft.groups[group] = hosts
 
 
-def _hardware(reading: Reading, given: Sequence[str]) -> None:
-    """Set the hardware of compute nodes.
-
-    Raises:
-        UsageError: a profile or host is unknown.
-    """
-    draft, compute, problems = reading.draft, reading.draft.groups["slurm_compute"], []
-    for text in given:
-        hosts, _, name = text.rpartition("=")
-        if name not in profile_names() and hosts in profile_names():
-            hosts, name = name, hosts
-        try:
-            chosen = (reading.source.group(hosts) or unfold_hosts(hosts)) if hosts else compute
-        except ValueError as exc:
-            problems.append(f"--hardware {text}: {exc}")
-            continue
-        if name not in profile_names():
-            problems.append(f"--hardware {text}: {'; '.join(unknown_hardware(name, profile_names()))}")
-        if strangers := [host for host in chosen if host not in draft.hosts]:
-            problems.append(f"--hardware {text}: the cluster has no host {', '.join(strangers)}")
-        reading.hardware |= dict.fromkeys(chosen, name)
-    if problems:
-        raise UsageError("\n".join(problems))
-    for host, name in reading.hardware.items():
-        draft.hosts[host]["hardware"] = name
-    if missing := fold_for_slurm([host for host in compute if host not in reading.hardware]):
-        question = f"which hardware do {missing} have? `busbar inventory describe '{missing}'` asks them; set hardware"
-        draft.note("hardware", ASK, question)
-
-
-def _connection(reading: Reading) -> None:
-    """Copy Ansible's variables for the connection; passwords only if they are encrypted."""
-    for name in rows("deepops")[0].names:
-        if values := reading.by_host(name):
-            reading.draft.spread(name, values)
-            reading.note(name, CARRIED, "the same variable")
-    for name in reading.source.names():
-        if name.startswith("ansible_") and name.endswith(("pass", "password")):
-            kept = {host: value for host, value in reading.by_host(name).items() if isinstance(value, Vaulted)}
-            reading.draft.spread(name, kept)
-            reading.note(name, CARRIED if kept else LEFT, "still encrypted" if kept else "a password in clear text")
-
-
 def _kind(value: object) -> str:
     """Describe a secret without its text."""
     if value is None or value in PLACEHOLDERS:
@@ -197,48 +158,3 @@ def _vaulted_files(reading: Reading) -> None:
         why = f" and belongs to {owner}, which is not in the inventory, so only -e @FILE reads it"
         question = f"the file is encrypted{'' if owner in known else why}: which of its variables does the site need?"
         reading.draft.note(reading.source.shown(path), ASK, question)
-
-
-def _rest(reading: Reading) -> None:
-    """Note the variables that no step has noted, by their row."""
-    for name in reading.source.names():
-        row = row_of(name, rows("deepops"))
-        if name in reading.noted():
-            continue
-        if row is None:
-            used = re.search(rf"\b{name}\b", reading.template[1])
-            reason = "read by slurm_conf_template" if used else "not a variable of DeepOps"
-            reading.note(name, CARRIED if used else LEFT, reason)
-        elif row.option:
-            _copy(reading, name, row)
-        elif row.result == DEFAULT:
-            same = all(_equal(value, row.same) for value in reading.source.values(name).values())
-            reading.note(name, DEFAULT if same else LEFT, row.text if same else row.differs)
-        elif row.result == CARRIED:
-            reading.note(name, LEFT, "without effect in this configuration")
-        else:
-            reading.note(name, row.result, row.text)
-
-
-def _copy(reading: Reading, name: str, row: Row) -> None:
-    """Give an option the values of a variable, unless they are its default."""
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import (  # noqa: PLC0415 - slow
-        declared_options,
-    )
-
-    values, spec = reading.by_host(name), declared_options()[row.option].spec
-    if spec.get("type") == "bool":
-        values = {host: is_on(value) for host, value in values.items()}
-    if not values:
-        reading.note(name, LEFT, f"depends on facts of the hosts: set {row.option}")
-    elif all(value == spec.get("default") for value in values.values()):
-        reading.note(name, DEFAULT, row.option)
-    else:
-        reading.draft.spread(row.option, values)
-        reading.note(name, CARRIED, row.option)
-
-
-def _equal(value: Any, wanted: object) -> bool:  # noqa: ANN401 - a value of YAML
-    if wanted is None:
-        return True
-    return is_on(value) == wanted if isinstance(wanted, bool) else str(value) == wanted

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 DESCRIPTION = """\
-Reads the configuration directory of DeepOps, evaluates its variables as Ansible does, and writes the draft of a site.
-ADOPTED.md in it lists each variable: carried over, already the default, or not carried over with the reason. No host is
-contacted, and nothing is changed.
+Reads the configuration directory of DeepOps, or an environment of ansible-slurm-appliance, evaluates its variables as
+Ansible does, and writes the draft of a site.
+ADOPTED.md in it lists each variable: carried over, already the default, or not carried over with the reason. No host
+is contacted, and nothing is changed.
 """
 
 

@@ -25,6 +25,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables impo
     family_names,
     site_settings,
 )
+from busbar.adopt.tables import rows
 from busbar.cli import parser
 from markdown_blocks import Block, blocks
 
@@ -105,13 +106,15 @@ def test_an_option_that_a_text_names_is_one() -> None:
     groups |= {"slurm_compute", "nfs_server", "nfs_client"}
     plugins = {*choices(), *(path.stem for path in (TOP / "plugins").rglob("*.py"))}
     strange = []
+    foreign = {name for toolkit in ("deepops", "appliance") for row in rows(toolkit) for name in row.names}
     for path in PAGES:
+        other = foreign if path.name == "adopt.md" else set()
         text = re.sub(r"^(```+).*?^\1", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         # Headings quote messages of programs.
         text = re.sub(r"^### .*$", "", text, flags=re.MULTILINE)
         for code in re.findall(r"`([^`]+)`", text):
             name = re.match(r"(?:-e )?([a-z][a-z0-9_]*[a-z0-9])(?=$|[:= ])", code)
-            if name and name[1].startswith(families) and name[1] not in known | groups | plugins:
+            if name and name[1].startswith(families) and name[1] not in known | groups | plugins | other:
                 strange.append(f"{path.relative_to(TOP)}: {code}")
     assert strange == []
 

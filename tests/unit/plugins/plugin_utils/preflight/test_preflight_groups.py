@@ -71,6 +71,7 @@ def test_a_group_with_the_hosts_of_the_one_that_it_resembles_is_fine() -> None:
         ("slurm-metric", "DeepOps", "monitoring"),
         ("slurm_control_node", "Omnia", "slurm_controller and slurm_database"),
         ("openondemand", "ansible-slurm-appliance", "portal"),
+        ("openhpc", "ansible-slurm-appliance", "slurm_controller and slurm_compute and slurm_login"),
         ("compute_to_add", "oci-hpc", "slurm_compute"),
         ("slurmexechosts", "galaxyproject.slurm", "slurm_compute"),
     ],
@@ -80,6 +81,7 @@ def test_a_group_of_another_toolkit_is_refused_with_ours(written: str, toolkit: 
     assert (found["hosts"], found["key"]) == (["other"], f"group {written}")
     assert toolkit in found["problem"]
     assert f"add its hosts to {meant}" in found["remedy"]
+    assert ("busbar adopt deepops" in found["remedy"]) == (toolkit in {"DeepOps", "ansible-slurm-appliance"})
 
 
 def test_a_common_group_name_is_refused_only_if_no_other_group_has_its_role() -> None:

@@ -31,6 +31,13 @@ _PARTITIONS = """
     SelectTypeParameters State SuspendTime SuspendTimeout Topology TRESBillingWeights
 """
 _PARTITION_KEYS = tuple(_PARTITIONS.split())
+# Nodes of slurm.conf(5).
+_NODES = """
+    Arch Boards BcastAddr CoresPerSocket CoreSpecCount CPUs CpuBind CPUSpecList Feature Gres MemSpecLimit
+    NodeAddr NodeHostname Parameters Port Procs RealMemory Reason RestrictedCoresPerGPU Sockets SocketsPerBoard State
+    ThreadsPerCore TmpDisk Topology Weight
+"""
+_KEYS = {"PartitionName": _PARTITION_KEYS, "NodeName": tuple(_NODES.split())}
 # Keys that busbar sets and Slurm's default differs from: null removes them.
 _OURS = (
     *("ReturnToService", "EnforcePartLimits", "SelectTypeParameters", "PrologFlags", "MpiDefault", "LaunchParameters"),
@@ -98,30 +105,32 @@ class SlurmConf:
         nodes: keys of each node by name.
         partitions: keys of each partition by name.
         other: lines of other kinds, such as NodeSet.
+        defaults: keys of the DEFAULT lines, which apply to later lines.
     """
 
     config: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
     other: list[str] = field(default_factory=list)
+    defaults: dict[str, dict[str, str]] = field(default_factory=lambda: {"NodeName": {}, "PartitionName": {}})
 
     def read(self, text: str) -> None:
-        """Add the lines of a file; DEFAULT lines apply to the lines after them.
+        """Add the lines of a file.
 
         Raises:
             ValueError: a list of nodes is malformed.
         """
-        defaults: dict[str, dict[str, str]] = {"NodeName": {}, "PartitionName": {}}
         for line in _lines(text):
             found = words(line)
             first = next(iter(found), "")
             kind = next((name for name in _ENTRIES if name.lower() == first.lower()), "")
-            if kind in defaults:
+            if kind in self.defaults:
                 name = found.pop(first)
+                found = {_canonical_key(key, _KEYS[kind]) or key: value for key, value in found.items()}
                 if name.upper() == "DEFAULT":
-                    defaults[kind].update(found)
+                    self.defaults[kind].update(found)
                     continue
-                keys = _canonical({**defaults[kind], **found}, _PARTITION_KEYS if kind == "PartitionName" else ())
+                keys = {**self.defaults[kind], **found}
                 table = self.nodes if kind == "NodeName" else self.partitions
                 table.update(dict.fromkeys(unfold_hosts(name) if kind == "NodeName" else [name], keys))
             elif kind:
@@ -183,11 +192,11 @@ def adopt_nodes(draft: Draft, conf: SlurmConf, where: str) -> None:
             continue
         keys = {key.lower(): (key, value) for key, value in found.items()}
         host = draft.hosts[name]
-        if features := (keys.pop("feature", None) or keys.pop("features", None)):
+        if features := keys.pop("feature", None):
             host["slurm_node_features"] = features[1].split(",")
         if weight := keys.pop("weight", None):
             host["slurm_node_weight"] = int(weight[1])
-        for gone in ("state", "procs", "gres", "features"):
+        for gone in ("state", "procs", "gres"):
             keys.pop(gone, None)
         host["slurm_node_params"] = {key: _number(value) for key, value in keys.values()}
     draft.note("slurm.conf NodeName", CARRIED, "slurm_node_params, slurm_node_features, slurm_node_weight", where)
@@ -281,12 +290,8 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _canonical_key(name: str, known: Iterable[str]) -> str:
-    plain = name.replace("_", "").lower()
+    plain = {"features": "feature"}.get(name.lower(), name.replace("_", "").lower())
     return next((key for key in known if key.lower() == plain), "")
-
-
-def _canonical(keys: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    return {_canonical_key(key, known) or key: value for key, value in keys.items()}
 
 
 def _number(value: Any) -> Any:  # noqa: ANN401 - a value of YAML

@@ -220,6 +220,47 @@ def test_an_encrypted_password_stays_encrypted_and_an_unknown_variable_is_listed
     assert "slurm_database_password" not in site.all
 
 
+def test_an_encrypted_file_of_a_group_is_a_question(adopt: Any) -> None:  # noqa: ANN401
+    vault = "$ANSIBLE_VAULT;1.1;AES256\n6231336539\n"
+    files = {"group_vars__all__vault.yml": vault, "group_vars__all__main.yml": 'slurm_password: "{{ vault_munge }}"\n'}
+    site = adopt(**files)
+    assert site.results("group_vars/all/vault.yml") == {ASK}
+    assert "not in the inventory" not in site.said("group_vars/all/vault.yml")
+    assert "does not define" in site.said("slurm_password")
+    assert "secrets/munge.key" in site.said("munge key")
+
+
+CONF = """\
+# ClusterName=old
+clustername=site   # lower case
+SlurmctldPort = 7000
+SchedulerParameters=bf_continue,\\
+bf_window=2880
+NodeName=DEFAULT CPUs=8 Feature=old
+NodeName=gpu[01-02] Features=h100,ib Weight=10 State=UNKNOWN
+NodeName=gpu[03-04] RealMemory=1000 NodeAddr=10.0.0.9
+NodeSet=ns Feature=h100
+PartitionName=DEFAULT MaxTime=1-0 State=UP
+PartitionName=a Nodes=gpu[01-02] Default=yes AllowQoS=high
+PartitionName=b Nodes=ALL State=DRAIN
+Colour=red
+"""
+
+
+def test_a_static_slurm_conf(adopt: Any) -> None:  # noqa: ANN401
+    site = adopt(group_vars__all="slurm_conf_template: ../../config/slurm.conf\n", **{"slurm.conf": CONF})
+    assert site.all["slurm_port"] == 7000
+    assert site.all["slurm_config"]["SchedulerParameters"] == "bf_continue,bf_window=2880"
+    assert site.hosts["gpu01"]["slurm_node_features"] == ["h100", "ib"]
+    assert site.hosts["gpu01"]["slurm_node_weight"] == 10
+    assert site.hosts["gpu03"]["slurm_node_params"] == {"CPUs": 8, "RealMemory": 1000, "NodeAddr": "10.0.0.9"}
+    a, b = site.all["slurm_partitions"]
+    assert a == {"name": "a", "nodes": "gpu[01-02]", "default": True, "params": {"MaxTime": "1-0", "AllowQos": "high"}}
+    assert b == {"name": "b", "params": {"MaxTime": "1-0", "State": "DRAIN"}}
+    assert "NodeSet=ns" in site.said("slurm.conf NodeSet")
+    assert site.results("slurm.conf Colour") == {ASK}
+
+
 @pytest.mark.parametrize(
     ("files", "arguments", "words"),
     [

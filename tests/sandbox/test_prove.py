@@ -111,6 +111,7 @@ def test_a_drained_node_of_the_list_is_reported_and_the_rest_tested(alice: User)
 
 def test_detached_it_outlives_its_shell_and_report_wait_has_its_exit_code(alice: User) -> None:
     assert alice.run(f"{PROVE} --nodes 1 --detach").returncode == 0
+    assert alice.run("ls logs").returncode != 0
     done = alice.run("busbar report wait")
     assert "Verdict: " in done.stdout, done.stdout + done.stderr
     assert done.returncode == {"PASS": 0, "INCONCLUSIVE": INCONCLUSIVE}[alice.report()["verdict"]]

@@ -31,7 +31,7 @@ from busbar.prove import nodes as probe
 from busbar.prove.options import collectives_program, job_script, option_name, validation_options
 from busbar.prove.slurm import Allocation, NotStarted, Request, ask, usable_nodes
 from busbar.prove.transport import LocalTransport
-from busbar.run.detached import detach
+from busbar.run.detached import detach, user_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -216,9 +216,9 @@ def _requested(args: argparse.Namespace, job: str) -> tuple[Request, dict[str, s
 def _detach(args: argparse.Namespace) -> int:
     """Start the same command in the background and return the exit code."""
     values = {key: value for key, value in vars(args).items() if key not in {"run", "detach"} and value}
-    run = detach(Path.cwd(), ["prove", *(f"--{key}={value}" for key, value in values.items())])
+    run = detach(user_place(), ["prove", *(f"--{key}={value}" for key, value in values.items())])
     print(f"validation {run.name} runs (process {run.process}), output {run.output}")
-    print(f"wait for its end and its exit code, in this folder: busbar report wait {run.name}")
+    print(f"wait for its end and its exit code: busbar report wait {run.name}")
     return 0
 
 

@@ -17,7 +17,7 @@ from busbar import removed
 from busbar.commands.schedule import schedule
 from busbar.errors import UsageError
 from busbar.paths import collection
-from busbar.run.detached import detach
+from busbar.run.detached import detach, place_of
 from busbar.run.display import Display
 from busbar.run.events import summary
 from busbar.run.site import Site, add_run_options, refuse_busy, refuse_prompts
@@ -181,7 +181,7 @@ def _detach(args: argparse.Namespace, site: Site) -> int:
     """
     refuse_prompts(args, "--detach")
     words = [args.command, *(word for source in site.inventory for word in ("-i", source)), *args.options]
-    run = detach(site.folder, words)
+    run = detach(place_of(site.folder), words)
     source = " ".join(f"-i {shlex.quote(source)}" for source in site.inventory[:1])
     print(f"validation {run.name} started (PID {run.process}), output {run.output}")
     print(f"wait for its exit code: busbar report wait {source} {run.name}")

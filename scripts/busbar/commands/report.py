@@ -335,10 +335,9 @@ def _differences(found: dict[str, Any]) -> list[str]:
 
 
 def _wait(args: argparse.Namespace) -> int:
-    # `busbar prove` has no site and stores its runs in the current folder.
-    here = detached.place_of(Path.cwd())
-    named = args.inventory or chosen(args)
-    place = here if here.is_dir() and not named else detached.place_of(site_of(args))
+    # `busbar prove` has no site.
+    alone = not (args.inventory or chosen(args) or detached.place_of(Path.cwd()).is_dir())
+    place = detached.user_place() if alone and detached.user_place().is_dir() else detached.place_of(site_of(args))
     run = detached.find(place, args.id)
     if args.status:
         print(f"validation {run.name}: {run}")

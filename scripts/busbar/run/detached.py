@@ -23,7 +23,7 @@ from busbar.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Detached", "detach", "find", "main", "place_of"]
+__all__ = ["Detached", "detach", "find", "main", "place_of", "user_place"]
 
 _LOCK, _OUTPUT, _STARTED, _CODE = "lock", "output", "started", "exit_code"
 # Python may start slowly on a busy machine.
@@ -36,6 +36,13 @@ _LINGER = Path("/var/lib/systemd/linger")
 def place_of(site: Path) -> Path:
     """Return the folder of a site that holds its detached validations."""
     return site / "logs" / "detached"
+
+
+def user_place() -> Path:
+    """Return the folder of this user that holds detached runs without a site."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    # Relative paths are invalid (XDG Base Directory Specification).
+    return (Path(state) if state.startswith("/") else Path.home() / ".local" / "state") / "busbar" / "detached"
 
 
 class Detached:
@@ -112,24 +119,24 @@ def find(place: Path, name: str = "") -> Detached:
     raise UsageError(message)
 
 
-def detach(site: Path, words: Sequence[str]) -> Detached:
+def detach(place: Path, words: Sequence[str]) -> Detached:
     """Start a busbar command that survives a logout, and return once it runs.
 
     Args:
-        site: the folder of the site.
+        place: the folder of the detached validations.
         words: arguments of busbar.
 
     Raises:
         UsageError: the command cannot be started.
     """
     try:
-        run = Detached(_new_folder(place_of(site)))
+        run = Detached(_new_folder(place))
         with (run.folder / _LOCK).open("wb") as lock, run.output.open("wb") as output:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if any(_started(run, prefix, words, lock, output) for prefix in _keepers(run.name)):
                 return run
     except OSError as exc:
-        message = f"the validation could not be started in {place_of(site)}: {exc.strerror or exc}"
+        message = f"the validation could not be started in {place}: {exc.strerror or exc}"
         raise UsageError(message) from exc
     text = run.output.read_text(encoding="utf-8", errors="replace").strip()
     message = f"the validation did not start: {text or f'see {run.folder}'}"

@@ -15,7 +15,7 @@ import pytest
 from busbar.cli import main
 from busbar.errors import UsageError
 from busbar.run import detached
-from busbar.run.detached import detach, find, place_of
+from busbar.run.detached import detach, find, place_of, user_place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,8 @@ def site(tmp_path: Path) -> Path:
 def test_it_goes_on_without_who_started_it_and_its_code_is_picked_up(site: Path) -> None:
     words = ["provision", str(site / "play.yml"), "-i", str(site / "inventory")]
     program = (
-        "import sys, pathlib, busbar.run.detached as d; print(d.detach(pathlib.Path(sys.argv[1]), sys.argv[2:]).name)"
+        "import sys, pathlib, busbar.run.detached as d; "
+        "print(d.detach(d.place_of(pathlib.Path(sys.argv[1])), sys.argv[2:]).name)"
     )
     command = [sys.executable, "-c", program, str(site), *words]
     begun = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
@@ -70,7 +71,7 @@ def test_it_goes_on_without_who_started_it_and_its_code_is_picked_up(site: Path)
 
 
 def test_a_killed_one_is_inconclusive(site: Path) -> None:
-    run = detach(site, ["provision", str(site / "play.yml"), "-i", str(site / "inventory")])
+    run = detach(place_of(site), ["provision", str(site / "play.yml"), "-i", str(site / "inventory")])
     os.kill(int(run.process), signal.SIGKILL)
     done = wait(site)
     (site / "flag").touch()
@@ -102,7 +103,7 @@ def test_a_forked_process_that_fails_leaves_no_exit_code_of_the_run(
 
 
 def test_bad_usage_of_the_command_is_its_exit_code(site: Path) -> None:
-    run = detach(site, ["validate", "-i", str(site / "nothing")])
+    run = detach(place_of(site), ["validate", "-i", str(site / "nothing")])
     until = time.monotonic() + 60
     while run.runs and time.monotonic() < until:
         time.sleep(0.1)
@@ -112,10 +113,10 @@ def test_bad_usage_of_the_command_is_its_exit_code(site: Path) -> None:
 
 def test_the_next_way_is_taken_where_one_does_not_work(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detached, "_keepers", lambda _name: [["false"], []])
-    assert detach(site, ["report", "list", "-i", str(site / "nothing")]).process
+    assert detach(place_of(site), ["report", "list", "-i", str(site / "nothing")]).process
     monkeypatch.setattr(detached, "_keepers", lambda _name: [["false"]])
     with pytest.raises(UsageError, match="did not start"):
-        detach(site, ["report", "list"])
+        detach(place_of(site), ["report", "list"])
 
 
 def test_none_and_several_are_reported(site: Path) -> None:
@@ -159,3 +160,14 @@ def test_what_keeps_it_alive(
     ways = detached._keepers("x")  # noqa: SLF001 - what is tested
     assert ways[-1] == []
     assert (ways[0][:2] if len(ways) > 1 else None) == expected
+
+
+def test_a_run_without_a_site_is_kept_in_the_user_s_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    assert user_place() == tmp_path / ".local/state/busbar/detached"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    detach(user_place(), ["hardware", "list"])
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "wait"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]

@@ -18,8 +18,7 @@ from ansible.utils.display import Display
 from ..module_utils.common.refusal import REFUSED
 from ..plugin_utils.engine.common.option_names import option_names
 from ..plugin_utils.engine.common.printable import printable
-from ..plugin_utils.engine.nccl.condensed import condensed
-from ..plugin_utils.engine.nccl.output import bounded_lines
+from ..plugin_utils.engine.nccl.output import bounded_lines, condensed
 from ..plugin_utils.engine.validation.inputs import all_problems, typed
 from ..plugin_utils.engine.validation.options import bytes_of
 from ..plugin_utils.engine.validation.queues import queues

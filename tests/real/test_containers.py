@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from conftest import QUICK, recap, succeeded
 from real_packages import container_options, real_package
+from wheel_user import install_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,9 +58,9 @@ def site(options: dict[str, Any], sandbox: Cluster) -> Cluster:
     succeeded(sandbox.playbook("containers.yml", "-e", json.dumps(options), timeout=1800))
     outs = [f"usr/{name}" for name in OUT] + [f"etc/{name}" for name in SECRETS] + [f"var/{name}" for name in VARIABLE]
     points = " ".join(f"-p '{name} d 755 0 0'" for name in POINTS)
-    tests = "".join(f"install -m 755 /dev/stdin opt/busbar-tests/{name}_perf <<'E'\n{MEASURES}E\n" for name in ALL)
+    tests = "".join(f"install -m 755 /dev/stdin opt/nccl_tests/build/{name}_perf <<'E'\n{MEASURES}E\n" for name in ALL)
     pack = f"mksquashfs usr bin lib lib64 sbin etc var opt {IMAGE} {points} -no-progress -no-xattrs -comp zstd"
-    made = f"cd /; mkdir -p {FOLDER} opt/busbar-tests; rm -f {IMAGE}\n{tests}"
+    made = f"cd /; mkdir -p {FOLDER} opt/nccl_tests/build; rm -f {IMAGE}\n{tests}"
     sandbox.exec("gpu1", f"{made}{pack} -Xcompression-level 1 -e {' '.join(outs)}", timeout=300)
     sandbox.wait_idle()
     return sandbox
@@ -135,16 +136,31 @@ def validate(site: Cluster, **change: object) -> dict[str, Any]:
 
 
 def test_a_validation_passes_in_a_container(site: Cluster) -> None:
-    report = validate(site, validation_binary="/opt/busbar-tests/all_reduce_perf")
+    report = validate(site, validation_binary="/opt/nccl_tests/build/all_reduce_perf")
     assert report["verdict"] == "PASS", report
     assert site.exec("gpu1", "ls /var/lib/enroot/data/user-470", check=False).stdout == ""
 
 
 def test_a_validation_in_an_image_that_is_not_there_says_so(site: Cluster) -> None:
     wrong = f"{FOLDER}/none.sqsh"
-    report = validate(site, validation_binary="/opt/busbar-tests/all_reduce_perf", validation_image=wrong)
+    report = validate(site, validation_binary="/opt/nccl_tests/build/all_reduce_perf", validation_image=wrong)
     assert report["verdict"] == "INCONCLUSIVE"
     assert f"No such file or directory: {wrong}" in report["reason"]
+
+
+def test_an_ordinary_user_proves_nodes_with_an_image(site: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The speed of processors is not steady, so any verdict counts."""
+    alice = install_wheel(site, tmp_path_factory)
+    site.wait_idle()
+    done = alice.run(f"busbar prove --nodes 2 --floor 0.0001 --image {IMAGE}")
+    (test,) = [test for test in alice.report()["tests"] if test["name"] == "cluster"]
+    assert test["measured_busbw"], done.stdout + done.stderr
+    alice.wait_for_none()
+    wrong = alice.run(f"busbar prove --nodes 2 --floor 1 --image {FOLDER}/none.sqsh")
+    assert wrong.returncode == 2, wrong.stdout + wrong.stderr
+    assert f"--image: {FOLDER}/none.sqsh cannot be used on gpu" in wrong.stderr
+    assert "No such file or directory" in wrong.stderr
+    alice.wait_for_none()
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,6 @@ head -n 1 /proc/meminfo | section memory
 if command -v nvidia-smi >/dev/null; then
   timeout 60 nvidia-smi -q -x | section smi
   timeout 30 nvidia-smi nvlink -s | section nvlink
-  timeout 30 nvidia-smi topo -m | section topo
 fi
 for file in /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/rate \
   /sys/class/infiniband/*/ports/*/link_layer /sys/class/net/*/operstate /sys/class/net/*/speed; do
@@ -64,6 +63,11 @@ type -ap all_reduce_perf | section binary
 timeout 60 bash -lc 'command -v module >/dev/null && module -t avail' 2>&1 | grep -iE 'nccl[-_]?tests' | section module
 for program in apptainer singularity; do command -v "$program"; done | section apptainer
 echo end | section end
+"""
+# Prints the path of all_reduce_perf in an image, or nothing.
+_SEARCH = """
+command -v all_reduce_perf && exit
+for place in PLACES; do [ ! -x "$place/all_reduce_perf" ] || { echo "$place/all_reduce_perf" && exit; }; done
 """
 
 
@@ -236,20 +240,24 @@ def found_image(allocation: Allocation, nodes: Mapping[str, Node], image: str) -
     """
     first = allocation.nodes[:1]
     _code, helped, _err = ask("srun", "--help")
-    program = ["all_reduce_perf"]
-    look = ["sh", "-c", "command -v all_reduce_perf"]
+    # In the image "~" and "$HOME" may be anything.
+    places = " ".join(place for place in _PLACES if not place.startswith("$"))
+    look = ["sh", "-c", _SEARCH.replace("PLACES", places)]
     if "--container-image" in helped:
-        programs = Programs(program, image=image)
-        code, _out, err = run_step(allocation, first, look, f"--container-image={image}")
+        words: list[str] = []
+        code, out, err = run_step(allocation, first, look, f"--container-image={image}")
     else:
         runtime = next(iter(nodes[first[0]].lines("apptainer")), "") if first[0] in nodes else ""
         if not runtime:
             message = "--image: srun has no --container-image (Pyxis) and the nodes have no Apptainer: use --binary"
             raise UsageError(message)
         words = [runtime, "exec", "--nv", image]
-        programs = Programs([*words, *program])
-        code, _out, err = run_step(allocation, first, [*words, *look])
+        code, out, err = run_step(allocation, first, [*words, *look])
     if code:
-        message = f"--image: {image} cannot be used on {first[0]}: {err[-600:] or 'it has no all_reduce_perf in PATH'}"
+        message = f"--image: {image} cannot be used on {first[0]}: {err[-600:] or f'srun ended with exit code {code}'}"
         raise UsageError(message)
-    return programs
+    path = out.strip().rpartition("\n")[2]
+    if not path.startswith("/"):
+        message = f"--image: {image} has no all_reduce_perf in PATH, {places.replace(' ', ', ')}"
+        raise UsageError(message)
+    return Programs([*words, path], image="" if words else image)

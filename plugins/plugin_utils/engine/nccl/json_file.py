@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from .printed import Printed
+from .run import Printed
 
 __all__ = ["parse_json"]
 

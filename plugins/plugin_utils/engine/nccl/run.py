@@ -1,12 +1,48 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The empty result of a run of nccl-tests."""
+"""The data of a run of nccl-tests: its empty result, and position and precision of its printed rows."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
-__all__ = ["Run", "new_run"]
+__all__ = ["Printed", "Run", "half_unit", "new_run", "printed_row"]
+
+
+class Printed(NamedTuple):
+    """A row as printed.
+
+    Attributes:
+        line: number of its first line in the text, from 1; 0 if unknown.
+        text: that line.
+        units: for out-of-place and in-place, half a unit of the last printed digit of time_us, algbw and busbw.
+        bad: problems of single cells, in words.
+    """
+
+    line: int
+    text: str
+    units: tuple[dict[str, float], dict[str, float]]
+    bad: tuple[str, ...]
+
+
+def half_unit(text: str) -> float:
+    """Return half a unit of the last digit of a printed number: 0.005 of "13.67", 5e5 of "2.0e+07"."""
+    if text.isascii() and text.replace(".", "", 1).isdigit():
+        point = text.find(".")
+        return 0.5 * 10.0 ** (point + 1 - len(text) if point >= 0 else 0)
+    mantissa, _, exponent = text.lower().partition("e")
+    try:
+        return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    except (OverflowError, ValueError):
+        return math.inf
+
+
+def printed_row(run: dict[str, Any], row: int) -> Printed:
+    """Return a row of a run as printed; the run must still have its key "seen"."""
+    printed = run["seen"]["printed"]
+    return printed[row] if row < len(printed) else Printed(0, "", ({}, {}), ())
+
 
 Run = dict[str, Any]
 

@@ -8,7 +8,7 @@ import math
 import re
 from typing import Any
 
-from .printed import Printed, half_unit
+from .run import Printed, half_unit
 from .text import OPERATORS, Cell, Layout, read_cell
 
 __all__ = ["OpenRow", "TableRow", "continues"]

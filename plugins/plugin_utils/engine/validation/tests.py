@@ -16,10 +16,9 @@ from ..common.option_names import option
 from ..nccl.inspector import inspector_words
 from ..nccl.output import parse_text
 from ..nccl.ras import ras_words
-from .job_lines import difference_words, differences, environment_of, of_nodes, port_findings
+from .job_lines import difference_words, differences, environment_of, of_nodes, port_findings, step_fault, unconnected
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, Expected, Judged, floor_remedy, judge
 from .nic_profiles import of_nic_path, of_one_rail, rail_share
-from .step_faults import step_fault, unconnected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

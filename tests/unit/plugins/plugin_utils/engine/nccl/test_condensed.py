@@ -6,11 +6,11 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.condensed import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import (
     MOST_WARNINGS,
     condensed,
+    parse_text,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
 from report_samples import nccl_text
 
 if TYPE_CHECKING:

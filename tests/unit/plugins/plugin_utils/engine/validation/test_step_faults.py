@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import (
+    changed_variable,
+    container_fault,
+    step_fault,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import (
     INCONCLUSIVE,
     Expected,
@@ -13,11 +18,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     read_nvbandwidth,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_text import read_p2p
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.step_faults import (
-    changed_variable,
-    container_fault,
-    step_fault,
-)
 
 # As srun printed it of an image that is not there, with the real programs.
 NO_IMAGE = """\

@@ -136,7 +136,7 @@ def boot_layout(gpu: Mapping[str, Any], layout: object) -> list[str]:
     wanted = gpu_layouts(layout, int(gpu["count"]))
     geometry = mig_geometry(str(gpu["model"]), float(gpu["memory_mb"]))
     if geometry is None and any(wanted):
-        message = f"{gpu['model']} has no MIG that is known here"
+        message = f"no MIG profiles are known for {gpu['model']}"
         raise ValueError(message)
     return [
         f"{index} {','.join(f'{name}:{start}' for name, start in place(geometry, profiles))}"

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the floor of a profile for a number of nodes.
+"""Choose the floor of a profile for some nodes: by their number, and by whether NVLink or the network connects them.
 
 busbw between nodes decreases with their number: two nodes, where a tree sends each byte once, reach more than any ring
 of many nodes (see ceilings.hierarchical). A scope may therefore have ``floors`` for some counts in addition to
@@ -14,16 +14,38 @@ The counts begin with two and at most double, so that no floor applies to more t
 domains the domains are counted.
 
 With in-network sums (SHARP) the floor ``in_network`` applies if it is higher: NCCL uses them only if they are faster.
+
+The trays of an NVLink rack are one NVLink domain. The number of nodes does not determine the domain: two trays may be
+in one rack or in two. Each node's domain is therefore declared (``nvlink_domain``), and unknown otherwise.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from .ceilings import alltoall, nic_rate
 
-__all__ = ["NONE", "Floor", "count_problems", "floor_entries", "floor_for_count", "low_floor", "scope_entry"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+__all__ = [
+    "NONE",
+    "UNKNOWN_DOMAIN",
+    "Floor",
+    "count_problems",
+    "domain_nodes",
+    "domain_problem",
+    "domain_sizes",
+    "floor_entries",
+    "floor_for_count",
+    "low_floor",
+    "placed_floor",
+    "scope_entry",
+    "scope_of",
+    "unplaced_floors",
+]
 
 _FEWEST = 2
 _STEP = 2
@@ -111,3 +133,113 @@ def low_floor(floor: float, best: float | None) -> str:
     if best is None or floor >= _HALF * best:
         return ""
     return f"floor {floor:g} GB/s, under half of {best:g}: raise it, or nodes of half the speed pass a validation"
+
+
+# Minimum share of the NICs' rate between racks for a few trays of a rack, because only values of whole racks are
+# published: 0.75 is the floor of DGX H100, see its profile.
+_SHARE = 0.75
+# For an all-reduce between two domains: a tree sends each byte once, so half of the NICs carry up to 0.89 of the rate
+# of all of them (see ceilings.hierarchical). Published pairs of nodes reach 0.94 of it and more.
+_SHARE_OF_PAIR = 0.9
+UNKNOWN_DOMAIN = "nvlink_domain is not set"
+
+
+def domain_nodes(profile: Mapping[str, Any] | None) -> int:
+    """Return the number of nodes in an NVLink domain of this hardware; 1 if NVLink does not leave the node."""
+    return int((profile or {}).get("nvlink_domain_nodes") or 1)
+
+
+def domain_sizes(nodes: Sequence[str], domains: Mapping[str, str]) -> tuple[int, ...] | None:
+    """Return the number of nodes in each NVLink domain, the largest first; None if any node's domain is unknown.
+
+    Args:
+        nodes: names of the nodes.
+        domains: node to name of its domain; missing or empty if unknown.
+    """
+    names = [domains.get(node) or "" for node in nodes]
+    return tuple(sorted(Counter(names).values(), reverse=True)) if names and all(names) else None
+
+
+def domain_problem(profile: Mapping[str, Any] | None, nodes: int, sizes: Sequence[int] | None) -> str:
+    """Return why no value of a profile applies to some nodes, with the remedy; empty if one does."""
+    if nodes <= 1 or domain_nodes(profile) == 1:
+        return ""
+    if sizes is None:
+        return f"it is not known which of the {nodes} nodes share an NVLink domain: {UNKNOWN_DOMAIN} for each of them"
+    if sum(sizes) != nodes:
+        return f"{nodes} nodes took part, and the NVLink domains hold {sum(sizes)}"
+    if max(sizes) > domain_nodes(profile):
+        return (
+            f"nvlink_domain: {max(sizes)} nodes are said to share an NVLink domain, which joins {domain_nodes(profile)}"
+        )
+    return ""
+
+
+def scope_of(profile: Mapping[str, Any], nodes: int, sizes: Sequence[int] | None = None) -> str:
+    """Return the scope of a profile that applies to some nodes; empty if unknown.
+
+    Args:
+        profile: an entry of the hardware catalogue.
+        nodes: number of nodes.
+        sizes: number of nodes in each NVLink domain, from domain_sizes.
+    """
+    if nodes <= 1:
+        return "intra_node"
+    if domain_nodes(profile) == 1:
+        return "inter_node"
+    if domain_problem(profile, nodes, sizes):
+        return ""
+    return "inter_node" if len(sizes or ()) == 1 else "inter_domain"
+
+
+def placed_floor(
+    profile: dict[str, Any] | None,
+    nodes: int,
+    sizes: Sequence[int] | None,
+    collective: str,
+    *,
+    in_network: bool = False,
+) -> Floor:
+    """Return a profile's floor for a collective among some nodes; floors.NONE if it has none.
+
+    Between domains the floor is limited to a share of the NIC rate of the smallest domain, because a profile has the
+    values of whole racks, and one tray has the NICs of one tray.
+
+    Args:
+        profile: an entry of the hardware catalogue, None if unknown.
+        nodes: number of nodes.
+        sizes: as for scope_of.
+        collective: the program, without "_perf".
+        in_network: whether network switches compute sums.
+    """
+    scope = scope_of(profile, nodes, sizes) if profile is not None else ""
+    between = scope == "inter_domain" and sizes is not None
+    count = len(sizes or ()) if between else nodes
+    found = floor_for_count(scope_entry(profile, scope, collective), count, in_network=in_network)
+    if found.gbs is None or profile is None or not between or sizes is None:
+        return found
+    gpus = int((profile.get("gpu") or {}).get("count") or 1) * min(sizes)
+    wire = nic_rate(profile["nics"]) * min(sizes)
+    wire = alltoall(wire, len(sizes), gpus) if collective == "alltoall" else wire
+    share = _SHARE_OF_PAIR if collective == "all_reduce" and len(sizes) == 2 else _SHARE  # noqa: PLR2004 - a pair
+    if found.gbs <= share * wire:
+        return found
+    trays = f"{min(sizes)} tray{'s' if min(sizes) > 1 else ''}"
+    words = f"computed: {share:g} of the {wire:.4g} GB/s that the NICs of {trays} carry"
+    return Floor(round(share * wire, 4), words)
+
+
+def unplaced_floors(profile: dict[str, Any] | None, nodes: int, collective: str) -> tuple[Floor, Floor]:
+    """Return the lowest and the highest floor that may apply to nodes whose NVLink domains are unknown.
+
+    Args:
+        profile: an entry of the hardware catalogue.
+        nodes: number of nodes, two or more.
+        collective: the program, without "_perf".
+    """
+    domain = domain_nodes(profile)
+    full, rest = divmod(nodes, domain)
+    packed = (domain,) * full + ((rest,) if rest else ())
+    found = [placed_floor(profile, nodes, sizes, collective) for sizes in (packed, (1,) * nodes)]
+    known = sorted((floor for floor in found if floor.gbs is not None), key=lambda floor: floor.gbs or 0.0)
+    return (known[0], known[-1]) if len(known) == len(found) else (NONE, NONE)

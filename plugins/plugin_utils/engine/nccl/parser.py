@@ -8,11 +8,10 @@ import math
 from typing import Any
 
 from . import text as words
-from .fabric import FabricNotes
-from .labels import Labels, bare
+from .fabric import FabricNotes, Warned
 from .run import Run, new_run
 from .table import OpenRow, continues
-from .warned import Warned
+from .text import Labels, bare
 
 __all__ = ["TELLING", "Parser"]
 

@@ -12,8 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..validation.curve import LEAST, median_and_tolerance
-from .checks import COLLECTIVE
-from .data import everyone, faulty_nodes
+from .data import COLLECTIVE, everyone, faulty_nodes
 from .environment import changed_facts
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ..common.hostlist import fold_hosts
 from ..validation import registry
 from ..validation.section import NONE, Table
-from .checks import COLLECTIVE, results_table
+from .data import COLLECTIVE, results_table
 from .figures import chart_figure, curve_figure, matrix_figure
 from .model import ReadTest
 

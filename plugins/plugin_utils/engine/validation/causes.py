@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..catalogue.domains import domain_nodes
+from ..catalogue.floors import domain_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

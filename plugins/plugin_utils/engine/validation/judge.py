@@ -12,12 +12,11 @@ from statistics import median
 from typing import Any, TypedDict, cast
 
 from ..catalogue.ceilings import ceilings, effective_nvlink
-from ..catalogue.domains import domain_problem, placed_floor, scope_of, unplaced_floors
-from ..catalogue.floors import Floor, low_floor
+from ..catalogue.floors import Floor, domain_problem, low_floor, placed_floor, scope_of, unplaced_floors
 from ..common.option_names import option
 from ..common.printable import human_size
+from ..nccl.fabric import cause, hint
 from ..nccl.outcome import ranks_from_ratio
-from ..nccl.warned import cause, hint
 from .causes import KNOWN_CAUSE, causes
 from .curve import curve_of, dips
 

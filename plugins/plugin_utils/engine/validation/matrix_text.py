@@ -8,7 +8,7 @@ import math
 import re
 from typing import Any
 
-from ..nccl.labels import Labels, bare
+from ..nccl.text import Labels, bare
 
 __all__ = ["Grid", "blank", "lines_of", "read_cells", "read_links"]
 

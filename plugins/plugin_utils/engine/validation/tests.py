@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ....module_utils.hardware.machine_parts import parts_of
 from ..catalogue.collectives import floor_of, repeats_in_time, sections
-from ..catalogue.domains import domain_problem, domain_sizes, placed_floor, scope_of
+from ..catalogue.floors import domain_problem, domain_sizes, placed_floor, scope_of
 from ..catalogue.shipped import unknown_hardware
 from ..common.hostlist import fold_hosts
 from ..common.option_names import option

@@ -78,7 +78,7 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
         ("dgx_h100", "gpu.count", True, "gpu.count: True is not a whole number"),
         ("dgx_h100", "gpu.settings", {"power_limit_w": "much"}, "gpu.settings: power_limit_w: must be watts"),
         ("dgx_h100", "gpu.mig", {"profile": "1g.10gb", "count": 8}, "gpu.mig: GPU 0,1,2,3,4,5,6,7: 8 x 1g.10gb"),
-        ("l40s", "gpu.mig", {"profile": "1g.10gb"}, "gpu.mig: NVIDIA L40S with 46068 MiB has no MIG"),
+        ("l40s", "gpu.mig", {"profile": "1g.10gb"}, "gpu.mig: no MIG profiles are known for NVIDIA L40S"),
         ("dgx_h100", "gpu.gres_mode", "rsmi", "gpu.gres_mode: 'rsmi' is unknown"),
         ("dgx_h100", "gpu.slurm_type", "", "gpu.slurm_type: '' is empty"),
         ("dgx_h100", "gpu.cpu_sockets", [0, 1], "names the socket of 2 GPUs, and gpu.count is 8"),

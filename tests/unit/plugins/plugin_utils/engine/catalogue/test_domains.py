@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.ceilings import ceilings
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.domains import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.floors import (
     domain_problem,
     domain_sizes,
     placed_floor,

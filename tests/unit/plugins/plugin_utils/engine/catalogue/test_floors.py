@@ -16,10 +16,10 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.ce
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import (
     profile_problems,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.domains import placed_floor
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.floors import (
     NONE,
     floor_for_count,
+    placed_floor,
     scope_entry,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (

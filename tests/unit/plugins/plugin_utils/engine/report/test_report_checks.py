@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.checks import results_table
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised, results_table
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.figures import matrix_figure
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import summary_lines

@@ -55,8 +55,8 @@ def machine(profile: dict[str, Any]) -> str:
 
 def figures(busbw: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield each scope and collective with its values; those for specific numbers of nodes follow the general ones."""
-    for scope, said in busbw.items():
-        for name, each in {"all_reduce": said, **(said.get("collectives") or {})}.items():
+    for scope, values in busbw.items():
+        for name, each in {"all_reduce": values, **(values.get("collectives") or {})}.items():
             yield SCOPES[scope], name, each
             for floor in each.get("floors") or []:
                 yield f"{floor['nodes']} nodes", name, floor

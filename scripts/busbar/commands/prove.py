@@ -52,28 +52,30 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command."""
     parser = subparsers.add_parser(
         "prove",
-        help="prove that nodes of any Slurm cluster are fast, as an ordinary user on a login node",
-        description="Runs the validation as steps of one Slurm job: of a job that it submits and cancels, or, inside "
-        "salloc or with --jobid, of that one. Writes busbar-report-TIME in the present folder.",
-        epilog="Exit codes: 0 PASS, 1 FAIL, 2 bad input, 3 INCONCLUSIVE, 4 not all nodes were tested and the rest "
-        "passed.",
+        help="validate nodes of any Slurm cluster as an ordinary user on a login node",
+        description="Runs the validation as steps of one Slurm job, which it submits and cancels. Inside salloc or "
+        "with --jobid it uses that job. Writes the folder busbar-report-TIME in the current folder.",
+        epilog="Exit codes: 0 PASS, 1 FAIL, 2 bad input, 3 INCONCLUSIVE, 4 some nodes were not tested and the "
+        "others passed.",
     )
-    parser.add_argument("--partition", "-p", default="", help="(default: Slurm's)")
-    parser.add_argument("--nodes", "-N", type=_count, default=0, help=f"how many (default: {_NODES}, all of a job)")
-    parser.add_argument("--nodelist", "-w", default="", help="these nodes, such as gpu[1-8]")
-    parser.add_argument("--exclude", "-x", default="", help="not these nodes")
-    parser.add_argument("--account", "-A", default="", help="of Slurm (default: yours)")
-    parser.add_argument("--qos", "-q", default="", help="of Slurm")
-    parser.add_argument("--time", "-t", default="60", help="limit of the job, as for sbatch (default: 60 minutes)")
-    parser.add_argument("--jobid", default="", help="run in this job (default: the salloc around this, if any)")
+    parser.add_argument("--partition", "-p", default="", help="partition (default: that of Slurm)")
+    parser.add_argument(
+        "--nodes", "-N", type=_count, default=0, help=f"number of nodes (default: {_NODES}, all of a job)"
+    )
+    parser.add_argument("--nodelist", "-w", default="", help="nodes to test, such as gpu[1-8]")
+    parser.add_argument("--exclude", "-x", default="", help="nodes to leave out")
+    parser.add_argument("--account", "-A", default="", help="Slurm account (default: your default account)")
+    parser.add_argument("--qos", "-q", default="", help="Slurm QOS (default: that of the account)")
+    parser.add_argument("--time", "-t", default="60", help="time limit of the job, as for sbatch (default: 60 minutes)")
+    parser.add_argument("--jobid", default="", help="run in this job (default: the current allocation, if any)")
     parser.add_argument("--wait", type=_count, default=_WAIT_S, metavar="SECONDS", help="in the queue (default: 3600)")
     parser.add_argument("--backend", choices=("nccl", "mpi"), default="nccl", help="mpi tests CPUs and network only")
     program = parser.add_mutually_exclusive_group()
-    program.add_argument("--image", default="", help="of a container with nccl-tests, for Pyxis or Apptainer")
+    program.add_argument("--image", default="", help="container image with nccl-tests, for Pyxis or Apptainer")
     program.add_argument("--binary", default="", help="path of all_reduce_perf on the nodes, or of its folder")
     parser.add_argument("--hardware", default="", help="profile of the nodes (default: detected)")
-    parser.add_argument("--floor", type=_rate, default=0.0, metavar="GB/s", help="that every test must reach")
-    parser.add_argument("--detach", action="store_true", help="go on in the background; see `busbar report wait`")
+    parser.add_argument("--floor", type=_rate, default=0.0, metavar="GB/s", help="minimum bandwidth of every test")
+    parser.add_argument("--detach", action="store_true", help="run in the background; see `busbar report wait`")
     parser.set_defaults(run=_run)
 
 
@@ -282,7 +284,7 @@ def _validated(
     finally:
         with interruption.uninterrupted():
             transport.close()
-    return _told(done, interruption)
+    return _print_result(done, interruption)
 
 
 def _chosen(args: argparse.Namespace, allocation: Allocation) -> tuple[list[str], dict[str, str]]:
@@ -341,7 +343,7 @@ def _not_started(args: argparse.Namespace, folder: Path, why: str) -> int:
     return INCONCLUSIVE
 
 
-def _told(done: Mapping[str, Any], interruption: Interruption) -> int:
+def _print_result(done: Mapping[str, Any], interruption: Interruption) -> int:
     """Print the result of a validation and return the exit code."""
     for line in [*done["lines"], done.get("pages_problem"), done.get("problem")]:
         if line:

@@ -36,7 +36,7 @@ _UNKNOWN = "UNKNOWN"
 _PROGRAMS = ("sbatch", "srun", "scancel", "squeue", "sinfo", "scontrol")
 
 
-class NotStarted(Exception):  # noqa: N818 - no error: the queue gave no nodes
+class NotStarted(Exception):  # noqa: N818 - an outcome, not an error
     """The job did not start; the message is the reason."""
 
 

@@ -117,7 +117,7 @@ class Step:
                 self.process.wait(_KILL_S)
                 return
 
-    def said(self) -> str:
+    def take_errors(self) -> str:
         """Return srun's own messages and delete their file."""
         with contextlib.suppress(OSError):
             words = " ".join(self.errors.read_text(encoding="utf-8", errors="replace").split())
@@ -129,7 +129,7 @@ class Step:
 class LocalTransport:
     """Runs tests as steps of one allocation."""
 
-    def __init__(  # noqa: PLR0913 - what it works with
+    def __init__(  # noqa: PLR0913 - callbacks and settings
         self,
         allocation: Allocation,
         folder: Path,
@@ -241,21 +241,21 @@ class LocalTransport:
             entry.update(
                 over=True, state="FAILED" if code else "COMPLETED", exit_code=f"{max(code, 0)}:{max(-code, 0)}"
             )
-            said = step.said()
+            errors = step.take_errors()
             if code:
-                entry["problem"] = self._problem(said, empty=not step.output.stat().st_size)
+                entry["problem"] = self._problem(errors, empty=not step.output.stat().st_size)
         elif why := self._too_much(step, arguments, here):
             self._end([step])
             entry.update(over=True, problem=why)
 
-    def _problem(self, said: str, *, empty: bool) -> str:
+    def _problem(self, errors: str, *, empty: bool) -> str:
         """Return why a step has no result, or an empty string if its program failed."""
         if end := self.allocation.end():
             return f"{CUT}allocation {self.allocation.job} ended ({end})"
-        if re.search(r"[Nn]ode failure|NODE FAIL", said):
-            return f"the step ended as NODE_FAIL: {said[:300]}"
+        if re.search(r"[Nn]ode failure|NODE FAIL", errors):
+            return f"the step ended as NODE_FAIL: {errors[:300]}"
         # The script printed nothing, so srun did not start it.
-        return f"the step could not be run: {said[:300] or 'srun gives no reason'}" if empty else ""
+        return f"the step could not be run: {errors[:300] or 'srun gives no reason'}" if empty else ""
 
     def _too_much(self, step: Step, arguments: dict[str, Any], here: float) -> str:
         entry, limit, left = step.entry, arguments["time_limit"], arguments["left"]
@@ -282,7 +282,7 @@ class LocalTransport:
             ask("scancel", "--signal=KILL", *numbers)
         for step in running:
             step.end()
-            step.said()
+            step.take_errors()
 
     def close(self) -> None:
         """Cancel all running steps."""

@@ -166,7 +166,7 @@ def test_check_mode_tells_what_a_container_would_get(sandbox: Cluster, repositor
     assert changed > 0
     assert f"+nvidia-fabricmanager-570 {OLD}" in output
     assert "nvidia-kernel-open-dkms" not in output
-    assert "left alone: a container has no kernel of its own" in output
+    assert "left alone: a container shares the kernel of its host" in output
     assert installed(sandbox) == {}
 
 

@@ -422,4 +422,4 @@ def test_a_notebook_that_nobody_uses_ends_and_a_silent_cell_is_use(
             lambda: bob.ask("/user/bob/api/kernels").status != OK or not queue(portal), "the open page keeps it", 150
         )
     portal.wait_until(lambda: not queue(portal), "the GPU stays taken", 60)
-    portal.wait_until(lambda: "nobody used it for too long" in bob.ask("/hub/spawn/bob").text, "no reason", 60)
+    portal.wait_until(lambda: "idle for too long" in bob.ask("/hub/spawn/bob").text, "no reason", 60)

@@ -86,7 +86,7 @@ def test_a_node_whose_hardware_declares_no_rdma_is_left_alone(apply: Apply, sand
 def test_what_is_missing_and_what_is_skipped_is_reported(applied: str) -> None:
     said = " ".join(applied.split())
     assert "gpu1: RDMA NICs: 2 x 400 Gb/s of RDMA declared, 0 active at that rate" in said
-    assert "its kernel is that of its host (podman): no module is loaded, no interface configured" in said
+    assert "the host is a container (podman): kernel modules and interfaces are not configured" in said
 
 
 @pytest.mark.usefixtures("applied")

@@ -40,7 +40,7 @@ _PINS_FILE = "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
 # Settings that are not in there count only for modules that are loaded later.
 _INITRAMFS = {"update-initramfs": "update-initramfs -u -k all", "dracut": "dracut --regenerate-all --force"}
 _NOT_ASKED = (
-    "its repositories could not be asked, so that nobody knows the newest version",
+    "its repositories could not be queried, so the newest version is unknown",
     "set nvidia_driver_version, such as 580.95.05, or see that the package manager reaches the repositories",
 )
 _REMEDY = "set a nvidia_driver_version that all its packages have, or bring them into the mirror"
@@ -177,7 +177,7 @@ def _kernel_skipped(settings: Mapping[str, Any], system: Mapping[str, Any], foun
     if asked != "auto":
         return "" if asked == "managed" else "nvidia_driver_kernel_parts says so"
     if system.get("container"):
-        return "a container has no kernel of its own"
+        return "a container shares the kernel of its host"
     return "no NVIDIA GPU is on the PCI bus" if found and not found["gpus"] else ""
 
 

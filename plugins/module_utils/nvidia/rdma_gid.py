@@ -33,7 +33,7 @@ def nccl_gid_index(wanted: str, ports: Sequence[Mapping[str, Any]]) -> dict[str,
     if not wanted or wanted.isdigit():
         return {"index": wanted, "note": ""}
     if wanted != AUTO:
-        message = f"{wanted!r} is no index of a GID; write auto, a number such as 3, or nothing"
+        message = f"{wanted!r} is not a GID index; write auto, a number such as 3, or leave it empty"
         raise ValueError(message)
     active = [port for port in ports if port["active"]]
     fastest = max((port["rate_gbps"] or 0 for port in active), default=0)

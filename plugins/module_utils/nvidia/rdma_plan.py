@@ -138,7 +138,7 @@ def _skipped(declared: Mapping[str, Any], facts: Mapping[str, Any], *, managed: 
     lines = []
     if facts["container"]:
         lines.append(
-            f"its kernel is that of its host ({facts['container']}): no module is loaded, no interface configured"
+            f"the host is a container ({facts['container']}): kernel modules and interfaces are not configured"
         )
     elif not managed:
         lines.append("rdma_kernel_managed is never: names, modules and interfaces are left as they are")
@@ -209,7 +209,7 @@ def _overlaps(host: str, entry: object, facts: Mapping[str, Any]) -> Iterator[Pr
     for other in facts["interfaces"]:
         if other["name"] == entry.get("name"):
             if not other["infiniband"]:
-                yield make_problem([host], key, "is no interface of InfiniBand", "correct the name (ip link)")
+                yield make_problem([host], key, "is not an InfiniBand interface", "correct the name (ip link)")
             continue
         for text in other["addresses"]:
             network = ipaddress.ip_interface(text).network
@@ -219,7 +219,7 @@ def _overlaps(host: str, entry: object, facts: Mapping[str, Any]) -> Iterator[Pr
                     [host],
                     key,
                     f"{entry['address']} lies in {network} of {other['name']}{use}",
-                    "choose a network of the fabric's own",
+                    "choose a network that only the fabric uses",
                 )
     if str(wanted.ip) in facts["answering"]:
         yield make_problem([host], key, f"{wanted.ip} answers already: another host has it", "choose a free address")

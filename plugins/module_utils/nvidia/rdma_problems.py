@@ -61,10 +61,13 @@ def _choices(host: str, declared: Mapping[str, Any]) -> Iterator[Problem]:
             yield make_problem([host], option, f"{value!r} is unknown", f"write one of {words}")
     gid = str(declared["gid_index"])
     if gid not in {"", "auto"} and not gid.isdigit():
-        yield make_problem([host], "rdma_nccl_gid_index", f"{gid!r} is no index of a GID", "write auto, a number or ''")
+        yield make_problem([host], "rdma_nccl_gid_index", f"{gid!r} is not a GID index", "write auto, a number or ''")
     if not -1 <= int(declared["roce_tos"]) <= _MOST_TOS:
         yield make_problem(
-            [host], "rdma_roce_tos", f"{declared['roce_tos']} is no type of service", "write 0 to 255, or -1 for none"
+            [host],
+            "rdma_roce_tos",
+            f"{declared['roce_tos']} is not a type of service",
+            "write 0 to 255, or -1 for none",
         )
 
 
@@ -72,18 +75,18 @@ def _names(host: str, key: str, names: object, form: re.Pattern[str]) -> Iterato
     """Yield the errors in a map of PCI addresses to names."""
     remedy = "write addresses as lspci -D shows them, each once: {'0000:1a:00.0': mlx5_0}"
     if not isinstance(names, dict):
-        yield make_problem([host], key, "is no map of PCI addresses to names", remedy)
+        yield make_problem([host], key, "is not a mapping of PCI addresses to names", remedy)
         return
     addresses: dict[str, list[str]] = defaultdict(list)
     places: dict[str, list[str]] = defaultdict(list)
     for given, name in names.items():
         if not _PCI.fullmatch(str(given)):
-            yield make_problem([host], key, f"{given!r} is no PCI address", remedy)
+            yield make_problem([host], key, f"{given!r} is not a PCI address", remedy)
             continue
         addresses[normal_address(str(given))].append(str(given))
         places[str(name)].append(str(given))
         if not form.fullmatch(str(name)):
-            yield make_problem([host], f"{key}[{given}]", f"{name!r} is no name of a device", "use letters and digits")
+            yield make_problem([host], f"{key}[{given}]", f"{name!r} is not a device name", "use letters and digits")
     for given_all in addresses.values():
         if len(given_all) > 1:
             yield make_problem([host], key, f"{' and '.join(given_all)} are the same PCI address", remedy)
@@ -95,12 +98,12 @@ def _names(host: str, key: str, names: object, form: re.Pattern[str]) -> Iterato
 def _modules(host: str, modules: object) -> Iterator[Problem]:
     for name in modules if isinstance(modules, list) else [modules]:
         if not _MODULE.fullmatch(str(name)):
-            yield make_problem([host], "rdma_modules", f"{name!r} is no kernel module", "list names such as ib_umad")
+            yield make_problem([host], "rdma_modules", f"{name!r} is not a kernel module", "list names such as ib_umad")
 
 
 def _interfaces(host: str, entries: object, networks: object) -> Iterator[Problem]:
     if not isinstance(entries, list):
-        yield make_problem([host], _IPOIB, "is no list", "write [{name: ib0, address: 10.10.0.1/16}]")
+        yield make_problem([host], _IPOIB, "is not a list", "write [{name: ib0, address: 10.10.0.1/16}]")
         return
     known = []
     for network in networks if isinstance(networks, list) else [networks]:
@@ -113,12 +116,12 @@ def _interfaces(host: str, entries: object, networks: object) -> Iterator[Proble
         name = str(entry.get("name")) if isinstance(entry, dict) else ""
         if not isinstance(entry, dict) or not {"name", "address"} <= set(entry) <= _ENTRY:
             yield make_problem(
-                [host], _IPOIB, f"{entry!r} is no interface", "write name and address, and mode or mtu where needed"
+                [host], _IPOIB, f"{entry!r} is not an interface", "write name and address, and mode or mtu where needed"
             )
             continue
         key = f"{_IPOIB}[{name}]"
         if not _INTERFACE.fullmatch(name):
-            yield make_problem([host], key, "is no name of an interface", "write a name such as ib0")
+            yield make_problem([host], key, "is not an interface name", "write a name such as ib0")
         if name in seen:
             yield make_problem([host], key, "is declared twice", "merge the two entries")
         seen.add(name)
@@ -139,7 +142,7 @@ def _address(host: str, key: str, text: str, networks: Sequence[Any]) -> Iterato
     try:
         found = ipaddress.ip_interface(text)
     except ValueError:
-        yield make_problem([host], key, f"{text!r} is no address", "write it with its prefix: 10.10.0.1/16")
+        yield make_problem([host], key, f"{text!r} is not an IP address", "write it with its prefix: 10.10.0.1/16")
         return
     own, prefix = found.network, found.max_prefixlen
     if "/" not in text:

@@ -38,7 +38,7 @@ _ENDS = {
     "BOOT_FAIL": "its node did not boot",
     "PREEMPTED": "a job of higher priority took its place",
     "CANCELLED": "it was cancelled",
-    "COMPLETED": "it was shut down, or nobody used it for too long",
+    "COMPLETED": "it was shut down, or idle for too long",
     "FAILED": "it ended with an error, which is in its log",
 }
 # sinfo's short node states; all others, and those with * for no answer, count as out of service.

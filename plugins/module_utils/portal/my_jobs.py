@@ -129,7 +129,7 @@ def _rows(text: str, marks: Marks) -> list[dict[str, str]]:
     width = len(_ENDED) - 1
     values = text.removesuffix("\n").split(marks.field)
     if len(values) == 1 or (len(values) - 1) % width:
-        message = f"sacct said something that is no job: {text.strip()[:200]!r}"
+        message = f"sacct printed an invalid job line: {text.strip()[:200]!r}"
         raise ValueError(message)
     # The last field of a record, the newline and the first field of the next record are one value.
     rows, first = [], values[0]

@@ -15,5 +15,5 @@ def ask_slurm(module: Any, words: list[str]) -> str:  # noqa: ANN401 - Ansible h
         code, out, err = 127, "", str(error)
     if code != 0:
         said = " ".join(f"{err} {out}".split())[:300]
-        module.fail_json(msg=f"`{' '.join(words[:2])}` fails, so nobody knows of jobs: {said}")
+        module.fail_json(msg=f"`{' '.join(words[:2])}` failed, so the jobs are unknown: {said}")
     return str(out)

@@ -180,7 +180,7 @@ DRAIN_REASONS = (
     ),
     DrainReason(
         ("reboot requested", "reboot issued", "reboot complete", "POWER_DOWN_ASAP"),
-        "somebody ordered a reboot or power-down with scontrol",
+        "an administrator ordered a reboot or power-down with scontrol",
         ("scontrol show node {node}: wait until it is done; scontrol cancel_reboot {node} withdraws an order",),
         returns=True,
     ),

@@ -55,7 +55,7 @@ class SlurmNode:
         said = f"{out} {err}".lower()
         if status is None or "not found" in said or "could not establish a configuration source" in said:
             return None
-        message = f"Slurm does not answer, so nobody knows whether jobs run here: {' '.join(said.split())[:300]}"
+        message = f"Slurm does not answer, so the jobs of this node are unknown: {' '.join(said.split())[:300]}"
         raise RuntimeError(message)
 
     def is_ours(self, fields: dict[str, str]) -> bool:

@@ -97,7 +97,7 @@ def queue_records(text: str, marks: Marks, fields: Sequence[str] = _FIELDS) -> l
     wrong = [one for one in found if len(one) != len(fields) or not _NUMBER.match(one[0])]
     if wrong or rest.strip():
         said = " ".join(wrong[0]) if wrong else rest.strip()
-        message = f"squeue said something that is no job: {said[:200]!r}"
+        message = f"squeue printed an invalid job line: {said[:200]!r}"
         raise ValueError(message)
     return found
 
@@ -155,7 +155,7 @@ def read_scheduler(text: str) -> Scheduler:
             # The backfill section repeats names of the main scheduler.
             counts.setdefault(("backfill" if section.startswith("Backfill") else "", matched[1]), int(matched[2]))
     if ("", "Server thread count") not in counts:
-        message = f"sdiag said nothing of its threads: {text[:200]!r}"
+        message = f"sdiag reported no thread count: {text[:200]!r}"
         raise ValueError(message)
     return Scheduler(
         cycle=counts.get(("", "Last cycle"), 0) / 1e6,

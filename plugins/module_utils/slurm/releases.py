@@ -53,7 +53,7 @@ def _number(one: Release) -> int:
     if one in _FORMER:
         return _FORMER.index(one)
     if one < _REGULAR_SINCE or one[1] not in {_MAY, _NOVEMBER}:
-        message = f"{one[0]}.{one[1]:02d} is no major release of Slurm"
+        message = f"{one[0]}.{one[1]:02d} is not a major Slurm release"
         raise ValueError(message)
     return len(_FORMER) + 2 * (one[0] - _REGULAR_SINCE[0]) + (one[1] == _NOVEMBER)
 

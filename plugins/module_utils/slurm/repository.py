@@ -42,7 +42,7 @@ def repository_problems(repository: Mapping[str, Any]) -> list[tuple[str, str, s
     ]
     if not _RELEASE.fullmatch(str(repository.get("release") or "")):
         remedy = 'give the major release as text, such as "26.05"'
-        found.append(("slurm_repository.release", f"{repository.get('release')!r} is no release of Slurm", remedy))
+        found.append(("slurm_repository.release", f"{repository.get('release')!r} is not a Slurm release", remedy))
     words = [repository.get("suite") or "x", *repository.get("components", ()), *repository.get("packages", ())]
     bad = [word for word in words if not isinstance(word, str) or not _WORD.fullmatch(word)]
     found += [("slurm_repository", f"{word!r} cannot stand in a file of apt", "leave out spaces") for word in bad]

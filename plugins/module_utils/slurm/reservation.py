@@ -235,8 +235,8 @@ class NodeReservation:
 
 
 def _strange(found: Reservation) -> str:
-    whose = ",".join(found.users + found.accounts) or "nobody in particular"
+    whose = ",".join(found.users + found.accounts) or "no user or account"
     return (
         f"the reservation {found.name} is not one that busbar made (it is for {whose}): delete it with "
-        f"'scontrol delete ReservationName={found.name}' if nobody needs it"
+        f"'scontrol delete ReservationName={found.name}' if it is no longer needed"
     )

@@ -129,7 +129,7 @@ def job_series(jobs: Iterable[Job], limit: int) -> list[Family]:
     return [
         Family("job_info", "Jobs that run.", ("job", "user", "account", "partition", "name"), info),
         Family("job_node_info", "On which nodes they run.", ("job", "node"), places),
-        one("jobs_left_out", "Jobs that run and have no series of their own.", len(running) - len(info)),
+        one("jobs_left_out", "Running jobs without a separate series.", len(running) - len(info)),
     ]
 
 

@@ -25,7 +25,7 @@ def exported_number(data: bytes, name: str) -> int | None:
         ValueError: the data is not a shared object, or is damaged.
     """
     if data[:4] != _MAGIC or len(data) < _SHORTEST or data[4] not in _HEADER or data[5] not in {1, 2}:
-        message = "this is no shared object (no ELF file)"
+        message = "this is not a shared object (not an ELF file)"
         raise ValueError(message)
     try:
         return _look_up(data, name)
@@ -79,7 +79,7 @@ def slurm_of_plugin(data: bytes) -> str:
     """
     number = exported_number(data, "plugin_version")
     if number is None:
-        message = "this is no plugin of Slurm: it exports no plugin_version"
+        message = "this is not a Slurm plugin: it does not export plugin_version"
         raise ValueError(message)
     return release_text(number)
 

@@ -89,7 +89,7 @@ def limit_of(size: str, soft_percent: int) -> Limit:
         return NONE
     found = _SIZE.fullmatch(size)
     if not found:
-        message = f"{size!r} is no size"
+        message = f"{size!r} is not a size"
         raise ValueError(message)
     hard = int(found[1]) * _UNITS_KIB[found[2]]
     return Limit(max(hard * soft_percent // 100 // _MIB * _MIB, _MIB), hard)
@@ -161,7 +161,7 @@ def parse_report(text: str) -> dict[int, Found]:
     for row in csv.DictReader(lines):
         user, soft, hard, *files = (row.get(key) or "" for key in _REPORT)
         if not user.startswith("#") or not user[1:].isdigit():
-            message = f"{user!r} is not the number of a user"
+            message = f"{user!r} is not a UID"
             raise ValueError(message)
         found[int(user[1:])] = Found(Limit(int(soft), int(hard)), Limit(*map(int, files)))
     if not lines:

@@ -65,7 +65,7 @@ def bound_state(path: str, mounts: Sequence[Mount]) -> tuple[str, Fault | None]:
     """Return `mounted` if the path or a parent other than / is a mount point, otherwise `taken` and the fault."""
     if any(mount["path"] != "/" and lies_in(path, mount["path"]) for mount in mounts):
         return "mounted", None
-    problem = "there is no shared tree: storage_backend is bind, and nothing is mounted there"
+    problem = "storage_backend is bind, but no file system is mounted there"
     return "taken", (problem, "bind the shared directory there before the run, or set storage_backend: nfs")
 
 

@@ -42,7 +42,7 @@ def declaration_problems(host: str, declared: Declared) -> list[Problem]:
     """
     devices, path, raid, name = list(declared["devices"]), declared["path"], declared["raid"], declared["name"]
     wrong = [
-        ("devices", f"{item!r} is no path under /dev", EXAMPLE) for item in devices if not item.startswith("/dev/")
+        ("devices", f"{item!r} is not a path under /dev", EXAMPLE) for item in devices if not item.startswith("/dev/")
     ]
     twice = dict.fromkeys(item for item in devices if devices.count(item) > 1)
     wrong += [("devices", f"{item} is given twice", "name each disk once") for item in twice]
@@ -89,7 +89,7 @@ def use_text(device: Device) -> str:
             for place in item["mountpoints"]
         ]
     said += [f"{item['path']} ({item['kind']}) is made of it" for item in device["above"] if item["kind"] != "part"]
-    return "; ".join(said) or ("the kernel holds it for somebody else" if device["busy"] else "")
+    return "; ".join(said) or ("another user of the kernel holds it" if device["busy"] else "")
 
 
 def is_ours(declared: Declared, name: str, uuid: str) -> bool:
@@ -116,7 +116,7 @@ def device_problems(host: str, declared: Declared, devices: Sequence[Device]) ->
     for item in devices:
         given, path = item["given"], item["path"]
         if not path:
-            said = "is no block device" if item["kind"] == "other" else "is not there"
+            said = "is not a block device" if item["kind"] == "other" else "is not there"
             remedy = f"look with `ls -l {BY_ID}` on {host}; scratch that lacks a disk is left as it is"
         elif item["kind"] == "part":
             said, remedy = f"({path}) is a partition", "name the whole disk"
@@ -255,7 +255,7 @@ def place_problems(host: str, declared: Declared, facts: Mapping[str, Any], numb
     if facts["place"] == "other":
         return [
             make_problem(
-                [host], "scratch_path", f"{path} is there and is no directory", "remove it, or give another path"
+                [host], "scratch_path", f"{path} exists and is not a directory", "remove it, or give another path"
             )
         ]
     if facts["entries"]:

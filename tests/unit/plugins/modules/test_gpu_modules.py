@@ -247,7 +247,7 @@ def test_a_controller_that_is_down_refuses_a_change(
         mig_layout, "module_run", lambda _: lambda _words: (1, "", "Unable to contact slurm controller")
     )
     answer = run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)
-    assert "Nothing was changed. Slurm does not answer, so nobody knows whether jobs run here" in answer["msg"]
+    assert "Nothing was changed. Slurm does not answer, so the jobs of this node are unknown" in answer["msg"]
     assert run(mig_layout, layout=[], node="gpu1", gpu=GPU)["changed"] is False
     assert not smi.now.exists()
 

@@ -109,4 +109,4 @@ def test_a_container_without_kernel_parts_is_not_asked(
     system = {**OPTIONS["system"], "container": True}
     told = choose(capsys, monkeypatch, FOUND, settings=settings, system=system)
     assert (told["kernel"], told["unready"], told["services"]) == (False, [], [])
-    assert "a container has no kernel of its own" in told["notes"][0]
+    assert "a container shares the kernel of its host" in told["notes"][0]

@@ -156,7 +156,7 @@ def test_a_controller_that_does_not_answer_means_nothing_further(slurm: Slurm, r
     (slurm.folder / command).write_text("#!/bin/sh\necho Unable to contact slurm controller >&2; exit 1\n")
     done = run("gpu2", wait_s=60)
     assert done["failed"]
-    assert "nobody knows of jobs" in done["msg"]
+    assert "the jobs are unknown" in done["msg"]
     assert "Unable to contact slurm controller" in done["msg"]
 
 

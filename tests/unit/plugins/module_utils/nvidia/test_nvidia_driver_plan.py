@@ -223,7 +223,7 @@ def test_what_ends_with_another_branch_makes_way_on_ubuntu() -> None:
 @pytest.mark.parametrize(
     ("system", "found", "given", "why"),
     [
-        ({**DEBIAN, "container": True}, {}, {}, "a container has no kernel of its own"),
+        ({**DEBIAN, "container": True}, {}, {}, "a container shares the kernel of its host"),
         (DEBIAN, {"gpus": 0}, {}, "no NVIDIA GPU is on the PCI bus"),
         (DEBIAN, {}, {"kernel_parts": "skipped"}, "nvidia_driver_kernel_parts says so"),
     ],

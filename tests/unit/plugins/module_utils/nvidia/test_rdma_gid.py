@@ -44,5 +44,5 @@ def test_the_reason_without_a_result(ports: list[dict[str, Any]], note: str) -> 
 
 @pytest.mark.parametrize("wanted", ["three", "-1", "3,5", "true"])
 def test_an_invalid_index_is_refused(wanted: str) -> None:
-    with pytest.raises(ValueError, match=f"'{wanted}' is no index of a GID; write auto"):
+    with pytest.raises(ValueError, match=f"'{wanted}' is not a GID index; write auto"):
         nccl_gid_index(wanted, [])

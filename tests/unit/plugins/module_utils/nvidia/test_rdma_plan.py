@@ -99,7 +99,7 @@ def test_a_container_keeps_its_kernel_and_says_so() -> None:
     found = plan(inside, ipoib=[ADDRESS])
     assert set(files(found)) == {"/etc/systemd/system/slurmd.service.d/busbar-rdma.conf"}
     assert found["load"] == found["apply"] == []
-    assert "its kernel is that of its host (podman)" in found["skipped"][0]
+    assert "the host is a container (podman)" in found["skipped"][0]
     assert "jobs get at most 8388608 bytes" in found["skipped"][1]
     found = plan(inside, ipoib=[ADDRESS], kernel_managed="always")
     assert "/etc/systemd/network/20-busbar-ipoib-ib0.network" in files(found)
@@ -194,28 +194,28 @@ def test_a_subnet_manager_beside_another_is_warned_of() -> None:
         ({"source": "mofed"}, "rdma_source: 'mofed' is unknown"),
         ({"naming": "slot"}, "rdma_naming: 'slot' is unknown"),
         ({"roce_mode": "v3"}, "rdma_roce_mode: 'v3' is unknown"),
-        ({"roce_tos": 300}, "rdma_roce_tos: 300 is no type of service"),
-        ({"gid_index": "three"}, "rdma_nccl_gid_index: 'three' is no index of a GID"),
-        ({"gid_index": -1}, "rdma_nccl_gid_index: '-1' is no index of a GID"),
+        ({"roce_tos": 300}, "rdma_roce_tos: 300 is not a type of service"),
+        ({"gid_index": "three"}, "rdma_nccl_gid_index: 'three' is not a GID index"),
+        ({"gid_index": -1}, "rdma_nccl_gid_index: '-1' is not a GID index"),
         ({"names": {"1a:00.0": "a", "0000:1A:00.0": "b"}}, "1a:00.0 and 0000:1A:00.0 are the same PCI address"),
         ({"interface_names": {"0000:1a:00.0": "ib0", "0000:1b:00.0": "ib0"}}, "get the same name ib0"),
-        ({"names": {"eth0": "a"}}, "'eth0' is no PCI address"),
-        ({"names": {"0000:1a:00.0": "a b"}}, "'a b' is no name of a device"),
-        ({"interface_names": {"0000:1a:00.0": "a-name-that-is-too-long"}}, "is no name of a device"),
+        ({"names": {"eth0": "a"}}, "'eth0' is not a PCI address"),
+        ({"names": {"0000:1a:00.0": "a b"}}, "'a b' is not a device name"),
+        ({"interface_names": {"0000:1a:00.0": "a-name-that-is-too-long"}}, "is not a device name"),
         ({"names": {"0000:9a:00.0": "a"}}, "no network card at 0000:9a:00.0; there are 0000:1a:00.0"),
-        ({"modules": ["ib_umad; reboot"]}, "'ib_umad; reboot' is no kernel module"),
-        ({"ipoib": {"ib0": "10.10.0.1/16"}}, "rdma_ipoib_interfaces: is no list"),
-        ({"ipoib": [{"name": "ib0"}]}, "is no interface"),
-        ({"ipoib": [ADDRESS | {"netmask": "255.255.0.0"}]}, "is no interface"),
+        ({"modules": ["ib_umad; reboot"]}, "'ib_umad; reboot' is not a kernel module"),
+        ({"ipoib": {"ib0": "10.10.0.1/16"}}, "rdma_ipoib_interfaces: is not a list"),
+        ({"ipoib": [{"name": "ib0"}]}, "is not an interface"),
+        ({"ipoib": [ADDRESS | {"netmask": "255.255.0.0"}]}, "is not an interface"),
         ({"ipoib": [ADDRESS, ADDRESS]}, "rdma_ipoib_interfaces[ib0]: is declared twice"),
         ({"ipoib": [ADDRESS | {"address": "10.10.0.1"}]}, "10.10.0.1 has no prefix"),
-        ({"ipoib": [ADDRESS | {"address": "10.10.0.256/16"}]}, "'10.10.0.256/16' is no address"),
+        ({"ipoib": [ADDRESS | {"address": "10.10.0.256/16"}]}, "'10.10.0.256/16' is not an IP address"),
         ({"ipoib": [ADDRESS | {"address": "10.10.0.0/16"}]}, "is the network itself or its broadcast"),
         ({"ipoib": [ADDRESS], "networks": ["10.20.0.0/16"]}, "lies in none of rdma_ipoib_networks (10.20.0.0/16)"),
         ({"ipoib": [ADDRESS], "networks": ["10.10.0.1/16"]}, "rdma_ipoib_networks: 10.10.0.1/16"),
         ({"ipoib": [ADDRESS | {"mode": "turbo"}]}, "mode 'turbo' is unknown"),
         ({"ipoib": [ADDRESS | {"mtu": 65520}]}, "an mtu of 65520 does not exist in datagram mode"),
-        ({"ipoib": [ADDRESS | {"name": "eth0", "address": "10.10.0.1/16"}]}, "is no interface of InfiniBand"),
+        ({"ipoib": [ADDRESS | {"name": "eth0", "address": "10.10.0.1/16"}]}, "is not an InfiniBand interface"),
         (
             {"ipoib": [ADDRESS | {"address": "192.168.0.9/24"}]},
             "192.168.0.9/24 lies in 192.168.0.0/24 of eth0, by which it is managed",

@@ -56,7 +56,7 @@ def test_the_queue_by_user_with_a_hostile_name_in_one_line() -> None:
     assert (waiting["number"], waiting["raw"], waiting["left"], waiting["start"]) == ("14_[2-9]", "14", "INVALID", 0)
     assert parse_queue("", MARKS) == {}
     for bad in (QUEUE + "rest", queued("12", "RUNNING"), QUEUE.replace("12\x1fabc", "x\x1fabc", 1)):
-        with pytest.raises(ValueError, match="is no job"):
+        with pytest.raises(ValueError, match="invalid job line"):
             parse_queue(bad, MARKS)
 
 
@@ -95,5 +95,5 @@ def test_the_last_jobs_come_first_and_those_that_run_are_left_out() -> None:
     assert parse_ended(ended(job("5", "NODE_FAIL"), job("5", "RUNNING", end="Unknown")), MARKS) == []
     assert parse_ended("", MARKS) == []
     for bad in ("sacct: error\n", ended(job("4")[:-1])):
-        with pytest.raises(ValueError, match="is no job"):
+        with pytest.raises(ValueError, match="invalid job line"):
             parse_ended(bad, MARKS)

@@ -70,7 +70,7 @@ def test_backwards_is_refused() -> None:
 
 
 def test_an_invalid_release_of_slurm_is_refused() -> None:
-    assert window_problem("24.11.5", "26.07.1")[0] == "26.07 is no major release of Slurm"
+    assert window_problem("24.11.5", "26.07.1")[0] == "26.07 is not a major Slurm release"
 
 
 def test_candidates_of_apt() -> None:

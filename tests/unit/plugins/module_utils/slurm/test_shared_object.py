@@ -42,13 +42,13 @@ def test_version_of_a_plugin(number: int, order: str, version: str) -> None:
 def test_a_symbol_of_another_name() -> None:
     data = library(7, symbol=16)
     assert exported_number(data, "other") == 7
-    with pytest.raises(ValueError, match="no plugin of Slurm"):
+    with pytest.raises(ValueError, match="not a Slurm plugin"):
         slurm_of_plugin(data)
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
-    [(b"", "no shared object"), (b"#!/bin/sh\n" * 20, "no shared object"), (library(1)[:200], "damaged")],
+    [(b"", "not a shared object"), (b"#!/bin/sh\n" * 20, "not a shared object"), (library(1)[:200], "damaged")],
 )
 def test_files_that_are_not_libraries(data: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):

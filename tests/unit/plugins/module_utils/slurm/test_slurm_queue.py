@@ -45,7 +45,7 @@ def test_marks_are_others_for_each_call_and_long_enough_not_to_be_guessed() -> N
 
 @pytest.mark.parametrize("broken", [MARKS.record, f"1{MARKS.field}RUNNING{MARKS.record}", "777", job_record(2)[:-9]])
 def test_an_answer_with_anything_that_is_not_a_job_is_refused(broken: str) -> None:
-    with pytest.raises(ValueError, match="something that is no job"):
+    with pytest.raises(ValueError, match="invalid job line"):
         read_jobs(job_record(1) + broken, MARKS)
 
 
@@ -80,7 +80,7 @@ def test_no_jobs() -> None:
 
 
 def test_nonsense_is_not_an_empty_queue() -> None:
-    with pytest.raises(ValueError, match="something that is no job: 'squeue: what'"):
+    with pytest.raises(ValueError, match="invalid job line: 'squeue: what'"):
         read_jobs("squeue: what", MARKS)
 
 
@@ -94,7 +94,7 @@ def test_sdiag_before_the_first_backfill() -> None:
 
 
 def test_nonsense_of_sdiag() -> None:
-    with pytest.raises(ValueError, match="nothing of its threads"):
+    with pytest.raises(ValueError, match="no thread count"):
         read_scheduler("slurm_get_statistics: Unable to contact slurm controller")
 
 

@@ -40,7 +40,7 @@ def test_sizes() -> None:
     assert limit_of("1T", 100) == Limit(1 << 30, 1 << 30)
     assert limit_of("none", 90) == NONE
     for wrong in ("", "20", "0G", "20g", "20GB", "-1G"):
-        with pytest.raises(ValueError, match="no size"):
+        with pytest.raises(ValueError, match="not a size"):
             limit_of(wrong, 90)
 
 

@@ -152,7 +152,7 @@ def test_a_disk_without_an_id_is_left_to_a_human() -> None:
         ({"mountpoints": ["[SWAP]"], "busy": True}, "/dev/vdb is swap in use"),
         ({"above": [array(kind="part", path="/dev/vdb1", mountpoints=["/"])]}, "/dev/vdb1 is mounted at /"),
         ({"above": [array(kind="crypt", path="/dev/mapper/secret")]}, "/dev/mapper/secret (crypt) is made of it"),
-        ({"busy": True}, "the kernel holds it for somebody else"),
+        ({"busy": True}, "another user of the kernel holds it"),
     ],
 )
 def test_a_disk_in_use_is_refused_also_when_named(other: dict[str, Any], part: str) -> None:
@@ -165,7 +165,7 @@ def test_a_disk_in_use_is_refused_also_when_named(other: dict[str, Any], part: s
     ("item", "part"),
     [
         ({"given": B, "path": "", "kind": "missing"}, "is not there"),
-        ({"given": B, "path": "", "kind": "other"}, "is no block device"),
+        ({"given": B, "path": "", "kind": "other"}, "is not a block device"),
         (disk(B, kind="part"), "is a partition -> name the whole disk"),
         (disk(B, kind="raid1"), "is a raid1, not a disk"),
         (disk(B, size=64 << 20), "has only 67 MB; scratch_minimum_mb is 1000"),
@@ -258,7 +258,7 @@ def test_single_disk_of_ours_and_of_others() -> None:
             "directory",
             "/dev/sda1 (ext4) is mounted at /scratch",
         ),
-        (None, "other", "/scratch is there and is no directory"),
+        (None, "other", "/scratch exists and is not a directory"),
         (None, "full", "/scratch is not empty (results, …)"),
     ],
 )
@@ -270,7 +270,7 @@ def test_mount_point_in_use_is_refused(mount: Any, place: str, part: str) -> Non
     ("change", "part"),
     [
         ({"devices": [A, A]}, f"scratch_devices: {A} is given twice"),
-        ({"devices": ["nvme0n1", B]}, "'nvme0n1' is no path under /dev"),
+        ({"devices": ["nvme0n1", B]}, "'nvme0n1' is not a path under /dev"),
         ({"raid": "none"}, "'none' does not go with 2 device(s)"),
         ({"devices": [A]}, "'mdadm' does not go with 1 device(s)"),
         ({"raid": "zfs"}, "'zfs' does not go"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...plugins.module_utils.access.account_problems import account_conflicts
-from ...plugins.module_utils.common.problems import advice
+from ...plugins.module_utils.common.problems import advice, make_problem
 from ...plugins.module_utils.hardware.gpu_claims import claim_problems
 from ...plugins.module_utils.hardware.gpu_places import place_problems
 from ...plugins.plugin_utils.access.held_secrets import held_problems
@@ -74,7 +74,14 @@ def advise_on_floors(_: Known, cluster: Known) -> list[Problem]:
     return [advice(each) for each in floor_advice({name: each for name, each in cluster["catalogue"].items() if each})]
 
 
-INVENTORY = {"hardware, hardware_profiles_extra": advise_on_floors}
+def check_blockers(options: Known, _: Known) -> list[Problem]:
+    """Return the reasons for which the site must not be provisioned."""
+    remedy = "solve it (ADOPTED.md), then remove the entry"
+    return [make_problem([], "preflight_blockers", str(text), remedy) for text in options["preflight_blockers"]]
+
+
+SITE_OPTIONS: dict[str, list[str]] = {"preflight_blockers": []}
+INVENTORY = {"hardware, hardware_profiles_extra": advise_on_floors, "preflight_blockers": check_blockers}
 
 
 def check_secrets(hosts: Sequence[str], cluster: Known) -> list[Problem]:

@@ -39,7 +39,8 @@ def role_problems(
     if controllers and not compute:
         remedy = "add the compute nodes to the group slurm_compute"
         problems.append(make_problem([], "slurm_compute", "has no host, so the cluster cannot run jobs", remedy))
-    both = sorted(set(logins) & set(compute))
+    # On a controller that also runs jobs, logins take nothing more that jobs were promised.
+    both = sorted(set(logins) & set(compute) - set(controllers))
     if both:
         problem = "is both a login and a compute node: login sessions would use resources allocated to jobs"
         remedy = "remove the host from slurm_login; users can also use Slurm from a compute node"

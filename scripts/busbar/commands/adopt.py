@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from busbar.commands import adopt_cluster
 from busbar.errors import require_ansible
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     inventory = "a file of the inventory, if it is not DIR/inventory; repeatable"
     deepops.add_argument("--inventory", action="append", default=[], metavar="FILE", help=inventory)
     deepops.set_defaults(run=_deepops)
+    adopt_cluster.register(actions, finish)
 
 
 def _deepops(args: argparse.Namespace) -> int:

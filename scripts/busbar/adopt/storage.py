@@ -1,0 +1,107 @@
+"""Exports and mounts of the hosts of a cluster."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from .draft import ASK, CARRIED, LEFT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .cluster_source import HostReading
+    from .draft import Draft
+
+__all__ = ["carry_storage"]
+
+_CLIENT = re.compile(r"([^\s()]+)\(([^)]*)\)|([^\s()]+)")
+_SYSTEM = ("/", "/boot", "/boot/efi", "/usr", "/var", "/tmp", "/home/root", "none", "swap")  # noqa: S108 - mount points
+_FSTAB_FIELDS = 4
+_VERSION = re.compile(r"(?:nfs)?vers=([\d.]+)")
+
+
+def carry_storage(draft: Draft, hosts: Mapping[str, HostReading], known: Mapping[str, str]) -> None:
+    """Declare exports and NFS mounts, and list other mounts, which stay.
+
+    Args:
+        draft: the draft.
+        hosts: readings by host.
+        known: addresses of hosts by name.
+    """
+    servers = [host for host, reading in hosts.items() if host in draft.hosts and _carry_exports(draft, host, reading)]
+    draft.groups["nfs_server"] = servers
+    addresses = {known.get(name) or draft.hosts[name].get("ansible_host", name): name for name in servers}
+    clients: dict[str, list[dict[str, Any]]] = {}
+    mounts: dict[str, list[dict[str, Any]]] = {}
+    for host, reading in hosts.items():
+        for line in reading.files.get("/etc/fstab", "").splitlines():
+            fields = line.split("#")[0].split()
+            if len(fields) < _FSTAB_FIELDS or host not in draft.hosts:
+                continue
+            name = fields[0].partition(":")[0]
+            if fields[2] in {"nfs", "nfs4"} and host not in {name, addresses.get(name)}:
+                inside = name in servers or name in addresses
+                entry = _mount(draft, host, fields, "nfs_client_mounts" if inside else "storage_mounts_entries")
+                (clients if inside else mounts).setdefault(host, []).append(entry)
+            elif fields[1] not in _SYSTEM and fields[2] not in {"swap", "tmpfs", "proc", "sysfs", "devpts"}:
+                reason = f"{' '.join(fields[:4])}: no role mounts it; it stays"
+                draft.note(f"mount {fields[1]} on {host}", LEFT, reason, "/etc/fstab")
+        if any(path.startswith("/etc/auto.") and "master" not in path for path in reading.files):
+            draft.note(f"autofs on {host}", LEFT, "stays; busbar does not manage automount maps")
+    draft.spread(
+        "storage_mounts_entries", {host: [{"type": "nfs", **each} for each in found] for host, found in mounts.items()}
+    )
+    if not clients:
+        return
+    draft.groups["nfs_client"] = list(clients)
+    for host, entries in clients.items():
+        draft.hosts[host]["nfs_client_mounts"] = entries
+    # The options of fstab only; busbar would add its own.
+    draft.variables |= {"nfs_client_nconnect": 0, "nfs_client_options": []}
+    options = [option for entries in clients.values() for entry in entries for option in entry["options"]]
+    versions = {matched[1] for option in options if (matched := _VERSION.fullmatch(option))}
+    if len(versions) == 1 and versions < {"3", "4.0", "4.1", "4.2"}:
+        draft.variables["nfs_client_version"] = versions.pop()
+
+
+def _carry_exports(draft: Draft, host: str, reading: HostReading) -> bool:
+    """Declare the exports of a host, and return whether it has any."""
+    entries = [
+        entry
+        for path, text in reading.files.items()
+        if path == "/etc/exports" or path.startswith("/etc/exports.d/")
+        for line in text.replace("\\\n", " ").splitlines()
+        for entry in _export(draft, line.split("#")[0], f"{host}:{path}")
+    ]
+    if entries:
+        draft.hosts[host]["nfs_server_exports"] = entries
+    return bool(entries)
+
+
+def _mount(draft: Draft, host: str, fields: list[str], option: str) -> dict[str, Any]:
+    """Return an NFS mount of fstab, and record that an option has it."""
+    draft.note(f"mount {fields[1]} on {host}", CARRIED, f"{option}: {' '.join(fields[:4])}", "/etc/fstab")
+    options = [each for each in fields[3].split(",") if each not in {"defaults", "_netdev"}]
+    return {"src": fields[0], "path": fields[1], "options": options}
+
+
+def _export(draft: Draft, line: str, where: str) -> list[dict[str, Any]]:
+    """Return an export of a line of exports(5); empty for a blank line or one that the role refuses."""
+    path, _, rest = line.strip().partition(" ")
+    if not path:
+        return []
+    found = [(name or bare, options) for name, options, bare in _CLIENT.findall(rest)]
+    if any(name == "*" for name, _ in found) or not found:
+        warning = "; THE EXPORT HAS A KEY, change the key" if re.search(r"munge|key|secret", path) else ""
+        draft.note(f"export {path}", LEFT, f"open to every host (*), which the role refuses{warning}; it stays", where)
+        return []
+    sets = list(dict.fromkeys(options for _, options in found))
+    if len(sets) > 1:
+        draft.note(f"export {path}", LEFT, "the clients have different options; it stays in /etc/exports", where)
+        return []
+    if "no_root_squash" in sets[0]:
+        draft.note(f"export {path}", ASK, "no_root_squash: root of each client is root here; is that needed?", where)
+    draft.note(f"export {path}", CARRIED, "nfs_server_exports", where)
+    entry: dict[str, Any] = {"path": path, "clients": [name for name, _ in found], "mount": False}
+    return [entry | ({"options": sets[0].split(",")} if sets[0] else {})]

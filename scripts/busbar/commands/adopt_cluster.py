@@ -1,0 +1,104 @@
+"""`busbar adopt cluster` and `busbar adopt verify`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from busbar.errors import require_ansible
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from busbar.adopt.cluster_source import HostReading
+    from busbar.adopt.draft import Draft
+
+__all__ = ["register"]
+
+DESCRIPTION = """\
+Reads a running Slurm cluster over SSH, which it does not change, and writes the draft of a site that reproduces it. The
+login user needs sudo without a password on each host. ADOPTED.md lists what is carried over, what stays as it is, and
+the questions to answer. No password and no private key leaves a host.
+"""
+
+
+def register(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], finish: Callable[[Draft, Path], int]
+) -> None:
+    """Add the actions; `finish` writes a draft and reports it."""
+    cluster = actions.add_parser("cluster", help="a running Slurm cluster", description=DESCRIPTION)
+    cluster.add_argument("out", type=Path, metavar="OUT", help="the folder of the new site, missing or empty")
+    cluster.add_argument("--controller", required=True, metavar="HOST", help="the primary controller")
+    cluster.add_argument("--login", default="", metavar="HOST", help="the login node (default: the controller)")
+    cluster.add_argument("--database", default="", metavar="HOST", help="host of slurmdbd (default: of slurm.conf)")
+    hardware = "hardware profile of all compute nodes, or of HOSTS (folded: gpu[1-4]); repeatable"
+    cluster.add_argument("--hardware", action="append", default=[], metavar="[HOSTS=]NAME", help=hardware)
+    recording = "read files and outputs from a folder (HOST/etc/…, commands/HOST-NAME.txt) instead of the hosts"
+    cluster.add_argument("--from", type=Path, dest="recording", metavar="DIR", help=recording)
+    cluster.add_argument("--ssh-common-args", default="", metavar="ARGS", help="further arguments of ssh")
+    cluster.set_defaults(run=_cluster, finish=finish)
+    verify = actions.add_parser("verify", help="compare an adopted cluster with what it was before")
+    verify.add_argument("out", type=Path, metavar="OUT", help="the folder that `busbar adopt cluster` wrote")
+    verify.add_argument("--from", type=Path, dest="recording", metavar="DIR", help=recording)
+    verify.set_defaults(run=_verify)
+
+
+def _cluster(args: argparse.Namespace) -> int:
+    """Write the draft and return 0."""
+    require_ansible()
+    from busbar.adopt.cluster import draft_cluster  # noqa: PLC0415 - needs Ansible
+    from busbar.adopt.cluster_source import read_recording  # noqa: PLC0415
+    from busbar.adopt.draft import refuse_filled  # noqa: PLC0415
+    from busbar.adopt.verify import RECORD, record_of  # noqa: PLC0415
+
+    refuse_filled(args.out)
+    controller = args.controller.rpartition("@")[2]
+    if args.recording:
+        hosts = read_recording(args.recording, controller)
+        places = {host: host for host in hosts}
+    else:
+        controller, places, hosts = _read(args, controller)
+    login, database = (place.rpartition("@")[2] for place in (args.login, args.database))
+    draft = draft_cluster(hosts, controller, login, database, args.hardware)
+    record = {"places": places, "ssh_common_args": args.ssh_common_args, "parts": record_of(hosts)}
+    draft.files[RECORD] = json.dumps(record, indent=1) + "\n"
+    return int(args.finish(draft, args.out))
+
+
+def _read(args: argparse.Namespace, controller: str) -> tuple[str, dict[str, str], dict[str, HostReading]]:
+    """Return the controller's name in slurm.conf, the SSH address of each host, and the readings."""
+    from busbar.adopt.cluster import nodes_of, read_conf  # noqa: PLC0415 - needs Ansible
+    from busbar.adopt.cluster_source import read_hosts  # noqa: PLC0415
+
+    user = args.controller.rpartition("@")[0]
+    given = {place.rpartition("@")[2]: place for place in (args.login, args.database) if place}
+    first = read_hosts({controller: args.controller}, args.ssh_common_args)[controller]
+    conf = read_conf(controller, first)
+    # --controller may be an address.
+    names = [name for name, _ in conf.controllers]
+    controller = controller if controller in names or not names else names[0]
+    addresses = {name: address or name for name, address in conf.controllers} | nodes_of(conf)
+    places = {name: f"{user}@{address}" if user else address for name, address in addresses.items()} | given
+    places[controller] = args.controller
+    rest = {name: place for name, place in places.items() if name != controller}
+    return controller, places, {controller: first, **read_hosts(rest, args.ssh_common_args)}
+
+
+def _verify(args: argparse.Namespace) -> int:
+    """Print the differences to the record and return 0 if there are none, else 1."""
+    require_ansible()
+    from busbar.adopt.cluster_source import read_hosts, read_recording  # noqa: PLC0415 - needs Ansible
+    from busbar.adopt.verify import differences, read_record, record_of  # noqa: PLC0415
+
+    before = read_record(args.out)
+    hosts: dict[str, HostReading]
+    if args.recording:
+        hosts = read_recording(args.recording, next(iter(before["places"])))
+    else:
+        hosts = read_hosts(before["places"], before.get("ssh_common_args", ""))
+    found = list(differences(before["parts"], record_of(hosts)))
+    found += [f"{host}: {reading.error}" for host, reading in hosts.items() if reading.error]
+    print("\n".join(found) or "identical")
+    return 1 if found else 0

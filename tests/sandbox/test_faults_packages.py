@@ -56,7 +56,7 @@ KEEPER = f"import fcntl,time; s=open('{DEBCONF}','r+'); fcntl.flock(s, fcntl.LOC
 FETCHES = [
     Fault(
         "a resolver that does not answer",
-        says="gpu2: …tzdata…Temporary failure resolving…remedy: see that the host resolves",
+        says="gpu2: …tzdata…Temporary failure resolving…remedy: check that the host resolves",
         heals="correct /etc/resolv.conf",
         node="gpu2",
         breaks=f"{LACKS}; {NO_LISTS}; cp /etc/resolv.conf /root/resolv.conf"
@@ -66,7 +66,7 @@ FETCHES = [
     ),
     Fault(
         "a mirror that answers 500",
-        says="gpu2: …tzdata…500 Internal Server Error…remedy: see that the host resolves",
+        says="gpu2: …tzdata…500 Internal Server Error…remedy: check that the host resolves",
         heals="choose another mirror",
         node="gpu2",
         breaks=f"{WITH_PROXY} python3 /run/proxy.py 500",
@@ -75,7 +75,7 @@ FETCHES = [
     ),
     Fault(
         "a mirror that cuts a package in mid-file",
-        says="gpu2: …tzdata…Failed to fetch …tzdata_…remedy: see that the host resolves",
+        says="gpu2: …tzdata…Failed to fetch …tzdata_…remedy: check that the host resolves",
         heals="choose another mirror",
         node="gpu2",
         breaks=f"{WITH_PROXY} python3 /run/proxy.py cut",

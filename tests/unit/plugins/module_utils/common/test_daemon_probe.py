@@ -61,7 +61,7 @@ def test_no_user_present_is_status_0() -> None:
 
 
 def test_other_addresses_are_refused() -> None:
-    with pytest.raises(ValueError, match="neither"):
+    with pytest.raises(ValueError, match="not an"):
         fetch(Access("file:///etc/passwd"), "")
 
 

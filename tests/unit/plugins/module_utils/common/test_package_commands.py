@@ -101,7 +101,7 @@ def test_lists_that_could_not_be_fetched_are_the_reason() -> None:
     assert fetch_problems("Hit:1 http://mirror.example/debian trixie InRelease\n") == ""
     said = fetch_problems(NO_NAMES)
     assert "/InRelease Temporary failure resolving 'mirror.example'" in said
-    assert "remedy: see that the host resolves the name" in said
+    assert "remedy: check that the host resolves the name" in said
     assert fetch_problems(NO_NAMES, NO_NAMES).strip().startswith("remedy: ")
 
 

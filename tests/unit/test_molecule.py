@@ -34,7 +34,7 @@ WORDS = {
 }
 # What a scenario may say itself; all else comes from the base.
 OWN = {
-    "ansible.env.BUSBAR_MACHINES_KIND",
+    "ansible.env.BUSBAR_MACHINES_COMMAND",
     "ansible.env.BUSBAR_MACHINES_OPTIONS",
     "scenario.name",
     "verifier.additional_files_or_dirs",

@@ -104,7 +104,7 @@ def read_hosts(places: dict[str, str], ssh_arguments: str = "") -> dict[str, Hos
 def _read_host(place: str, ssh_arguments: str) -> HostReading:
     """Run collect.sh on a host as root."""
     options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=15", *shlex.split(ssh_arguments)]
-    command = ["ssh", *options, place, _AS_ROOT]
+    command = ["ssh", *options, "--", place, _AS_ROOT]
     try:
         done = subprocess.run(command, input=_SCRIPT.read_bytes(), capture_output=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as exc:

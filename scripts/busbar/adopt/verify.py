@@ -21,7 +21,7 @@ __all__ = ["RECORD", "differences", "read_record", "record_of"]
 
 RECORD = "adopted.json"
 # Values of `scontrol show config` that change without a change of the configuration.
-_VOLATILE = re.compile(r"^(BOOT_TIME|NEXT_JOB_ID|HASH_VAL|Slurmctld\(\w+\)|Configuration data as of|SLURM_CONF)")
+_VOLATILE = re.compile(r"^(BOOT_TIME|NEXT_JOB_ID|HASH_VAL|Slurmctld\(\w+\)|Configuration data|SLURM_CONF|\w*Pass\b)")
 # Keys of nodes and partitions that belong to the configuration, not to the jobs.
 _NODE = (
     *("CPUTot", "CPUEfctv", "CoresPerSocket", "Sockets", "Boards", "ThreadsPerCore", "RealMemory", "MemSpecLimit"),

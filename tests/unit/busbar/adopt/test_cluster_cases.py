@@ -14,7 +14,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostl
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.plan import slurm_plan
 from busbar.adopt import cluster_source
 from busbar.adopt.cluster import draft_cluster
-from busbar.adopt.cluster_source import parse_sections, read_recording
+from busbar.adopt.cluster_source import parse_sections, read_hosts, read_recording
 from busbar.adopt.draft import ASK, LEFT
 from busbar.adopt.slurm_conf import pairs_of, read_pairs, read_slurm_conf, shape, split_lines
 from busbar.adopt.verify import differences, record_of
@@ -329,3 +329,16 @@ def test_the_script_reads_a_host_and_removes_passwords(tmp_path: Path) -> None:
     assert "ClusterName=x" in reading.files[str(conf)]
     assert "root:" in reading.files["/etc/passwd"]
     assert parse_sections(done.stdout.splitlines()[:-1]) is None
+
+
+def test_hosts_that_refuse_ssh_or_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh = tmp_path / "ssh"
+    # sudo -n prints this and exits with 1; ssh exits with 255 if it cannot connect.
+    said = "case $* in *denied*) echo 'sudo: a password is required' >&2; exit 1;; esac"
+    ssh.write_text(f"#!/bin/sh\n{said}\necho 'No route to host' >&2\nexit 255\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = read_hosts({"a": "denied", "b": "away"})
+    assert "a password is required" in found["a"].error
+    assert "sudo without a password" in found["a"].error
+    assert "No route to host" in found["b"].error

@@ -105,7 +105,7 @@ def joined(sandbox: Cluster) -> Iterator[tuple[str, dict[str, Any]]]:
         ("gpu1", ("--limit", "gpu1"), "--limit leaves out the controller"),
         ("ctl", ("-e", "uninstall_leaves_data=true"), "which still belong to the cluster"),
         ("all", (), "all: uninstall_nodes: no host of the inventory"),
-        ("ctl,login,gpu[1-2]", (), "nobody would serve it any more"),
+        ("ctl,login,gpu[1-2]", (), "no longer be served"),
     ],
 )
 def test_what_is_refused(sandbox: Cluster, nodes: str, options: tuple[str, ...], said: str) -> None:

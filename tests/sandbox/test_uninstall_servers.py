@@ -109,7 +109,7 @@ def test_data_that_nobody_would_serve_are_named_with_their_backup(cluster: tuple
     done = uninstall(one, ",".join(STAYS))
     assert done.returncode == 2, done.stdout + done.stderr
     told = " ".join(done.stdout.split())
-    said = "uninstall_leaves_data: would stay on the disk, and nobody would serve it any more"
+    said = "uninstall_leaves_data: would stay on the disk, but no longer be served"
     job = f"job {waiting(one).split()[0]} of alice"
     for node, what in (
         ("ctl", f"data in {DATA['ctl'][0]}, data in /shared, {job}"),
@@ -117,7 +117,7 @@ def test_data_that_nobody_would_serve_are_named_with_their_backup(cluster: tuple
         (MONITORING, f"data in {DATA[MONITORING][0]}"),
     ):
         assert f"{node}: {said}: {what}" in told, told
-    assert "make a backup (busbar provision backup) and prove it (busbar backup verify)" in told
+    assert "make a backup (busbar provision backup) and verify it (busbar backup verify)" in told
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
     stands(one)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from .drain_reasons import matching_reasons
 from .new_reason import is_new
 from .releases import release
 
@@ -133,4 +134,14 @@ def _is_ready(state: str, by: str, reason: str) -> bool:
     base = state.rstrip(_FLAGS).lower()
     if "*" in state:
         return False
-    return base in _READY or (base in _DRAINED and (by not in {"slurm", "64030", "Unknown"} or is_new(reason)))
+    return base in _READY or (base in _DRAINED and (not _is_set_by_slurm(by, reason) or is_new(reason)))
+
+
+def _is_set_by_slurm(by: str, reason: str) -> bool:
+    """Return whether Slurm drained a node.
+
+    If a drained node stops responding, slurmctld appends its own reason after " : " and becomes the author of the whole
+    reason, also after the node has returned (node_mgr.c; seen with 24.11).
+    """
+    first, joined, _ = reason.partition(" : ")
+    return by in {"slurm", "64030", "Unknown"} and not (joined and not matching_reasons(first))

@@ -77,6 +77,12 @@ def test_old_files() -> None:
         ("gpu1|drained|root|fans are loud", []),
         ("gpu1|draining|alice|my test", []),
         ("gpu1|drained|slurm|Low RealMemory | again", ["gpu1: drained (Low RealMemory | again)"]),
+        ("gpu1|drained|slurm|fans are loud : Not responding", []),
+        (
+            "gpu1|drained|slurm|Kill task failed : Not responding",
+            ["gpu1: drained (Kill task failed : Not responding)"],
+        ),
+        ("gpu1|drained*|slurm|fans : Not responding", ["gpu1: drained* (fans : Not responding)"]),
         ("gpu1|idle*|none|none", ["gpu1: idle*"]),
         ("gpu1|down*|slurm|Not responding", ["gpu1: down* (Not responding)"]),
         ("gpu1|drained*|root|fans", ["gpu1: drained* (fans)"]),

@@ -29,7 +29,7 @@ _PCIE_GBS = 63.0
 
 
 def profile_problems(name: str, profile: object, hosts: Iterable[str] = (), key: str = "") -> list[Problem]:
-    """Return the problems of a profile: those of its form or, if there are none, its contradictions.
+    """Return the problems with the form of a profile or, if its form is valid, its contradictions.
 
     Args:
         name: name of the profile.
@@ -75,7 +75,7 @@ def _socket_problems(profile: dict[str, Any]) -> list[str]:
     if near and len(files) != int(gpu["count"]):
         problems.append(f"gpu.device_files: gpu.cpu_sockets needs a file for each GPU, and {len(files)} are named")
     if any(socket >= sockets for socket in near):
-        problems.append(f"gpu.cpu_sockets: {max(near)} is no socket of {sockets}, which are 0 to {sockets - 1}")
+        problems.append(f"gpu.cpu_sockets: socket {max(near)} does not exist, the last one is {sockets - 1}")
     return problems
 
 

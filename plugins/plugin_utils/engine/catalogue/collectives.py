@@ -58,8 +58,8 @@ def collective_problems(options: Mapping[str, Any]) -> list[str]:
     binary = str(options["binary"]) if options["backend"] == "nccl" else ""
     if several and binary and not binary.endswith("/") and not _is_program(binary):
         problems.append(
-            f"{option('binary')}: {binary} is no program of nccl-tests, so it can run one collective only: "
-            "name one such as all_reduce_perf, or their folder with a slash at the end"
+            f"{option('binary')}: {binary} is not an nccl-tests program, so it can run only one collective: "
+            "name a program such as all_reduce_perf, or the folder of the programs with a trailing slash"
         )
     return problems
 

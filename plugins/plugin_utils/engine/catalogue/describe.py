@@ -192,7 +192,7 @@ def machine_notes(facts: Mapping[str, Any], slurmd: str) -> list[str]:
         notes.append("gpu.memory_mb is a guess, the memory of the host: nvidia-smi gives no size of the GPU's memory")
     active = [port for port in facts["rdma_ports"] if port["active"] and port["rate_gbps"]]
     if not active and not any(each["up"] and each["rate_gbps"] for each in facts["network_interfaces"]):
-        notes.append("nics is a guess: no interface tells its rate")
+        notes.append("nics is a guess: no network interface reports its speed")
     return notes
 
 
@@ -238,8 +238,8 @@ def _fit(known: str | None, differences: Sequence[tuple[str, Any, Any]], has_gpu
         return ["no known profile has these GPUs" if has_gpus else "has no GPUs; every known profile has"]
     if not differences:
         return [f"is what the known profile {known} says: write hardware: {known}, this entry is not needed"]
-    told = [f"  {key}: {known} says {declared}, found {found}" for key, declared, found in differences]
-    return [f"nearest known profile: {known}, which differs:", *told]
+    lines = [f"  {key}: {known} says {declared}, found {found}" for key, declared, found in differences]
+    return [f"nearest known profile: {known}, which differs:", *lines]
 
 
 def _name(profile: Mapping[str, Any], taken: set[str]) -> str:

@@ -136,6 +136,6 @@ def _name_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mode: str) -> l
     name, kind = "_".join(str(gpu["model"]).lower().split()), str(gpu.get("slurm_type") or "").lower()
     if kind in name:
         return []
-    problem = f"slurm_type {kind} is no part of {name}, as which Slurm detects the GPU; it would ignore all of them"
+    problem = f"slurm_type {kind} is not part of {name}, the name that Slurm detects; Slurm would ignore these GPUs"
     remedy = "set gpu.slurm_type to a part of that name, or slurm_gres_mode: files"
     return [make_problem(hosts, "slurm_gres_mode", problem, remedy)]

@@ -145,7 +145,7 @@ def _ratio(above: Interval, below: Interval | None) -> Interval | None:
 
 
 def _usual(ratios: list[Interval]) -> Interval | None:
-    """Return the interval contained in most of the given ones, None if there are none."""
+    """Return the interval that most of the given intervals contain, or None for an empty list."""
     ends = sorted([(low, 0) for low, _ in ratios] + [(high, 1) for _, high in ratios])
     depth, deepest, best = 0, 0, None
     for place, (at, closes) in enumerate(ends):
@@ -326,8 +326,8 @@ def _sizes(run: Run) -> Iterator[str]:
     for number, size in enumerate(sizes):
         wish = _wish(low, size, step, factor=factor)
         if size > high or not wish - slack < size <= wish:
-            by = "times" if factor else "plus"
-            yield _quote(run, number, f"{size} B is no size of a sweep from {low} B to {high} B, {by} {step}")
+            by = "factor" if factor else "step"
+            yield _quote(run, number, f"a sweep from {low} B to {high} B with {by} {step} has no size of {size} B")
             return
 
 

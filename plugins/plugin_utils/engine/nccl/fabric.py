@@ -188,6 +188,6 @@ def hint(warning: str) -> str:
 
 
 def cause(warnings: list[str]) -> str:
-    """Return the warning that explains the end of a run, with advice; empty if there is no such warning."""
+    """Return the warning that best explains why a run ended, with advice; empty without warnings."""
     first = next((each for each in warnings if not _FOLLOWS.search(each)), warnings[0] if warnings else "")
     return f"{first} ({hint(first)})" if hint(first) else first

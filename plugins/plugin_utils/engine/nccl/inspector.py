@@ -79,9 +79,9 @@ def _read(node: str, line: str) -> tuple[_Record | None, str]:
     try:
         given = json.loads(line)
     except (ValueError, RecursionError):
-        return None, "is no JSON"
+        return None, "is not JSON"
     if not isinstance(given, dict):
-        return None, "is no object"
+        return None, "is not a JSON object"
     if "coll_perf" not in given and isinstance(given.get("p2p_perf"), dict):
         return None, ""
     problem = _problem(given)

@@ -168,8 +168,8 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
             halves = [half for half in (item.get("out_of_place"), item.get("in_place")) if isinstance(half, dict)]
             run["cpu_time"] |= any("cpu_time" in half for half in halves)
     _footer(run, data, errors)
-    told = data.get("errors")
-    errors += [str(error)[:300] for error in told] if isinstance(told, list) else []
+    listed = data.get("errors")
+    errors += [str(error)[:300] for error in listed] if isinstance(listed, list) else []
     if not whole:
         errors.append("the JSON file ends in the middle")
     run["errors"] = errors[:50]

@@ -67,14 +67,14 @@ def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) ->
         if telling:
             parser.feed(bare)
         elif warning:
-            before = parser.told
+            before = parser.facts
             parser.feed(bare)
-            telling = warnings < MOST_WARNINGS or parser.told != before
+            telling = warnings < MOST_WARNINGS or parser.facts != before
             warnings += 1
         elif not parser.run["seen"]["text"] or any(word in line for word in _TELLING):
-            before = parser.told
+            before = parser.facts
             parser.feed(bare)
-            telling = parser.told != before
+            telling = parser.facts != before
         last.append((line, telling))
         if telling:
             kept.append(line)

@@ -60,7 +60,7 @@ class Parser:
         self.heads: dict[str, str] = {}
 
     @property
-    def told(self) -> tuple[object, ...]:
+    def facts(self) -> tuple[object, ...]:
         """The facts from library lines so far; a line that leaves them unchanged can be dropped."""
         seen, run = self.run["seen"], self.run
         return (

@@ -21,7 +21,7 @@ _MOST = 6
 _MOST_NAMED = 4
 _LONGEST = 200
 _TITLES = {"OK", "Errors", "Warnings"}
-_TOLD = _TITLES - {"OK"}
+_PROBLEMS = _TITLES - {"OK"}
 
 
 def ras_words(text: str) -> list[str]:
@@ -39,7 +39,7 @@ def ras_words(text: str) -> list[str]:
         found = _of_json(given)
     else:
         found = _of_text(lines)
-    more = [f"NCCL's RAS tells of {len(found) - _MOST} more; see the output"] if len(found) > _MOST else []
+    more = [f"NCCL's RAS reports {len(found) - _MOST} more problem(s); see the output"] if len(found) > _MOST else []
     return found[:_MOST] + more or ["NCCL's RAS was asked: all ranks answer, and none is behind the others"]
 
 
@@ -89,12 +89,12 @@ def _behind(name: str, ranks: list[dict[str, Any]]) -> list[str]:
 
 def _of_text(lines: list[str]) -> list[str]:
     """Return the error and warning lines of a text answer."""
-    found, told = [], False
+    found, wanted = [], False
     for line in lines:
         bare = line.strip()
         if bare in _TITLES or set(bare) == {"="}:
-            told = bare in _TOLD if bare in _TITLES else told
-        elif told and bare:
+            wanted = bare in _PROBLEMS if bare in _TITLES else wanted
+        elif wanted and bare:
             found.append(f"NCCL's RAS: {_plain(bare)}")
     return found
 

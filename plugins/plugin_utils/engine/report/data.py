@@ -128,7 +128,7 @@ def results_table(results: list[Result]) -> Table:
     }
 
 
-def _cells(  # noqa: PLR0913, PLR0917 - what a line tells
+def _cells(  # noqa: PLR0913, PLR0917 - the cells of a line
     number: int, status: str, test: str, unit: str, category: str, words: str, ids: list[str]
 ) -> list[Cell]:
     return [
@@ -226,7 +226,7 @@ def _job(value: object) -> JobEnd:
 def _test(number: int, value: object) -> ReadTest:
     where = f"tests[{number}]"
     if not isinstance(value, dict):
-        message = f"{where} is no object"
+        message = f"{where} is not an object"
         raise TypeError(message)
     for key in ("name", "stage"):
         if not isinstance(value.get(key), str) or not value[key]:
@@ -296,7 +296,7 @@ def normalised(data: object) -> ReadReport:
         ValueError: it is not a validation report, or a newer busbar wrote it.
     """
     if not isinstance(data, dict) or not isinstance(data.get("tests"), list) or "verdict" not in data:
-        message = "this is no report of a validation"
+        message = "this is not a validation report"
         raise ValueError(message)
     if data.get("schema") != SCHEMA:
         message = f"schema {data.get('schema')!r} is not known here, only {SCHEMA}"

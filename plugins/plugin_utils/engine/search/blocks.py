@@ -4,7 +4,7 @@
 
 A block is a set of connections: all those among some nodes, or all those between two sets of nodes. A block that failed
 is split into quarters. The two diagonal quarters have no common node and run at once. If both pass, the fault is in the
-other two, which are split without a test of their own. Every round therefore halves the area around the fault, and one
+other two, which are split without being tested first. Every round therefore halves the area around the fault, and one
 slow link among N nodes takes about log2 N rounds, wherever its ends are. Connections that other tests have cleared are
 skipped.
 """

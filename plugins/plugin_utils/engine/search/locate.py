@@ -248,7 +248,7 @@ def _check(index: int, result: dict[str, Any]) -> None:
     for key, value in named:
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
         if value is not None and not (number and value >= (1e-9 if key == "floor" else 0)):
-            problem = f"has {key} {value!r}, which is no bandwidth"
+            problem = f"has {key} {value!r}, which is not a valid bandwidth"
     if problem:
         message = f"result {index} {problem}"
         raise ValueError(message)

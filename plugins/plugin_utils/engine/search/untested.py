@@ -77,7 +77,7 @@ class Untested:
         return components
 
     def sides(self, part: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Return two sets between which all untested pairs of a connected part lie, or None if there are none."""
+        """Return two sets such that each untested pair of a part has one node in each, or None if impossible."""
         whole = self._bits(part)
         sides = [1 << self._place[part[0]], 0]
         turn, new = 0, sides[0]

@@ -39,7 +39,7 @@ def output_path(pattern: str, job_id: str) -> str:
         ValueError: the job ID is invalid.
     """
     if not _JOB.fullmatch(job_id):
-        message = f"{job_id!r} is no number of a job"
+        message = f"{job_id!r} is not a job ID"
         raise ValueError(message)
     return pattern.replace("%j", job_id)
 

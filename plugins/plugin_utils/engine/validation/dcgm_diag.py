@@ -35,7 +35,7 @@ def read_diag(text: str) -> dict[str, Any]:
     data = _decoded(text[:_MOST_TEXT])
     if data is None:
         said = next((line.strip() for line in reversed(text[:_MOST_TEXT].splitlines()) if line.strip()), "")
-        found["errors"].append(f"there is no JSON of dcgmi diag{': ' + said[:_LONGEST] if said else ''}")
+        found["errors"].append(f"the output contains no JSON from dcgmi diag{': ' + said[:_LONGEST] if said else ''}")
         return found
     about = _dict(data.get("metadata"))
     found["version"] = _text(about.get("version") or about.get("DCGM Version") or data.get("version"))

@@ -80,7 +80,7 @@ def input_problems(given: Mapping[str, Any]) -> list[str]:
 
 
 def all_problems(given: Mapping[str, Any]) -> list[str]:
-    """Return the problems of the options or, if there are none, the unknown hardware profiles."""
+    """Return the problems of the options or, if they are valid, the unknown hardware profiles."""
     return input_problems(given) or unknown_profiles(typed(given))
 
 
@@ -172,7 +172,7 @@ def _inspector_problems(options: Options) -> list[str]:
 def _user_problems(options: Options) -> list[str]:
     user = options["user"]
     if not _USER.fullmatch(user):
-        return [f"{option('user')}: {user!r} is no name of a user"]
+        return [f"{option('user')}: {user!r} is not a valid user name"]
     if user == "root":
         return [f"{option('user')}: root runs no tests: name a user without privileges, such as busbar-validation"]
     return []
@@ -182,7 +182,7 @@ def _reservation_problems(options: Options) -> list[str]:
     name, resumed = options.get("reservation", ""), options.get("resume")
     problems = []
     if name and not _RESERVATION.fullmatch(name):
-        problems.append(f"{option('reservation')}: {name!r} is no name of a reservation")
+        problems.append(f"{option('reservation')}: {name!r} is not a valid reservation name")
     if name == OWN_NAME:
         problems.append(
             f"{option('reservation')}: {name} is the one that busbar makes and deletes itself: leave the option empty, "

@@ -47,8 +47,8 @@ _LONGEST_REASON = 300
 def container_fault(text: str) -> str:
     """Return why a step had no container, with the node if known; empty if the output has no such message.
 
-    Enroot's log is more precise than Pyxis: its first error is used, or else its first line. Of Pyxis, the first
-    message counts; a message without a reason counts only if there is no other.
+    Enroot's log is more precise than the messages of Pyxis: its first error is used, or else its first line. Without
+    it, the first message of Pyxis that gives a reason is used, or else the first message.
     """
     said = [match for line in text.splitlines() if "pyxis:" in line and (match := _SAID.match(line))]
     for match in said:
@@ -89,7 +89,7 @@ def unconnected(step: str, ranks: int) -> str:
 
 
 def step_fault(text: str | None, *, ran: bool) -> str:
-    """Return why an output is no valid result regardless of its values; empty if it is valid.
+    """Return why an output is invalid whatever its values are; empty if it is valid.
 
     Args:
         text: output of the job, or of a part of it; None if missing.

@@ -415,7 +415,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def did_not_run(runs: list[dict[str, Any]]) -> str | None:
-    """Return why there is no result to judge, or None."""
+    """Return why the runs have no result to judge, or None if they have one."""
     said = {
         "crashed": "the run crashed",
         "hung": "the run hung: it printed its header and no row",
@@ -437,7 +437,7 @@ def did_not_run(runs: list[dict[str, Any]]) -> str | None:
 def no_bandwidth(runs: list[dict[str, Any]]) -> str | None:
     """Return why the values are not the bandwidth of all ranks, or None."""
     if any(run.get("cpu_time") for run in runs):
-        return "the header says cputime (-C 1): the time is that to issue the call, so busbw is no bandwidth"
+        return "the header says cputime (-C 1): the times are those of issuing the calls, so busbw is not a bandwidth"
     groups = max((run.get("groups") or 1 for run in runs), default=1)
     if groups > 1:
         return f"the ranks ran in {groups} groups (NCCL_TESTS_SPLIT): the figures are those of one group"

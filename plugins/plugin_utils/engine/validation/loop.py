@@ -94,7 +94,7 @@ class Loop:
             Round(self, step).run()
 
     def _cut_by_limit(self) -> str:
-        """Return which tests the time limit cut off although all tests could start; empty if there are none."""
+        """Return which tests the time limit cut off although all tests could start; empty if it cut off none."""
         cut = [test["name"] for test in self.state["tests"] if test["job"]["problem"].startswith(CUT_BY_LIMIT)]
         return f"the time of {self.options['time_limit']} s for all tests was over in {', '.join(cut)}" if cut else ""
 
@@ -167,7 +167,7 @@ class Round:
     def _submit(self) -> None:
         """Submit the tests once their nodes are idle or the wait has timed out."""
         began = self.transport.now()
-        told: dict[str, str] = {}
+        reported: dict[str, str] = {}
         patience = iter(_PATIENCE_S)
         while True:
             waited = max(0.0, self.transport.now() - began)
@@ -180,9 +180,9 @@ class Round:
                 if not waits_for or waited > self.step["wait"] + _SILENCE_S:
                     self._take(result)
                     break
-            if waits_for.keys() != told.keys():
-                told = waits_for
-                self.transport.report_progress(f"waits for {_who_and_why(told)}")
+            if waits_for.keys() != reported.keys():
+                reported = waits_for
+                self.transport.report_progress(f"waits for {_who_and_why(reported)}")
         jobs = list(dict.fromkeys(entry["job_id"] for entry in self.entries if entry["job_id"]))
         if jobs:
             self.transport.report_progress(f"{len(jobs)} job(s) submitted: {_some(jobs)}")
@@ -348,7 +348,7 @@ class Round:
             self.problem = self.problem or why.removeprefix(CUT)
         news = self._end(cut)
         # The partial output of the jobs is worth saving.
-        places = {name: {"batch_host": told["batch_host"]} for name, told in news.items() if told.get("batch_host")}
+        places = {name: {"batch_host": last["batch_host"]} for name, last in news.items() if last.get("batch_host")}
         whole = [_renewed(entry, places.get(entry["name"], {})) for entry in self.entries]
         self.entries = self._checked({"tests": whole})["tests"] or self.entries
 

@@ -95,7 +95,7 @@ class Grid:
         if int(words[0][:9]) != len(self.rows):
             self.problem = self.problem or f"row {words[0][:9]} stands where row {len(self.rows)} belongs"
         elif cells is None:
-            self.problem = self.problem or f"row {len(self.rows)} holds what is no number: {' '.join(words[1:])[:80]}"
+            self.problem = self.problem or f"row {len(self.rows)} is not all numbers: {' '.join(words[1:])[:80]}"
         elif len(cells) != len(self.columns):
             self.problem = self.problem or f"row {len(self.rows)} has {len(cells)} cells and not {len(self.columns)}"
         else:

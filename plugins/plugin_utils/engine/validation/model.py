@@ -234,7 +234,7 @@ class Peers(TypedDict):
 class Test(TypedDict):
     """The report's entry of a test; bandwidths in GB/s, sizes in bytes.
 
-    In addition, a stage stores its figures under its name, and a check adds the keys of its own results.
+    In addition, each stage stores its figures under its name, and each check adds the keys of its results.
     """
 
     name: str

@@ -45,7 +45,7 @@ def read_nvbandwidth(text: str) -> dict[str, Any]:
         _read_json("\n".join(lines[start:]).lstrip(), found)
     found["wrong"] = list(dict.fromkeys(line.strip()[:200] for line in lines if _WRONG.search(line)))[:_MOST_ERRORS]
     if not found["matrices"] and not found["errors"]:
-        found["errors"].append(f"there is no output of {PROGRAM}")
+        found["errors"].append(f"the output contains no results of {PROGRAM}")
     return found
 
 
@@ -154,7 +154,7 @@ def _read_json(text: str, found: dict[str, Any]) -> None:
 def _case(case: object, found: dict[str, Any]) -> None:
     """Add one test case of the JSON."""
     if not isinstance(case, dict):
-        found["errors"].append("a test case is no object")
+        found["errors"].append("a test case is not an object")
         return
     name, status = str(case.get("name") or "a test case")[:80], str(case.get("status") or "no status")[:40]
     heading = str(case.get("bandwidth_description") or "")

@@ -33,7 +33,7 @@ class Span:
     most: float | None = None
 
     def __str__(self) -> str:
-        """Return the bounds in words, empty when there are none."""
+        """Return the bounds in words; empty if the number is unbounded."""
         if self.least is None:
             return "" if self.most is None else f", {self.most:g} or less"
         return f", {self.least:g} or more" if self.most is None else f", {self.least:g} to {self.most:g}"
@@ -59,7 +59,7 @@ def read_options(
         named: returns the name of a key in messages.
     """
     found: dict[str, Any] = {}
-    problems = [f"{named(key)}: there is no such option" for key in given if key not in form.__annotations__]
+    problems = [f"{named(key)}: unknown option" for key in given if key not in form.__annotations__]
     for key, hint in get_type_hints(form, include_extras=True).items():
         if key not in given:
             problems += [] if get_origin(hint) is NotRequired else [f"{named(key)}: is missing"]
@@ -157,7 +157,7 @@ def bytes_of(text: str | int) -> int:
     text = str(text).strip()
     number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
     if unit not in _UNITS or not number.isdigit() or int(number) == 0:
-        message = f"{text!r} is no size: write 8, 64K, 16M or 1G"
+        message = f"{text!r} is not a valid size: write a number such as 8, 64K, 16M or 1G"
         raise ValueError(message)
     return int(number) * _UNITS[unit]
 

@@ -3,7 +3,7 @@
 """Judge each cell of a node's bandwidth matrices against its hardware profile and against similar cells.
 
 Healthy machines have several kinds of links: a DGX-1 has pairs with two NVLinks, with one, and with PCIe alone. A cell
-is therefore compared only with cells of its own kind. The kinds come from ``nvidia-smi topo -m``. Without it they are
+is therefore compared only with cells of the same kind. The kinds come from ``nvidia-smi topo -m``. Without it they are
 derived from the speed, and a slower kind is a fault only if no design explains it: one direction of a pair is much
 slower than the other, or all GPUs have equally many links of that kind except two that share one more.
 """
@@ -88,7 +88,7 @@ def judge_matrices(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any
     return {
         "verdict": verdict,
         "reason": reason,
-        "findings": [words for words in _findings(data, slow, told=verdict == FAIL) if words not in reason],
+        "findings": [words for words in _findings(data, slow, skip_worst=verdict == FAIL) if words not in reason],
         "floor": floor,
         "source": source,
         "program": data["program"],
@@ -213,12 +213,12 @@ def _place(matrix: dict[str, Any], odd: Odd) -> str:
     return f"{matrix['title']}, row {odd.row}, column {odd.column}"
 
 
-def _findings(data: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], *, told: bool) -> list[str]:
+def _findings(data: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], *, skip_worst: bool) -> list[str]:
     """Return the slow cells (without the worst if the reason names it), high latencies, and the notes of the output."""
     found = [
         f"{_place(matrix, odd)}: {odd.value:.4g} GB/s, {odd.why} is {odd.usual:.4g}"
         for matrix, odd in sorted(slow, key=lambda item: item[1].value / item[1].usual)
-    ][1 if told else 0 :]
+    ][1 if skip_worst else 0 :]
     for matrix in data["matrices"]:
         if matrix["what"] == "latency":
             found += _late(matrix)

@@ -119,7 +119,7 @@ def _check_whole(found: dict[str, Any], *, whole: bool) -> None:
     if found["errors"]:
         return
     if not titles:
-        found["errors"].append(f"there is no output of {PROGRAM}")
+        found["errors"].append(f"the output contains no results of {PROGRAM}")
     elif missing := [part for part in _PARTS if part not in titles and (not whole or part == _NEEDED)]:
         found["errors"].append(f"the output is incomplete: {', '.join(missing)} is missing")
     elif len(sizes) > 1:

@@ -78,7 +78,7 @@ def _form_problems(given: object, where: str, catalogue: Mapping[str, Any]) -> l
     strange = [str(profile) for profile in given if profile != OTHERS and profile not in catalogue]
     wrong = [profile for profile, name in given.items() if name != "" and not _NAME.fullmatch(str(name))]
     return [
-        f"{where}: there is no hardware profile {profile!r}: name one of the inventory, or {OTHERS} for all others"
+        f"{where}: unknown hardware profile {profile!r}: name one from the inventory, or write {OTHERS} for all others"
         for profile in strange
     ] + [f"{where}: {profile}: {given[profile]!r} is not a name" for profile in wrong]
 
@@ -86,7 +86,7 @@ def _form_problems(given: object, where: str, catalogue: Mapping[str, Any]) -> l
 def _mixed(options: Options, key: str) -> list[str]:
     """Return why one job cannot run on all nodes together, if a stage requires that."""
     values = _values(options, key, options["nodes"])
-    if len(values) < 2 or set(options["stages"]) <= {"node"}:  # noqa: PLR2004 - of one another there is none
+    if len(values) < 2 or set(options["stages"]) <= {"node"}:  # noqa: PLR2004 - a single value fits all nodes
         return []
     words = " and ".join(f"{value or 'the default'} for {fold_hosts(nodes)}" for value, nodes in values.items())
     problem = f"{option(key)}: gives {words}, and a job of all of them has one only"

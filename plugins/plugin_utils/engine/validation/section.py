@@ -159,7 +159,7 @@ def rows_of(value: Mapping[str, Any], most: int, key: str = "rows") -> list[dict
 
 
 def bars(title: str, unit: str, labels: list[str], series: list[Series], *, sideways: bool = False) -> list[Chart]:
-    """Return a chart of bars, or nothing if there is no label."""
+    """Return a bar chart, or an empty list if it has no labels."""
     chart: Bars = {
         "kind": "bars",
         "title": title,

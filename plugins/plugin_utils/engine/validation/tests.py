@@ -58,8 +58,8 @@ def unknown_profiles(options: Options) -> list[str]:
         name = options["hardware"].get(node) or ""
         if name and name not in options["catalogue"]:
             strange.setdefault(name, []).append(node)
-    told = [(fold_hosts(members), *unknown_hardware(name, options["catalogue"])) for name, members in strange.items()]
-    return [f"{members}: hardware: {problem}. Remedy: {remedy}." for members, problem, remedy in told]
+    found = [(fold_hosts(members), *unknown_hardware(name, options["catalogue"])) for name, members in strange.items()]
+    return [f"{members}: hardware: {problem}. Remedy: {remedy}." for members, problem, remedy in found]
 
 
 def gpu_count(profile: dict[str, Any] | None) -> int:
@@ -87,7 +87,7 @@ def profile_names(options: Options, nodes: list[str]) -> list[str]:
 
 
 def candidates(options: Options, nodes: list[str]) -> list[str]:
-    """Return possible partners: nodes with the same hardware as those tested, or any if there are none.
+    """Return possible partners: nodes with the same hardware as those tested, or any nodes if no others have it.
 
     Nodes proven good by earlier reports are preferred; without any, those not known to be bad are used.
     """

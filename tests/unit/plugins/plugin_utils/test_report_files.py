@@ -48,7 +48,7 @@ def test_history_is_what_came_before_and_can_be_read(tmp_path: Path) -> None:
     [
         ("", "no JSON"),
         ("[" * 100_000, "no JSON"),
-        ("[]", "no report of a validation"),
+        ("[]", "not a validation report"),
         ('{"verdict": 1, "tests": []}', "schema"),
     ],
 )

@@ -116,7 +116,7 @@ class Figures:
     most_shown: int = 512
 
     def read(self, value: object, plain: Callable[[object], str]) -> Row | None:
-        """Return the figures from an untrusted report, or None if there are none."""
+        """Return the figures from an untrusted report, or None if the value is not a dictionary."""
         if not isinstance(value, dict):
             return None
         rows = rows_of(value, self.most_read, self.rows)

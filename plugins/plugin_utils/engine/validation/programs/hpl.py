@@ -142,7 +142,7 @@ def _gap(solved: list[dict[str, Any]], ranks: int) -> str:
         return f"no system was solved ({option('hpl_program')}, {option('hpl_image')})"
     last, took = solved[-1], solved[-1]["p"] * solved[-1]["q"]
     if last["passed"] is None:
-        return f"n {last['n']}: nobody checked the solution"
+        return f"n {last['n']}: the solution was not checked"
     if took != ranks:
         return f"n {last['n']}: {took} rank(s) in {last['p']} x {last['q']} took part, {ranks} were asked for"
     work, seconds = (2 / 3 * last["n"] ** 3 + 3 / 2 * last["n"] ** 2) / 1e9, last["seconds"]

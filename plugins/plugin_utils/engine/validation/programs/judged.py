@@ -18,7 +18,7 @@ class Fault(NamedTuple):
     """A proven fault.
 
     Attributes:
-        node: the culprit; empty if there is no single one.
+        node: the culprit; empty unless a single node is to blame.
         words: description of the fault.
         line: the same for the report; by default the node and the description.
     """

@@ -85,7 +85,7 @@ def device_name(what: str, device: int) -> str:
 def gaps_of(ranks: list[Rank], said: dict[str, str], nodes: list[str], per_node: int) -> dict[str, str]:
     """Return the reason of missing ranks for each node with any."""
     found = Counter(rank["node"] for rank in ranks)
-    words = "{} of {} rank(s) told what they measured"
+    words = "{} of {} rank(s) reported results"
     return {node: said.get(node) or words.format(found[node], per_node) for node in nodes if found[node] < per_node}
 
 

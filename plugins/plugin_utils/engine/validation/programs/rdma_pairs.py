@@ -130,7 +130,7 @@ def _gaps(found: dict[Way, Measured], nodes: list[str], rails: int) -> list[str]
     gaps = [f"{way.rail}: {way.client} to {way.server}: {said}" for way, said in lost.items()]
     known = sorted({way.rail for way in found})
     if len(known) < rails:
-        gaps.append(f"{len(known)} rail(s) told of themselves, the hardware has {rails}")
+        gaps.append(f"{len(known)} rail(s) reported results, the hardware has {rails}")
     for rail in known:
         for words, place in (("sent nothing", 1), ("received nothing", 2)):
             seen = {way[place] for way in found if way.rail == rail}

@@ -146,9 +146,9 @@ def _node_gaps(soaked: Soaked, node: str, expected: Expected) -> list[str]:
     """Return the missing samples of a node."""
     seen = soaked.nodes.get(node)
     if seen is None:
-        return ["told nothing of itself"]
+        return ["reported nothing"]
     if seen.begin is None or seen.end is None:
-        return [f"told nothing of its {'beginning' if seen.begin is None else 'end'}"]
+        return [f"did not report the {'beginning' if seen.begin is None else 'end'} of the soak"]
     gaps = []
     times = sorted([seen.begin["at"], *(sample["at"] for sample in seen.samples), seen.end["at"]])
     longest = max(later - sooner for sooner, later in zip(times, times[1:]))
@@ -156,12 +156,12 @@ def _node_gaps(soaked: Soaked, node: str, expected: Expected) -> list[str]:
     if longest > _MOST_GAP * expected.interval or len(seen.samples) < due / 2 - 1:
         few = f"{len(seen.samples)} samples where about {due:.0f} were due"
         gaps.append(f"{few}, the longest gap is {longest:.0f} s")
-    devices = min(len(told["devices"]) for told in (seen.begin, *seen.samples, seen.end))
+    devices = min(len(record["devices"]) for record in (seen.begin, *seen.samples, seen.end))
     if expected.what == "gpu" and devices < expected.per_node:
-        gaps.append(f"nvidia-smi told of {devices} of {expected.per_node} GPU(s)")
+        gaps.append(f"nvidia-smi listed {devices} of {expected.per_node} GPU(s)")
     if expected.what == "gpu" and expected.kernel_log and not (seen.begin["kernel_log"] and seen.end["kernel_log"]):
         gaps.append(
-            f"the kernel's log could not be read, so nobody knows of an Xid: put {option('user')} into the group "
+            f"the kernel log could not be read, so an Xid would go unnoticed: add {option('user')} to the group "
             f"systemd-journal there, or set {option('soak_kernel_log')}: false"
         )
     return gaps

@@ -140,7 +140,7 @@ def wrong_loss(result: dict[str, Any], reference: Reference) -> str:
     """
     first, final = result["first_loss"], result["final_loss"]
     if first is None or final is None:
-        return "the loss is no number"
+        return "the loss is not a number"
     if final >= first and (result["steps"] or 0) >= _ENOUGH_STEPS:
         return f"it learned nothing, the loss went from {first:.4g} to {final:.4g}"
     most = reference.most

@@ -79,7 +79,7 @@ def _own(found: Found, node: str, item: dict[str, Any] | None) -> None:
 
 def _squash(error: str) -> str:
     denied = "denied" in error or "not permitted" in error
-    return f" ({option('user')} must be able to write there: give it a folder of its own, name that)" if denied else ""
+    return f" ({option('user')} must be able to write there: name a folder that belongs to it)" if denied else ""
 
 
 def _groups(found: Found, said: dict[str, dict[str, Any]], path: str) -> dict[str, int]:

@@ -82,7 +82,7 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
         ("dgx_h100", "gpu.gres_mode", "rsmi", "gpu.gres_mode: 'rsmi' is unknown"),
         ("dgx_h100", "gpu.slurm_type", "", "gpu.slurm_type: '' is empty"),
         ("dgx_h100", "gpu.cpu_sockets", [0, 1], "names the socket of 2 GPUs, and gpu.count is 8"),
-        ("dgx_h100", "gpu.cpu_sockets", [0] * 7 + [2], "gpu.cpu_sockets: 2 is no socket of 2, which are 0 to 1"),
+        ("dgx_h100", "gpu.cpu_sockets", [0] * 7 + [2], "gpu.cpu_sockets: socket 2 does not exist, the last one is 1"),
         ("dgx_h100", "gpu.cpu_sockets", [0] * 7 + [-1], "gpu.cpu_sockets[7]: -1 is less than 0"),
         ("dgx_h100", "gpu.device_files", "/dev/nvidia0", "gpu.cpu_sockets needs a file for each GPU, and 1 are named"),
         ("dgx_h100", "gpu.nvswitch", "yes", "gpu.nvswitch: 'yes' is not true or false"),

@@ -194,7 +194,7 @@ def test_in_place_an_exchange_of_old_versions_overwrites_what_is_read(program: s
         ("bandwidth    : ", "bandwidth    : -", "a footer that cannot be"),
         ("bandwidth    : ", "bandwidth    : nan ", "a footer that cannot be"),
         ("\n1048576 ", "\n2097152 ", "does not follow from size and time"),
-        ("\n1048576 ", "\n1048599 ", "1048599 B is no size of a sweep from 8 B to 8589934592 B, times 2"),
+        ("\n1048576 ", "\n1048599 ", "a sweep from 8 B to 8589934592 B with factor 2 has no size of 1048599 B"),
     ],
 )
 def test_a_footer_or_a_size_that_cannot_be_is_named(old: str, new: str, words: str) -> None:

@@ -78,9 +78,9 @@ def test_operations_between_two_ranks_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (record(0)[:200], "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
-        ("[3]", "is no object"),
+        (record(0)[:200], "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[3]", "is not a JSON object"),
         ("{}", "lacks header, metadata or coll_perf"),
         (record(0).replace("v4.0", "v5.1"), "has the format v5.1, and v4.x is known"),
         (record(0, -1), "lacks a number"),

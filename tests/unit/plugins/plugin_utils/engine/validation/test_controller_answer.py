@@ -97,5 +97,5 @@ def test_a_failed_module_keeps_its_message() -> None:
 
 @pytest.mark.parametrize("job", ["", "x", "../7", "7/../../x", "-1", "1" * 11])
 def test_a_path_is_made_of_a_number_alone(job: str) -> None:
-    with pytest.raises(ValueError, match="is no number of a job"):
+    with pytest.raises(ValueError, match="is not a job ID"):
         output_path("/var/log/x-%j.out", job)

@@ -134,17 +134,17 @@ def test_undiagnosed_gpus_are_reported_missing() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "there is no JSON of dcgmi diag"),
+        ("", "the output contains no JSON from dcgmi diag"),
         ("Error: unable to establish a connection to the specified host: localhost", "unable to establish"),
         ("bash: dcgmi: command not found", "command not found"),
-        (json.dumps(MODERN)[:-30], "there is no JSON of dcgmi diag"),
-        ('{"other": {}}', "there is no JSON of dcgmi diag"),
+        (json.dumps(MODERN)[:-30], "the output contains no JSON from dcgmi diag"),
+        ('{"other": {}}', "the output contains no JSON from dcgmi diag"),
         ('{"DCGM Diagnostic": {}}', "holds no test"),
         ('{"DCGM Diagnostic": {"runtime_error": "nvvs crashed"}}', "did not run: nvvs crashed"),
         ('{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "pcie"}]}]}}', "pcie: has no result"),
         ('{"DCGM Diagnostic": {"test_categories": [3, {"tests": [4]}]}}', "a test: has no result"),
-        ("[" * 100_000, "there is no JSON"),
-        ('{"a":' * 2000, "there is no JSON"),
+        ("[" * 100_000, "the output contains no JSON"),
+        ('{"a":' * 2000, "the output contains no JSON"),
     ],
 )
 def test_what_cannot_be_read_is_inconclusive(text: str, words: str) -> None:

@@ -47,8 +47,8 @@ def test_text_becomes_what_it_means() -> None:
         ({"nodes": 3}, "validation_nodes: 3 is not a list"),
         ({"topology": {"leaf1": 3}}, "validation_topology: leaf1: 3 is not a list"),
         ({"hardware": "x"}, "validation_hardware: 'x' is not a dictionary"),
-        ({"colour": "red"}, "validation_colour: there is no such option"),
-        ({"storage": STORAGE | {"sped": True}}, "validation_storage_sped: there is no such option"),
+        ({"colour": "red"}, "validation_colour: unknown option"),
+        ({"storage": STORAGE | {"sped": True}}, "validation_storage_sped: unknown option"),
         ({"storage": STORAGE | {"speed": "fast"}}, "validation_storage_speed: 'fast' is not true or false"),
         (
             {"storage": STORAGE | {"read_floor": "nan"}},

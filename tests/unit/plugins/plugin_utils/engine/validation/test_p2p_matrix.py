@@ -171,12 +171,12 @@ def test_latency_and_lost_access_are_findings() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "there is no output of p2pBandwidthLatencyTest"),
-        ("\x00\x01\xff", "there is no output"),
+        ("", "the output contains no results of p2pBandwidthLatencyTest"),
+        ("\x00\x01\xff", "the output contains no results"),
         ("bash: p2pBandwidthLatencyTest: command not found", "command not found"),
         (p2p_text().partition("Bidirectional")[0], "the output is incomplete: bidirectional"),
         (p2p_text()[:1500], "cut after"),
-        (p2p_text().replace("  48.30", "  nan", 1), "holds what is no number"),
+        (p2p_text().replace("  48.30", "  nan", 1), "is not all numbers"),
         (p2p_text().replace("  48.30", "", 1), "has 3 cells and not 4"),
         (p2p_text(4) + p2p_text(4), "printed twice"),
         (p2p_text(3), "3 GPU(s) took part and not 4"),
@@ -232,7 +232,7 @@ def test_a_whole_nvlink_slower_is_below_the_floor(make: Callable[..., str]) -> N
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "there is no output of nvbandwidth"),
+        ("", "the output contains no results of nvbandwidth"),
         (nvbandwidth_text()[:900], "printed nothing"),
         (nvbandwidth_text().partition("\n 5 ")[0], "cut after 5 of 8 rows"),
         (re.sub(r"\nSUM device_to_device_memcpy_read_ce.*", "", nvbandwidth_text()), "the sum after its rows"),

@@ -54,7 +54,7 @@ def test_the_site_s_own_arguments_come_last_and_win() -> None:
         ({"partition": "a b"}, "validation_partition: 'a b' is not a name"),
         ({"partition": "--uid=0"}, "validation_partition: '--uid=0' is not a name"),
         ({"account": ["ops"]}, "validation_account: ['ops'] is neither a name nor a dictionary"),
-        ({"qos": {"abacus": "x"}}, "validation_qos: there is no hardware profile 'abacus'"),
+        ({"qos": {"abacus": "x"}}, "validation_qos: unknown hardware profile 'abacus'"),
         ({"qos": {"dgx_h100": "x y"}}, "validation_qos: dgx_h100: 'x y' is not a name"),
         (
             {"partition": {"dgx_h100": "new"}, "stages": ["node", "cluster"]},
@@ -70,7 +70,7 @@ def test_what_cannot_be_is_refused_with_a_remedy(changes: dict[str, Any], words:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"reservation": "a b"}, "validation_reservation: 'a b' is no name of a reservation"),
+        ({"reservation": "a b"}, "validation_reservation: 'a b' is not a valid reservation name"),
         (
             {"reservation": "busbar-validation"},
             "is the one that busbar makes and deletes itself: leave the option empty",

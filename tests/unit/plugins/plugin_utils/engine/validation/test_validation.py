@@ -60,7 +60,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ({"backend": "tcp"}, "validation_backend"),
         ({"backend": "nccl"}, "needs validation_binary"),
         ({"stages": ["world"]}, "validation_stages"),
-        ({"min_bytes": "1X"}, "validation_min_bytes: '1X' is no size"),
+        ({"min_bytes": "1X"}, "validation_min_bytes: '1X' is not a valid size"),
         ({"max_bytes": ""}, "validation_max_bytes"),
         ({"min_bytes": "32M"}, "above validation_max_bytes"),
         ({"step_factor": 1}, "validation_step_factor"),
@@ -93,7 +93,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ),
         (
             {"backend": "nccl", "binary": "/opt/run.sh", "collectives": ["all_reduce", "alltoall"]},
-            "validation_binary: /opt/run.sh is no program of nccl-tests, so it can run one collective only",
+            "validation_binary: /opt/run.sh is not an nccl-tests program, so it can run only one collective",
         ),
         ({"topology": {"leaf1": "gpu[1-"}}, "validation_topology: leaf1: "),
         ({"topology": {"leaf1": "gpu1", "leaf2": ["gpu1"]}}, "gpu1 is under leaf1 and leaf2"),
@@ -273,7 +273,11 @@ def test_tests_that_could_not_be_run_are_inconclusive() -> None:
 
 @pytest.mark.parametrize(
     ("user", "words"),
-    [("root", "validation_user: root runs no tests"), ("a b;c", "'a b;c' is no name"), ("", "'' is no name")],
+    [
+        ("root", "validation_user: root runs no tests"),
+        ("a b;c", "'a b;c' is not a valid user name"),
+        ("", "'' is not a valid user name"),
+    ],
 )
 def test_only_a_user_without_privileges_runs_tests(user: str, words: str) -> None:
     (problem,) = input_problems(validation_options(["gpu1", "gpu2"], user=user))

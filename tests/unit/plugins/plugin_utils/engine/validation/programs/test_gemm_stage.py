@@ -98,8 +98,8 @@ def test_three_are_too_few_to_make_one_a_straggler() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "gpu1: 0 of 8 rank(s) told what they measured"),
-        (output(leave=("gpu2", 0)), "gpu2: 7 of 8 rank(s) told what they measured"),
+        ("", "gpu1: 0 of 8 rank(s) reported results"),
+        (output(leave=("gpu2", 0)), "gpu2: 7 of 8 rank(s) reported results"),
         (output({("gpu2", 0): {"tflops": None}}), "gpu2: 7 of 8 rank(s)"),
         (output({("gpu2", 0): {"tflops": -1}}), "gpu2: 7 of 8 rank(s)"),
         (output({("gpu2", 0): {"digest": ""}}), "gpu2: 7 of 8 rank(s)"),
@@ -120,7 +120,7 @@ def test_a_rank_without_output_makes_it_inconclusive(text: str, words: str) -> N
 def test_a_wrong_result_counts_also_where_others_told_nothing() -> None:
     test = judged(output({("gpu2", 3): {"digest": "ab"}}, leave=("gpu1", 0)))
     assert (test["verdict"], test["blamed"][0]["node"]) == ("FAIL", "gpu2")
-    assert test["findings"] == ["gpu1: 7 of 8 rank(s) told what they measured"]
+    assert test["findings"] == ["gpu1: 7 of 8 rank(s) reported results"]
 
 
 def test_without_a_floor_it_is_inconclusive_and_the_operator_may_give_one() -> None:

@@ -125,8 +125,8 @@ def test_of_one_slow_way_it_is_not_said_who_is_to_blame() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "0 rail(s) told of themselves, the hardware has 8"),
-        (output(rails=RAILS[1:]), "7 rail(s) told of themselves, the hardware has 8"),
+        ("", "0 rail(s) reported results, the hardware has 8"),
+        (output(rails=RAILS[1:]), "7 rail(s) reported results, the hardware has 8"),
         (output({Way("mlx5_3", "gpu2", "gpu3"): " Unable to init\n"}), "mlx5_3: gpu2 to gpu3: Unable to init"),
         (output(nodes=NODES[:3]), "mlx5_0: gpu4 sent nothing"),
     ],

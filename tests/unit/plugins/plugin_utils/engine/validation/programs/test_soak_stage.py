@@ -117,7 +117,7 @@ def test_it_asks_for_all_gpus_for_as_long_as_it_takes() -> None:
     ("own", "changes", "words"),
     [
         ({"minutes": "120"}, {}, "validation_time_limit: 7200 is less than the 7800 s that the stage soak may take"),
-        ({"bytes": "much"}, {}, "validation_soak_bytes: 'much' is no size"),
+        ({"bytes": "much"}, {}, "validation_soak_bytes: 'much' is not a valid size"),
         ({"interval": "301"}, {}, "validation_soak_interval: 301 s is more than half of validation_soak_minutes (10)"),
         ({"minutes": "0"}, {}, "validation_soak_minutes: '0' is not a number, 0.1 or more"),
     ],
@@ -221,8 +221,8 @@ WHOLE = output()
     [
         ("", "the output is cut off"),
         (WHOLE[: WHOLE.index("# busbar soak: end all_reduce 10")], "the output is cut off"),
-        (output(silent="gpu1"), "gpu1: told nothing of itself"),
-        (WHOLE.replace('{"when": "end", "node": "gpu1"', '{"when": "en'), "gpu1: told nothing of its end"),
+        (output(silent="gpu1"), "gpu1: reported nothing"),
+        (WHOLE.replace('{"when": "end", "node": "gpu1"', '{"when": "en'), "gpu1: did not report the end of the soak"),
         (
             "".join(line for line in WHOLE.splitlines(keepends=True) if '"sample", "node": "gpu2"' not in line),
             "gpu2: 0 samples where about 20 were due, the longest gap is 600 s",

@@ -113,7 +113,7 @@ def test_fewer_ranks_than_asked_are_not_taken_for_them() -> None:
     ("changes", "words"),
     [
         ({"final_loss": 0.5}, "4 nodes: it learned nothing, the loss went from 0.36 to 0.5"),
-        ({"final_loss": float("nan")}, "4 nodes: the loss is no number"),
+        ({"final_loss": float("nan")}, "4 nodes: the loss is not a number"),
     ],
 )
 def test_a_training_that_learns_nothing_fails_however_fast(changes: dict[str, Any], words: str) -> None:

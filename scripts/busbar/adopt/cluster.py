@@ -39,7 +39,7 @@ _WRITTEN = re.compile(
 # Columns of `sinfo -N -l`.
 _STATE, _REASON = 3, 10
 _POWER = ("ResumeProgram", "SuspendProgram", "ResumeFailProgram")
-# Keys that options of their own set.
+# Keys that have a dedicated option.
 _OPTIONS = {"ClusterName": "slurm_cluster_name", "StateSaveLocation": "slurm_state_directory"}
 _SHAPE_KEYS = {"CPUs", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "RealMemory", "NodeHostname"}
 _SCRIPTS = ("Prolog", "Epilog", "TaskProlog", "TaskEpilog", "PrologSlurmctld", "EpilogSlurmctld")
@@ -122,8 +122,8 @@ def draft_cluster(
     known = _addresses(reading)
     unread: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for group in draft.groups.values() for name in group):
-        told = dict(conf.controllers).get(name) or machines.get(name, "")
-        address = told if told and told != name else known.get(name, "")
+        given = dict(conf.controllers).get(name) or machines.get(name, "")
+        address = given if given and given != name else known.get(name, "")
         draft.hosts[name] = {"ansible_host": address} if address else {}
         error = hosts[name].error if name in hosts else "no recording"
         if error:
@@ -461,7 +461,7 @@ def _carry_cgroup(draft: Draft, conf: SlurmConf, reading: HostReading) -> None:
             draft.note(f"cgroup.conf {key}", CARRIED, f"slurm_cgroup_config: {value}", path)
     draft.variables["slurm_cgroup_config"] = cgroup
     if "cgroup" not in conf.value("ProctrackType") + conf.value("TaskPlugin"):
-        draft.note("cgroup.conf", LEFT, "no constraint is active; a change to cgroups is a decision of its own")
+        draft.note("cgroup.conf", LEFT, "no constraint is active; decide separately whether to use cgroups")
 
 
 def _carry_topology(draft: Draft, reading: HostReading, machines: Mapping[str, str]) -> None:

@@ -28,7 +28,7 @@ _NO_CONNECTION = 255
 
 @dataclass
 class HostReading:
-    """What was read from a host.
+    """The files and the outputs of commands read from a host.
 
     Attributes:
         files: texts by absolute path.
@@ -42,9 +42,9 @@ class HostReading:
 
     def conf_path(self) -> str:
         """Return the path of the slurm.conf that the host uses, or ''."""
-        told = self.commands.get("slurm-conf", "").strip()
-        if told in self.files:
-            return told
+        reported = self.commands.get("slurm-conf", "").strip()
+        if reported in self.files:
+            return reported
         found = [path for path in self.files if posixpath.basename(path) == "slurm.conf"]
         return min(found, key=lambda path: (path != "/etc/slurm/slurm.conf", len(path), path), default="")
 

@@ -22,7 +22,7 @@ __all__ = ["Reading"]
 
 @dataclass
 class Reading:
-    """What the steps of a conversion share.
+    """The data that all steps of a conversion use.
 
     Attributes:
         source: the inventory.

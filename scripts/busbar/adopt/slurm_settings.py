@@ -71,7 +71,7 @@ _SAME: dict[str, tuple[str, ...]] = {
     "SlurmdDebug": ("3", "info"),
     "AccountingStorageType": ("accounting_storage/slurmdbd",),
 }
-# Keys with an option of their own, and how its value is made.
+# Keys that have a dedicated option, and the conversion to its value.
 _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "StateSaveLocation": ("slurm_state_directory", str),
     "SlurmctldPort": ("slurm_port", lambda text: int(text) if text.isdecimal() else text),

@@ -86,7 +86,7 @@ class Source:
             inventories: its sources; by default the file or directory `inventory` or `hosts` of the folder.
 
         Raises:
-            UsageError: there is no inventory, or it cannot be read.
+            UsageError: the inventory does not exist or cannot be read.
         """
         self.folder = folder
         self._sources = [str(Path(each).absolute()) for each in inventories] or [_default_inventory(folder)]
@@ -244,7 +244,7 @@ def _default_inventory(folder: Path) -> str:
     """Return the inventory of a folder.
 
     Raises:
-        UsageError: there is none, or more than one.
+        UsageError: the folder has no inventory, or more than one.
     """
     if not folder.is_dir():
         message = f"{folder} is not a directory"

@@ -1,4 +1,4 @@
-"""What busbar does with each variable of DeepOps and of ansible-slurm-appliance: the data of tables.yml."""
+"""How busbar converts each variable of DeepOps and of ansible-slurm-appliance: the data of tables.yml."""
 
 from __future__ import annotations
 

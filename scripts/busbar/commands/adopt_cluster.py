@@ -87,7 +87,7 @@ def _read(args: argparse.Namespace, controller: str) -> tuple[str, dict[str, str
 
 
 def _verify(args: argparse.Namespace) -> int:
-    """Print the differences to the record and return 0 if there are none, else 1."""
+    """Print the differences from the record; return 0 if nothing differs, else 1."""
     require_ansible()
     from busbar.adopt.cluster_source import read_hosts, read_recording  # noqa: PLC0415 - needs Ansible
     from busbar.adopt.verify import differences, read_record, record_of  # noqa: PLC0415

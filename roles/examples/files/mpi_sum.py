@@ -11,7 +11,7 @@ import sys
 def main() -> int:
     """Sum the rank numbers and return 0 if every rank has the correct sum."""
     try:
-        from mpi4py import MPI  # noqa: PLC0415 - its absence is told in words
+        from mpi4py import MPI  # noqa: PLC0415 - a missing module gets a clear message
     except ImportError as exc:
         sys.stderr.write(f"mpi_sum: {exc}: install python3-mpi4py on the nodes, or use an image that has it\n")
         return 3

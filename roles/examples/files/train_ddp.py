@@ -230,7 +230,7 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
             saved.write(strategy)
         if stopping and not done:
             if ranks.rank == 0:
-                sys.stdout.write(f"train_ddp: told to stop, state of step {past['step']} saved\n")
+                sys.stdout.write(f"train_ddp: asked to stop, state of step {past['step']} saved\n")
             return AGAIN, {}
         if done:
             break

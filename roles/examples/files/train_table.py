@@ -31,11 +31,11 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
             run = json.loads(path.read_text(encoding="utf-8"))
             run["batch_per_rank"] * run["world_size"] * run["train_seconds"] * run["samples_per_second"]
         except (OSError, ValueError, KeyError, TypeError) as exc:
-            message = f"{path}: is no result of train_ddp.py: {exc}"
+            message = f"{path}: is not a result of train_ddp.py: {exc}"
             raise ValueError(message) from exc
         found.append(run)
     if not found:
-        message = f"{folder}: no training ended, so there is no table"
+        message = f"{folder}: no training has finished, so there is nothing to tabulate"
         raise ValueError(message)
     return sorted(found, key=lambda run: (run["batch_per_rank"], run["world_size"]))
 

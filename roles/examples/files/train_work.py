@@ -76,7 +76,7 @@ class Shape:
                 raise ValueError(message)
             return own
         if width or layers:
-            message = f"--hidden and --layers: {model} has layers of its own"
+            message = f"--hidden and --layers: the layers of {model} are fixed"
             raise ValueError(message)
         return cls(model, 64 if gpu else 8, length=length or (224 if gpu else 32))
 

@@ -189,7 +189,7 @@ def test_the_loader_works_on_the_cpus_of_its_rank(asked: int, cpus: int, workers
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("resnet50", 64, 0, 0), "--hidden and --layers: resnet50 has layers of its own"),
+        (("resnet50", 64, 0, 0), "--hidden and --layers: the layers of resnet50 are fixed"),
         (("mlp", 0, 0, 9), "--length: mlp has samples of one length"),
         (("gpt", 100, 0, 0), "--hidden 100: gpt has heads of 64"),
     ],

@@ -113,7 +113,7 @@ def test_a_diagnosis_that_does_not_run_is_not_a_pass_and_keeps_nobody_out(progra
     assert done.returncode == INCONCLUSIVE, done.stdout + done.stderr
     verdicts = {test["name"]: test["verdict"] for test in report["tests"]}
     assert {verdicts[f"dcgm_diag-{node}"] for node in programs.compute} == {"INCONCLUSIVE"}
-    assert "there is no JSON of dcgmi diag" in report["reason"]
+    assert "the output contains no JSON from dcgmi diag" in report["reason"]
     assert verdicts["cluster"] == "PASS"
 
 
@@ -121,7 +121,7 @@ def test_a_diagnosis_that_does_not_run_is_not_a_pass_and_keeps_nobody_out(progra
     ("options", "words"),
     [
         ({"validation_node_checks": ["p2q"]}, "validation_node_checks: 'p2q' is not one of"),
-        ({"validation_p2p_binary": "/no/such/program"}, "/no/such/program is no program"),
+        ({"validation_p2p_binary": "/no/such/program"}, "/no/such/program does not exist or is not executable"),
         ({"__validation_p2p_time_limit": 0}, "validation_p2p_time_limit: 0 is not 1 to"),
         ({"validation_stages": ["cluster"]}, "run in the stage node"),
     ],

@@ -191,7 +191,7 @@ def test_check_mode_and_limit(sandbox: Cluster) -> None:
     ("options", "words"),
     [
         ({"validation_storage_path": ""}, "validation_storage_path: the stage storage needs the path"),
-        ({"validation_storage_size": "12Q"}, "validation_storage_size: '12Q' is no size"),
+        ({"validation_storage_size": "12Q"}, "validation_storage_size: '12Q' is not a valid size"),
         ({"validation_storage_seconds": 0}, "validation_storage_seconds: 0 is not a whole number, 1 or more"),
     ],
 )

@@ -251,7 +251,7 @@ def test_nodes_are_watched_while_a_soak_has_their_memory(cluster: Cluster) -> No
     cluster.playbook("validate.yml", *QUICK, "-e", json.dumps({"validation_stages": ["soak"], **SOAK}))
     (test,) = last_report(cluster)["tests"]
     assert test["soak"]["watched"], test
-    assert "told nothing of itself" not in f"{test['reason']} {test['findings']}"
+    assert "reported nothing" not in f"{test['reason']} {test['findings']}"
 
 
 def test_a_job_that_slurmd_cannot_launch_ends_with_the_reason_of_slurmd(cluster: Cluster) -> None:

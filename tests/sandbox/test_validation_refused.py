@@ -78,7 +78,7 @@ def test_options_that_cannot_work_are_refused_before_any_job(sandbox: Cluster) -
     jobs = sandbox.exec("ctl", "scontrol show config | grep -i NEXT_JOB_ID", check=False).stdout
     for wrong, words in [
         ("validation_backend=nccl", "needs validation_binary"),
-        ("validation_max_bytes=12Q", "is no size"),
+        ("validation_max_bytes=12Q", "is not a valid size"),
         ("nccl_validation_floor_gbs=5", "nccl_validation_NAME is validation_NAME"),
         ("validation_nodes=gpu[77-78]", "not among the compute nodes"),
         ("validation_floor_gbs=fast", "validation_floor_gbs: 'fast' is not a bandwidth in GB/s"),

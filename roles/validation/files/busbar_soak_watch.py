@@ -152,24 +152,24 @@ class Watch:
         """Return the log lines of the watched devices."""
         return kernel_log() if self.gpu else []
 
-    def tell(self, when: str) -> None:
+    def report(self, when: str) -> None:
         """Print a line."""
-        told = {
+        record = {
             "when": when,
             "node": os.environ.get("SLURMD_NODENAME") or platform.node(),
             "at": round(time.time(), 3),
             "devices": self.devices(whole=when != "sample"),
         }
         if when == "begin":
-            told["kernel_log"] = self.before is not None
+            record["kernel_log"] = self.before is not None
         if when == "end":
             after = self.log()
-            told["kernel_log"] = after is not None
+            record["kernel_log"] = after is not None
             old = list(self.before or [])
             fresh = [line[:LONGEST] for line in after or [] if line not in old]
-            told["faults"] = fresh[:MOST_LINES]
+            record["faults"] = fresh[:MOST_LINES]
         # One write, so that the lines of several nodes do not interleave.
-        sys.stdout.write(f"{MARK}{json.dumps(told)}\n")
+        sys.stdout.write(f"{MARK}{json.dumps(record)}\n")
         sys.stdout.flush()
 
 
@@ -182,16 +182,16 @@ def main() -> None:
     if asked.interval <= 0:
         parser.error("--interval must be above 0")
     watch = Watch(asked)
-    watch.tell("begin")
+    watch.report("begin")
     due = time.monotonic() + asked.interval
     while True:
         ready = select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]
         if ready and not os.read(sys.stdin.fileno(), 4096):
             break
         if not ready:
-            watch.tell("sample")
+            watch.report("sample")
             due += asked.interval
-    watch.tell("end")
+    watch.report("end")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def size(text: str) -> int:
     """Return the number of bytes of a text such as 8, 64K, 16M or 1G."""
     number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
     if unit not in UNITS or not number.isdigit():
-        message = f"{text!r} is no size: write 8, 64K, 16M or 1G"
+        message = f"{text!r} is not a valid size: write a number such as 8, 64K, 16M or 1G"
         raise argparse.ArgumentTypeError(message)
     return int(number) * UNITS[unit]
 

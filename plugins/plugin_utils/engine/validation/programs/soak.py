@@ -74,8 +74,8 @@ class Soak(ProgramStage[SoakOptions]):
             Gauge("soak_uncorrectable_errors", "Uncorrectable memory errors of a device in a soak.", "uncorrectable"),
         ),
         note=(
-            "Matrix products and all-reduces alternate. At first and at last mean in the first and in the last turn. Held "
-            "down lists the throttling of the device according to the samples and the counters of nvidia-smi."
+            "Matrix products and all-reduces alternate. At first and at last refer to the first and the last turn; held "
+            "down lists the throttling that nvidia-smi reported in its samples or counters."
         ),
         order=lambda row: (not row["uncorrectable"], not row["slowed"], row["tflops_last"] or 0.0),
     )

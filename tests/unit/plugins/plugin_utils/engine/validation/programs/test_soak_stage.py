@@ -227,7 +227,7 @@ WHOLE = output()
             "".join(line for line in WHOLE.splitlines(keepends=True) if '"sample", "node": "gpu2"' not in line),
             "gpu2: 0 samples where about 20 were due, the longest gap is 600 s",
         ),
-        (WHOLE.replace('"kernel_log": true', '"kernel_log": false'), "gpu1: the kernel's log could not be read"),
+        (WHOLE.replace('"kernel_log": true', '"kernel_log": false'), "gpu1: the kernel log could not be read"),
         (WHOLE.replace("end gemm 9 ", "end gemm 8 "), "gemm of turn 9 did not end"),
         (
             WHOLE.replace(gemm_line("gpu2", 7, tflops=700.0), "busbar_gemm: gpu2: torch sees no GPU\n"),

@@ -53,11 +53,11 @@ commands:
   type: list
   elements: str
 deferred:
-  description: Settings that are deferred, with the running jobs. Empty if none is.
+  description: Settings that are deferred, with the running jobs. Empty if nothing is deferred.
   returned: always
   type: str
 pending:
-  description: Settings that take effect with the next reset or boot. Empty if there are none.
+  description: Settings that take effect with the next reset or boot. Empty if nothing is pending.
   returned: always
   type: str
 unread:
@@ -71,7 +71,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.hardware.nvidia_smi_run import jobs_here, smi_runner, told
+from ..module_utils.hardware.nvidia_smi_run import jobs_here, one_line, smi_runner
 from ..module_utils.nvidia.gpu_settings import (
     HARMLESS,
     LOCKS,
@@ -146,7 +146,7 @@ def read(module: AnsibleModule, smi: Smi | None, settings: dict[str, Any]) -> li
     boost, sliders = smi(["boost-slider", "-l"]) if smi and "vboost" in settings else (1, "")
     gpus = settings_found(text, "" if boost else sliders) if status == 0 else []
     if not gpus:
-        unread = f"nvidia-smi: {told(text) if status else 'lists no GPU'}"
+        unread = f"nvidia-smi: {one_line(text) if status else 'lists no GPU'}"
         lines = boot_lines(settings)
         module.exit_json(changed=False, commands=[], deferred="", pending="", unread=unread, boot_lines=lines)
     return gpus
@@ -184,7 +184,7 @@ def main() -> None:
         for words in commands:
             status, text = smi(words)
             if status:
-                module.fail_json(msg=f"`nvidia-smi {' '.join(words)}` failed: {told(text)}")
+                module.fail_json(msg=f"`nvidia-smi {' '.join(words)}` failed: {one_line(text)}")
         if any(step.key in LOCKS for step in steps):
             write_record(RECORD, settings, locked)
         gpus = read(module, smi, settings) if steps else gpus

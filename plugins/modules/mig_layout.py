@@ -92,7 +92,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.refusal import REFUSED
-from ..module_utils.hardware.nvidia_smi_run import jobs_here, smi_runner, told
+from ..module_utils.hardware.nvidia_smi_run import jobs_here, one_line, smi_runner
 from ..module_utils.nvidia.mig_change import GpuState, MigPlan, boot_layout, mig_plan, mig_states
 from ..module_utils.nvidia.mig_layouts import gres_counts, layout_problems
 from ..module_utils.slurm.node import SlurmNode, gres_of
@@ -115,7 +115,7 @@ _RUNNING = frozenset({"active", "activating", "reloading"})
 
 
 class Declared(TypedDict):
-    """What follows from the layout: the instances that a boot creates, and the GPUs of each type of Slurm."""
+    """Values derived from the layout: the instances created at boot, and the number of GPUs of each Slurm type."""
 
     boot_lines: list[str]
     gres: dict[str, int]
@@ -154,7 +154,7 @@ class Change:
         status, query = self.smi(["-q", "-x"])
         states = mig_states(query, self.smi(["mig", "-lgi"])[1]) if status == 0 else []
         if not states:
-            unread = f"nvidia-smi: {told(query) if status else 'lists no GPU'}"
+            unread = f"nvidia-smi: {one_line(query) if status else 'lists no GPU'}"
             self.module.exit_json(changed=False, commands=[], waits=False, unread=unread, **self.declared)
         return states
 
@@ -213,14 +213,14 @@ class Change:
             status, out, err = self.run(["systemctl", "stop", *running])
             if status:
                 self.run(["systemctl", "start", *running])
-                message = f"Nothing was changed. {', '.join(running)} cannot be stopped: {told(f'{err} {out}')}"
+                message = f"Nothing was changed. {', '.join(running)} cannot be stopped: {one_line(f'{err} {out}')}"
                 raise RuntimeError(message)
         return running
 
     def start(self, names: list[str]) -> str:
         """Start the stopped services; return the error, or an empty string."""
         status, out, err = self.run(["systemctl", "start", *names]) if names else (0, "", "")
-        return f"{', '.join(names)}: {told(f'{err} {out}')}" if status else ""
+        return f"{', '.join(names)}: {one_line(f'{err} {out}')}" if status else ""
 
     def apply(self, plan: MigPlan) -> None:
         """Run the commands and verify the layout; an incomplete node stays drained."""
@@ -229,7 +229,9 @@ class Change:
             status, text = self.smi(words)
             # An instance without a compute instance has none to remove.
             if status and "-dci" not in words:
-                self.module.fail_json(msg=f"`nvidia-smi {' '.join(words)}` failed: {told(text)}{left}", changed=True)
+                self.module.fail_json(
+                    msg=f"`nvidia-smi {' '.join(words)}` failed: {one_line(text)}{left}", changed=True
+                )
             if "-mig" in words:
                 self.switched(left)
         if any("-mig" in words for words in plan.steps) and Path(SETTINGS).exists():
@@ -262,7 +264,7 @@ class Change:
             return []
         status, out, err = self.run([DEVICES, *(["--check"] if self.module.check_mode else [])])
         if status:
-            message = f"{told(f'{out} {err}')}; slurmd cannot assign MIG instances without these device files"
+            message = f"{one_line(f'{out} {err}')}; slurmd cannot assign MIG instances without these device files"
             raise RuntimeError(message)
         return out.splitlines()
 
@@ -271,7 +273,9 @@ class Change:
         for name in DESCRIBING:
             status, out, err = self.run(["systemctl", "try-restart", name])
             if status and "not found" not in f"{out} {err}".lower():
-                self.module.warn(f"{name} still exposes the former MIG instances to containers: {told(f'{err} {out}')}")
+                self.module.warn(
+                    f"{name} still exposes the former MIG instances to containers: {one_line(f'{err} {out}')}"
+                )
 
     def agrees(self) -> bool:
         """Return whether Slurm knows the GPUs of the layout."""

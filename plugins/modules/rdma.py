@@ -138,7 +138,7 @@ missing_nics:
   returned: success
   type: str
 nccl_gid:
-  description: C(index) (empty for none), and C(note), the reason why there is none.
+  description: C(index) (empty if none was chosen), and C(note), the reason for an empty index.
   returned: success
   type: dict
 problems:

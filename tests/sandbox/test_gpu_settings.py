@@ -75,8 +75,8 @@ def test_what_the_card_does_not_take_is_refused_before_anything_changes(sandbox:
     assert done.returncode
     assert recap(done.stdout)[NODE]["changed"] == 0
     said = " ".join(done.stdout.split())
-    assert "GPU 0,1: power_limit_w: 900 W: the card takes 100 to 500 W" in said
-    assert "graphics_clocks_mhz: 3000 MHz: the card takes 210 to 1410 MHz" in said
+    assert "GPU 0,1: power_limit_w: 900 W: the card supports 100 to 500 W" in said
+    assert "graphics_clocks_mhz: 3000 MHz: the card supports 210 to 1410 MHz" in said
     assert f"fatal: [{NODE}]" in said
     assert not sandbox.host(NODE).file("/etc/busbar/gpu_settings.conf").exists
 

@@ -205,7 +205,7 @@ def test_a_second_run_changes_nothing_and_starts_what_waits(sandbox: Cluster, re
 
 @pytest.mark.fault(
     "GPUs that do not join their fabric",
-    says="the state of its fabric is In Progress, not Completed",
+    says="its fabric state is In Progress, not Completed",
     heals="run again when the fabric manager is up",
 )
 def test_gpus_outside_of_their_fabric_end_the_run(sandbox: Cluster, repository: dict[str, Any]) -> None:
@@ -213,12 +213,12 @@ def test_gpus_outside_of_their_fabric_end_the_run(sandbox: Cluster, repository: 
     code, output, _ = run(sandbox, repository, version=OLD, fabric_timeout=5)
     fabric(sandbox, JOINED)
     assert code == 2, output
-    assert f"{NODE}: GPU 0: the state of its fabric is In Progress, not Completed; GPU 1: the state" in output
+    assert f"{NODE}: GPU 0: its fabric state is In Progress, not Completed; GPU 1: its fabric" in output
 
 
 @pytest.mark.fault(
     "a kernel without its NVIDIA module",
-    says="DKMS: there is no kernel module",
+    says="has no kernel module for the running kernel",
     heals="build the module as its log says, run again",
 )
 def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster, repository: dict[str, Any]) -> None:
@@ -229,7 +229,7 @@ def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster,
     finally:
         sandbox.exec(NODE, f"mv {module}.gone {module}; rm -rf /var/lib/dkms/nvidia")
     assert code == 2, output
-    assert f"{NODE}: DKMS: there is no kernel module {OLD} for the running kernel" in output
+    assert f"{NODE}: DKMS: driver {OLD} has no kernel module for the running kernel" in output
     assert f"{log}/make.log: make: *** Error 2" in output
 
 

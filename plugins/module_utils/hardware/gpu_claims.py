@@ -90,12 +90,12 @@ def _gpu_problems(
 ) -> Iterator[Problem]:
     """Yield the faults of GPUs; a fault of all GPUs is reported once, so that reports of equal hosts can be merged."""
     struck = Counter(problem for _, problem, _ in faults)
-    told = set()
+    reported = set()
     for gpu, problem, remedy in faults:
         everywhere = struck[problem] == len(gpus) > 1
-        if everywhere and problem in told:
+        if everywhere and problem in reported:
             continue
-        told.add(problem)
+        reported.add(problem)
         index = ",".join(str(each["index"]) for each in gpus) if everywhere else str(gpu["index"])
         place = f"all {len(gpus)} GPUs" if everywhere else f"GPU {gpu['index']} ({gpu_label(gpu)})"
         yield make_problem([host], place, problem, remedy.replace("INDEX", index))

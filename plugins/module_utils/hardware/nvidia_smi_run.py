@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     # Runs nvidia-smi with options; returns exit status and output.
     Smi = Callable[[list[str]], tuple[int, str]]
 
-__all__ = ["jobs_here", "smi_runner", "told"]
+__all__ = ["jobs_here", "one_line", "smi_runner"]
 
 PATHS = ["/usr/local/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"]
 TIMEOUT_S = 120
@@ -38,8 +38,8 @@ def smi_runner(module: AnsibleModule) -> Smi | None:
     return run
 
 
-def told(text: str) -> str:
-    """Return the output of a program on one line, for a message."""
+def one_line(text: str) -> str:
+    """Return the output of a program as one line, for a message."""
     return " ".join(text.split())[:500] or "no output"
 
 

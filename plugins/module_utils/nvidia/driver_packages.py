@@ -135,7 +135,7 @@ def no_packages(choice: Choice) -> tuple[str, str] | None:
     other = "set nvidia_driver_source: nvidia"
     if choice.source == "distribution":
         if is_el(choice.distribution):
-            return f"{choice.distribution} has no NVIDIA driver of its own", other
+            return f"{choice.distribution} does not ship an NVIDIA driver", other
         known = DISTRIBUTION_BRANCHES.get((choice.distribution, choice.major), ())
         if choice.distribution == "Debian" and choice.branch not in known:
             has = f"has {' and '.join(map(str, known))}" if known else "has no driver that is known here"
@@ -152,7 +152,7 @@ def no_packages(choice: Choice) -> tuple[str, str] | None:
 def _no_precompiled(choice: Choice) -> tuple[str, str] | None:
     dkms = "set nvidia_driver_build: dkms"
     if choice.distribution == "Debian":
-        return "there are no precompiled kernel modules for Debian", dkms
+        return "precompiled kernel modules are not available for Debian", dkms
     if choice.distribution == "Ubuntu" and choice.source == "nvidia":
         return "the precompiled kernel modules are Ubuntu's own", f"{dkms}, or nvidia_driver_source: distribution"
     if is_el(choice.distribution) and choice.modules == "open":

@@ -63,7 +63,7 @@ def build_problems(host: str, version: str, found: Mapping[str, Any], *, dkms: b
     if not version or is_built(version, found) or _next_kernel(version, found):
         return []
     release = str(found["kernel_release"])
-    problem = f"there is no kernel module {version} for the running kernel {release}"
+    problem = f"driver {version} has no kernel module for the running kernel {release}"
     if not dkms:
         return [
             make_problem([host], "nvidia_driver_build", problem, "boot the kernel that the precompiled modules are for")
@@ -119,7 +119,9 @@ def _fabric(hardware: Mapping[str, Any], gpus: list[Mapping[str, Any]]) -> Itera
         state, status = str(fabric.get("state") or ""), str(fabric.get("status") or "")
         if not state and (silent_is_well or str(gpu.get("mig_mode") or "").lower() == "enabled"):
             continue
-        if state != "Completed":
-            yield f"GPU {gpu['index']}: the state of its fabric is {state or 'not told'}, not Completed"
+        if not state:
+            yield f"GPU {gpu['index']}: nvidia-smi does not report its fabric state"
+        elif state != "Completed":
+            yield f"GPU {gpu['index']}: its fabric state is {state}, not Completed"
         elif status and status != "Success":
             yield f"GPU {gpu['index']}: it could not join its fabric: {status}"

@@ -165,7 +165,7 @@ def _cannot(key: str, value: Any, gpu: Mapping[str, Any]) -> list[tuple[str, str
     if key == "power_limit_w":
         least, most = power["least"], power["most"]
         taken = f"{least:g} to {most:g}"
-        return [] if least <= value <= most else [(f"{value:g} W: the card takes {taken} W", f"choose {taken}")]
+        return [] if least <= value <= most else [(f"{value:g} W: the card supports {taken} W", f"choose {taken}")]
     if key == "vboost" and value > gpu["vboost"]["most"]:
         most = gpu["vboost"]["most"]
         return [(f"{value}: the slider of the card goes to {most}", f"choose 0 to {most}")]
@@ -188,8 +188,10 @@ def _clock_faults(key: str, value: Any, supported: Mapping[int, Sequence[int]]) 
     wrong = [each for each in (value if isinstance(value, list) else [value]) if not clocks[0] <= each <= clocks[-1]]
     if not wrong:
         return []
-    told = " and ".join(map(str, wrong))
-    return [(f"{told} MHz: the card takes {clocks[0]} to {clocks[-1]} MHz", f"choose {clocks[0]} to {clocks[-1]}")]
+    rejected = " and ".join(map(str, wrong))
+    return [
+        (f"{rejected} MHz: the card supports {clocks[0]} to {clocks[-1]} MHz", f"choose {clocks[0]} to {clocks[-1]}")
+    ]
 
 
 def _missing(
@@ -222,7 +224,7 @@ def _present(key: str, value: Any, gpu: Mapping[str, Any]) -> tuple[str | None, 
     present = gpu["applications"]
     clocks = gpu["default_applications"] if value == DEFAULT else value
     words = ("-rac",) if value == DEFAULT else ("-ac", f"{value['memory']},{value['graphics']}")
-    return (None, (), "") if present is None or clocks is None else (_told(present), words, _told(clocks))
+    return (None, (), "") if present is None or clocks is None else (_clock_text(present), words, _clock_text(clocks))
 
 
 def _lock_step(key: str, settings: Mapping[str, Any], locked: Sequence[str]) -> list[tuple[tuple[str, ...], str, str]]:
@@ -238,5 +240,5 @@ def _switch(value: bool | None) -> str | None:  # noqa: FBT001 - the state of a 
     return None if value is None else "on" if value else "off"
 
 
-def _told(clocks: Mapping[str, int]) -> str:
+def _clock_text(clocks: Mapping[str, int]) -> str:
     return f"graphics {clocks['graphics']}, memory {clocks['memory']} MHz"

@@ -130,7 +130,7 @@ def _automatic(
     if buffers:
         return _answer("dmabuf", f"driver {facts['driver']} has open modules, kernel {facts['kernel']} has dma-buf")
     if buffers is None:
-        return _answer("", f"it cannot be told yet: {why_not}")
+        return _answer("", why_not)
     if peers is False:
         return _answer("none", f"no dma-buf: {why_not}; no nvidia_peermem: {why_no_peers}")
     unseen = f"; not seen: {why_no_peers}" if peers is None else ""

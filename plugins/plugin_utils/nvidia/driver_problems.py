@@ -53,7 +53,7 @@ def driver_problems(
     """Return the problems of a host's driver options.
 
     Args:
-        hardware: the host's hardware profile; without `gpu` there are no problems.
+        hardware: the host's hardware profile; without `gpu`, nothing is checked.
         host: its name.
         settings: `source` (nvidia, distribution, none), `branch`, `version`, `kernel_modules` (auto, open,
             proprietary), `build` (dkms, precompiled), `fabric_manager`, `nvlsm`, `imex` (auto, present, absent),

@@ -85,7 +85,9 @@ def test_a_driver_that_was_loaded_anew_has_forgotten_its_clocks(tmp_path: Path) 
 
 def test_what_the_card_refuses_fails_before_the_first_change(run: Run, smi: SimulatedGpus) -> None:
     answer = run(gpu_settings, settings={"power_limit_w": 900, "ecc": False})
-    assert answer["msg"].startswith("Nothing was changed. GPU 0,1: power_limit_w: 900 W: the card takes 100 to 500 W")
+    assert answer["msg"].startswith(
+        "Nothing was changed. GPU 0,1: power_limit_w: 900 W: the card supports 100 to 500 W"
+    )
     assert not smi.now.exists()
 
 

@@ -66,7 +66,10 @@ def test_dkms_that_skipped_for_lack_of_headers_ends_red() -> None:
     assert made["build"] is False
     (problem,) = made["build_problems"]
     assert (problem["hosts"], problem["key"]) == (["gpu1"], "DKMS")
-    assert f"no kernel module {NEW} for the running kernel {RELEASE}: its headers are not in" in problem["problem"]
+    assert (
+        f"driver {NEW} has no kernel module for the running kernel {RELEASE}: its headers are not in"
+        in problem["problem"]
+    )
     assert problem["remedy"].startswith(f"install the headers of {RELEASE}, or boot a kernel whose headers")
 
 
@@ -162,7 +165,7 @@ def gpus(*fabrics: dict[str, str] | None, **given: Any) -> dict[str, Any]:  # no
         (
             NEW,
             gpus(*[JOINED] * 7, {"state": "In Progress"}),
-            ["GPU 7: the state of its fabric is In Progress, not Completed"],
+            ["GPU 7: its fabric state is In Progress, not Completed"],
         ),
         (
             NEW,
@@ -170,7 +173,7 @@ def gpus(*fabrics: dict[str, str] | None, **given: Any) -> dict[str, Any]:  # no
             ["GPU 7: it could not join its fabric: Insufficient Resources"],
         ),
         # From Hopper on nvidia-smi has a word for it: silence is no consent.
-        (NEW, gpus(*[JOINED] * 7, None), ["GPU 7: the state of its fabric is not told, not Completed"]),
+        (NEW, gpus(*[JOINED] * 7, None), ["GPU 7: nvidia-smi does not report its fabric state"]),
     ],
 )
 def test_what_keeps_a_driver_from_use(loaded: str, found: dict[str, Any], reasons: list[str]) -> None:

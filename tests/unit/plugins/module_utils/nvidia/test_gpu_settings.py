@@ -93,10 +93,10 @@ def test_only_what_differs_is_planned_and_default_brings_back() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem", "remedy"),
     [
-        ("power_limit_w", 900, "900 W: the card takes 100 to 500 W", "choose 100 to 500"),
-        ("power_limit_w", 99.5, "99.5 W: the card takes 100 to 500 W", "choose 100 to 500"),
-        ("graphics_clocks_mhz", [210, 2000], "2000 MHz: the card takes 210 to 1410 MHz", "choose 210 to 1410"),
-        ("memory_clocks_mhz", 100, "100 MHz: the card takes 405 to 1215 MHz", "choose 405 to 1215"),
+        ("power_limit_w", 900, "900 W: the card supports 100 to 500 W", "choose 100 to 500"),
+        ("power_limit_w", 99.5, "99.5 W: the card supports 100 to 500 W", "choose 100 to 500"),
+        ("graphics_clocks_mhz", [210, 2000], "2000 MHz: the card supports 210 to 1410 MHz", "choose 210 to 1410"),
+        ("memory_clocks_mhz", 100, "100 MHz: the card supports 405 to 1215 MHz", "choose 405 to 1215"),
         (
             "application_clocks_mhz",
             {"graphics": 1000, "memory": 1215},

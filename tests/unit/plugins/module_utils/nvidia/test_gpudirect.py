@@ -39,7 +39,7 @@ def test_loaded_driver(text: str, expected: tuple[str, bool] | None) -> None:
     [
         ({}, "dmabuf", "driver 580.65.06 has open modules, kernel 6.12.41+deb13-amd64 has dma-buf"),
         ({"rdma": False}, "none", "declares no RDMA NIC"),
-        ({"driver": "", "open": None}, "", "it cannot be told yet: no driver is loaded or installed"),
+        ({"driver": "", "open": None}, "", "no driver is loaded or installed"),
         (
             {"open": False, "peer_memory": True},
             "nvidia_peermem",

@@ -128,7 +128,7 @@ OPTIONS: dict[str, Any] = {
     "mkfs_options": {"type": "list", "elements": "str", "default": []},
 }
 PROGRAMS = {"mdadm": ["mdadm", "mkfs.xfs"], "lvm": ["lvcreate", "mkfs.xfs"], "none": ["mkfs.xfs"]}
-# What is in an array shows only when it runs.
+# The contents of an array can be read only after a first round has assembled it.
 ROUNDS = 2
 
 

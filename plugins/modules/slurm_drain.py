@@ -184,7 +184,7 @@ def answers(known: Known, node: str) -> bool:
 
 
 def is_out(known: Known, node: str) -> bool:
-    """Return whether a node takes no jobs until somebody resumes it."""
+    """Return whether a node takes no jobs until an administrator resumes it."""
     return known.get(node, ("unknown", ""))[0].startswith(("drain", "down", "fail"))
 
 
@@ -247,16 +247,16 @@ def main() -> None:
     drained = [name for name in wanted if "drain" not in known[name][0]]
     reason = " ".join(module.params["reason"].split())
     renamed = [name for name in wanted if module.params["replace_reason"] and known[name][1] != reason]
-    told = list(dict.fromkeys([*drained, *renamed]))
-    if told and not module.check_mode:
-        nodes = f"NodeName={','.join(told)}"
+    updated = list(dict.fromkeys([*drained, *renamed]))
+    if updated and not module.check_mode:
+        nodes = f"NodeName={','.join(updated)}"
         ask_slurm(module, ["scontrol", "update", nodes, "State=DRAIN", f"Reason={reason}"])
     before = {name: known[name][1] for name in wanted if name not in drained}
     if module.check_mode:
         jobs = jobs_left(held_now(module, wanted))
         wait = f"at most {module.params['wait_s']} s ({module.params['wait_key']})"
         would = would_do(drained, wanted, jobs, wait)
-        module.exit_json(changed=bool(told), nodes=wanted, drained=drained, before=before, would=would)
+        module.exit_json(changed=bool(updated), nodes=wanted, drained=drained, before=before, would=would)
     queue = wait_for_jobs(module, wanted)
     if left := jobs_left(queue):
         names = ",".join(wanted)
@@ -270,7 +270,7 @@ def main() -> None:
             before=before,
             busy=jobs_on(queue, wanted),
         )
-    module.exit_json(changed=bool(told), nodes=wanted, drained=drained, before=before)
+    module.exit_json(changed=bool(updated), nodes=wanted, drained=drained, before=before)
 
 
 if __name__ == "__main__":

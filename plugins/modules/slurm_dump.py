@@ -72,7 +72,7 @@ def dumped(settings: Settings, path: Path) -> dict[str, int]:
     """Write the dump; return the rows of each table.
 
     Raises:
-        BackupError: there is no room, or the dump is not the database.
+        BackupError: the disk has too little free space, or the dump differs from the database.
     """
     # A row of text takes about twice what it takes in a table.
     needed, free = 2 * database_bytes(settings), shutil.disk_usage(path.parent).free

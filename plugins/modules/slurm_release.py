@@ -161,7 +161,7 @@ def codename(path: Path = Path("/etc/os-release")) -> str:
 def as_if_written(files: dict[str, str]) -> Iterator[list[str]]:
     """Yield the options by which apt sees its configuration as it would be with these files."""
     with tempfile.TemporaryDirectory(prefix="busbar-") as folder:
-        # A cache of its own: apt makes one anew, for seconds, whenever its configuration differs.
+        # A separate cache: apt takes seconds to rebuild its cache whenever its configuration changes.
         options = [
             word
             for name in ("pkgcache", "srcpkgcache")
@@ -317,12 +317,12 @@ def main() -> None:
     with contextlib.nullcontext(list[str]()) if in_place else as_if_written(files) as options:
         installed = installed_packages(module)
         names = [*installed] or ["slurmctld"]
-        # A host that was looked at before has the lists.
+        # A host that was inspected by an earlier task already has the package lists.
         if changed or not module.params["write"]:
             fetch(module, options, files, names)
         offered = candidates(module, options, names)
         moves = {name: offered[name] for name in installed if offered.get(name, installed[name]) != installed[name]}
-        # What is only written was looked at before.
+        # Before a task that writes, an earlier task has already simulated the upgrade.
         looks = moves and not module.params["write"]
         status, said = install(module, options, moves, "--simulate") if looks else (0, "")
         lost: list[str] = []

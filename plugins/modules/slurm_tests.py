@@ -209,8 +209,8 @@ tests:
       C(held) (drained nodes that are tested, each with its drain reason), C(held_by) (user and time of these drains;
       a new drain does not keep them, since Slurm records the requesting user and the current time),
       C(job_id), C(state), C(reason), C(exit_code), C(batch_host) (node with the output), C(seconds),
-      C(problem) (why there is no result; empty if the job ended by itself), C(over) (whether there is nothing left
-      to wait for), and C(submitted_at) and C(started_at).
+      C(problem) (reason for a missing result; empty if the job ended by itself), C(over) (whether the test needs no
+      more waiting), and C(submitted_at) and C(started_at).
     - For O(state=followed) and O(state=cancelled), one entry per job, without the values known at submission.
   returned: always
   type: list
@@ -220,7 +220,7 @@ waits_for:
   returned: always
   type: dict
 reserved:
-  description: Reservation of the submitted jobs. Empty if there is none.
+  description: Reservation of the submitted jobs. Empty if they use none.
   returned: always
   type: str
 unrestored:

@@ -163,7 +163,7 @@ def test_a_floor_that_nothing_reaches_is_the_trees_fault(sandbox: Cluster) -> No
 def test_a_user_who_is_not_there_is_named(sandbox: Cluster) -> None:
     _done, report = validate(sandbox, validation_user="nobody-at-all")
     assert report["verdict"] == "INCONCLUSIVE"
-    assert "there is no user nobody-at-all on the controller" in report["reason"]
+    assert "the controller has no user nobody-at-all" in report["reason"]
 
 
 def test_a_cancelled_job_leaves_nothing(sandbox: Cluster) -> None:

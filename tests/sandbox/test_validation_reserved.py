@@ -159,7 +159,7 @@ def test_another_user_s_reservation_of_that_name_is_refused(sandbox: Cluster) ->
         assert f"scontrol delete ReservationName={NAME}" in said
         assert reservations(sandbox) == before
         done = sandbox.busbar(*command(sandbox, *QUICK, "-e", "validation_reservation=gone"))
-        assert (done.returncode, "there is no reservation gone" in done.stdout) == (REFUSED, True), done.stdout
+        assert (done.returncode, "the reservation gone does not exist" in done.stdout) == (REFUSED, True), done.stdout
         done = sandbox.busbar(*command(sandbox, *QUICK, "-e", "validation_partition=nowhere"))
         assert (done.returncode, "validation_partition=nowhere: " in done.stdout) == (REFUSED, True), done.stdout
     finally:

@@ -85,7 +85,7 @@ def records(text: str) -> list[Record]:
     """Return all nodes from `scontrol --oneliner show nodes`.
 
     Raises:
-        ValueError: a line has no node state, or there are no lines.
+        ValueError: a line contains no node state, or the output is empty.
     """
     found = [node_record(line) for line in text.splitlines() if line.strip()]
     if not found:

@@ -155,11 +155,11 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
     losers = sorted({user for _, user in open_leavers} | {step.right[2] for step in rights if step.takes})
     if len(losers) > max_removals:
         names = ", ".join(losers[:_SHOWN]) + (", …" if len(losers) > _SHOWN else "")
-        who = "1 user is" if len(losers) == 1 else f"{len(losers)} users are"
+        who = "1 user" if len(losers) == 1 else f"{len(losers)} users"
         refusals.append(
-            f"{who} to lose an account or rights, more than slurm_account_groups_max_removals "
-            f"({max_removals}): {names}. Nobody was taken out. Is that so? "
-            f"On the controller: busbar-account-groups --max-removals {len(losers)}"
+            f"{who} would lose an account or rights, more than slurm_account_groups_max_removals "
+            f"({max_removals}): {names}. Nothing was removed. To allow these removals, run on "
+            f"the controller: busbar-account-groups --max-removals {len(losers)}"
         )
         leavers = []
         kept |= {step.right for step in rights if step.takes}
@@ -188,14 +188,15 @@ def _wanted(
         if names is None:
             frozen.add(account)
             refusals.append(
-                f"the group {group} is not in the directory: nobody loses the account {account}. "
-                f"Correct slurm_account_groups, or bring the group back: getent -s sss group {group}"
+                f"the group {group} is not in the directory, so no user was removed from the account {account}: "
+                f"correct slurm_account_groups, or restore the group (to check: getent -s sss group {group})"
             )
         elif not names and there and not allow_empty:
             frozen.add(account)
             refusals.append(
-                f"the group {group} is empty, and {len(there)} users have the account {account} by a group: nobody "
-                "loses it. Is the group really empty? On the controller: busbar-account-groups --allow-empty"
+                f"the group {group} is empty, but {len(there)} users have the account {account} through a group; none "
+                "of them was removed. If the group is meant to be empty, run on the controller: "
+                "busbar-account-groups --allow-empty"
             )
         for user in sorted(names or []):
             wanted.setdefault((account, user), {**item, "name": user})

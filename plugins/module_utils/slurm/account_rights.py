@@ -83,14 +83,14 @@ def decide_rights(
         if names is None:
             frozen.add((kind, what))
             refusals.append(
-                f"the group {group} is not in the directory: nobody loses rights by it ({what}). "
-                "Correct slurm_admin_groups or slurm_account_groups, or bring the group back"
+                f"the group {group} is not in the directory, so the rights given by it ({what}) were not revoked: "
+                "correct slurm_admin_groups or slurm_account_groups, or restore the group"
             )
         elif given and not names and not allow_empty:
             frozen.add((kind, what))
             refusals.append(
-                f"the group {group} is empty, and gave {len(given)} users rights ({what}): nobody loses them. "
-                "Is the group really empty? On the controller: busbar-account-groups --allow-empty"
+                f"the group {group} is empty, but gave rights ({what}) to {len(given)} users, which were not "
+                "revoked. If the group is meant to be empty, run on the controller: busbar-account-groups --allow-empty"
             )
         for user in sorted(names or ()):
             if user not in seen.known:

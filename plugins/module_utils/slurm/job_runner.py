@@ -76,9 +76,9 @@ class Runner:
         except KeyError:
             return []
         kept = {name: os.environ[name] for name in ("PATH", "SLURM_CONF") if name in os.environ}
-        told = {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "LANG": "C.UTF-8"}
+        login = {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "LANG": "C.UTF-8"}
         # sbatch passes its environment to the job, so it must not contain root's.
-        environment = ["env", "-i", *(f"{name}={value}" for name, value in {**kept, **told}.items())]
+        environment = ["env", "-i", *(f"{name}={value}" for name, value in {**kept, **login}.items())]
         if account.pw_uid == os.geteuid():
             return environment
         identity = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups"]
@@ -257,7 +257,7 @@ class Runner:
         """Return why a test cannot be submitted, or ''."""
         usable, partners = entry["nodes"], entry["partners"]
         if not self.as_user:
-            return f"there is no user {self.params['user']} on the controller: playbooks/slurm.yml makes it"
+            return f"the controller has no user {self.params['user']}: run playbooks/slurm.yml, which creates it"
         if self.left() == 0:
             return f"{CUT_BY_LIMIT}, and the job had not begun"
         if not answered:

@@ -124,11 +124,11 @@ def window_problem(installed: str, target: str) -> tuple[str, str]:
     )
 
 
-def parse_candidates(said: str) -> dict[str, tuple[str, str]]:
-    """Return the installed and the offered version of each package from `apt-cache policy`; '' if there is none."""
+def parse_candidates(output: str) -> dict[str, tuple[str, str]]:
+    """Return the installed and the candidate version of each package from `apt-cache policy`, '' for a missing one."""
     found: dict[str, tuple[str, str]] = {}
     name = installed = ""
-    for line in said.splitlines():
+    for line in output.splitlines():
         if not line.startswith(" "):
             name = line.rstrip(":")
         key, _, value = line.strip().partition(": ")

@@ -37,7 +37,7 @@ def repository_problems(repository: Mapping[str, Any]) -> list[tuple[str, str, s
     if not repository:
         return []
     found = [
-        (f"slurm_repository.{key}", "is no key of it", f"it has {', '.join(sorted(_KEYS))}")
+        (f"slurm_repository.{key}", "is not a valid key", f"use one of {', '.join(sorted(_KEYS))}")
         for key in sorted(set(repository) - _KEYS)
     ]
     if not _RELEASE.fullmatch(str(repository.get("release") or "")):

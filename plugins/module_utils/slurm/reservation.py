@@ -122,7 +122,7 @@ class NodeReservation:
 
     def _refused(self, found: Reservation | None) -> str:
         if not self._own:
-            missing = f"there is no reservation {self.name}: create it, or leave validation_reservation empty"
+            missing = f"the reservation {self.name} does not exist: create it, or leave validation_reservation empty"
             return missing if found is None else ""
         if found is None:
             return ""

@@ -53,7 +53,7 @@ def declaration_problems(host: str, declared: Declared) -> list[Problem]:
     if not NAME.fullmatch(name):
         wrong.append(("name", f"{name!r} cannot name an array", "up to 12 of a-z, 0-9 and _, a letter first"))
     if SYSTEM.fullmatch(path) or not PATH.fullmatch(path) or {"", ".", ".."} & set(path[1:].split("/")):
-        wrong.append(("path", f"{path!r} cannot be the mount point", "give an absolute path of its own, as /scratch"))
+        wrong.append(("path", f"{path!r} cannot be the mount point", "set an unused absolute path, such as /scratch"))
     for item in declared["wipe"].get(host) or []:
         if not str(item).startswith(BY_ID):
             wrong.append(("wipe_devices", f"{item!r} does not name one disk for ever", EXAMPLE))

@@ -70,5 +70,5 @@ def test_a_job_is_the_users_and_sees_nothing_of_roots_environment(
 
 def test_without_that_user_nothing_is_submitted() -> None:
     entry = submitted("nobody-at-all")
-    assert entry["problem"] == "there is no user nobody-at-all on the controller: playbooks/slurm.yml makes it"
+    assert entry["problem"] == "the controller has no user nobody-at-all: run playbooks/slurm.yml, which creates it"
     assert entry["job_id"] == ""

@@ -121,7 +121,7 @@ def test_too_many_leavers_remove_no_user_and_joins_continue() -> None:
     assert commands(done) == ["add user grace Account=phys Cluster=c Fairshare=1"]
     assert done.made == {ERIN, FRANK, ("phys", "grace")}
     assert (
-        "2 users are to lose an account or rights, more than slurm_account_groups_max_removals (1)" in done.refusals[0]
+        "2 users would lose an account or rights, more than slurm_account_groups_max_removals (1)" in done.refusals[0]
     )
     assert "busbar-account-groups --max-removals 2" in done.refusals[0]
 

@@ -308,7 +308,7 @@ def test_a_reservation_of_the_site_is_used_as_it_is(monkeypatch: pytest.MonkeyPa
     assert slurm.history == [("sbatch", "gpu1")] * 2
     run = runner(monkeypatch, slurm, tests=[], reservation={"name": "gone", "fresh": True})
     assert run.reservation is not None
-    assert "there is no reservation gone: create it, or leave" in run.reservation.problem()
+    assert "the reservation gone does not exist: create it, or leave" in run.reservation.problem()
 
 
 def test_a_reservation_is_deleted_at_the_end_and_only_our_own(monkeypatch: pytest.MonkeyPatch) -> None:

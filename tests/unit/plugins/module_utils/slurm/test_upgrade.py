@@ -181,7 +181,7 @@ def test_the_source_is_that_of_the_system_with_another_suite() -> None:
     ("given", "said"),
     [
         ({"release": "26.05.5"}, "'26.05.5' is not a Slurm release"),
-        ({"release": "26.05", "suit": "testing"}, "slurm_repository.suit: is no key"),
+        ({"release": "26.05", "suit": "testing"}, "slurm_repository.suit: is not a valid key"),
         ({"release": "26.05", "suite": "a b"}, "'a b' cannot stand"),
         ({"release": "26.05", "url": "http://x/"}, "slurm_repository.suite: is missing"),
     ],

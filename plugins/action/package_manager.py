@@ -31,7 +31,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         """Return the module's result, or a failure that names the lock holder."""
         super().run(tmp, task_vars)
         host = str((task_vars or {}).get("inventory_hostname", ""))
-        started, told_at, told = time.monotonic(), 0.0, ""
+        started, shown_at, shown = time.monotonic(), 0.0, ""
         while True:
             result: dict[str, Any] = self._execute_module(task_vars=task_vars)
             found = result.get("waits_for")
@@ -42,8 +42,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             if waited >= LIMIT_S:
                 return {**result, "msg": printable(over_limit_text(holder, waited))}
             text = printable(holder_text(holder))
-            if text != told or time.monotonic() - told_at >= AGAIN_S:
+            if text != shown or time.monotonic() - shown_at >= AGAIN_S:
                 # `busbar provision` shows lines with this prefix at once.
                 Display().display(f"WAITING {host}: {text}; {round(waited)} of {LIMIT_S} s")
-                told, told_at = text, time.monotonic()
+                shown, shown_at = text, time.monotonic()
             time.sleep(PAUSE_S)

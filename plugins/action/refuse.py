@@ -31,7 +31,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         result |= {"advice": notes}
         if not problems and not arguments["msg"]:
             return result
-        told = "\n".join(filter(None, (arguments["headline"], problem_report(problems)))) if problems else ""
-        told = "\n".join([told, "Other findings:", *notes]) if notes else told
-        text = "\n".join(filter(None, (arguments["msg"], told)))
+        report = "\n".join(filter(None, (arguments["headline"], problem_report(problems)))) if problems else ""
+        report = "\n".join([report, "Other findings:", *notes]) if notes else report
+        text = "\n".join(filter(None, (arguments["msg"], report)))
         return result | {"failed": True, "msg": text, "problems": problems, REFUSED: True}

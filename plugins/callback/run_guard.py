@@ -13,11 +13,11 @@ description:
     that cannot be decrypted, and tags that the playbook does not have are named with file and line, and the run ends
     with exit code 2 before it contacts any host.
   - Then the file C(<inventory>.lock) beside the inventory's directory is locked until the run ends. A second run on the
-    same inventory is refused in the same way; it is told who holds the lock.
+    same inventory is refused in the same way, with a message that names the process holding the lock.
   - A run with C(--check), the playbooks C(preflight.yml) and C(describe.yml), C(user.yml --tags elevate) and
     C(backup.yml --tags backup_verify) need no lock.
-  - The lock of a process that is gone is free at once. What a killed run of another host has left is named, with the
-    command that clears it.
+  - The lock is released as soon as its process ends, for whatever reason. If a run that was killed on another host left
+    its lock behind, the message names that lock and the command that removes it.
 version_added: "0.1.0"
 author: The busbar contributors (@busbar)
 requirements:

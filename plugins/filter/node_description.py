@@ -50,8 +50,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(text), the YAML with comments, empty if no host answered; and C(problem), why there is no topology, in one
-      sentence.
+    - C(text), the YAML with comments, empty if no host answered; and C(problem), the reason for a missing topology, in
+      one sentence.
   type: dict
 """
 

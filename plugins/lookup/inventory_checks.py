@@ -206,14 +206,14 @@ def declared_types(settings: Sequence[Setting], values: Mapping[str, Any]) -> li
     """Return the options of a wrong type, both as written and as evaluated in `values`."""
     options = {**declared_options(), **{name: Option("", spec) for name, spec in SITE_VARIABLES.items()}}
     problems = type_problems(settings, options)
-    told = {each["key"] for each in problems}
+    reported = {each["key"] for each in problems}
     places = {each.name: each for each in settings}
     return problems + [
         problem
         for name, value in values.items()
         if name in places
         for problem in type_problem(places[name]._replace(value=value), options[name])
-        if problem["key"] not in told
+        if problem["key"] not in reported
     ]
 
 

@@ -117,8 +117,8 @@ class LookupModule(SecretsLookup):
         trusted = trusted_certificates(directory, authority)
         keys = [term if create else term or made_up_key() for term in terms]
         certificates = [self._certificate(key, authority, now) for key in keys]
-        told: dict[str, str | int] = {"trusted": trusted, "trusted_not_after": first_end(trusted)}
-        return [{"certificate": each, "not_after": end_of(each), **told} for each in certificates]
+        authorities: dict[str, str | int] = {"trusted": trusted, "trusted_not_after": first_end(trusted)}
+        return [{"certificate": each, "not_after": end_of(each), **authorities} for each in certificates]
 
     def _certificate(self, public_key: str, authority: str, now: int) -> str:
         """Return the present certificate if it is still good, else a new one."""

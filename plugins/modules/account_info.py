@@ -140,7 +140,7 @@ def shadow_digests(rows: list[list[str]]) -> dict[str, str]:
 
 
 class Homes:
-    """Tells of homes whether they are there, without waiting for a file server that is gone."""
+    """Checks whether home directories exist, without hanging on a file server that does not respond."""
 
     def __init__(self, mounts: list[Mount]) -> None:
         """Keep what is mounted."""

@@ -7,7 +7,7 @@ module: container_info
 author: busbar contributors
 short_description: Check user namespaces and credentials for container registries
 description:
-  - Without O(credentials), creates a user namespace as the user nobody, as a rootless container does. If that fails,
+  - Without O(credentials), creates a user namespace as the user C(nobody), as a rootless container does. If that fails,
     returns the kernel setting that forbids it and the line that allows it.
   - With O(credentials), authenticates to each registry without pulling. A registry that rejects the login is a problem,
     and so is one whose token server is a host for which the user has no login. A registry that does not answer is a
@@ -104,7 +104,7 @@ UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "true"]
 
 
 def read_settings(root: Path = PROC_SYS) -> dict[str, int | None]:
-    """Return the value of each setting, null where there is none."""
+    """Return the value of each setting, or None if the kernel does not have it."""
     found: dict[str, int | None] = {}
     for name in SETTINGS:
         try:
@@ -126,7 +126,7 @@ def profile_allows(profile: str, *, installed: bool, loaded: Path = PROFILES) ->
 
 
 def refusal(module: AnsibleModule) -> str:
-    """Return what was said when nobody tried to make the namespaces; empty when it went well."""
+    """Return the error of creating the namespaces as an unprivileged user; empty if it succeeds."""
     program = module.params["program"]
     trial = [program] if program and Path(program).exists() else UNSHARE
     command = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", *trial]
@@ -164,7 +164,7 @@ def ask_registries(module: AnsibleModule) -> None:
                 continue
             text = f"{who}: {problem}"
             problems.append(make_problem([module.params["host"]], module.params["key"], text, remedy))
-        # A host that only gives tokens is no registry, and was tried with the one whose tokens it gives.
+        # A token server is not a registry; its login was already tested with the registry that it serves.
         for machine in gives_tokens:
             notes.pop((user, machine), None)
     module.exit_json(changed=False, problems=problems, notes=list(notes.values()))

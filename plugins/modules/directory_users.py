@@ -161,7 +161,7 @@ from ..module_utils.access.ldap_tools import SOCKET, Connection, LdapError, esca
 from ..module_utils.common.problems import make_problem
 
 PASSWD, GROUP = Path("/etc/passwd"), Path("/etc/group")
-# A filter of a few kilobytes is no burden for any server.
+# Keeps each search filter within a few kilobytes, which every LDAP server can handle.
 CHUNK = 100
 # Rules of sudo and polkit name groups, and a group of the directory with such a name would get what they give.
 POWERFUL_GROUPS = (
@@ -185,10 +185,10 @@ def protected_names(kind: str, local: list[Holder]) -> set[str]:
 
 
 def directory_holders(connection: Connection, base: str, schema: str, wanted: list[Holder]) -> list[Holder]:
-    """Ask a directory for everybody who has a name or a number of somebody else.
+    """Return the users and groups of a directory that share a name or a number with one of `wanted`.
 
     Raises:
-        LdapError: it does not answer, or refuses.
+        LdapError: the directory does not answer, or refuses the search.
     """
     found = []
     for kind, (kind_class, name, number) in (_AD if schema == "ad" else _POSIX).items():

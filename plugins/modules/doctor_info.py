@@ -90,7 +90,7 @@ class Look:
         self.timeout_s = timeout_s
 
     def run(self, *words: str) -> tuple[int, str]:
-        """Return exit code and output of a command; 124 when it does not end, 127 when there is none."""
+        """Return exit code and output of a command; 124 on a timeout, 127 if the program is missing."""
         environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
         try:
             done = subprocess.run(  # noqa: S603 - fixed words, and paths of this host

@@ -7,7 +7,7 @@ module: enroot_configuration
 author: busbar contributors
 short_description: Plan the packages and files of Enroot on a host
 description:
-  - Creates a user namespace as the user nobody to find out whether unprivileged users can, and checks the free disk
+  - Creates a user namespace as the user C(nobody) to find out whether unprivileged users can, and checks the free disk
     space. Refuses a host on which Enroot cannot create containers, and an invalid declaration.
   - With O(sysctls), first writes and applies the kernel settings that containers need.
   - If Enroot is installed, its own program creates the namespace, since AppArmor may allow that only to Enroot.
@@ -97,7 +97,7 @@ mounts:
   type: list
   elements: str
 works:
-  description: Whether the user nobody can create a user namespace.
+  description: Whether the user C(nobody) can create a user namespace.
   returned: success
   type: bool
 nvidia_cli:
@@ -178,7 +178,7 @@ def main() -> None:
         if given["sysctls"] and "sysctls" in plan and not given["problems"]:
             diff = allow(module, plan["sysctls"])
             if diff:
-                # What the settings will allow only a run without check mode can try.
+                # Check mode does not apply the settings, so assume that they allow user namespaces.
                 found = {**found, "works": True} if module.check_mode else look(module)
                 plan = enroot_plan(declared, host, found)
     except (OSError, ValueError) as exc:

@@ -1,4 +1,4 @@
-"""Module that tells what a node really is."""
+"""Module that reports the actual hardware and software of a node."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ failure:
   type: str
   returned: always
 message:
-  description: Error message. Empty if there is none.
+  description: Error message of the failed step. Empty if none failed.
   type: str
   returned: always
 clock_offset_s:
@@ -144,7 +144,7 @@ record:
       type: list
     versions: {description: "Versions of kernel, system, driver, CUDA and DCGM, if known.", type: dict}
     booted: {description: "Boot time in seconds since 1970, or 0 if unknown.", type: int}
-    host_key: {description: Public host key (empty if there is none)., type: str}
+    host_key: {description: Public host key (empty if the node has none)., type: str}
     history: {description: "Entries of the health check, oldest first.", type: list}
     problems: {description: Read errors by source., type: dict}
 reboot:

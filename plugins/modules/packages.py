@@ -7,12 +7,12 @@ module: packages
 author: busbar contributors
 short_description: Install, pin, hold, remove and upgrade packages
 description:
-  - Asks the package database once which packages are missing, have another version or differ in their hold. If there
-    are none, it ends in a fraction of the time of M(ansible.builtin.apt).
+  - Asks the package database once which packages are missing, have another version or differ in their hold. If
+    none does, it ends in a fraction of the time of M(ansible.builtin.apt).
   - Otherwise installs, upgrades, downgrades and removes in one transaction, so that packages that require each other in
     the same version stay consistent, and verifies the versions afterwards.
-  - Fetches the package lists first if there are none, as on a new node; M(ansible.builtin.apt) with C(cache_valid_time)
-    takes the date of an empty directory for that of the lists, and fails.
+  - Fetches the package lists first if the host has none, as on a new node. M(ansible.builtin.apt) with
+    C(cache_valid_time) fails there, because it mistakes the date of the empty directory for that of the lists.
   - In check mode, returns the planned changes without using package lists or the network.
   - Works with apt and dnf. With dnf, holds use the plugin versionlock, and packages are removed in a second
     transaction. A package without a version keeps its installed version.
@@ -253,7 +253,7 @@ def with_apt(module: AnsibleModule, patterns: Sequence[str]) -> tuple[list[Upgra
 
 def with_dnf(module: AnsibleModule, patterns: Sequence[str]) -> tuple[list[Upgrade], list[Upgrade]]:
     """Return what was upgraded and what is held, by dnf."""
-    # What obsoletes another package would remove it.
+    # A package that obsoletes an installed one would remove it.
     words = ["--setopt=obsoletes=False", *["--security"] * (module.params["upgrade"] == "security")]
     look = ["dnf", "-q", *words, "check-update"]
     offered = parse_dnf(managed(module, [*look, "--refresh"], OFFERS))

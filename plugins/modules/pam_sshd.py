@@ -67,12 +67,12 @@ from ..module_utils.access.login_user import groups_of, login_user
 from ..module_utils.access.pam_sshd import pam_others_text, pam_sshd_text
 from ..module_utils.common.baseline import before_write
 
-# What starts programs of users besides sshd, by the names of all distributions.
+# Services besides sshd that start programs as users, under the names used by all supported distributions.
 OTHERS = ("cron", "crond", "atd")
 
 
 def exempt_users(users: list[str], groups: list[str]) -> list[str]:
-    """Return the exempt users; who is logged in is among them, or in one of the groups."""
+    """Return the exempt users, with the logged-in user unless one of the groups already exempts that user."""
     here = login_user()
     own = [] if set(groups_of(here)) & set(groups) else [here.pw_name]
     return sorted({"root", *users, *own})

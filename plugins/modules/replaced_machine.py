@@ -10,7 +10,7 @@ description:
   - Compares host key and serial numbers of the responding machine with those recorded for the node. Refuses the former
     machine, a revoked host key, and the host key of another host.
   - With O(fingerprints), the provisioning host trusts the machine's host key if its fingerprint is in the list, and
-    removes the former one. There is no prompt, and other keys are refused.
+    removes the former one. Refuses any other key, and never prompts.
   - Runs on the provisioning host and contacts the machine once.
 extends_documentation_fragment: busbar.cluster.attributes
 options:

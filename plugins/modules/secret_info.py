@@ -65,7 +65,7 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
 
 
 def file_text(path: Path) -> str:
-    """Return what a file says with what its certificates encode; '' when there is no text."""
+    """Return the text of a file with the decoded content of its certificates; '' if it is missing or not text."""
     try:
         with path.open("rb") as stream:
             text = stream.read(LARGEST).decode()
@@ -85,7 +85,7 @@ def place(path: Path) -> Place:
 
 
 def look(secret: str, path: Path) -> dict[str, Any]:
-    """Return what is told of one file."""
+    """Return the mode, the owner, the age and the readers of one file, and whether it is too open."""
     accounts = {each.pw_name: (each.pw_uid, each.pw_gid) for each in pwd.getpwall()}
     members = {each.gr_gid: each.gr_mem for each in grp.getgrall()}
     # A link leads elsewhere: those folders count.
@@ -93,8 +93,8 @@ def look(secret: str, path: Path) -> dict[str, Any]:
     file = place(real)
     who = readers(file, [place(folder) for folder in real.parents], accounts, members)
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(real.stat().st_mtime))
-    told = {"mode": f"{file.mode:04o}", "owner": who[0], "since": since, "readers": who}
-    return {"secret": secret, "path": str(path), **told, "problem": too_open(file, who, accounts)}
+    access = {"mode": f"{file.mode:04o}", "owner": who[0], "since": since, "readers": who}
+    return {"secret": secret, "path": str(path), **access, "problem": too_open(file, who, accounts)}
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ public_key:
   returned: always
   type: str
 certificate:
-  description: The certificate as one line. Empty if there is none.
+  description: The certificate as one line. Empty if the host has none.
   returned: always
   type: str
 user:
@@ -57,7 +57,7 @@ sudo_groups:
   type: list
   elements: str
 sudo_problem:
-  description: Reason why the sudo rules cannot be read. Empty if they can, or if there are none.
+  description: Reason why the sudo rules cannot be read. Empty if they can be read, or if the host has none.
   returned: always
   type: str
 key_login:
@@ -98,7 +98,7 @@ def has_keys(path: Path) -> bool:
 
 
 def named(entries: list[str], by_number: Callable[[int], str]) -> list[str]:
-    """Return names; a number that nobody has is left out, for nobody can log in with it."""
+    """Return names; a number without an account is left out, because no login can use it."""
     names = set()
     for entry in entries:
         with suppress(KeyError, ValueError):

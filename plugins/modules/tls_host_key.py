@@ -38,7 +38,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 public_key:
-  description: The public key in OpenSSH format. Empty if there is no key yet.
+  description: The public key in OpenSSH format. Empty before the key is created.
   returned: always
   type: str
 certificate:

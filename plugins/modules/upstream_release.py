@@ -120,12 +120,12 @@ def install(module: AnsibleModule, items: list[dict[str, Any]]) -> None:
     ]
     with tempfile.TemporaryDirectory(prefix="busbar-packages-") as name:
         folder = Path(name)
-        folder.chmod(0o755)  # apt reads as a user of its own
+        folder.chmod(0o755)  # apt reads the files as the user _apt
         for item, data in fetched:
             (folder / item["file"]).write_bytes(data)
         files = [str(folder / item["file"]) for item, _ in fetched]
         # The files are verified by their checksums: dnf asks no signature of local files (localpkg_gpgcheck, off by
-        # default, dnf.conf(5)). What comes with them from repositories is checked as each repository says.
+        # default, dnf.conf(5)). Dependencies from repositories are verified as each repository is configured.
         command = install_command(module, apt=["--allow-downgrades"])
         status, said = run_manager(module, [*command, *files])
         if status and module.get_bin_path("apt-get"):

@@ -90,7 +90,7 @@ def copy_state(source: Path, target: Path, sleep: Callable[[float], None] = time
     accepted: its files are complete, but may be from different moments.
 
     Raises:
-        BackupError: there is no state.
+        BackupError: the directory contains no slurmctld state.
     """
     for left in reversed(range(_TRIES)):
         before = _stamps(source)

@@ -63,12 +63,12 @@ class Repository:
         """
         done = self.run(*arguments)
         if done.status:
-            raise BackupError(self.told(arguments[0], done))
+            raise BackupError(self.error_message(arguments[0], done))
         return done.printed
 
-    def told(self, what: str, done: Outcome) -> str:
+    def error_message(self, what: str, done: Outcome) -> str:
         """Return the error message, with a remedy if it is known."""
-        said = done.complaint or done.printed
+        output = done.complaint or done.printed
         where = self.settings.repository
         if _is_missing(done):
             return (
@@ -76,12 +76,12 @@ class Repository:
                 "was created, because a new repository would hide the loss of the former one. To "
                 "create a new one: busbar provision backup -e backup_new_repository=true"
             )
-        if done.status == _WRONG_PASSWORD or any(words in said for words in _SAYS_PASSWORD):
+        if done.status == _WRONG_PASSWORD or any(words in output for words in _SAYS_PASSWORD):
             return (
                 f"/etc/busbar/backup/password is not the password of the repository {where}: "
                 "restore secrets/backup.password on the provisioning host, or set backup_password"
             )
-        return f"restic {what} on {where} exited with status {done.status}: {said[-600:]}"
+        return f"restic {what} on {where} exited with status {done.status}: {output[-600:]}"
 
     def make(self, *, known: bool) -> bool:
         """Create the repository if it does not exist; return whether it was created.
@@ -96,11 +96,11 @@ class Repository:
         if there.status == 0:
             return False
         if known or not _is_missing(there):
-            raise BackupError(self.told("cat config", there))
+            raise BackupError(self.error_message("cat config", there))
         made = self.run("init")
         # Another host may have created it at the same time.
         if made.status and self.run("cat", "config").status:
-            raise BackupError(self.told("init", made))
+            raise BackupError(self.error_message("init", made))
         return made.status == 0
 
     def snapshots(self, host: str = "") -> list[Snapshot]:
@@ -145,7 +145,7 @@ class Repository:
         if done.status:
             message = (
                 f"snapshot {snapshot.id[:8]} cannot be read completely. Nothing was changed: "
-                f"{self.told('restore', done)}. To use an older snapshot: -e restore_snapshot=ID, from "
+                f"{self.error_message('restore', done)}. To use an older snapshot: -e restore_snapshot=ID, from "
                 "busbar-backup list"
             )
             raise BackupError(message)

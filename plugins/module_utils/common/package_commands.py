@@ -195,8 +195,8 @@ def fetch_problems(said: str, shown: str = "") -> str:
     found = list(dict.fromkeys(lines))
     if not found:
         return ""
-    told = " ".join(shown.split())
-    more = [line for line in found if line not in told][:MOST_FETCHES]
+    shown_text = " ".join(shown.split())
+    more = [line for line in found if line not in shown_text][:MOST_FETCHES]
     remedy = (
         "check that the host resolves the name and reaches the URL (getent hosts NAME, curl -I URL), then run again"
     )

@@ -42,10 +42,10 @@ def _source_problems(options: Known, host: str) -> list[Problem]:
         problems.append(make_problem([host], "dcgm_exporter_version", f"{version} does not work with DCGM 4", remedy))
     engine = str(options["host_engine"])
     if options["dcgm_source"] == "none" and engine.startswith(_LOCAL):
-        said = f"dcgm_source is none, so no host engine answers on {engine}"
+        problem = f"dcgm_source is none, so no host engine answers on {engine}"
         remedy = "set dcgm_source: nvidia, or dcgm_exporter_source: none; with dcgm_exporter_host_engine: '' the"
-        remedy += " exporter runs an engine of its own, which needs DCGM's libraries"
-        problems.append(make_problem([host], "dcgm_exporter_source", said, remedy))
+        remedy += " exporter runs an embedded engine, which needs DCGM's libraries"
+        problems.append(make_problem([host], "dcgm_exporter_source", problem, remedy))
     if options["source"] == "url":
         given = (options["packages"] or {}).get(options["architecture"]) or {}
         key = f"dcgm_exporter_packages.{options['architecture']}"

@@ -23,14 +23,14 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         place = f"lmod_modules[{index}]"
         if not _NAME.fullmatch(name):
             remedy = "name it such as cuda or mpi/openmpi"
-            problems.append(make_problem([host], place, f"name {name!r} is no name of a module", remedy))
+            problems.append(make_problem([host], place, f"{name!r} is not a valid module name", remedy))
         if not _VERSION.fullmatch(version):
             remedy = "give one such as '12.4', in quotes"
             problems.append(make_problem([host], place, f"version {version!r} is not a valid version", remedy))
         for option in ("prepend_path", "append_path", "setenv"):
             problems += [
                 make_problem(
-                    [host], f"{place}.{option}", f"{variable!r} is no name of a variable", "use letters, digits and _"
+                    [host], f"{place}.{option}", f"{variable!r} is not a variable name", "use letters, digits and _"
                 )
                 for variable in module.get(option) or {}
                 if not _VARIABLE.fullmatch(str(variable))

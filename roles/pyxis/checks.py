@@ -41,14 +41,12 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         elif name not in known:
             near = difflib.get_close_matches(name, known, 1)
             remedy = (f"did you mean {near[0]}? " if near else "") + f"Use one of: {', '.join(known)}"
-            problems.append(
-                make_problem([host], place, "is no argument of Pyxis, so that every job would fail", remedy)
-            )
+            problems.append(make_problem([host], place, "is not an argument of Pyxis, so every job would fail", remedy))
         elif name in SWITCHES and _switch(value) is None:
             problems.append(make_problem([host], place, f"{value!r} is neither true nor false", "set true or false"))
         elif name in PATHS and not _is_path(value):
             remedy = f"give an absolute path without blanks, of at most {_LONGEST_PATH} characters"
-            problems.append(make_problem([host], place, f"{value!r} is no such path", remedy))
+            problems.append(make_problem([host], place, f"{value!r} is not a valid path", remedy))
     return problems
 
 
@@ -57,7 +55,7 @@ def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     hosts = {host: cluster["hostvars"][host] for host in cluster["groups"].get("all", [])}
     wrong = [host for host, each in hosts.items() if is_on(each, "pyxis") and not _verified(each)]
     remedy = "set it to what `sha256sum` prints for the archive at pyxis_source, once you trust that file"
-    problem = "is no SHA-256, so the archive cannot be verified"
+    problem = "is not a SHA-256 checksum, so the archive cannot be verified"
     return [make_problem(wrong, "pyxis_sha256", problem, remedy)] if wrong else []
 
 

@@ -60,9 +60,9 @@ def _source_faults(plugin: Known) -> list[tuple[str, str]]:
         return [("needs one of source and library", "give the archive to build, or the library that a package brings")]
     if library:
         wrong = not library.startswith("/")
-        return [(f"library {library!r} is no absolute path", "give it as the package installs it")] if wrong else []
+        return [(f"library {library!r} is not an absolute path", "use its installed path")] if wrong else []
     if not source.startswith(("/", "http://", "https://")):
-        return [(f"source {source!r} is no address and no absolute path", "give https://… or a file of this machine")]
+        return [(f"source {source!r} is not a URL or an absolute path", "use https://… or a file on this machine")]
     if not _SHA256.fullmatch(str(plugin.get("sha256") or "")):
         remedy = f"set it to the 64 hexadecimal digits that `sha256sum` prints for {source}, once you trust that file"
         return [(f"sha256 is {plugin.get('sha256') or 'not set'!r}, so the archive cannot be verified", remedy)]

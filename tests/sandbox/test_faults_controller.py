@@ -148,7 +148,7 @@ def test_slurmctld_that_is_killed_before_it_is_told_is_started_by_the_same_run(s
 
 @pytest.mark.fault(
     "slurmctld killed when it is told of the change",
-    says="ctl: …the old one is in force again",
+    says="ctl: …the previous one is active again",
     heals="nothing: the former configuration is put back, and slurmctld started with it",
 )
 def test_slurmctld_that_is_killed_at_the_change_has_its_former_configuration(sandbox: Cluster, work: Work) -> None:
@@ -159,7 +159,7 @@ def test_slurmctld_that_is_killed_at_the_change_has_its_former_configuration(san
     told_s = round(time.monotonic() - began)
     output = done.stdout + done.stderr
     assert done.returncode != 0, output
-    assert is_said("ctl: …the old one is in force again", output), output
+    assert is_said("ctl: …the previous one is active again", output), output
     assert sandbox.exec("ctl", f"cat {CONF}").stdout == former
     measured = {"told_s": told_s, "healed_s": heal(sandbox, work, former)}
     note("runs", "slurmctld killed when it is told of the change", measured)

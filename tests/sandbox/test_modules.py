@@ -158,5 +158,5 @@ def test_what_is_not_sound_is_refused_before_anything_is_written(sandbox: Cluste
     options = json.dumps({"lmod_modules_path": TREE, "lmod_modules": [{"name": "../../etc/x", "version": "1"}]})
     done = sandbox.playbook("containers.yml", "--tags", "lmod", "--limit", "ctl", "-e", options)
     assert done.returncode == 2
-    assert "ctl: lmod_modules[0]: name '../../etc/x' is no name of a module" in " ".join(done.stdout.split())
+    assert "ctl: lmod_modules[0]: '../../etc/x' is not a valid module name" in " ".join(done.stdout.split())
     assert recap(done.stdout)["ctl"]["changed"] == 0

@@ -150,11 +150,11 @@ def test_a_directory_of_another_user_is_left_alone(sandbox: Cluster, installers:
     sandbox.exec("ctl", f"mkdir -p {PLACE}/base/5.0-0 && touch {PLACE}/base/5.0-0/precious")
     done = installers.play(installers.make("5.0-0"))
     assert done.returncode == 2
-    assert "5.0-0 is there and was not installed by this role" in " ".join(done.stdout.split())
+    assert "5.0-0 exists and was not created by this role" in " ".join(done.stdout.split())
     assert sandbox.exec("ctl", f"ls {PLACE}/base/5.0-0").stdout == "precious\n"
 
 
 def test_a_version_without_a_checksum_is_refused(installers: Installers) -> None:
     done = installers.play(installers.make("6.0-0") | {"sum": ""})
     assert done.returncode == 2
-    assert "miniforge_checksums: there is no SHA-256 for 6.0-0 on" in " ".join(done.stdout.split())
+    assert "miniforge_checksums: the SHA-256 checksum of 6.0-0 for" in " ".join(done.stdout.split())

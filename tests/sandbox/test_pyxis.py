@@ -87,7 +87,7 @@ def test_arguments_with_which_no_job_would_run_are_refused_or_taken_back(sandbox
     before = sandbox.exec("gpu1", f"cat {OURS}").stdout
     done = apply(pyxis_options={"use_squashfus": "1"})
     assert done.returncode != 0
-    assert "pyxis_options.use_squashfus: is no argument of Pyxis" in " ".join(done.stdout.split())
+    assert "pyxis_options.use_squashfus: is not an argument of Pyxis" in " ".join(done.stdout.split())
     library = before.splitlines()[-1].split()[1]
     wrong = {"name": "pyxis", "version": "0.24.0", "library": library, "arguments": ["use_enroot_load=True"]}
     done = apply(pyxis_enabled=False, slurm_spank_plugins=[wrong | {"provides": ["--container-image"]}])

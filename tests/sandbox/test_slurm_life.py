@@ -131,7 +131,7 @@ def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_j
         ('{"slurm_config": {"SchedulerTypo": "x"}}', "did you mean SchedulerType?"),
         # Known to other releases only: Slurm itself refuses it, before it takes the place of the old file.
         ('{"slurm_config": {"SlurmctldPlugstack": "x"}}', "unrecognized key: SlurmctldPlugstack"),
-        ('{"slurm_config": {"SchedulerType": "sched/nope"}}', "the old one is in force again"),
+        ('{"slurm_config": {"SchedulerType": "sched/nope"}}', "the previous one is active again"),
         ('{"slurm_config": {"SelectType": "select/nosuch"}}', "select/nosuch"),
         ('{"slurm_partitions": [{"name": "p", "nodes": "gpu[7-9]"}]}', "gpu[7-9]"),
         ('{"slurm_config": {"SlurmctldParameters": ""}}', "enable_configless"),
@@ -141,7 +141,7 @@ def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_j
 )
 @pytest.mark.fault(
     "a configuration that Slurm refuses",
-    says="the old one is in force again",
+    says="the previous one is active again",
     heals="the former configuration is put back at once; correct the option",
 )
 def test_bad_configuration_is_refused_and_the_good_one_stays(

@@ -216,9 +216,9 @@ def journal(done: str, draining: Sequence[Finding]) -> None:
     reason = drain_reason([each.problem for each in draining])
     words = {
         "drain": f"drained: {reason}",
-        "resume": "resumed: the node is sound again",
-        "withheld": f"not drained, since too many nodes are: {reason}",
-        "given_back": f"somebody gave the node back; still wrong: {reason}",
+        "resume": "resumed: all checks pass again",
+        "withheld": f"not drained because too many nodes are drained already: {reason}",
+        "given_back": f"an admin resumed the node, but the problem persists: {reason}",
     }
     if done in words:
         syslog.openlog("busbar-health")

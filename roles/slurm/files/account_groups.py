@@ -95,8 +95,8 @@ def read_directory(path: Path) -> Directory:
         base = section["ldap_search_base"].split("?")[0].strip()
     except (OSError, KeyError, configparser.Error) as error:
         # Parser errors contain the line, which may be the password.
-        why = "it is no file of settings" if isinstance(error, configparser.Error) else f"{error}"
-        message = f"{path} does not say where the directory is ({why}): busbar provision base --tags sssd"
+        why = "invalid INI syntax" if isinstance(error, configparser.Error) else f"{error}"
+        message = f"cannot read the LDAP settings in {path} ({why}). Run: busbar provision base --tags sssd"
         raise SyncError(message) from None
     connections = [
         Connection(

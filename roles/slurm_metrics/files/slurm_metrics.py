@@ -59,7 +59,7 @@ class Settings(NamedTuple):
     jobs_limit: int = 5000
 
 
-class Unanswered(Exception):  # noqa: N818 - an answer that is missing is no error of this program
+class Unanswered(Exception):  # noqa: N818 - a missing answer is not an error of this program
     """A Slurm command failed or timed out; the message names the command and the reason."""
 
 

@@ -207,4 +207,4 @@ def test_a_node_with_jobs_keeps_its_imex(slurm: Slurm) -> None:
     plan = {"version": "580.95.05", "moves": False, "imex_moves": True}
     code, told = slurm.drain(daemons=BOTH, __nvidia_driver_plan=plan)
     assert code == 2, told
-    assert "gpu1: IMEX was not told of its new members, since it would be restarted under jobs: job 17" in told
+    assert "gpu1: the IMEX members were not updated, because that would restart IMEX while jobs run: job 17" in told

@@ -156,8 +156,8 @@ def test_names_go_with_their_instances(host: Host, program: ModuleType) -> None:
     ("change", "words"),
     [
         ({"log": query(compute=False)}, "GPU 0: instance 10 (1g.10gb) has no compute instance"),
-        ({"log": "<nvidia_smi_log></nvidia_smi_log>"}, "tells of GPU 0, `nvidia-smi -q` of 0 GPUs"),
-        ({"log": query().replace("<minor_number>0<", "<minor_number>N/A<")}, "no minor number of GPU 0: N/A"),
+        ({"log": "<nvidia_smi_log></nvidia_smi_log>"}, "lists GPU 0, but `nvidia-smi -q` lists 0 GPUs"),
+        ({"log": query().replace("<minor_number>0<", "<minor_number>N/A<")}, "no minor number for GPU 0 (found 'N/A'"),
         ({"log": "no log at all"}, "syntax error"),
         ({"status": 9}, "`nvidia-smi mig -lgi`"),
         ({"minors": "config 1\n"}, "mig-minors has no gpu0/gi2/access"),

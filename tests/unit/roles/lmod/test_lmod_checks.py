@@ -11,11 +11,15 @@ from ansible_collections.busbar.cluster.roles.lmod.checks import check
 @pytest.mark.parametrize(
     ("modules", "key", "said"),
     [
-        ([{"name": "../etc", "version": "1"}], "lmod_modules[0]", "name '../etc' is no name of a module"),
-        ([{"name": "/etc", "version": "1"}], "lmod_modules[0]", "name '/etc'"),
+        ([{"name": "../etc", "version": "1"}], "lmod_modules[0]", "'../etc' is not a valid module name"),
+        ([{"name": "/etc", "version": "1"}], "lmod_modules[0]", "'/etc' is not a valid module name"),
         ([{"name": "a", "version": "1/2"}], "lmod_modules[0]", "version '1/2' is not a valid version"),
         ([{"name": "a", "version": ".hidden"}], "lmod_modules[0]", "version '.hidden'"),
-        ([{"name": "a", "version": "1", "setenv": {"A-B": 1}}], "lmod_modules[0].setenv", "'A-B' is no name"),
+        (
+            [{"name": "a", "version": "1", "setenv": {"A-B": 1}}],
+            "lmod_modules[0].setenv",
+            "'A-B' is not a variable name",
+        ),
         ([{"name": "a", "version": "1", "prepend_path": {"1": "/a"}}], "lmod_modules[0].prepend_path", "'1'"),
         ([{"name": "a", "version": "1"}] * 2, "lmod_modules", "a/1 is declared 2 times"),
         (

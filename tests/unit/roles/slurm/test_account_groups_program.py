@@ -63,7 +63,7 @@ def test_the_directory_is_that_of_sssd(site: Path) -> None:
 def test_an_sssd_that_says_nothing_of_a_directory(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "sssd.conf").write_text(text, encoding="utf-8")
-    with pytest.raises(SyncError, match=r"does not say where the directory is .*busbar provision base --tags sssd"):
+    with pytest.raises(SyncError, match=r"cannot read the LDAP settings in .*busbar provision base --tags sssd"):
         read_directory(tmp_path / "sssd.conf")
 
 

@@ -50,9 +50,9 @@ def test_what_is_declared_in_full_or_not_at_all_is_fine(variables: dict[str, Any
             {"enroot_enabled": "yes", "enroot_checksums": {}, "enroot_packages": ["enroot-hardened"]},
             "gpu1,gpu2 enroot_checksums: is empty",
         ),
-        ({"pyxis_enabled": True, "pyxis_version": "0.23.0"}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
-        ({"pyxis_enabled": True, "pyxis_sha256": ""}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
-        ({"pyxis_enabled": True, "pyxis_sha256": SHA256[1:]}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
+        ({"pyxis_enabled": True, "pyxis_version": "0.23.0"}, "gpu1,gpu2 pyxis_sha256: is not a SHA-256"),
+        ({"pyxis_enabled": True, "pyxis_sha256": ""}, "gpu1,gpu2 pyxis_sha256: is not a SHA-256"),
+        ({"pyxis_enabled": True, "pyxis_sha256": SHA256[1:]}, "gpu1,gpu2 pyxis_sha256: is not a SHA-256"),
         (
             {"rdma_ipoib_interfaces": [{"name": "ib0", "address": "10.9.0.1/24"}]},
             "10.9.0.1 is declared more than once",

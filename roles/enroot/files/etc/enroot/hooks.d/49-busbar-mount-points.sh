@@ -36,8 +36,8 @@ site=${ENROOT_SYSCONF_PATH:-/etc/enroot}/mounts.d/80-busbar.fstab
 [ ! -r "$site" ] || of_lines < <(grep -v '^#' "$site")
 [ -z "${PMIX_SERVER_TMPDIR:-}" ] || make "$PMIX_SERVER_TMPDIR"
 
-# How Enroot calls itself in the container's namespaces (4.1.2, runtime.sh, runtime::start): … -c 'runtime::_start "$@"'
-# CONFIG ROOTFS RC CONFIG MOUNTS … . What Pyxis mounts stands in CONFIG as the function mounts.
+# Enroot 4.1.2 (runtime.sh, runtime::start) calls itself in the container's namespaces: … -c 'runtime::_start "$@"'
+# CONFIG ROOTFS RC CONFIG MOUNTS … . The function `mounts` in CONFIG prints the mounts of Pyxis.
 mapfile -d '' -t words <"/proc/$PPID/cmdline" 2>/dev/null || exit 0
 for ((at = 0; at < ${#words[@]}; at++)); do
     [ "${words[at]}" = 'runtime::_start "$@"' ] || continue

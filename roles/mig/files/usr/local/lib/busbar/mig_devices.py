@@ -42,7 +42,7 @@ def gpus(query: str) -> list[tuple[int, dict[int, int]]]:
     for gpu in ET.fromstring(query).findall("gpu"):  # noqa: S314 - of the driver's own program
         minor = (gpu.findtext("minor_number") or "").strip()
         if not minor.isdigit():
-            message = f"nvidia-smi tells no minor number of GPU {gpu.get('id')}: {minor or 'nothing'}"
+            message = f"nvidia-smi reports no minor number for GPU {gpu.get('id')} (found {minor!r}, expected a number)"
             raise MissingError(message)
         devices = gpu.findall("mig_devices/mig_device")
         pairs = [(each.findtext("gpu_instance_id"), each.findtext("compute_instance_id")) for each in devices]
@@ -73,7 +73,7 @@ def links(query: str, listing: str, caps: dict[str, int]) -> dict[str, str]:
     counted: dict[tuple[int, str], int] = {}
     for gpu, identity, profile in rows:
         if gpu >= len(known):
-            message = f"`nvidia-smi mig -lgi` tells of GPU {gpu}, `nvidia-smi -q` of {len(known)} GPUs"
+            message = f"`nvidia-smi mig -lgi` lists GPU {gpu}, but `nvidia-smi -q` lists {len(known)} GPUs"
             raise MissingError(message)
         minor, computes = known[gpu]
         if identity not in computes:
@@ -102,7 +102,7 @@ def provide(path: Path, devices: str) -> None:
     """
     if path.exists():
         if not stat.S_ISCHR(path.stat().st_mode):
-            message = f"{path} is no character device"
+            message = f"{path} is not a character device"
             raise MissingError(message)
         return
     major = re.search(r"^\s*(\d+) nvidia-caps$", devices, re.MULTILINE)

@@ -28,7 +28,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     if keeper and repository:
         add("repository", f"is set beside backup_host: {keeper}", "set one of them")
     if keeper and keeper not in known:
-        add("host", f"{keeper!r} is no host of the inventory", "write its name as the inventory has it")
+        add("host", f"{keeper!r} is not in the inventory", "use the name of a host in the inventory")
     if repository and not _REPOSITORY.match(repository):
         add(
             "repository",
@@ -36,7 +36,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
             "write /path, sftp:USER@HOST:/path, s3:https://…, rest:https://… or another of restic's",
         )
     if not str(options["directory"]).startswith("/"):
-        add("directory", f"{options['directory']!r} is no absolute path", "write /var/backups/busbar or the like")
+        add("directory", f"{options['directory']!r} is not an absolute path", "use one such as /var/backups/busbar")
     keep: Known = options["keep"]
     strange = sorted(set(keep) - set(_KEEP))
     if strange:
@@ -44,10 +44,14 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     if any(not str(count).isdigit() for count in keep.values()) or not any(
         str(count).isdigit() and int(count) for count in keep.values()
     ):
-        add("keep", f"{dict(keep)} keeps no snapshot, or is no number", "write numbers, such as {daily: 14, weekly: 8}")
+        add(
+            "keep",
+            f"{dict(keep)} keeps no snapshot or has an invalid count",
+            "use counts such as {daily: 14, weekly: 8}",
+        )
     if float(options["max_age"]) <= 0:
         add("max_age", f"{options['max_age']} h: the alert BackupOld would always fire", "write hours, such as 26")
     relative = [path for path in options["paths"] if not str(path).startswith("/")]
     if relative:
-        add("paths", f"{', '.join(map(str, relative))} is no absolute path", "write the whole path")
+        add("paths", f"found relative paths ({', '.join(map(str, relative))})", "use absolute paths")
     return found

@@ -38,7 +38,7 @@ def _bounds(options: Known) -> Iterator[tuple[str, str, str]]:
 def _networks(options: Known) -> Iterator[tuple[str, str, str]]:
     for text in options["trusted"]:
         if network(text) is None:
-            yield "trusted", f"{text!r} is no address and no network", "write one such as 10.0.0.0/24"
+            yield "trusted", f"{text!r} is not a valid IP address or network", "use one such as 10.0.0.0/24"
 
 
 def _shut_out(options: Known, seen: Sequence[str]) -> Iterator[tuple[str, str, str]]:

@@ -43,17 +43,17 @@ def _network_problems(options: Known) -> Iterator[_Wrong]:
     for key, remedy in _NETWORKS.items():
         for text in options[key]:
             if network(text) is None:
-                yield key, f"{text!r} is no address and no network", remedy
+                yield key, f"{text!r} is not a valid IP address or network", remedy
 
 
 def _port_problems(options: Known, groups: Collection[str]) -> Iterator[_Wrong]:
     if not _ports_are_good(options["job_ports"]):
-        yield "job_ports", f"{options['job_ports']!r} is no range of ports", "write LOW-HIGH, such as 10000-65535"
+        yield "job_ports", f"{options['job_ports']!r} is not a valid port range", "use LOW-HIGH, such as 10000-65535"
     for service in options["open"]:
         name = service["service"]
         for ports in service["ports"]:
             if not _ports_are_good(ports):
-                yield "open", f"{name}: {ports!r} is no port", "write PORT or LOW-HIGH, from 1 to 65535"
+                yield "open", f"{name}: {ports!r} is not a valid port", "use PORT or LOW-HIGH, from 1 to 65535"
         for source in service["from"]:
             if source not in SOURCES and source not in groups and network(source) is None:
                 known = ", ".join(SOURCES)
@@ -64,7 +64,7 @@ def _seen_problems(options: Known, seen: Sequence[str]) -> Iterator[_Wrong]:
     for line in seen:
         word, _, what = line.partition(" ")
         if word == "active":
-            yield "enabled", f"{what} is in force on the host, and both would have to admit all", _DISABLE[what]
+            yield "enabled", f"{what} is active on the host and would also filter the traffic", _DISABLE[what]
         elif word == "from" and what and not lies_in(what, [*options["cluster"], *options["admin_networks"]]):
             yield (
                 "admin_networks",

@@ -29,12 +29,12 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         return []
     every = sorted(exports) or [cluster["host"]]
     wrong = [
-        make_problem(every, key, f"{size!r} is no size", "write a number with M, G or T, such as 200G, or none")
+        make_problem(every, key, f"{size!r} is not a valid size", "use a number with M, G or T, such as 200G, or none")
         for key, size in sizes.items()
         if not is_size(str(size))
     ]
     wrong += [
-        make_problem(every, "home_quota_users", f"{name!r} is no name of a user", "write the name as `id` knows it")
+        make_problem(every, "home_quota_users", f"{name!r} is not a valid user name", "use the name that `id` prints")
         for name in options["users"]
         if not _USER.fullmatch(str(name))
     ]

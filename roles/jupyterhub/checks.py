@@ -57,11 +57,11 @@ def _place(options: Known) -> Iterator[tuple[str, str, str]]:
         problem = "passwords would cross the network without TLS: tls_enabled is false"
         yield "tls_enabled", problem, "remove tls_enabled: false, or take the host out of the group portal"
     if not str(options["notebook_path"]).startswith("/"):
-        problem = "there is no shared tree, and notebooks start from one folder on all nodes"
-        yield "jupyterhub_notebook_path", problem, "export one with nfs_server_exports, or name a folder that all have"
+        problem = "is not set and there is no shared tree, but all nodes start notebooks from the same directory"
+        yield "jupyterhub_notebook_path", problem, "export one with nfs_server_exports, or set a directory on all nodes"
     if not _ADDRESS.fullmatch(str(options["listen_address"])):
-        problem = f"{options['listen_address']!r} is no address"
-        yield "jupyterhub_listen_address", problem, "write one of the host's, or 0.0.0.0 for all of them"
+        problem = f"{options['listen_address']!r} is not a valid IP address"
+        yield "jupyterhub_listen_address", problem, "use an address of the host, or 0.0.0.0 for all of them"
     if int(options["first_number"]) < 1:
         yield "jupyterhub_first_number", "root would log in to the portal", "write the lowest uid of a person, as 1000"
 
@@ -83,7 +83,7 @@ def _links(options: Known) -> Iterator[tuple[str, str, str]]:
     for name in ("grafana_url", "report_url"):
         url = str(options[name])
         if url and not _URL.fullmatch(url):
-            yield f"jupyterhub_{name}", f"{url!r} is no address of a page", "write one such as https://host/path"
+            yield f"jupyterhub_{name}", f"{url!r} is not a valid URL", "use one such as https://host/path"
     if not 1 <= int(options["history_days"]) <= _MOST_DAYS:
         problem = f"{options['history_days']} is not between 1 and {_MOST_DAYS}"
         yield "jupyterhub_history_days", problem, "write for how many days jobs that ended are listed"
@@ -94,14 +94,14 @@ def _ports(options: Known) -> Iterator[tuple[str, str, str]]:
     for name, value in options["ports"].items():
         key = f"jupyterhub_{name}"
         if not 1 <= int(value) <= _HIGHEST:
-            yield key, f"{value} is no port", f"write a number from 1 to {_HIGHEST}"
+            yield key, f"{value} is not a valid port", f"use a number from 1 to {_HIGHEST}"
         elif int(value) in taken:
             yield key, f"{value} is the port of {taken[int(value)]}, too", "write another number"
         taken.setdefault(int(value), key)
     words = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", str(options["notebook_ports"]))
     if not words or not _LOWEST <= int(words[1]) <= int(words[2]) <= _HIGHEST:
-        problem = f"{options['notebook_ports']!r} is no range of ports from {_LOWEST} to {_HIGHEST}"
-        yield "jupyterhub_notebook_ports", problem, "write one such as 61000-61999"
+        problem = f"{options['notebook_ports']!r} is not a valid port range within {_LOWEST}-{_HIGHEST}"
+        yield "jupyterhub_notebook_ports", problem, "use one such as 61000-61999"
 
 
 def _environments(environments: list[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
@@ -110,16 +110,16 @@ def _environments(environments: list[dict[str, Any]]) -> Iterator[tuple[str, str
         yield key, "is empty, and a notebook starts with one of them", "declare one, as {name: default, title: Python}"
     names = [str(entry["name"]) for entry in environments]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield key, f"{name!r} is declared twice", "give each a name of its own"
+        yield key, f"{name!r} is declared twice", "use each name once"
     for entry in environments:
         if not _NAME.fullmatch(str(entry["name"])):
-            yield key, f"{entry['name']!r} is no name", "use letters, digits and _.@+- in names"
+            yield key, f"{entry['name']!r} is not a valid name", "use only letters, digits and _.@+-"
         for module in entry.get("modules", []):
             if not _MODULE.fullmatch(str(module)):
-                yield key, f"{entry['name']}: {module!r} is no module", "write it as `module load` takes it"
+                yield key, f"{entry['name']}: {module!r} is not a valid module name", "use its name for `module load`"
         for path in entry.get("paths", []):
             if not str(path).startswith("/") or ":" in str(path):
-                yield key, f"{entry['name']}: {path!r} is no folder", "write an absolute path without a colon"
+                yield key, f"{entry['name']}: {path!r} is not a valid directory", "use an absolute path without a colon"
 
 
 def _images(options: Known) -> Iterator[tuple[str, str, str]]:
@@ -127,10 +127,10 @@ def _images(options: Known) -> Iterator[tuple[str, str, str]]:
     entries = [entry for entry in options["environments"] if entry.get("image")]
     for entry in entries:
         if not _IMAGE.fullmatch(str(entry["image"])):
-            yield key, f"{entry['name']}: {entry['image']!r} is no image", "write it as the container runtime takes it"
+            yield key, f"{entry['name']}: {entry['image']!r} is not a valid image", "use the container runtime's syntax"
         if not _PYTHON.fullmatch(str(entry.get("python", "python3"))):
-            problem = f"{entry['name']}: {entry['python']!r} is no Python of an image"
-            yield key, problem, "write its path in the image, such as /opt/conda/bin/python3"
+            problem = f"{entry['name']}: {entry['python']!r} is not a valid path of a Python interpreter"
+            yield key, problem, "use its path in the image, such as /opt/conda/bin/python3"
         if entry.get("modules") or entry.get("paths"):
             problem = f"{entry['name']}: modules and paths are the node's, and image has its own"
             yield key, problem, "declare two environments, or put into the image what it needs"
@@ -154,16 +154,16 @@ def _oidc(options: Known) -> Iterator[tuple[str, str, str]]:
     if not options["client_id"]:
         for name in ("authorize_url", "token_url", "userdata_url"):
             if options[name]:
-                problem = "there is no login with it: jupyterhub_oidc_client_id is empty"
-                yield f"jupyterhub_oidc_{name}", problem, "set what the provider calls the portal, or remove it"
+                problem = "has no effect because jupyterhub_oidc_client_id is empty"
+                yield f"jupyterhub_oidc_{name}", problem, "set the portal's client ID, or remove this option"
         return
     for name in ("authorize_url", "token_url", "userdata_url", "callback_url"):
         url = str(options[name])
         if not (_URL.fullmatch(url) and url.startswith("https://")):
-            problem = f"{url!r} is no address with https, and who listens in between could log in as anybody"
-            yield f"jupyterhub_oidc_{name}", problem, "write the whole address, which begins with https://"
+            problem = f"{url!r} is not an https:// URL, so an eavesdropper could log in as any user"
+            yield f"jupyterhub_oidc_{name}", problem, "use the full URL, starting with https://"
     if not options["client_secret"]:
-        problem = "is empty, and the provider would give codes of users to anybody who says to be the portal"
+        problem = "is empty, so any client that poses as the portal could redeem the users' authorization codes"
         yield "jupyterhub_oidc_client_secret", problem, "take the secret from a vault or a lookup"
     if not str(options["username_claim"]):
         yield "jupyterhub_oidc_username_claim", "is empty", "name the claim that is the user's name in the cluster"

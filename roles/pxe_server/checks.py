@@ -36,13 +36,13 @@ def _own(options: Known) -> Iterator[tuple[str, str, str]]:
     if not _INTERFACE.fullmatch(interface) or interface not in options["interfaces"]:
         yield (
             "interface",
-            f"there is no interface {interface!r}",
-            f"name one of {', '.join(sorted(options['interfaces']))}",
+            f"interface {interface!r} does not exist",
+            f"use one of {', '.join(sorted(options['interfaces']))}",
         )
     if not _is_address(options["address"]):
-        yield "address", f"{options['address']!r} is no IPv4 address", "write the host's address on that interface"
+        yield "address", f"{options['address']!r} is not an IPv4 address", "set the host's address on that interface"
     if wrong := [str(each) for each in options["dns"] if not _is_address(each)]:
-        yield "dns", f"{', '.join(map(repr, wrong))} is no IPv4 address", "write the addresses of DNS servers"
+        yield "dns", f"found invalid IPv4 addresses ({', '.join(map(repr, wrong))})", "set the addresses of DNS servers"
     if options["missing"]:
         yield "content", f"{options['content']} lacks {', '.join(options['missing'])}", _MADE_BY
     limits = list(options["range"])
@@ -57,13 +57,13 @@ def _machines(machines: Mapping[str, Known]) -> Iterator[Problem]:
     count = Counter(asked.values())
     for name, mac in asked.items():
         if not _MAC.fullmatch(mac):
-            yield make_problem([name], "pxe_server_mac", f"{mac!r} is no Ethernet address", "write 52:54:00:12:34:56")
+            yield make_problem([name], "pxe_server_mac", f"{mac!r} is not a MAC address", "use 52:54:00:12:34:56")
         elif count[mac] > 1:
             others = [other for other, theirs in asked.items() if theirs == mac and other != name]
             yield make_problem([name], "pxe_server_mac", f"is that of {', '.join(others)}, too", "give each its own")
         if not _is_address(machines[name].get("hosts_address")):
-            problem = "is no IPv4 address, and a machine that boots from the network is given it"
-            yield make_problem([name], "hosts_address", problem, "set the address that the machine shall have")
+            problem = "is not an IPv4 address, which DHCP needs for a machine that boots from the network"
+            yield make_problem([name], "hosts_address", problem, "set the address of the machine")
 
 
 def _is_address(text: object) -> bool:

@@ -51,7 +51,7 @@ def check_replacement(asked: str | Sequence[str], cluster: Known) -> list[Proble
             problem = "no compute node of the inventory" + (f"; did you mean {near[0]}?" if near else "")
             problems.append(make_problem([name], KEY, problem, "name a host of the group slurm_compute"))
     problems += [
-        make_problem([], FINGERPRINT, f"{text!r} is no fingerprint", "give SHA256:… as `ssh-keygen -lf` shows it")
+        make_problem([], FINGERPRINT, f"{text!r} is not a fingerprint", "use the SHA256:… that `ssh-keygen -lf` prints")
         for text in cluster["fingerprints"]
         if not _FINGERPRINT.fullmatch(text)
     ]

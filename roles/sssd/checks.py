@@ -46,7 +46,7 @@ def _own(options: Known, known: Collection[str]) -> Iterator[_Wrong]:
     if not server:
         yield "identity_server", "no host serves the directory", "put a host into the group ldap_server"
     elif server not in known:
-        yield "identity_server", f"{server!r} is no host of the inventory", "write its name as the inventory has it"
+        yield "identity_server", f"{server!r} is not in the inventory", "use the name of a host in the inventory"
     if more := [each for each in options["servers"] if each != server]:
         yield (
             "ldap_server",
@@ -57,7 +57,7 @@ def _own(options: Known, known: Collection[str]) -> Iterator[_Wrong]:
             ),
         )
     if not 0 < int(options["identity_port"]) <= _HIGHEST_PORT:
-        yield "identity_port", f"{options['identity_port']} is no port", "write 636"
+        yield "identity_port", f"{options['identity_port']} is not a valid port", "use 636, the default of LDAPS"
     suffix = str(options["identity_suffix"])
     if not _SUFFIX.fullmatch(suffix):
         yield "identity_suffix", f"{suffix!r} cannot be the root of a directory", "write dc=cluster,dc=internal"
@@ -92,7 +92,7 @@ def _client(options: Known) -> Iterator[_Wrong]:
 
 def _address(uri: str, *, start_tls: bool) -> Iterator[_Wrong]:
     if not _is_address(uri):
-        yield "sssd_uris", f"{uri!r} is no address of a directory", "write ldaps://HOST or ldaps://HOST:PORT"
+        yield "sssd_uris", f"{uri!r} is not a valid LDAP URI", "use ldaps://HOST or ldaps://HOST:PORT"
     elif uri.startswith("ldap:") and not start_tls:
         yield (
             "sssd_uris",

@@ -240,5 +240,5 @@ def broken_inventory(site: Site) -> Path:
 def test_bad_options_are_refused_before_anything_changes(site: Site) -> None:
     done = site.serve(pxe_server_interface="eth9")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "there is no interface 'eth9'" in " ".join(done.stdout.split())
+    assert "interface 'eth9' does not exist" in " ".join(done.stdout.split())
     assert recap(done.stdout)[SERVER]["changed"] == 0

@@ -65,7 +65,7 @@ def resumed(sandbox: Cluster) -> Iterator[None]:
     [
         ("ctl", (), "ctl is in the group slurm_controller, and what it does there would go with its machine"),
         ("gpu22", (), "no compute node of the inventory; did you mean gpu2?"),
-        (NODE, ("-e", "replace_node_fingerprint=SHA256:short"), "'SHA256:short' is no fingerprint"),
+        (NODE, ("-e", "replace_node_fingerprint=SHA256:short"), "'SHA256:short' is not a fingerprint"),
     ],
 )
 def test_what_cannot_be_replaced(sandbox: Cluster, node: str, options: tuple[str, ...], said: str) -> None:

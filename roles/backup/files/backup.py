@@ -57,8 +57,8 @@ def main(arguments: Sequence[str], configuration: Path) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="busbar-backup", description="Backups of this host of the cluster.")
     commands = parser.add_subparsers(dest="command", required=True)
-    init = commands.add_parser("init", help="make the repository where there is none")
-    init.add_argument("--new", action="store_true", help="also where this host has used one before, which is gone")
+    init = commands.add_parser("init", help="create the repository if it does not exist")
+    init.add_argument("--new", action="store_true", help="also if the repository that this host used before is missing")
     commands.add_parser("collect", help="collect the parts of a snapshot; the unit busbar-backup runs it")
     commands.add_parser("note", help="record the result of the unit busbar-backup")
     commands.add_parser("list", help="list the snapshots of all hosts")

@@ -79,7 +79,7 @@ def _read_made(path: Path) -> dict[int, list[Limit]]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError) as exc:
-        message = f"{path} cannot be read ({exc}); remove it: then quotas in force are taken to be an admin's, and stay"
+        message = f"cannot read {path} ({exc}). If you remove it, all existing quotas count as an admin's and are kept"
         raise QuotaError(message) from exc
 
 

@@ -40,10 +40,10 @@ QUEUE = Kept(lambda: answer("query", {"what": "queue"}, "slurm"), QUEUE_AGE)
 ENDED = KeptEach(lambda user: answer("history", {}, user), ENDED_AGE)
 
 
-async def soon(told: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+async def soon(pending: Awaitable[dict[str, Any]]) -> dict[str, Any]:
     """Return an answer, or a problem after a timeout; the query continues and serves the next page."""
     try:
-        return await asyncio.wait_for(asyncio.shield(told), LONGEST_S)
+        return await asyncio.wait_for(asyncio.shield(pending), LONGEST_S)
     except TimeoutError:
         return {"problem": f"not within {LONGEST_S} seconds"}
     except (RefusedError, ValueError) as exc:

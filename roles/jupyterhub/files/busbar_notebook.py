@@ -46,7 +46,7 @@ def watch(app) -> None:  # noqa: ANN001 - Jupyter's server
         shown = [kernels.last_kernel_activity, settings.get("terminal_last_activity")]
         unused_s = time.time() - max([used, *(moment.timestamp() for moment in shown if moment)])
         if unused_s > app.shutdown_no_activity_timeout:
-            app.log.warning("nobody has used this notebook for %d seconds: it ends", unused_s)
+            app.log.warning("stopping the notebook: unused for %d s", unused_s)
             app.stop()
 
     app.contents_manager.register_post_save_hook(saved)

@@ -31,7 +31,7 @@ def free_port(first: int, last: int) -> int:
     sys.exit(f"no port from {first} to {last} is free on this node")
 
 
-def told(port: int, folder: Path) -> dict[str, str]:
+def register_port(port: int, folder: Path) -> dict[str, str]:
     """Send the port to the hub and return the files of its answer."""
     hub = urlparse(os.environ["JUPYTERHUB_API_URL"])
     context = ssl.create_default_context(cafile=str(folder / "authority.pem"))
@@ -64,9 +64,9 @@ def main(first: str, last: str, folder: Path) -> int:
     """Start the notebook and return its exit status."""
     missing = [name for name in ("jupyterhub", "jupyterlab") if importlib.util.find_spec(name) is None]
     if missing:
-        sys.exit(f"{sys.executable} has no {' and no '.join(missing)}: a notebook does not start without")
+        sys.exit(f"{sys.executable} cannot start a notebook: {' and '.join(missing)} not installed")
     port = free_port(int(first), int(last))
-    for name, text in told(port, folder).items():
+    for name, text in register_port(port, folder).items():
         (folder / f"{name}.pem").write_text(text)
     keys = {"KEYFILE": "key", "CERTFILE": "certificate", "CLIENT_CA": "authority"}
     os.environ.update({f"JUPYTERHUB_SSL_{key}": str(folder / f"{name}.pem") for key, name in keys.items()})

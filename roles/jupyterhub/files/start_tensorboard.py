@@ -33,7 +33,7 @@ if __name__ == "__main__":
     LOGS.mkdir(parents=True, exist_ok=True)
     board = program.TensorBoard(default.get_plugins(), server_class=SocketServer)
     # TensorBoard records its port in /tmp, which all users can write, so that other programs find it.
-    board._register_info = lambda _: None  # noqa: SLF001 - there is no other way
+    board._register_info = lambda _: None  # noqa: SLF001 - TensorBoard has no option for this
     # The fast loader would start a second server on a TCP port.
     prefix = ["--path_prefix", sys.argv[2].rstrip("/"), "--load_fast=false"]
     board.configure(argv=["tensorboard", "--logdir", str(LOGS), *prefix])

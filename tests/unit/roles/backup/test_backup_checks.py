@@ -48,16 +48,16 @@ def test_a_site_that_says_nothing_of_grafana_has_none_to_save(declared: dict[str
 @pytest.mark.parametrize(
     ("bad", "key", "said"),
     [
-        ({"host": "keper"}, "backup_host", "'keper' is no host of the inventory"),
+        ({"host": "keper"}, "backup_host", "'keper' is not in the inventory"),
         ({"repository": "/mnt"}, "backup_repository", "is set beside backup_host: keeper"),
         ({"host": "", "repository": "backups"}, "backup_repository", "neither an absolute path nor a place"),
-        ({"directory": "backups"}, "backup_directory", "no absolute path"),
+        ({"directory": "backups"}, "backup_directory", "not an absolute path"),
         ({"keep": {"dayly": 3, "daily": 1}}, "backup_keep", "dayly is not known"),
         ({"keep": {"daily": 0}}, "backup_keep", "keeps no snapshot"),
         ({"keep": {}}, "backup_keep", "keeps no snapshot"),
-        ({"keep": {"daily": "many"}}, "backup_keep", "is no number"),
+        ({"keep": {"daily": "many"}}, "backup_keep", "has an invalid count"),
         ({"max_age": 0}, "backup_max_age", "would always fire"),
-        ({"paths": ["etc/x", "/etc/y"]}, "backup_paths", "etc/x is no absolute path"),
+        ({"paths": ["etc/x", "/etc/y"]}, "backup_paths", "found relative paths (etc/x)"),
     ],
 )
 def test_what_cannot_work_is_named(bad: dict[str, Any], key: str, said: str) -> None:

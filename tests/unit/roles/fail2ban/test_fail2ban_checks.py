@@ -26,7 +26,7 @@ def test_whoever_is_known_may_provision(address: str) -> None:
     [
         ({"max_retry": 0}, "", "fail2ban_max_retry", "0 is below 1"),
         ({"ban_time_s": -1}, "", "fail2ban_ban_time_s", "-1 is below 1"),
-        ({"trusted": ["admins"]}, "", "fail2ban_trusted", "'admins' is no address and no network"),
+        ({"trusted": ["admins"]}, "", "fail2ban_trusted", "'admins' is not a valid IP address or network"),
         ({}, "from 203.0.113.7", "fail2ban_trusted", "a few failed logins would shut out"),
     ],
 )

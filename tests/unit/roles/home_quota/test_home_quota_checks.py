@@ -14,9 +14,9 @@ EXPORTS = {"nfs1": [{"path": "/shared"}]}
 @pytest.mark.parametrize(
     ("changed", "exports", "key", "problem"),
     [
-        ({"default": "20"}, EXPORTS, "home_quota_default", "'20' is no size"),
-        ({"users": {"bob": "much"}}, EXPORTS, "home_quota_users.bob", "'much' is no size"),
-        ({"users": {"-b": "1T"}}, EXPORTS, "home_quota_users", "'-b' is no name of a user"),
+        ({"default": "20"}, EXPORTS, "home_quota_default", "'20' is not a valid size"),
+        ({"users": {"bob": "much"}}, EXPORTS, "home_quota_users.bob", "'much' is not a valid size"),
+        ({"users": {"-b": "1T"}}, EXPORTS, "home_quota_users", "'-b' is not a valid user name"),
         ({"soft_percent": 0}, EXPORTS, "home_quota_soft_percent", "0 is not between 1 and 100"),
         ({"path": "/home"}, EXPORTS, "home_quota_default", "no host of the group nfs_server exports /home"),
         ({"path": "/shared2/home"}, EXPORTS, "home_quota_default", "exports /shared2/home"),

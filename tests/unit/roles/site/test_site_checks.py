@@ -16,7 +16,7 @@ GROUPS = {"slurm_controller": ["ctl"], "slurm_compute": ["gpu1", "gpu2", "both"]
         ("gpu[1", [], ["is not a list of hosts"]),
         ("gpu3", [], ["no compute node of the inventory; did you mean gpu"]),
         ("ctl,both", [], ["both is in the group nfs_server", "ctl is in the group slurm_controller"]),
-        ("gpu1", ["SHA256:short"], ["'SHA256:short' is no fingerprint"]),
+        ("gpu1", ["SHA256:short"], ["'SHA256:short' is not a fingerprint"]),
     ],
 )
 def test_problems(asked: str, fingerprints: list[str], said: list[str]) -> None:

@@ -24,12 +24,12 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         problems.append(make_problem([host], "dcgm_driver_version", problem, remedy))
     if version and version_key(version.partition(":")[2] or version)[:1] != (4,):
         remedy = "name one such as 4.4.1-1; older ones have other packages and are out of support"
-        said = f"{version} is not a valid version of DCGM 4"
-        problems.append(make_problem([host], "dcgm_version", said, remedy))
+        problem = f"{version} is not a valid version of DCGM 4"
+        problems.append(make_problem([host], "dcgm_version", problem, remedy))
     if unknown := sorted(set(majors) - {"", *MAJORS}):
         remedy = f"name major versions, of {', '.join(MAJORS)}; empty goes by the driver"
-        said = f"DCGM 4 has no package for CUDA {', '.join(unknown)}"
-        problems.append(make_problem([host], "dcgm_cuda", said, remedy))
+        problem = f"DCGM 4 has no package for CUDA {', '.join(unknown)}"
+        problems.append(make_problem([host], "dcgm_cuda", problem, remedy))
     return problems
 
 
@@ -37,6 +37,6 @@ def _driver_problem(driver: str) -> tuple[str, str]:
     """Return problem and remedy for a driver that no package supports."""
     if version_key(driver):
         return f"DCGM 4 has no package for driver {driver}; 450 is the oldest", "install a newer driver"
-    said = f"{driver!r} is not a valid version" if driver else "no driver is installed there, and none is declared"
+    problem = f"{driver!r} is not a valid version" if driver else "no driver is installed there, and none is declared"
     remedy = "let the role nvidia_driver install one, or the image; else set dcgm_driver_version, or dcgm_cuda, or"
-    return f"{said}, and DCGM's packages go by the CUDA of the driver", f"{remedy} dcgm_source: none"
+    return f"{problem}, and DCGM's packages go by the CUDA of the driver", f"{remedy} dcgm_source: none"

@@ -61,11 +61,11 @@ def _run_problems(options: Known, host: str) -> list[Problem]:
     """Return the invalid port, interval and arguments."""
     problems = []
     if not 1 <= int(options["port"]) <= 65535:  # noqa: PLR2004 - the largest port
-        said = f"{options['port']} is not a port"
-        problems.append(make_problem([host], "dcgm_exporter_port", said, "give a number from 1 to 65535"))
+        problem = f"{options['port']} is not a valid port"
+        problems.append(make_problem([host], "dcgm_exporter_port", problem, "give a number from 1 to 65535"))
     if int(options["interval_s"]) < 1:
-        said = f"{options['interval_s']} is not a valid interval"
-        problems.append(make_problem([host], "dcgm_exporter_interval_s", said, "give seconds, 1 or more"))
+        problem = f"{options['interval_s']} is not a valid interval"
+        problems.append(make_problem([host], "dcgm_exporter_interval_s", problem, "give seconds, 1 or more"))
     if ours := sorted({str(word).partition("=")[0] for word in options["arguments"]} & set(_OURS)):
         remedy = "use the options of the role for these"
         problems.append(make_problem([host], "dcgm_exporter_arguments", f"{', '.join(ours)} is set already", remedy))

@@ -57,7 +57,7 @@ def _place(options: Known) -> Iterator[tuple[str, str, str]]:
         problem = "passwords would cross the network without TLS: tls_enabled is false"
         yield "tls_enabled", problem, "remove tls_enabled: false, or take the host out of the group portal"
     if not str(options["notebook_path"]).startswith("/"):
-        problem = "is not set and there is no shared tree, but all nodes start notebooks from the same directory"
+        problem = f"{options['notebook_path']!r} is not an absolute path (default: a directory of the shared tree)"
         yield "jupyterhub_notebook_path", problem, "export one with nfs_server_exports, or set a directory on all nodes"
     if not _ADDRESS.fullmatch(str(options["listen_address"])):
         problem = f"{options['listen_address']!r} is not a valid IP address"

@@ -31,11 +31,11 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     problems += argument_problems("node_exporter", options["arguments"], host)
     both = sorted(set(options["collectors"]) & set(options["collectors_off"]))
     if both:
-        said = f"{', '.join(both)} is in node_exporter_collectors too"
-        problems.append(make_problem([host], "node_exporter_collectors_off", said, "remove it from one of the two"))
+        problem = f"{', '.join(both)} is in node_exporter_collectors too"
+        problems.append(make_problem([host], "node_exporter_collectors_off", problem, "remove it from one of the two"))
     return problems + [
-        make_problem([host], f"node_exporter_extra_metrics[{number}]", said, remedy)
-        for number, said, remedy in _metric_faults(options["extra_metrics"])
+        make_problem([host], f"node_exporter_extra_metrics[{number}]", problem, remedy)
+        for number, problem, remedy in _metric_faults(options["extra_metrics"])
     ]
 
 

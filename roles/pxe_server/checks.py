@@ -57,7 +57,9 @@ def _machines(machines: Mapping[str, Known]) -> Iterator[Problem]:
     count = Counter(asked.values())
     for name, mac in asked.items():
         if not _MAC.fullmatch(mac):
-            yield make_problem([name], "pxe_server_mac", f"{mac!r} is not a MAC address", "use 52:54:00:12:34:56")
+            yield make_problem(
+                [name], "pxe_server_mac", f"{mac!r} is not a MAC address", "use one such as 52:54:00:12:34:56"
+            )
         elif count[mac] > 1:
             others = [other for other, theirs in asked.items() if theirs == mac and other != name]
             yield make_problem([name], "pxe_server_mac", f"is that of {', '.join(others)}, too", "give each its own")

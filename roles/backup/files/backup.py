@@ -44,13 +44,13 @@ def main(arguments: Sequence[str], configuration: Path) -> int:
         Path(settings.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         with (Path(settings.folder) / "lock").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            said = _COMMANDS[given.command](Repository(settings), given)
+            result = _COMMANDS[given.command](Repository(settings), given)
     except (BackupError, OSError) as error:
         sys.stderr.write(f"busbar-backup: {error}\n")
         return NOT_THERE if isinstance(error, NoSnapshotError) else FAILED
     finally:
         os.umask(mask)
-    sys.stdout.write(said if isinstance(said, str) else json.dumps(said) + "\n")
+    sys.stdout.write(result if isinstance(result, str) else json.dumps(result) + "\n")
     return 0
 
 

@@ -112,13 +112,16 @@ def apply(settings: Settings, *, dry_run: bool) -> list[str]:
         _keep(state, made | new)
     who = {number: name or str(number) for number, name in owners.items()}
     return [
-        *(f"{who[number]}: {_said(limit)}" for number, limit in steps.limits.items()),
-        *(f"{who[number]}: stays at {_said(limit)}, which was set by hand" for number, limit in steps.kept.items()),
+        *(f"{who[number]}: {_format_limit(limit)}" for number, limit in steps.limits.items()),
+        *(
+            f"{who[number]}: stays at {_format_limit(limit)}, which was set by hand"
+            for number, limit in steps.kept.items()
+        ),
         *(f"{name}: has no home in {settings.path} yet" for name in steps.unknown),
     ]
 
 
-def _said(limit: Limit) -> str:
+def _format_limit(limit: Limit) -> str:
     return f"{limit.hard >> 10} MiB" if limit.hard else "no limit"
 
 

@@ -164,10 +164,10 @@ def submit(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         message = f"{folder}: {exc.strerror}: the log of the notebook has no place"
         raise RequestError(message) from exc
     # Each notebook overwrites the log, so that logs do not fill the home.
-    said = _ran(sbatch_command(choice, str(folder / "notebook.log"), entry.pw_dir), entry, text)
-    number = said.strip().split(";")[0]
+    output = _ran(sbatch_command(choice, str(folder / "notebook.log"), entry.pw_dir), entry, text)
+    number = output.strip().split(";")[0]
     if not number.isdigit():
-        message = f"sbatch said {said.strip()!r}, and no number of a job"
+        message = f"sbatch printed no job ID (found {output.strip()!r})"
         raise RequestError(message)
     return {"job": number}
 

@@ -62,8 +62,8 @@ class Run:
         """Return the findings, most severe first; `quick` runs only the checks of a prolog."""
         checks = {name: each for name, each in checks_of(self.node).items() if each.quick or not quick}
         limits = {name: min(each.limit_s, PROLOG_S) if quick else each.limit_s for name, each in checks.items()}
-        said = answers({name: (each.ask, limits[name]) for name, each in checks.items()})
-        self.answers = {name: answer or timed_out(name, limits[name]) for name, answer in said.items()}
+        results = answers({name: (each.ask, limits[name]) for name, each in checks.items()})
+        self.answers = {name: answer or timed_out(name, limits[name]) for name, answer in results.items()}
         window_s = max(float(self.declared["limits"]["link_flaps_hours"]), 1.0) * HOUR_S
         self.state = with_answers(self.state, self.answers, self.began, window_s)
         found = [each for name in checks for each in self.answers[name].findings]

@@ -69,15 +69,15 @@ class Directory(NamedTuple):
         Raises:
             SyncError: no server answers. sssd would answer from its cache, which may be outdated.
         """
-        said = []
+        problems = []
         for connection in self.connections:
             try:
                 if connection.search(self.base, "base", "(objectClass=*)", "dn"):
                     return connection
-                said.append(f"{connection.uri}: there is no {self.base}")
+                problems.append(f"{connection.uri}: there is no {self.base}")
             except LdapError as error:
-                said.append(str(error))
-        message = f"the directory does not answer, nothing was changed: {'; '.join(said)}"
+                problems.append(str(error))
+        message = f"the directory does not answer, nothing was changed: {'; '.join(problems)}"
         raise SyncError(message)
 
 
@@ -221,8 +221,8 @@ def _ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 def _answer(command: Sequence[str]) -> str:
     done = _ask(command)
     if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())[:300]
-        message = f"`{' '.join(command[:4])}` fails, nothing was changed: {said}"
+        output = " ".join((done.stderr or done.stdout).split())[:300]
+        message = f"`{' '.join(command[:4])}` fails, nothing was changed: {output}"
         raise SyncError(message)
     return done.stdout
 
@@ -271,9 +271,9 @@ def apply_steps(steps: Sequence[Step]) -> list[Step]:
     """Run all steps, also after a failure, and return the failed ones."""
     undone = []
     for step in steps:
-        said = next(filter(None, (_refused(command) for command in step.commands)), "")
-        if said:
-            sys.stderr.write(f"busbar-account-groups: {step.why}: {said}\n")
+        error = next(filter(None, (_refused(command) for command in step.commands)), "")
+        if error:
+            sys.stderr.write(f"busbar-account-groups: {step.why}: {error}\n")
             undone.append(step)
         else:
             sys.stdout.write(f"{step.why}\n")

@@ -101,8 +101,8 @@ class _Question:
             message = f"{' '.join(self.command[:3])}: no answer within {self.timeout_s:g} s"
             raise Unanswered(message) from exc
         if self.process.returncode:
-            said = " ".join(errors.decode(errors="replace").split())[:300]
-            message = f"{' '.join(self.command[:3])}: ended with {self.process.returncode}: {said}"
+            output = " ".join(errors.decode(errors="replace").split())[:300]
+            message = f"{' '.join(self.command[:3])}: ended with {self.process.returncode}: {output}"
             raise Unanswered(message)
         return output.decode(errors="replace")
 
@@ -124,7 +124,7 @@ class Collector:
         self.settings = settings
         self.has_json = True
         self._say = say or _to_journal
-        self._said: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
 
     def collect(self) -> list[Family]:
         """Return the current metrics, with at most six commands, independent of the number of nodes and jobs."""
@@ -188,7 +188,7 @@ class Collector:
         text = ask((*_NODES, "--oneliner", "--details"), self.settings.timeout)
         nodes = read_text_nodes(text)
         if text.strip() and not nodes:
-            message = f"scontrol said nothing that is a node: {text[:200]!r}"
+            message = f"scontrol printed no nodes (found {text[:200]!r})"
             raise ValueError(message)
         return nodes
 
@@ -199,7 +199,7 @@ class Collector:
     @property
     def _garbled(self) -> set[str]:
         """The queries whose output has an unknown format."""
-        return {what for what, trouble in self._said.items() if trouble.startswith("not understood")}
+        return {what for what, trouble in self._problems.items() if trouble.startswith("not understood")}
 
     def _tried(self, what: str, question: Callable[[], Any]) -> Any:  # noqa: ANN401 - returns what was asked
         """Return the answer, or None; log an error once, and once when it is resolved."""
@@ -210,12 +210,12 @@ class Collector:
         except (AttributeError, KeyError, TypeError, ValueError) as exc:
             trouble = f"not understood: {type(exc).__name__}: {exc}"
         else:
-            if self._said.pop(what, None):
+            if self._problems.pop(what, None):
                 self._say(f"{what}: answers again")
             return answer
-        if self._said.get(what) != trouble:
+        if self._problems.get(what) != trouble:
             self._say(f"{what}: {trouble}")
-        self._said[what] = trouble
+        self._problems[what] = trouble
         return None
 
 

@@ -124,8 +124,8 @@ def test_each_line_has_three_fields() -> None:
     [
         ({"dcgm_source": "none", "source": "nvidia"}, "source", "no host engine answers on 127.0.0.1:5555"),
         ({"version": "3.3.9-1"}, "version", "does not work with DCGM 4"),
-        ({"port": 0}, "port", "0 is not a port"),
-        ({"port": 94000}, "port", "94000 is not a port"),
+        ({"port": 0}, "port", "0 is not a valid port"),
+        ({"port": 94000}, "port", "94000 is not a valid port"),
         ({"interval_s": 0}, "interval_s", "0 is not a valid interval"),
         ({"arguments": ["-a", ":1"]}, "arguments", "-a is set already"),
         ({"arguments": ["--address=:1"]}, "arguments", "--address is set already"),

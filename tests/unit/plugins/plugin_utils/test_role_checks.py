@@ -43,7 +43,7 @@ SHA = "0" * 64
         ("security_updates_exclude", ["maria*"], "security_updates_exclude", "maria*"),
         ("enroot_settings", {"ENROT_X": 1}, "enroot_settings", "ENROT_X"),
         ("lmod_modules", [{"name": "a b", "version": "1"}], "lmod_modules[0]", "a b"),
-        ("pyxis_options", {"runtime_pth": "/x"}, "pyxis_options.runtime_pth", "no argument of Pyxis"),
+        ("pyxis_options", {"runtime_pth": "/x"}, "pyxis_options.runtime_pth", "not an argument of Pyxis"),
         ("slurm_job_scripts", {"Prologue": "/x"}, "slurm_job_scripts.Prologue", "not a key"),
         ("slurm_spank_plugins", [{"name": "x"}], "slurm_spank_plugins: x", "version"),
         ("journal_remote_max_use", "lots", "journal_remote_max_use", "20G"),

@@ -74,8 +74,8 @@ class Soak(ProgramStage[SoakOptions]):
             Gauge("soak_uncorrectable_errors", "Uncorrectable memory errors of a device in a soak.", "uncorrectable"),
         ),
         note=(
-            "Matrix products and all-reduces alternate. At first and at last refer to the first and the last turn; held "
-            "down lists the throttling that nvidia-smi reported in its samples or counters."
+            "Matrix products and all-reduces alternate. At first and at last refer to the first and the last turn; "
+            "held down lists the throttling that nvidia-smi reported in its samples or counters."
         ),
         order=lambda row: (not row["uncorrectable"], not row["slowed"], row["tflops_last"] or 0.0),
     )

@@ -119,9 +119,9 @@ def lay(folder: Path, wanted: dict[str, str], *, check: bool = False) -> list[st
     """Make the folder contain exactly these links, and return the changes that were made or would be."""
     there = {path.name: str(path.readlink()) for path in folder.iterdir()} if folder.is_dir() else {}
     changed = [name for name in sorted({*there, *wanted}) if there.get(name) != wanted.get(name)]
-    said = [f"{name}: {there.get(name, 'nothing')} -> {wanted.get(name, 'nothing')}" for name in changed]
+    changes = [f"{name}: {there.get(name, 'nothing')} -> {wanted.get(name, 'nothing')}" for name in changed]
     if check:
-        return said
+        return changes
     if wanted:
         folder.mkdir(mode=0o755, exist_ok=True)
     for name in changed:
@@ -134,7 +134,7 @@ def lay(folder: Path, wanted: dict[str, str], *, check: bool = False) -> list[st
             (folder / name).unlink()
     if there and not wanted:
         folder.rmdir()
-    return said
+    return changes
 
 
 def ask(words: list[str]) -> str:

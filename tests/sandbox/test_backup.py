@@ -34,8 +34,8 @@ CHANGED = {
     "rm accounting.sql": "accounting.sql is missing",
     "rm accounting.sql; sed -i '/accounting.sql/d; /^ \"tables\"/,/^ }/d' manifest.json": "lacks accounting",
     'sed -i \'s/^  "acct_table": .*/  "acct_table": 4321,/\' manifest.json': "instead of 4321",
-    OTHER_STATE: "slurm_state/job_state is not what was saved",
-    f"{OTHER_STATE}; sed -i '/state.job_state\"/d' manifest.json": "job_state is no state of slurmctld",
+    OTHER_STATE: "the checksum of slurm_state/job_state differs",
+    f"{OTHER_STATE}; sed -i '/state.job_state\"/d' manifest.json": "job_state is not slurmctld state",
 }
 ROLE = ("--tags", "backup", "--skip-tags", "always")
 
@@ -200,7 +200,7 @@ def test_a_proof_counts_what_would_come_back_and_touches_nothing(sandbox: Cluste
     )
     assert said, done.stdout
     assert min(map(int, said.groups()[1:])) > 10
-    assert "secrets, inventory and reports are in no snapshot" in " ".join(done.stdout.split())
+    assert "no snapshot contains secrets, inventory and reports" in " ".join(done.stdout.split())
     assert sandbox.exec("ctl", INVOCATIONS).stdout == started
     assert sandbox.exec("ctl", "ls -d /var/lib/busbar-verify-* /var/lib/busbar-backup/verify", check=False).stdout == ""
 

@@ -45,7 +45,7 @@ FAULTS = [
     ),
     Fault(
         "sudo that is refused",
-        says="gpu2: become: sudo fails: …remedy: give the right sudo password with -K",
+        says="gpu2: become: sudo fails: …remedy: enter the correct sudo password with -K",
         heals="give the account its sudo rule",
         node="gpu2",
         breaks=f"mv {RULES} /root/admin.rule",
@@ -54,8 +54,8 @@ FAULTS = [
     ),
     Fault(
         "a disk that went read-only on a node that answers",
-        says="gpu2: disk /: is mounted read-only…remedy: see why (dmesg",
-        heals="repair the disk, mount it writable",
+        says="gpu2: disk /: is mounted read-only…remedy: find the cause (dmesg",
+        heals="repair the disk, remount it read-write",
         node="gpu2",
         breaks=f"mkdir -p {DROP_IN.rpartition('/')[0]}; printf '{READ_ONLY}' >{DROP_IN}; {AGAIN}",
         mends=f"rm {DROP_IN}; {AGAIN}",

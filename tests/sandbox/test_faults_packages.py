@@ -85,7 +85,7 @@ FETCHES = [
 ]
 SCRIPT_FAILS = Fault(
     "a package whose post-install script fails",
-    says="gpu2: …tzdata…config.dat is locked by another process…post-installation script…left half done",
+    says="gpu2: …tzdata…config.dat is locked by another process…post-installation script…partly installed",
     heals="end what the message names",
     node="gpu2",
     breaks=f'apt-get -qq update; {LACKS}; systemd-run -q --unit fault-keeper python3 -c "{KEEPER}"',

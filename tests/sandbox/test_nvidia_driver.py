@@ -236,7 +236,7 @@ def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster,
 @pytest.mark.fault(
     "a driver whose build fails",
     says="its build failed; the end of ",
-    heals="put right what the log says, run again",
+    heals="fix the error in the log, run again",
 )
 def test_a_build_that_fails_in_the_package_is_reported_with_its_log(
     sandbox: Cluster, repository: dict[str, Any]

@@ -203,7 +203,7 @@ def _with_storage(groups: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("variables", "place", "problem"),
     [
-        ({"nfs_server_exports": [{"path": "/a"}, {"path": "/a/b"}]}, "ctl: nfs_server_exports", "/a/b lies inside /a"),
+        ({"nfs_server_exports": [{"path": "/a"}, {"path": "/a/b"}]}, "ctl: nfs_server_exports", "/a/b is inside /a"),
         ({"nfs_server_exports": [{"path": "/"}]}, "ctl: nfs_server_exports[/]", "the root of the host cannot be"),
         (
             {"nfs_server_exports": [{"path": "/a", "clients": ["*"]}]},
@@ -235,7 +235,7 @@ def test_homes_that_nothing_shares(site: Site) -> None:
     site.change(change)
     text = " ".join(site.refusal().split())
     compute = site.cluster.compute
-    assert f"{fold_hosts(compute)},login: users_home_base: /shared/home is on no shared storage" in text
+    assert f"{fold_hosts(compute)},login: users_home_base: /shared/home is not on shared storage" in text
     for words in ("nfs_client", "storage_mounts_entries", "users_create_home"):
         assert words in text
 
@@ -246,7 +246,7 @@ def test_a_container_whose_name_cannot_be_changed(site: Site) -> None:
     done = site.provision("preflight")
     text = " ".join(done.stdout.split())
     assert done.returncode == 2, done.stdout
-    assert "n01: hosts_name: gpu2 is the name of its container" in text
+    assert "n01: hosts_name: the container sets the host name gpu2" in text
     assert "remedy: start the container with --hostname n01" in text
 
 
@@ -282,7 +282,7 @@ def test_all_that_is_wrong_is_reported_at_once(site: Site) -> None:
 @pytest.mark.fault(
     "a secret that others can read",
     says="is accessible to other users (mode 0644)",
-    heals="chmod, and renew it",
+    heals="chmod 0600, replace it if it was read",
 )
 def test_secret_that_cannot_be_used(site: Site, content: str | None, mode: int, problem: str) -> None:
     path = site.secret("munge.key", content, mode)
@@ -375,7 +375,7 @@ def ask(site: Site, word: str, playbook: str) -> tuple[int, str]:
 @pytest.mark.fault(
     "a wrong sudo password",
     says="gpu2: become: sudo fails: …password",
-    heals="give the right password",
+    heals="enter the correct password",
 )
 def test_sudo_password(site: Site, sudo_password: str, given: str) -> None:
     word = sudo_password if given == "right" else "not-the-password"
@@ -385,7 +385,7 @@ def test_sudo_password(site: Site, sudo_password: str, given: str) -> None:
     else:
         assert code == 2, output
         assert re.search(r"gpu2: become: sudo fails: .*password", output)
-        assert "remedy: give the right sudo password" in output
+        assert "remedy: enter the correct sudo password" in output
         assert "changed=1" not in output
     (log,) = (site.folder / "logs").iterdir()
     assert word not in output + log.read_text()
@@ -422,7 +422,7 @@ def test_declared_processors_and_memory_exceed_the_real_ones(site: Site) -> None
 @pytest.mark.fault(
     "a UID of another user",
     says="gpu1: users_accounts: uid 2002 of user bob is taken by mallory",
-    heals="another uid, or renumber",
+    heals="change one of the two UIDs",
 )
 def test_number_that_another_name_has(site: Site) -> None:
     site.cluster.exec("gpu1", "useradd -o -u 2002 mallory")

@@ -131,7 +131,7 @@ def test_what_is_mounted_below_a_sandbox_is_never_emptied(sandbox: Cluster, seco
     finally:
         subprocess.run(["umount", str(there)], check=True)
     assert refused.returncode == 2
-    assert f"{there}: something is mounted there" in refused.stderr
+    assert f"{there}: is a mount point" in refused.stderr
     assert sandbox.busbar("sandbox", "down", "--name", second).returncode == 0
     assert traces(second) == []
 
@@ -146,7 +146,7 @@ def test_a_sandbox_is_not_shrunk_under_its_users(sandbox: Cluster) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("fault", "throttle", "gpu1", "fast"), "for instance 1gbit"),
+        (("fault", "throttle", "gpu1", "fast"), "such as 1gbit"),
         (("fault", "stop", "gpu1", "no-such"), "no service 'no-such'"),
         (("fault", "pull", "gpu99"), "no node 'gpu99'"),
         (("exec", "nowhere", "--", "true"), "no node 'nowhere'"),

@@ -111,7 +111,7 @@ def test_a_private_tree_names_its_node(sandbox: Cluster) -> None:
 @pytest.mark.fault(
     "a shared tree that is read-only on one node",
     says=": cannot write: …Read-only file system",
-    heals="mount it writable, validate again",
+    heals="remount it read-write, validate again",
 )
 def test_a_read_only_tree_names_its_node(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
@@ -190,7 +190,7 @@ def test_check_mode_and_limit(sandbox: Cluster) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"validation_storage_path": ""}, "validation_storage_path: the stage storage needs the path"),
+        ({"validation_storage_path": ""}, "validation_storage_path: must be the path"),
         ({"validation_storage_size": "12Q"}, "validation_storage_size: '12Q' is not a valid size"),
         ({"validation_storage_seconds": 0}, "validation_storage_seconds: 0 is not a whole number, 1 or more"),
     ],

@@ -72,7 +72,7 @@ def test_nodes_on_one_switch_are_together(cabled: Cluster) -> None:
 def test_who_cannot_be_placed_is_named_and_nothing_is_printed(cabled: Cluster) -> None:
     for arguments, words in (
         (["--from", "lldp", "gpu1", "gpu99"], "gpu99 is not in the inventory"),
-        (["--from", "lldp", "gpu1", "ctl"], "ctl: `lldpctl -f json0` printed no JSON: install and running"),
+        (["--from", "lldp", "gpu1", "ctl"], "ctl: `lldpctl -f json0` printed no JSON: install and start lldpd"),
         (
             ["--from", "lldp", "gpu1", "--interfaces", "ib*"],
             "gpu1 receives no LLDP from a switch at ib*: start lldpd there",

@@ -174,8 +174,8 @@ def test_security_updates_and_a_role_switch_by_switch(sandbox: Cluster) -> None:
     }
     code, said = update(sandbox, "gpu[1-2]", "-e", json.dumps(asked))
     assert code == 0, said
-    assert "batch 1 of 2: gpu1, runs no jobs" in said
-    assert "batch 2 of 2: gpu2, runs no jobs" in said
+    assert "batch 1 of 2: gpu1, idle" in said
+    assert "batch 2 of 2: gpu2, idle" in said
     # What belongs to Slurm is held, and what closes no hole was not asked for.
     assert versions(sandbox, "gpu1", TRIALS) == ["busbar-hole 2", "busbar-plain 1", "slurm-hole 1"]
     assert sandbox.exec("gpu2", f"systemctl is-active {EXPORTER}; systemctl is-enabled {EXPORTER}").stdout.split() == [
@@ -193,10 +193,10 @@ def test_drains_of_others_and_bad_input_touch_nothing(sandbox: Cluster) -> None:
     assert reason(sandbox, "gpu2") == "drain|fan, Meyer"
     code, said = update(sandbox, "gpu[1-2]", "--check")
     assert code == 0, said
-    assert "batch 1 of 1: gpu1, runs no jobs" in said
+    assert "batch 1 of 1: gpu1, idle" in said
     for nodes, wrong, told in (
         ("gpu1", "update_nodes_batch=0", "update_nodes_batch: '0': set a number of nodes of at least 1"),
-        ("ctl,gpu7", "update_nodes_batch=101%", "update_nodes: ctl is no compute node of the inventory"),
+        ("ctl,gpu7", "update_nodes_batch=101%", "update_nodes: ctl is not a compute node of the inventory"),
         ("gpu1", "update_nodes_bach=1", "update_nodes_bach: no option of update_nodes"),
     ):
         code, said = update(sandbox, nodes, "-e", wrong)

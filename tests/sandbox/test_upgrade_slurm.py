@@ -117,7 +117,7 @@ def test_a_dry_run_shows_the_plan_and_refuses_what_the_run_refuses(cluster: Clus
         assert "SPANK plugins (pyxis) are built for the new release" in said, said
         assert re.search(r"1\. slurmdbd of ctl: 24\.11\.5\S* -> 26\.05", said), said
         assert re.search(r"3\. slurmd of gpu\[1-2\]: 24\.11\.5\S* -> 26\.05.*in 2 batches: gpu1; gpu2", said), said
-        assert re.search(r"jobs that run on: job \d+ of alice'", said), said
+        assert re.search(r"running jobs that continue: job \d+ of alice'", said), said
         assert f"the database is dumped into {FOLDER} on ctl" in said
         assert {counts["changed"] for counts in recap(output).values()} == {0}
     assert cluster.exec("ctl", "ls /etc/apt/preferences.d").stdout == ""

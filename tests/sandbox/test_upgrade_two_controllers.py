@@ -135,7 +135,7 @@ def test_a_plugin_that_busbar_does_not_build_is_refused(cluster: Cluster) -> Non
             code, said, output = upgrade(cluster, *WITHOUT, *check)
             assert code == 2, said
             assert f"ctl,ctl2,gpu[1-2],login: slurm_spank_plugins: {OWN} is built for Slurm 24.11" in said, said
-            assert f"take its line out of {STACK} until you have built it for 26.05" in said
+            assert f"remove its line from {STACK} until you have built it for 26.05" in said
             assert {counts["changed"] for counts in recap(output).values()} == {0}
     finally:
         load_own(cluster, wanted=False)

@@ -165,7 +165,7 @@ def test_the_rights_of_root_end_by_themselves(sandbox: Cluster) -> None:
     assert _root(sandbox, "login") != 0
     done = _user(sandbox, *given)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "alice has the rights of root until " in done.stdout
+    assert "alice has root rights until " in done.stdout
     assert _root(sandbox, "login") == 0
     assert _root(sandbox, "gpu1") != 0
     said = sandbox.exec("login", "journalctl -t busbar-user -o cat").stdout

@@ -118,7 +118,7 @@ def test_a_number_that_is_taken_stops_everything(sandbox: Cluster, stranger: str
     done = sandbox.playbook("base.yml", "--tags", "users", "-e", extra)
     assert done.returncode != 0
     assert f"{stranger}: users_accounts: uid 2901 of user carol is taken by stranger" in done.stdout
-    assert "give carol another uid, or renumber stranger there" in " ".join(done.stdout.split())
+    assert "change the uid of carol, or that of stranger on the host" in " ".join(done.stdout.split())
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
     for node in ["ctl", "login", *sandbox.compute]:
         assert sandbox.exec(node, "id carol", check=False).returncode != 0

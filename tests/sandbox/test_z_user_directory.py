@@ -76,8 +76,8 @@ def test_what_cannot_be_is_refused_with_both_sides(grace: Cluster, tmp_path: Pat
     words = " ".join(refused.stderr.split())
     for said in (
         "alice exists in users_accounts with UID 2001",
-        f"ivan: number {NUMBER} is that of grace in the directory",
-        "judy: number 2002 is that of bob",
+        f"ivan: UID {NUMBER} is taken by grace in the directory",
+        "judy: UID 2002 is taken by bob",
     ):
         assert said in words
     unknown = _user(grace, "lock", "gracy")

@@ -125,5 +125,5 @@ def test_a_node_without_an_answer_and_a_damaged_report(
 def test_a_stranger_is_refused(sandbox: Cluster) -> None:
     done = sandbox.busbar("node", "show", "gpu22", "--name", sandbox.name)
     assert done.returncode == 2
-    assert "gpu22: no compute node of the inventory" in done.stderr
+    assert "gpu22: not a compute node of the inventory" in done.stderr
     assert "did you mean gpu2?" in done.stderr

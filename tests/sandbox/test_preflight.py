@@ -173,7 +173,7 @@ def test_a_misspelt_group_is_refused_and_one_of_the_site_is_not(site: Site) -> N
         ({"apptainer_enabled": True}, r"gpu\[1-\d\],login: apptainer_enabled: Debian .* does not package Apptainer"),
         (
             {"scratch_per_job": True, "pyxis_enabled": True, "enroot_enabled": True, "enroot_checksums": {"x": "y"}},
-            r"gpu\[1-\d\]: scratch_per_job: Slurm 24\.11\.\d cannot run a TaskProlog in containers of Pyxis",
+            r"gpu\[1-\d\]: scratch_per_job: Slurm 24\.11\.\d cannot run a TaskProlog in Pyxis containers",
         ),
     ],
 )

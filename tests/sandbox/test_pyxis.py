@@ -183,7 +183,7 @@ def test_a_task_prolog_that_ends_containers_is_refused_before_slurm_conf_names_i
     assert done.returncode == 2, done.stdout
     said = " ".join(done.stdout.split())
     for node in sandbox.compute:
-        assert f"{node}: scratch_per_job: Slurm 24.11.5 cannot run a TaskProlog in containers of Pyxis" in said
+        assert f"{node}: scratch_per_job: Slurm 24.11.5 cannot run a TaskProlog in Pyxis containers" in said
     assert "slurm_private_tmp" in said
     assert sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout == before
 

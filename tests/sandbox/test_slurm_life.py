@@ -142,7 +142,7 @@ def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_j
 @pytest.mark.fault(
     "a configuration that Slurm refuses",
     says="the previous one is active again",
-    heals="the former configuration is put back at once; correct the option",
+    heals="the former configuration is restored at once; correct the option",
 )
 def test_bad_configuration_is_refused_and_the_good_one_stays(
     sandbox: Cluster, running_job: str, config: str, says: str

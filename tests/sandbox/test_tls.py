@@ -173,7 +173,7 @@ def test_files_of_a_site_that_are_missing_are_refused(sandbox: Cluster, tmp_path
     done = sandbox.playbook("monitoring.yml", *arguments)
     assert done.returncode == 2, done.stdout
     assert f"gpu1: tls_custom_certificate.key: file {tmp_path / 'key'} does not exist" in done.stdout
-    assert "remedy: put its private key there, on the provisioning host" in done.stdout
+    assert "remedy: copy its private key to this path on the provisioning host" in done.stdout
     assert recap(done.stdout)["gpu1"]["changed"] == 0
 
 

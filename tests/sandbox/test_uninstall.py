@@ -104,7 +104,7 @@ def joined(sandbox: Cluster) -> Iterator[tuple[str, dict[str, Any]]]:
         ("gpu1", ("-e", "uninstall_wiat=3"), "uninstall_wiat: no option of uninstall"),
         ("gpu1", ("--limit", "gpu1"), "--limit leaves out the controller"),
         ("ctl", ("-e", "uninstall_leaves_data=true"), "which still belong to the cluster"),
-        ("all", (), "all: uninstall_nodes: no host of the inventory"),
+        ("all", (), "all: uninstall_nodes: is not a host of the inventory"),
         ("ctl,login,gpu[1-2]", (), "no longer be served"),
     ],
 )

@@ -122,7 +122,7 @@ def test_a_wrong_choice_is_refused(sandbox: Cluster, names: str, problem: str) -
 
 def test_a_secret_that_the_site_brings_is_refused(sandbox: Cluster) -> None:
     said = refused(sandbox, chosen("munge"), "-e", "munge_key=a-key-of-the-site-that-is-long-enough")
-    assert "munge_key: the site sets it" in said
+    assert "munge_key: the inventory sets it" in said
 
 
 def test_a_check_says_what_would_be_done_and_does_nothing(sandbox: Cluster) -> None:

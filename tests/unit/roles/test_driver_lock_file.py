@@ -92,7 +92,7 @@ def test_a_broken_file_is_named_and_nothing_is_done(site: Site) -> None:
     site.lock.write_text('"580": newest\n')
     code, told = site.run(versions=["580.95.05"])
     assert code == 2, told
-    assert f"{site.lock}: 580: no valid version: write" in told
+    assert f"{site.lock}: 580: not a valid version: write" in told
     assert site.lock.read_text() == '"580": newest\n'
 
 

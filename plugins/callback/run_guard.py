@@ -16,7 +16,7 @@ description:
     same inventory is refused in the same way, with a message that names the process holding the lock.
   - A run with C(--check), the playbooks C(preflight.yml) and C(describe.yml), C(user.yml --tags elevate) and
     C(backup.yml --tags backup_verify) need no lock.
-  - The lock is released as soon as its process ends, for whatever reason. If a run that was killed on another host left
+  - The lock is released as soon as its process ends, even if it is killed. If a run killed on another host left
     its lock behind, the message names that lock and the command that removes it.
 version_added: "0.1.0"
 author: The busbar contributors (@busbar)

@@ -220,7 +220,7 @@ def installed_packages(module: AnsibleModule) -> dict[str, str]:
 
 
 def daemon_states(module: AnsibleModule) -> dict[str, str]:
-    """Return what each daemon that is switched on does."""
+    """Return the state of the program of each enabled daemon."""
     found = {}
     for name in DAEMONS:
         said = module.run_command(["systemctl", "show", "-p", "UnitFileState,ActiveState,MainPID", name])[1]

@@ -362,7 +362,7 @@ def main() -> int:
     time.sleep(SETTLE_S)
     try:
         return Test(chosen).run()
-    except Exception:  # noqa: BLE001 - whatever it is, the others must not hang
+    except Exception:  # noqa: BLE001 - on any error the other ranks must not hang
         traceback.print_exc()
         MPI.COMM_WORLD.Abort(3)
         return 3

@@ -89,7 +89,7 @@ def unconnected(step: str, ranks: int) -> str:
 
 
 def step_fault(text: str | None, *, ran: bool) -> str:
-    """Return why an output is invalid whatever its values are; empty if it is valid.
+    """Return why an output is invalid regardless of its values; empty if it is valid.
 
     Args:
         text: output of the job, or of a part of it; None if missing.

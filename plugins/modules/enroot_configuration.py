@@ -54,7 +54,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Decide what the host is to have of Enroot
+- name: Choose the parts of Enroot for this host
   busbar.cluster.enroot_configuration:
     host: "{{ inventory_hostname }}"
     declared: "{{ __example_declared }}"

@@ -20,7 +20,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Write the table of hosts
+- name: Write /etc/hosts
   busbar.cluster.hosts_table:
     block: "{{ lookup('ansible.builtin.template', 'hosts_block.j2') }}"
 """

@@ -54,7 +54,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Check that another machine bears the name
+- name: Check that the name belongs to another machine
   busbar.cluster.replaced_machine:
     reports_dir: "{{ cluster_reports_dir }}"
     secrets_dir: "{{ cluster_secrets_dir }}"

@@ -23,7 +23,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Read the host's key
+- name: Read the host key
   busbar.cluster.ssh_host_info:
   register: __example_key
 """

@@ -200,7 +200,7 @@ STRAYED = [
     ),
     Fault(
         "a table of hosts without the cluster",
-        says="hosts : names | Write the table of hosts…changed=…login: …/etc/hosts",
+        says="hosts : names | Write /etc/hosts…changed=…login: …/etc/hosts",
         heals="nothing",
         node="login",
         breaks="echo '127.0.0.1 localhost' >/etc/hosts",
@@ -216,14 +216,14 @@ STRAYED = [
     ),
     Fault(
         "settings of sshd that are gone",
-        says="ssh : configure | Write certificate and settings of the server …changed=…gpu2: …01-busbar.conf",
+        says="ssh : configure | Write certificate and server settings …changed=…gpu2: …01-busbar.conf",
         heals="nothing",
         node="gpu2",
         **lost("/etc/ssh/sshd_config.d/01-busbar.conf"),
     ),
     Fault(
         "a login node that knows no key of the cluster",
-        says="ssh : trust | Write which hosts are trusted …changed=…login…/etc/ssh/",
+        says="ssh : trust | Write the trusted hosts …changed=…login…/etc/ssh/",
         heals="nothing",
         node="login",
         **lost("/etc/ssh/ssh_known_hosts"),
@@ -259,7 +259,7 @@ STRAYED = [
     ),
     Fault(
         "a job script of slurmd that is gone",
-        says="slurm : job_scripts | Write what slurmd calls for each job …changed=1…gpu2: …job_prolog",
+        says="slurm : job_scripts | Write the job scripts of slurmd …changed=1…gpu2: …job_prolog",
         heals="nothing",
         node="gpu2",
         **lost(f"{FOLDER}/job_prolog"),

@@ -97,7 +97,7 @@ def test_a_bundle_that_fails_in_the_middle_is_rolled_back(booted: Booted, good: 
     assert "hosts : configure | Set the time zone" in outcome["reason"], outcome
     # Both runs wrote the names: the bad one, and the good one in its place.
     log = sandbox.exec(node, "cat /run/busbar/node_pull.log").stdout
-    assert len(re.findall(r"Write the table of hosts\] \*+\nchanged: ", log)) == 2, log
+    assert len(re.findall(r"Write /etc/hosts\] \*+\nchanged: ", log)) == 2, log
     assert sandbox.exec(node, FILES).stdout == before
     assert ALSO not in before
     assert sandbox.exec(node, SLURMD).stdout == slurmd

@@ -84,7 +84,7 @@ def test_the_ansible_of_a_bundle_runs_with_nothing_but_the_systems_python(site: 
     command += ["collections/ansible_collections/busbar/cluster/playbooks/pull.yml", "--list-tasks"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=site / "un")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "hosts : names | Write the table of hosts" in done.stdout
+    assert "hosts : names | Write /etc/hosts" in done.stdout
 
 
 def test_the_same_site_makes_the_same_archive_and_a_higher_serial(site: Path) -> None:

@@ -25,7 +25,7 @@ echo "{\\"changed\\": $made}"
 
 def test_hosts_make_the_repository_one_after_the_other(tmp_path: Path) -> None:
     tasks = yaml.safe_load((TOP / "roles/backup/tasks/present.yml").read_text())
-    (task,) = (each for each in tasks if each["name"].endswith("Create the repository if it is missing"))
+    (task,) = (each for each in tasks if each["name"].endswith("Create a missing repository"))
     program = tmp_path / "busbar-backup"
     program.write_text(PROGRAM.replace("FOLDER", str(tmp_path)))
     program.chmod(0o755)

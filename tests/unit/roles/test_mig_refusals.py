@@ -61,7 +61,7 @@ def run(folder: Path, plugins: list[str], **given: object) -> tuple[int, str]:
 )
 def test_the_layout_of_the_readme_goes_on(tmp_path: Path, plugins: list[str], given: dict[str, object]) -> None:
     code, told = run(tmp_path, plugins, **given)
-    assert "Drain the node and make the MIG instances" in told, told
+    assert "Drain the node and create the MIG instances" in told, told
     assert (code, "failed=0" in told) == (0, True), told
 
 
@@ -69,7 +69,7 @@ def test_a_slurm_without_nvml_is_refused_first(tmp_path: Path) -> None:
     code, told = run(tmp_path, ["gres_gpu.so"], slurm_gres_mode="nvml")
     assert "gpu1: slurm_gres_mode: nvml is declared, but the installed Slurm lacks gpu_nvml.so" in told
     assert "Remedy: remove slurm_gres_mode" in told
-    assert (code, "Drain the node and make the MIG instances" in told, "changed=0" in told) == (2, False, True)
+    assert (code, "Drain the node and create the MIG instances" in told, "changed=0" in told) == (2, False, True)
 
 
 def test_a_layout_that_does_not_fit_is_refused_first(tmp_path: Path) -> None:

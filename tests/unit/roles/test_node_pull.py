@@ -317,7 +317,7 @@ def test_the_settings_of_the_role_are_those_that_the_program_reads(tmp_path: Pat
 
 
 TASKS = """
-TASK [busbar.cluster.hosts : configure | Write the table of hosts] *************
+TASK [busbar.cluster.hosts : configure | Write /etc/hosts] *************
 changed: [gpu1]
 
 TASK [busbar.cluster.hosts : configure | Set the time zone] ********************

@@ -9,39 +9,20 @@ short_description: Find problems of a provisioned host
 description:
   - Checks for enabled services that do not run, network file systems that are not mounted or do not answer, and
     certificates that expire soon. On a controller, also asks Slurm for unresponsive daemons, for nodes that accept no
-    jobs, and for a reservation that a validation left behind.
-  - Each check has a timeout, and an unresponsive server does not delay the other checks.
+    jobs, and for a reservation that a validation left behind. Each check has a timeout.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
-  host:
-    description: Name of the host, for messages.
-    type: str
-    required: true
-  slurm:
-    description: Whether the host runs slurmctld and queries Slurm.
-    type: bool
-    default: false
+  host: {description: Name of the host., type: str, required: true}
+  slurm: {description: Whether the host runs slurmctld., type: bool, default: false}
 """
 
 EXAMPLES = r"""
-- name: Look for what is wrong
-  busbar.cluster.doctor_info:
-    host: "{{ inventory_hostname }}"
-  register: __example_found
+- busbar.cluster.doctor_info: {host: ctl}
 """
 
 RETURN = r"""
-problems:
-  description: Problems, each with C(hosts), C(key), C(problem) and C(remedy).
-  returned: always
-  type: list
-  elements: dict
-reservations:
-  description: The reservation of a validation, if there is one, in the same form. It is a fault only if no validation
-    runs.
-  returned: always
-  type: list
-  elements: dict
+problems: {description: Problems of the host., returned: always, type: list, elements: dict}
+reservations: {description: Reservation of a validation., returned: always, type: list, elements: dict}
 """
 
 import os

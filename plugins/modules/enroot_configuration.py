@@ -7,117 +7,29 @@ module: enroot_configuration
 author: busbar contributors
 short_description: Plan the packages and files of Enroot on a host
 description:
-  - Creates a user namespace as the user C(nobody) to find out whether unprivileged users can, and checks the free disk
-    space. Refuses a host on which Enroot cannot create containers, and an invalid declaration.
-  - With O(sysctls), first writes and applies the kernel settings that containers need.
-  - If Enroot is installed, its own program creates the namespace, since AppArmor may allow that only to Enroot.
-  - Does not install packages or write files; returns those that are missing.
+  - Creates a user namespace as the user C(nobody), with Enroot's own program if it is installed, since AppArmor may
+    allow it only to Enroot. Refuses a host on which Enroot cannot create containers, and an invalid declaration.
+  - Installs no packages and writes no files except the kernel settings of O(sysctls).
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
-  host:
-    description: Name of the host, for messages.
-    type: str
-    required: true
-  declared:
-    description:
-      - The declaration, with C(packages), C(release), C(family), C(architecture), C(package_version), C(checksums),
-        C(known), C(own), C(settings), C(mounts), C(path) and C(minimum_mb).
-    type: dict
-    required: true
-  extra_packages:
-    description: Further packages of the distribution.
-    type: list
-    elements: str
-    default: []
-  users:
-    description: Users with credentials. They must exist on the host, except in check mode.
-    type: list
-    elements: str
-    default: []
-  users_directory:
-    description: Directory of the credentials, with one directory per user.
-    type: path
-    required: true
-  problems:
-    description: Further problems of the declaration, reported together with those found here.
-    type: list
-    elements: dict
-    default: []
-  sysctls:
-    description: Whether to set the kernel settings that containers need.
-    type: bool
-    default: false
-  headline:
-    description: First line of a refusal.
-    type: str
-    default: "Enroot cannot be set up:"
+  host: {description: Name of the host., type: str, required: true}
+  declared: {description: The variable C(__enroot_declared) of the role., type: dict, required: true}
+  extra_packages: {description: Further packages., type: list, elements: str, default: []}
+  users: {description: Users with credentials., type: list, elements: str, default: []}
+  users_directory: {description: Directory of the credentials., type: path, required: true}
+  problems: {description: Further problems of the declaration., type: list, elements: dict, default: []}
+  sysctls: {description: Whether to set kernel settings for containers., type: bool, default: false}
+  headline: {description: First line of a refusal., type: str, default: "Enroot cannot be set up:"}
 """
 
 EXAMPLES = r"""
-- name: Choose the parts of Enroot for this host
-  busbar.cluster.enroot_configuration:
-    host: "{{ inventory_hostname }}"
-    declared: "{{ __example_declared }}"
-    users_directory: /etc/enroot/users
-  register: __example_enroot
+- busbar.cluster.enroot_configuration: {host: gpu1, declared: {}, users_directory: /etc/enroot/users}
 """
 
 RETURN = r"""
-files:
-  description: Names of the files with upstream's packages.
-  returned: success
-  type: list
-  elements: str
-built:
-  description: Whether a build host builds the packages from upstream's sources. Their C(sha256) is then empty.
-  returned: success
-  type: bool
-packages:
-  description: The packages, for M(busbar.cluster.upstream_release).
-  returned: success
-  type: list
-  elements: dict
-missing:
-  description: Those of RV(packages) that are not installed in this version.
-  returned: success
-  type: list
-  elements: str
-missing_packages:
-  description: Those of O(extra_packages) that are not installed.
-  returned: success
-  type: list
-  elements: str
-config:
-  description: Text of enroot.conf.
-  returned: success
-  type: str
-mounts:
-  description: Lines of Enroot's fstab.
-  returned: success
-  type: list
-  elements: str
-works:
-  description: Whether the user C(nobody) can create a user namespace.
-  returned: success
-  type: bool
-nvidia_cli:
-  description: Whether nvidia-container-cli is installed.
-  returned: success
-  type: bool
-credentials:
-  description: Users with a credentials file.
-  returned: success
-  type: list
-  elements: str
-units:
-  description: C(enabled) and C(active) of busbar's units by name, as systemd reports them.
-  returned: success
-  type: dict
-problems:
-  description: Reasons for changing nothing, each with C(hosts), C(key), C(problem) and C(remedy).
-  returned: failure
-  type: list
-  elements: dict
+packages: {description: The packages of upstream., returned: success, type: list, elements: dict}
+missing: {description: RV(packages) that are not installed., returned: success, type: list, elements: str}
+config: {description: Text of enroot.conf., returned: success, type: str}
 """
 
 from typing import Any

@@ -7,38 +7,21 @@ module: enroot_hooks
 author: busbar contributors
 short_description: Choose the hooks of Enroot
 description:
-  - Links the chosen hooks that upstream offers into the hooks directory, and removes the links of the others.
+  - Links the chosen hooks that upstream offers into C(/etc/enroot/hooks.d), and removes the links of the others.
   - Makes the chosen hooks that upstream installs executable, and the others not, since Enroot runs only executable
     ones.
-notes:
-  - Writes links in C(/etc/enroot/hooks.d).
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
-  hooks:
-    description: File names of the chosen hooks.
-    type: list
-    elements: str
-    required: true
-  shipped:
-    description: File names of the hooks that upstream installs and that can be disabled.
-    type: list
-    elements: str
-    required: true
+  hooks: {description: Chosen hooks., type: list, elements: str, required: true}
+  shipped: {description: Hooks that upstream installs., type: list, elements: str, required: true}
 """
 
 EXAMPLES = r"""
-- name: Choose the hooks
-  busbar.cluster.enroot_hooks:
-    hooks: [50-slurm-pmi.sh, 98-nvidia.sh]
-    shipped: [98-nvidia.sh, 99-mellanox.sh]
+- busbar.cluster.enroot_hooks: {hooks: [50-slurm-pmi.sh], shipped: [98-nvidia.sh]}
 """
 
 RETURN = r"""
-hooks:
-  description: Hooks that were (or in check mode would be) enabled or disabled.
-  returned: always
-  type: list
-  elements: str
+hooks: {description: Hooks that were or would be switched., returned: always, type: list, elements: str}
 """
 
 from pathlib import Path

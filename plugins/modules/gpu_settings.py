@@ -7,63 +7,26 @@ module: gpu_settings
 author: busbar contributors
 short_description: Manage clocks, power limits, persistence, ECC and compute mode of GPUs
 description:
-  - Compares the declared settings with C(nvidia-smi -q -x) and changes those that differ. All GPUs of a host get the
-    same settings.
-  - Checks every value against the limits of each card before the first change. If a card does not support a value, the
-    module fails and changes nothing.
-  - Settings that would affect running jobs are deferred while Slurm jobs run on the host, and listed in C(deferred).
-notes:
-  - Writes C(/run/busbar/gpu_clocks), how clocks are locked.
+  - Compares the settings with C(nvidia-smi -q -x) and changes those that differ on all GPUs of the host. Checks every
+    value against the limits of each card before the first change, and changes nothing if a card does not support one.
+  - Settings that would affect running Slurm jobs are deferred or refused. Omitted settings stay unchanged.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
-  settings:
-    description:
-      - C(persistence) and C(ecc) (true or false), C(compute_mode) (V(default), V(exclusive_process), V(prohibited)),
-        C(power_limit_w) in watts, C(graphics_clocks_mhz) and C(memory_clocks_mhz) (clocks to lock, one or lowest and
-        highest), C(application_clocks_mhz) (C(graphics) and C(memory)).
-      - V(default) resets a power limit or clocks to the card's default. Omitted settings stay unchanged.
-    type: dict
-    required: true
-  values:
-    description: Settings of the host, which override O(settings) key by key; null leaves a setting unchanged.
-    type: dict
-    default: {}
-  busy:
-    description: Handling of settings that affect running jobs, V(defer) them or V(refuse) the change.
-    type: str
-    choices: [defer, refuse]
-    default: defer
+  settings: {description: Settings as in the option C(gpu_settings) of a profile., type: dict, required: true}
+  values: {description: Settings of the host that override O(settings)., type: dict, default: {}}
+  busy: {description: Handling of settings that affect jobs., type: str, choices: [defer, refuse], default: defer}
 """
 
 EXAMPLES = r"""
-- name: Keep the settings of the GPUs
-  busbar.cluster.gpu_settings:
-    settings: {persistence: true, power_limit_w: 500, graphics_clocks_mhz: [345, 1755]}
+- busbar.cluster.gpu_settings: {settings: {persistence: true, power_limit_w: 500}}
 """
 
 RETURN = r"""
-boot_lines:
-  description: Options of nvidia-smi that restore the settings after a boot.
-  returned: success
-  type: list
-  elements: str
-commands:
-  description: The nvidia-smi commands that were (or in check mode would be) run.
-  returned: always
-  type: list
-  elements: str
-deferred:
-  description: Settings that are deferred, with the running jobs. Empty if nothing is deferred.
-  returned: always
-  type: str
-pending:
-  description: Settings that take effect with the next reset or boot. Empty if nothing is pending.
-  returned: always
-  type: str
-unread:
-  description: Reason why the GPUs could not be read. The settings then take effect at the next boot.
-  returned: always
-  type: str
+boot_lines: {description: Options of nvidia-smi for the next boot., returned: success, type: list, elements: str}
+commands: {description: Commands that were or would be run., returned: always, type: list, elements: str}
+deferred: {description: Deferred settings with the running jobs., returned: always, type: str}
+pending: {description: Settings that need a reset or a boot., returned: always, type: str}
+unread: {description: Reason why the GPUs could not be read., returned: always, type: str}
 """
 
 from pathlib import Path

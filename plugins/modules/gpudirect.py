@@ -7,78 +7,25 @@ module: gpudirect
 author: busbar contributors
 short_description: Configure RDMA access to GPU memory
 description:
-  - Reads the driver, the kernel and the PCI bus, and chooses between dma-buf and nvidia_peermem, or refuses a mode that
-    the host does not support.
-  - Writes the list of modules to load at boot, unless the host is a container. If the mode is not known yet, it leaves
-    the files unchanged.
-  - Does not load the modules.
+  - Chooses between dma-buf and nvidia_peermem by driver, kernel and PCI bus, or refuses O(mode) on this host.
+  - Writes the list of modules to load at boot, unless the host is a container. Does not load them.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
-  host:
-    description: Name of the host, for messages.
-    type: str
-    required: true
-  mode:
-    description: V(auto), V(dmabuf), V(nvidia_peermem) or V(none).
-    type: str
-    required: true
-  rdma:
-    description: Whether the hardware declares RDMA NICs.
-    type: bool
-    required: true
-  gdrcopy:
-    description: Whether to load the module of GDRCopy, too.
-    type: bool
-    default: false
-  modules_file:
-    description: modules-load.d file with the modules to load at boot.
-    type: path
-    required: true
-  order_file:
-    description: modprobe.d file with the dependencies between them.
-    type: path
-    required: true
+  host: {description: Name of the host., type: str, required: true}
+  mode: {description: "V(auto), V(dmabuf), V(nvidia_peermem) or V(none).", type: str, required: true}
+  rdma: {description: Whether the hardware declares RDMA NICs., type: bool, required: true}
+  gdrcopy: {description: Whether to load the module of GDRCopy., type: bool, default: false}
 """
 
 EXAMPLES = r"""
-- name: Choose how RDMA reaches GPUs
-  busbar.cluster.gpudirect:
-    host: "{{ inventory_hostname }}"
-    mode: auto
-    rdma: true
-    modules_file: /etc/modules-load.d/busbar-gpudirect.conf
-    order_file: /etc/modprobe.d/busbar-gpudirect.conf
-  register: __example_gpudirect
+- busbar.cluster.gpudirect: {host: gpu1, mode: auto, rdma: true}
 """
 
 RETURN = r"""
-mode:
-  description: The chosen mode. Empty if it is not known yet.
-  returned: success
-  type: str
-container:
-  description: Type of the container. Empty if the host is not a container.
-  returned: success
-  type: str
-load:
-  description: Modules to load now. Empty while no driver is loaded, or in a container.
-  returned: success
-  type: list
-  elements: str
-acs_redirects:
-  description: Whether ACS on a bridge redirects traffic between GPUs and NICs through the root complex.
-  returned: success
-  type: bool
-notes:
-  description: The mode with its reason, and properties of the PCI bus that slow down copies.
-  returned: success
-  type: list
-  elements: str
-problems:
-  description: Reasons for changing nothing, each with C(hosts), C(key), C(problem) and C(remedy).
-  returned: failure
-  type: list
-  elements: dict
+container: {description: Type of the container or empty., returned: success, type: str}
+load: {description: Modules to load now., returned: success, type: list, elements: str}
+acs_redirects: {description: Whether ACS redirects traffic between GPUs and NICs., returned: success, type: bool}
+notes: {description: Mode with its reason and slow links of the PCI bus., returned: success, type: list, elements: str}
 """
 
 from typing import Any
@@ -91,15 +38,18 @@ from ..module_utils.common.refusal import refusal
 from ..module_utils.nvidia.gpudirect import bus_notes, choose_mode
 from ..module_utils.nvidia.gpudirect_host import read_gpudirect
 
+# Modules to load at boot, and the dependencies between them.
+MODULES_FILE = "/etc/modules-load.d/busbar-gpudirect.conf"
+ORDER_FILE = "/etc/modprobe.d/busbar-gpudirect.conf"
 HEADER = "#\n# Ansible managed\n#\n"
 ORDER = "softdep nvidia_peermem pre: nvidia ib_uverbs\n"
 
 
-def boot_files(paths: dict[str, str], modules: list[str]) -> list[dict[str, str]]:
+def boot_files(modules: list[str]) -> list[dict[str, str]]:
     """Return the files that have the modules loaded at boot."""
     texts = {
-        paths["modules_file"]: "".join(f"{name}\n" for name in modules),
-        paths["order_file"]: ORDER if "nvidia_peermem" in modules else "",
+        MODULES_FILE: "".join(f"{name}\n" for name in modules),
+        ORDER_FILE: ORDER if "nvidia_peermem" in modules else "",
     }
     return [
         {"path": path, "content": f"{HEADER}{text}"} if text else {"path": path, "state": "absent"}
@@ -116,8 +66,6 @@ def main() -> None:
             "mode": text,
             "rdma": {"type": "bool", "required": True},
             "gdrcopy": {"type": "bool", "default": False},
-            "modules_file": {"type": "path", "required": True},
-            "order_file": {"type": "path", "required": True},
         },
         supports_check_mode=True,
     )
@@ -132,7 +80,7 @@ def main() -> None:
     diff: list[dict[str, str]] = []
     if not found["container"] and (chosen["mode"] or module.params["gdrcopy"]):
         try:
-            _paths, diff = keep_files(module, boot_files(module.params, modules))
+            _paths, diff = keep_files(module, boot_files(modules))
         except OSError as exc:
             module.fail_json(msg=f"{host}: {exc}")
     kernel = f"the host is a container ({found['container']}): kernel modules are not loaded"

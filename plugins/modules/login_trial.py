@@ -7,40 +7,18 @@ module: login_trial
 author: busbar contributors
 short_description: Roll back a login change unless a new login succeeds
 description:
-  - With O(state=started), the SSH server takes its new settings, and the host rolls them back automatically after
-    O(seconds), unless a run with O(state=kept) arrives before over a new connection. This limits a lockout by a wrong
-    setting.
-attributes:
-  check_mode:
-    description: Changes nothing in check mode.
-    support: full
+  - With V(started), the SSH server takes its new settings, and the host rolls them back automatically after O(seconds),
+    unless a run with V(kept) arrives before over a new connection. This limits a lockout by a wrong setting.
+extends_documentation_fragment: busbar.cluster.attributes
 options:
-  note:
-    description: The C(pending) file of M(busbar.cluster.templates) with the former content. Removed when the change is
-      kept.
-    type: path
-    required: true
-  service:
-    description: Unit of the server to restart. Empty if the files are read at each login.
-    type: str
-    default: ''
-  seconds:
-    description: Seconds to wait for a new login.
-    type: int
-    default: 180
-  state:
-    description: Whether to start the trial or to keep the change.
-    type: str
-    choices: [started, kept]
-    required: true
+  note: {description: C(pending) file of M(busbar.cluster.templates)., type: path, required: true}
+  service: {description: Unit to restart., type: str, default: ''}
+  seconds: {description: Seconds to wait for a new login., type: int, default: 180}
+  state: {description: Start the trial or keep the change., type: str, choices: [started, kept], required: true}
 """
 
 EXAMPLES = r"""
-- name: Put the new settings on trial
-  busbar.cluster.login_trial:
-    state: started
-    note: /var/lib/busbar/ssh/sshd
-    service: ssh
+- busbar.cluster.login_trial: {state: started, note: /var/lib/busbar/ssh/sshd, service: ssh}
 """
 
 RETURN = r""" # """

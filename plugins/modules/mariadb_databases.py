@@ -8,59 +8,29 @@ author: busbar contributors
 short_description: Create databases and users of the MariaDB server on this host
 description:
   - Connects through the server's socket as root, with PyMySQL. Passwords appear on no command line and in no log.
-  - Removes anonymous users and the database C(test).
-  - Each user gets exactly the given password and privileges. Users that are not listed stay unchanged.
+  - Removes anonymous users and the database C(test). Users that are not listed stay unchanged.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
-  databases:
-    description: Names of the databases. They are created with the character set utf8mb4.
-    type: list
-    elements: str
-    default: []
+  databases: {description: Names of the databases., type: list, elements: str, default: []}
   users:
-    description: The users.
+    description: The users; each gets exactly this password and these privileges.
     type: list
     elements: dict
     default: []
     suboptions:
-      name:
-        description: Name.
-        type: str
-        required: true
-      host:
-        description: Address or host from which the user connects.
-        type: str
-        default: localhost
-      password:
-        description: Password.
-        type: str
-        required: true
-      privileges:
-        description: Privileges as C(DATABASE.TABLE:PRIVILEGE,PRIVILEGE), joined by C(/).
-        type: str
-        required: true
-  socket:
-    description: The server's socket.
-    type: path
-    required: true
+      name: {description: Name., type: str, required: true}
+      host: {description: Address of the client., type: str, default: localhost}
+      password: {description: Password., type: str, required: true}
+      privileges: {description: "C(DATABASE.TABLE:PRIVILEGE,PRIVILEGE), joined by C(/).", type: str, required: true}
+  socket: {description: The server's socket., type: path, required: true}
 """
 
 EXAMPLES = r"""
-- name: Create the accounting database and its user
-  busbar.cluster.mariadb_databases:
-    databases: [slurm_acct_db]
-    users:
-      - {name: slurm, password: "{{ slurm_database_password }}", privileges: "slurm_acct_db.*:ALL"}
-    socket: /run/mysqld/mysqld.sock
-  no_log: true
+- busbar.cluster.mariadb_databases: {databases: [slurm_acct_db], socket: /run/mysqld/mysqld.sock}
 """
 
 RETURN = r"""
-changes:
-  description: Changes that were (or in check mode would be) made.
-  returned: always
-  type: list
-  elements: str
+changes: {description: Changes that were or would be made., returned: always, type: list, elements: str}
 """
 
 import contextlib

@@ -7,82 +7,29 @@ module: mig_layout
 author: busbar contributors
 short_description: Divide the GPUs of a node into MIG instances
 description:
-  - Compares the layout with C(nvidia-smi -q -x) and C(nvidia-smi mig -lgi). GPUs that match are left unchanged.
-  - Drains the node in Slurm before a change, and changes nothing while jobs run on it. Resumes a node that it drained
-    once the layout is active and Slurm's Gres matches.
-  - Fails before any change if the layout does not fit the declared hardware or a GPU, or if the installed Slurm cannot
-    detect its instances.
-  - Stops programs that hold the GPUs open, such as DCGM, during the change, and starts them again even if it fails.
-  - Afterwards C(mig_devices.py) of the role creates the device files with the names used in gres.conf, and the CDI
-    specification for container runtimes is regenerated.
+  - Leaves GPUs unchanged that match. Fails before any change if the layout does not fit the hardware or a GPU. Drains
+    the node in Slurm, changes nothing while jobs run, and resumes it once Slurm's Gres matches.
+  - Stops O(services), such as DCGM, during the change, and starts those that ran even if the change fails.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
-  layout:
-    description:
-      - Entries with C(profile), C(count) (per GPU) and C(gpus) (indexes; default all GPUs). An empty list disables MIG.
-    type: raw
-    required: true
-  node:
-    description: Name of the node in Slurm.
-    type: str
-    required: true
-  gpu:
-    description: >-
-      The C(gpu) section of the hardware profile. With O(layout) it determines the GPUs of each type that Slurm must
-      report before the node is resumed.
-    type: dict
-    required: true
-  gres_mode:
-    description: How Slurm detects the instances. With V(nvml), Slurm's NVML plugin must be installed.
-    type: str
-    default: files
-  plugin_folders:
-    description: Directories to search for Slurm's plugins.
-    type: list
-    elements: path
-    default: []
-  wait_s:
-    description: Seconds to wait for the jobs of the drained node. The default 0 fails if jobs run.
-    type: int
-    default: 0
-  services:
-    description: Units to stop during the change. Those that ran are started again.
-    type: list
-    elements: str
-    default: []
+  layout: {description: "Entries with C(profile), C(count) and C(gpus); empty disables MIG.", type: raw, required: true}
+  node: {description: Name of the node in Slurm., type: str, required: true}
+  gpu: {description: Section C(gpu) of the hardware profile., type: dict, required: true}
+  gres_mode: {description: How Slurm detects the instances., type: str, default: files}
+  plugin_folders: {description: Folders of Slurm's plugins., type: list, elements: path, default: []}
+  wait_s: {description: Seconds to wait for running jobs., type: int, default: 0}
+  services: {description: Units that hold the GPUs open., type: list, elements: str, default: []}
 """
 
 EXAMPLES = r"""
-- name: Keep the MIG layout
-  busbar.cluster.mig_layout:
-    layout: [{profile: 1g.10gb, count: 7}]
-    node: gpu1
-    gpu: "{{ lookup('busbar.cluster.hardware', hardware).gpu }}"
+- busbar.cluster.mig_layout: {layout: [{profile: 1g.10gb, count: 7}], node: gpu1, gpu: {}}
 """
 
 RETURN = r"""
-commands:
-  description: The nvidia-smi commands that were (or in check mode would be) run.
-  returned: always
-  type: list
-  elements: str
-boot_lines:
-  description: Instances of each GPU with MIG, to create at boot. Empty without MIG.
-  returned: success
-  type: list
-  elements: str
-gres:
-  description: Number of GPUs of each type that Slurm must report for the node.
-  returned: success
-  type: dict
-waits:
-  description: Whether the node stays drained until Slurm's Gres matches the layout.
-  returned: always
-  type: bool
-unread:
-  description: Reason why the GPUs could not be read. The layout is then applied at the next boot.
-  returned: always
-  type: str
+commands: {description: Commands that were or would be run., returned: always, type: list, elements: str}
+boot_lines: {description: Instances to create at boot., returned: success, type: list, elements: str}
+waits: {description: Whether the node stays drained., returned: always, type: bool}
+unread: {description: Reason why the GPUs could not be read., returned: always, type: str}
 """
 
 import time

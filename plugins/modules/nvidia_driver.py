@@ -9,139 +9,25 @@ short_description: Plan the installation of the NVIDIA driver on a host
 description:
   - Reads package manager, repositories, kernel, firmware, services and GPUs, and derives from the hardware and the
     declaration the required packages, files, modules and services, pending reboots, and problems.
-  - Changes nothing, and needs no driver and no GPU. O(hardware) must have GPUs, and the declaration must have passed
-    the checks of the role.
-notes:
-  - Writes nothing. The files that it returns are C(/etc/apt/preferences.d/busbar-nvidia_driver.pref),
-    C(/etc/modprobe.d/busbar-nvidia.conf), C(/etc/modules-load.d/busbar-nvidia.conf),
-    C(/etc/modules-load.d/busbar-nvlsm.conf), C(/etc/nvidia-imex/nodes_config.cfg) and
-    C(/etc/systemd/system/nvidia-persistenced.service.d/busbar.conf).
+  - Changes nothing, and needs no driver and no GPU.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
-  host:
-    description: Name of the host, for messages.
-    type: str
-    required: true
-  hardware:
-    description: Hardware profile of the host.
-    type: dict
-    required: true
-  settings:
-    description:
-      - The declaration, with the keys C(source), C(branch), C(version), C(kernel_modules), C(build), C(kernel_flavour),
-        C(kernel_parts), C(module_parameters), C(fabric_manager), C(nvlsm), C(imex), C(imex_nodes) and C(reboot), as the
-        options of the role nvidia_driver.
-    type: dict
-    required: true
-  system:
-    description: C(distribution) and C(major) of the host, and C(container), whether the host is a container.
-    type: dict
-    required: true
-  locked:
-    description: Locked versions of the cluster by branch. They apply if no version is declared.
-    type: dict
-    default: {}
+  host: {description: Name of the host., type: str, required: true}
+  hardware: {description: Hardware profile of the host with GPUs., type: dict, required: true}
+  settings: {description: Checked options of the role nvidia_driver., type: dict, required: true}
+  system: {description: "C(distribution), C(major) and C(container).", type: dict, required: true}
+  locked: {description: Locked versions of the cluster by branch., type: dict, default: {}}
 """
 
 EXAMPLES = r"""
-- name: Read the host and choose its driver
-  busbar.cluster.nvidia_driver:
-    host: "{{ inventory_hostname }}"
-    hardware: "{{ lookup('busbar.cluster.hardware', 'dgx_h100') }}"
-    settings: {source: nvidia, branch: "580"}
-    system: {distribution: Debian, major: "12", container: false}
-  register: __example_driver
+- busbar.cluster.nvidia_driver: {host: gpu1, hardware: {}, settings: {}, system: {}}
 """
 
 RETURN = r"""
-version:
-  description: Target version of the driver. Empty if only a run without check mode can determine it.
-  returned: always
-  type: str
-offer:
-  description: Versions of the branch that are available to the host, for choosing the version of the cluster.
-  returned: always
-  type: dict
-locked:
-  description: Locked version of the cluster that was applied. Empty without one.
-  returned: always
-  type: str
-problems:
-  description: Reasons why the driver cannot be installed, each with C(hosts), C(key), C(problem) and C(remedy).
-  returned: always
-  type: list
-  elements: dict
-files:
-  description: Pins and settings, and drop-ins of units whose packages are installed, for M(busbar.cluster.templates).
-  returned: always
-  type: list
-  elements: dict
-packages:
-  description: The driver's packages, for M(busbar.cluster.packages), as C(headers), C(absent), C(family) and C(stream).
-  returned: always
-  type: list
-  elements: dict
-moves:
-  description: Whether packages of another version are replaced while programs may use them.
-  returned: always
-  type: bool
-imex_moves:
-  description: Whether the list of members of a running IMEX changes.
-  returned: always
-  type: bool
-kernel:
-  description: Whether kernel modules, their settings and services are managed.
-  returned: always
-  type: bool
-build:
-  description: Whether to run DKMS again for the module of the running kernel.
-  returned: always
-  type: bool
-build_problems:
-  description: Reasons why the running kernel has no driver module.
-  returned: always
-  type: list
-  elements: dict
-load:
-  description: Modules to load now, in order.
-  returned: always
-  type: list
-  elements: str
-services:
-  description: Services, each with C(name), C(started), and C(right), whether its state is correct.
-  returned: always
-  type: list
-  elements: dict
-initramfs:
-  description: Command that regenerates the initramfs after changed settings.
-  returned: always
-  type: str
-reboot:
-  description: Reasons for a reboot.
-  returned: always
-  type: list
-  elements: str
-blocked:
-  description: A problem that reports failing GPU programs until that reboot.
-  returned: always
-  type: list
-  elements: dict
-unready:
-  description: Reasons why the loaded driver does not serve all GPUs and their fabric yet.
-  returned: always
-  type: list
-  elements: str
-notes:
-  description: Parts left unchanged with the reason, a required reboot, and requirements of Secure Boot.
-  returned: always
-  type: list
-  elements: str
-found:
-  description:
-    - Detected state, as C(loaded) (version of the loaded driver), C(kernel_release), C(gpus) (on the PCI bus), C(slurm)
-      (running daemons), C(units), C(make_log).
-  returned: always
-  type: dict
+version: {description: Target version; empty if unknown in check mode., returned: always, type: str}
+offer: {description: Available versions of the branch., returned: always, type: dict}
+problems: {description: Reasons why the driver cannot be installed., returned: always, type: list, elements: dict}
+unready: {description: Reasons why the driver does not serve all GPUs yet., returned: always, type: list, elements: str}
 """
 
 from typing import Any

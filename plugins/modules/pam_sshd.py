@@ -8,52 +8,22 @@ author: busbar contributors
 short_description: Restrict SSH sessions to users with a job on the node
 description:
   - Adds pam_slurm_adopt to the PAM stack of sshd for all users who are not exempt, and removes pam_systemd, which would
-    move the session out of its job.
-  - Prevents cron and at from running commands of other users, since these would run outside any job.
+    move the session out of its job. Prevents cron and at from running commands of other users outside any job.
   - Root is always exempt, and so is the connected user, unless a group in O(groups) covers that user.
-notes:
-  - Writes lines in C(/etc/pam.d/sshd), on EL also in C(/etc/pam.d/password-auth).
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
-  enabled:
-    description: Whether to adopt sessions. If false, the distribution's file is restored.
-    type: bool
-    required: true
-  users:
-    description: Further users who may always log in.
-    type: list
-    elements: str
-    default: []
-  groups:
-    description: Groups whose members may always log in.
-    type: list
-    elements: str
-    default: []
-  note:
-    description: Path of a note with the former content, for M(busbar.cluster.login_trial). While it exists, the file
-      counts as changed.
-    type: path
-    required: true
+  enabled: {description: Whether to adopt sessions or to restore the distribution's file., type: bool, required: true}
+  users: {description: Further users who may log in., type: list, elements: str, default: []}
+  groups: {description: Groups whose members may log in., type: list, elements: str, default: []}
+  note: {description: Former content for M(busbar.cluster.login_trial)., type: path, required: true}
 """
 
 EXAMPLES = r"""
-- name: Adopt SSH sessions into the job of their user
-  busbar.cluster.pam_sshd:
-    enabled: true
-    groups: [sudo, wheel]
-    note: /var/lib/busbar/slurm/pam_sshd
+- busbar.cluster.pam_sshd: {enabled: true, groups: [sudo], note: /var/lib/busbar/slurm/pam_sshd}
 """
 
 RETURN = r"""
-users:
-  description: Exempt users.
-  returned: always
-  type: list
-  elements: str
-on_trial:
-  description: Whether a new login must still confirm the file.
-  returned: always
-  type: bool
+on_trial: {description: Whether a new login must still confirm the file., returned: always, type: bool}
 """
 
 import json

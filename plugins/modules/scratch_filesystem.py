@@ -7,103 +7,28 @@ module: scratch_filesystem
 author: busbar contributors
 short_description: Create or start the scratch file system of a host
 description:
-  - Reads all signatures on the disks and their partitions, their users and holders, and the mount point. Then creates
-    the missing parts of the array or volume and its XFS, or starts it. Does not mount it.
-  - Refuses a disk that is not blank, unless O(wipe) lists its ID for that host. Never touches a disk in use. Recognizes
-    an existing array, volume or file system by its name or UUID and leaves it unchanged.
-  - Reads the disks again right before the first change, and changes nothing if they differ from the plan.
-  - Runs programs without standard input, so that a prompt is never confirmed.
-  - If programs for O(raid) are missing, runs the checks, changes nothing and returns the missing programs.
+  - Reads all signatures, users and holders of the disks, then creates or starts array or volume and XFS.
+  - Refuses a disk that is not blank, unless C(wipe) lists its ID for the host. Never touches a disk in use. Reads the
+    disks again right before the first change. Runs programs without standard input, so that no prompt is confirmed.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
-  host:
-    description: Name of the host, in O(wipe) and messages.
-    type: str
-    required: true
-  devices:
-    description: Paths of the disks.
-    type: list
-    elements: str
-    required: true
-  raid:
-    description: V(mdadm) or V(lvm) for several disks, V(none) for one.
-    type: str
-    required: true
-  name:
-    description: Name of the array or volume, and label of the file system.
-    type: str
-    required: true
-  path:
-    description: Mount point of the file system.
-    type: str
-    required: true
-  uuid:
-    description: UUID for a new file system and its array.
-    type: str
-    required: true
-  wipe:
-    description: IDs of the disks that may be wiped, by host.
+  host: {description: Name of the host., type: str, required: true}
+  settings:
+    description: C(devices), C(raid), C(name), C(path), C(uuid), C(wipe), C(chunk_kb), C(minimum_mb), C(mkfs_options).
     type: dict
-    default: {}
-  chunk_kb:
-    description: Chunk size of the array, in KiB.
-    type: int
     required: true
-  minimum_mb:
-    description: Minimum size of a disk, in MiB.
-    type: int
-    required: true
-  mkfs_options:
-    description: Additional arguments of mkfs.xfs.
-    type: list
-    elements: str
-    default: []
 """
 
 EXAMPLES = r"""
-- name: Make or start the scratch file system
-  busbar.cluster.scratch_filesystem:
-    host: "{{ inventory_hostname }}"
-    devices:
-      - /dev/disk/by-id/nvme-SAMSUNG_MZQL23T8_S64HNE0T500001
-      - /dev/disk/by-id/nvme-SAMSUNG_MZQL23T8_S64HNE0T500002
-    raid: mdadm
-    name: scratch
-    path: /scratch
-    uuid: 9b2a7c54-6c0f-5f0e-8d1e-0c3c5f9d2b11
-    chunk_kb: 512
-    minimum_mb: 1000
+- busbar.cluster.scratch_filesystem: {host: gpu1, settings: "{{ __scratch_settings }}"}
 """
 
 RETURN = r"""
-uuid:
-  description: UUID of the file system.
-  returned: success
-  type: str
-array:
-  description: UUID of the array, in the format of mdadm.
-  returned: success
-  type: str
-commands:
-  description: The commands that were (or in check mode would be) run.
-  returned: always
-  type: list
-  elements: str
-recipe:
-  description: Commands that create this scratch file system on blank disks, each as a list of arguments.
-  returned: success
-  type: list
-  elements: list
-missing_programs:
-  description: Programs that must be installed first. If there is one, nothing is changed.
-  returned: success
-  type: list
-  elements: str
-problems:
-  description: Reasons for changing nothing, each with C(hosts), C(key), C(problem) and C(remedy).
-  returned: failure
-  type: list
-  elements: dict
+uuid: {description: UUID of the file system., returned: success, type: str}
+array: {description: UUID of the array in the format of mdadm., returned: success, type: str}
+commands: {description: Commands that were or would be run., returned: always, type: list, elements: str}
+recipe: {description: Commands that create it on blank disks., returned: success, type: list, elements: list}
+missing_programs: {description: Programs to install first., returned: success, type: list, elements: str}
 """
 
 import shlex
@@ -117,15 +42,7 @@ from ..module_utils.storage.scratch_plan import declaration_problems, scratch_pl
 
 OPTIONS: dict[str, Any] = {
     "host": {"type": "str", "required": True},
-    "devices": {"type": "list", "elements": "str", "required": True},
-    "raid": {"type": "str", "required": True},
-    "name": {"type": "str", "required": True},
-    "path": {"type": "str", "required": True},
-    "uuid": {"type": "str", "required": True},
-    "wipe": {"type": "dict", "default": {}},
-    "chunk_kb": {"type": "int", "required": True},
-    "minimum_mb": {"type": "int", "required": True},
-    "mkfs_options": {"type": "list", "elements": "str", "default": []},
+    "settings": {"type": "dict", "required": True},
 }
 PROGRAMS = {"mdadm": ["mdadm", "mkfs.xfs"], "lvm": ["lvcreate", "mkfs.xfs"], "none": ["mkfs.xfs"]}
 # The contents of an array can be read only after a first round has assembled it.
@@ -144,8 +61,8 @@ def run_steps(module: AnsibleModule, seen: dict[str, Any], steps: list[list[str]
     Raises:
         ValueError: a device can no longer be read.
     """
-    run, host = module_run(module), module.params["host"]
-    if read_scratch(run, module.params["devices"], module.params["path"]) != seen:
+    run, host, settings = module_run(module), module.params["host"], module.params["settings"]
+    if read_scratch(run, settings["devices"], settings["path"]) != seen:
         message = "the disks changed since they were inspected. Nothing was changed. Run again"
         module.fail_json(msg=f"{host}: {message}", commands=commands)
     for words in steps:
@@ -162,10 +79,10 @@ def keep(module: AnsibleModule, missing: list[str]) -> tuple[dict[str, Any], lis
     Raises:
         ValueError: a device cannot be read.
     """
-    host, commands = module.params["host"], list[str]()
+    host, settings, commands = module.params["host"], module.params["settings"], list[str]()
     for at in range(ROUNDS):
-        seen = read_scratch(module_run(module), module.params["devices"], module.params["path"])
-        plan = scratch_plan(host, module.params, seen)
+        seen = read_scratch(module_run(module), settings["devices"], settings["path"])
+        plan = scratch_plan(host, settings, seen)
         headline = "No further changes were made to the disks:" if at else "The disks were not changed:"
         refuse(module, headline, plan["problems"], commands)
         if module.check_mode:
@@ -179,9 +96,9 @@ def keep(module: AnsibleModule, missing: list[str]) -> tuple[dict[str, Any], lis
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
-    host, raid = module.params["host"], module.params["raid"]
-    refuse(module, "Scratch cannot be created as declared:", declaration_problems(host, module.params), [])
-    missing = [name for name in PROGRAMS[raid] if module.get_bin_path(name) is None]
+    host, settings = module.params["host"], module.params["settings"]
+    refuse(module, "Scratch cannot be created as declared:", declaration_problems(host, settings), [])
+    missing = [name for name in PROGRAMS[settings["raid"]] if module.get_bin_path(name) is None]
     try:
         plan, commands = keep(module, missing)
     except (OSError, ValueError) as exc:
@@ -190,7 +107,7 @@ def main() -> None:
     module.exit_json(
         changed=bool(commands),
         commands=commands,
-        diff=[{"before": "", "after": text, "after_header": module.params["path"]}] if commands else [],
+        diff=[{"before": "", "after": text, "after_header": settings["path"]}] if commands else [],
         missing_programs=missing,
         uuid=plan["uuid"],
         array=plan["array"],

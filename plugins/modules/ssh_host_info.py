@@ -7,67 +7,28 @@ module: ssh_host_info
 author: busbar contributors
 short_description: Read a host's public key and certificate, and the login rights of its administrator
 description:
-  - Reads the public host key and its certificate. The private key stays on the host.
-  - Checks whether the connected user could log in with a key, to prevent a lockout.
-  - Reads the users and groups with sudo rules from any source.
+  - Reads the public host key and its certificate; the private key stays on the host. Reads whether the connected user
+    could log in with a key, to prevent a lockout, and the users and groups with sudo rules from any source.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
-  key_file:
-    description: Path of the private host key.
-    type: path
-    default: /etc/ssh/ssh_host_ed25519_key
-  key_directory:
-    description: Directory with one file of authorized keys per user.
-    type: path
-    default: /etc/ssh/authorized_keys.d
+  key_file: {description: Path of the private host key., type: path, default: /etc/ssh/ssh_host_ed25519_key}
+  key_directory: {description: Directory of authorized keys by user., type: path, default: /etc/ssh/authorized_keys.d}
 """
 
 EXAMPLES = r"""
-- name: Read the host key
-  busbar.cluster.ssh_host_info:
-  register: __example_key
+- busbar.cluster.ssh_host_info:
 """
 
 RETURN = r"""
-public_key:
-  description: The public key as one line.
-  returned: always
-  type: str
-certificate:
-  description: The certificate as one line. Empty if the host has none.
-  returned: always
-  type: str
-user:
-  description: The connected user.
-  returned: always
-  type: str
-groups:
-  description: Names of the groups of that user.
-  returned: always
-  type: list
-  elements: str
-sudo_users:
-  description: Users with a sudo rule, by name or as C(#number).
-  returned: always
-  type: list
-  elements: str
-sudo_groups:
-  description: Groups with a sudo rule.
-  returned: always
-  type: list
-  elements: str
-sudo_problem:
-  description: Reason why the sudo rules cannot be read. Empty if they can be read, or if the host has none.
-  returned: always
-  type: str
-key_login:
-  description: Whether that user has an authorized key.
-  returned: always
-  type: bool
-version:
-  description: Version of OpenSSH, such as V(9.2); V(0.0) if unknown.
-  returned: always
-  type: str
+public_key: {description: The public key as one line., returned: always, type: str}
+certificate: {description: The certificate as one line or empty., returned: always, type: str}
+user: {description: The connected user., returned: always, type: str}
+groups: {description: Groups of that user., returned: always, type: list, elements: str}
+sudo_users: {description: Users with a sudo rule., returned: always, type: list, elements: str}
+sudo_groups: {description: Groups with a sudo rule., returned: always, type: list, elements: str}
+sudo_problem: {description: Reason why the sudo rules cannot be read., returned: always, type: str}
+key_login: {description: Whether that user has an authorized key., returned: always, type: bool}
+version: {description: Version of OpenSSH; V(0.0) if unknown., returned: always, type: str}
 """
 
 import grp

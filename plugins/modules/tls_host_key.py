@@ -7,44 +7,21 @@ module: tls_host_key
 author: busbar contributors
 short_description: Create the TLS private key of a host, and read its certificate
 description:
-  - Creates the directory, the group and the private key (P-256) if they are missing, and corrects the permissions of
-    the key.
-  - The private key never leaves the host. C(ssh-keygen) creates it, which is present on every host with an SSH server.
-  - Returns the public key and the current certificate.
-notes:
-  - Writes C(/etc/busbar/tls/host.key).
+  - Creates C(/etc/busbar/tls), the group and the private key (P-256) if they are missing, and corrects the permissions
+    of the key. C(ssh-keygen) creates the key, which never leaves the host.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
-  directory:
-    description: Directory of C(host.key) and C(host.crt), created with mode 0755.
-    type: path
-    default: /etc/busbar/tls
-  group:
-    description: Group that may read the key. Created as a system group if missing.
-    type: str
-    required: true
-  make:
-    description: Whether to create a missing key. If false, only group and directory are created.
-    type: bool
-    default: true
+  group: {description: System group that may read the key., type: str, required: true}
+  make: {description: Whether to create a missing key., type: bool, default: true}
 """
 
 EXAMPLES = r"""
-- name: Make the key
-  busbar.cluster.tls_host_key:
-    group: busbar-tls
-  register: __example_key
+- busbar.cluster.tls_host_key: {group: busbar-tls}
 """
 
 RETURN = r"""
-public_key:
-  description: The public key in OpenSSH format. Empty before the key is created.
-  returned: always
-  type: str
-certificate:
-  description: The current certificate, or empty.
-  returned: always
-  type: str
+public_key: {description: The public key in OpenSSH format or empty., returned: always, type: str}
+certificate: {description: The current certificate or empty., returned: always, type: str}
 """
 
 import grp
@@ -57,6 +34,7 @@ from ..module_utils.common.baseline import before_write, take_baseline
 from ..module_utils.common.host_files import make_directory
 
 KEY_MODE = "0640"
+DIRECTORY = Path("/etc/busbar/tls")
 
 
 def run(module: AnsibleModule, words: list[str]) -> str:
@@ -121,17 +99,15 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "directory": {"type": "path", "default": "/etc/busbar/tls"},
             "group": {"type": "str", "required": True},
             "make": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
-    directory = Path(module.params["directory"])
-    key, certificate = directory / "host.key", directory / "host.crt"
+    key, certificate = DIRECTORY / "host.key", DIRECTORY / "host.crt"
     try:
         changed = keep_group(module)
-        changed = keep_directory(module, directory) or changed
+        changed = keep_directory(module, DIRECTORY) or changed
         if module.params["make"] and not key.exists():
             changed = True
             if not module.check_mode:

@@ -65,7 +65,9 @@ class Runner:
         asked = module.params.get("reservation")
         self.reservation: NodeReservation | None = None
         if asked is not None:
-            self.reservation = NodeReservation(self.ask, asked["name"], module.params["user"], fresh=asked["fresh"])
+            self.reservation = NodeReservation(
+                self.ask, asked["name"], module.params["user"], fresh=asked.get("fresh", True)
+            )
         self._reserved: Reserved | None = None
 
     @staticmethod

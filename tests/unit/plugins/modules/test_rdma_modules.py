@@ -12,7 +12,6 @@ from ansible_collections.busbar.cluster.plugins.modules import gpudirect, rdma
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from types import ModuleType
 
     Call = Callable[..., dict[str, Any]]
@@ -35,14 +34,23 @@ FOUND: dict[str, Any] = {
     "answering": [],
 }
 DECLARED: dict[str, Any] = {
-    "host": "gpu1",
-    "packages": ["rdma-core"],
+    "nics": [],
     "source": "distribution",
     "memlock": "unlimited",
     "kernel_managed": "auto",
     "naming": "fallback",
     "modules": ["ib_umad", "ib_ipoib"],
+    "names": {},
+    "interface_names": {},
+    "ipoib": [],
+    "networks": [],
+    "opensm": False,
+    "roce_mode": "",
+    "roce_tos": -1,
+    "gid_index": "",
 }
+MODULES_FILE, ORDER_FILE = "/etc/modules-load.d/busbar-gpudirect.conf", "/etc/modprobe.d/busbar-gpudirect.conf"
+AUTO = {"host": "gpu1", "mode": "auto", "rdma": True}
 GPU: dict[str, Any] = {
     "container": "",
     "kernel": "6.1.0",
@@ -92,10 +100,16 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     return run
 
 
+def declared(packages: list[str], **settings: object) -> dict[str, Any]:
+    """Return the options of the module rdma."""
+    return {"host": "gpu1", "packages": packages, "settings": {**DECLARED, **settings}}
+
+
 def test_rdma_is_set_up_once(call: Call) -> None:
     files: dict[str, str] = {}
     ipoib = [{"name": "ib0", "address": "10.10.0.1/16"}]
-    options = {**DECLARED, "ipoib": ipoib, "gid_index": "auto", "nics": [{"count": 2, "gbps": 400, "rdma": True}]}
+    nics = [{"count": 2, "gbps": 400, "rdma": True}]
+    options = declared(["rdma-core"], ipoib=ipoib, gid_index="auto", nics=nics)
     planned = call(rdma, FOUND, options, files, check=True)
     assert (planned["changed"], files) == (True, {})
     done = call(rdma, FOUND, options, files)
@@ -112,7 +126,7 @@ def test_rdma_is_set_up_once(call: Call) -> None:
 
 def test_rdma_is_refused_with_the_key_and_the_remedy(call: Call) -> None:
     files: dict[str, str] = {}
-    answer = call(rdma, {**FOUND, "packages": {"rdma-core": "2501mlnx56-1"}}, DECLARED, files)
+    answer = call(rdma, {**FOUND, "packages": {"rdma-core": "2501mlnx56-1"}}, declared(["rdma-core"]), files)
     assert answer["busbar_refused"] is True
     assert re.match(
         r"Nothing was changed:\ngpu1: rdma_source: distribution, but DOCA-OFED .*\n {4}remedy: ", answer["msg"]
@@ -122,32 +136,26 @@ def test_rdma_is_refused_with_the_key_and_the_remedy(call: Call) -> None:
 
 def test_nothing_is_written_before_the_packages_are_there(call: Call) -> None:
     files: dict[str, str] = {}
-    options = {**DECLARED, "packages": ["rdma-core", "perftest"]}
+    options = declared(["rdma-core", "perftest"])
     answer = call(rdma, FOUND, options, files)
     assert (answer["changed"], answer["missing_packages"], files) == (False, ["perftest"], {})
     planned = call(rdma, FOUND, options, files, check=True)
     assert (planned["changed"], files) == (True, {})
 
 
-def boot(tmp_path: Path) -> dict[str, Any]:
-    """The options of the module `gpudirect`."""
-    own = {"modules_file": f"{tmp_path}/modules", "order_file": f"{tmp_path}/order"}
-    return {"host": "gpu1", "mode": "auto", "rdma": True, **own}
-
-
-def test_gpudirect_is_chosen_and_written(call: Call, tmp_path: Path) -> None:
+def test_gpudirect_is_chosen_and_written(call: Call) -> None:
     files: dict[str, str] = {}
-    options = {**boot(tmp_path), "gdrcopy": True}
+    options = {**AUTO, "gdrcopy": True}
     answer = call(gpudirect, GPU, options, files)
     assert (answer["mode"], answer["load"]) == ("nvidia_peermem", ["nvidia_peermem", "gdrdrv"])
-    assert files[f"{tmp_path}/modules"] == "#\n# Ansible managed\n#\nnvidia_peermem\ngdrdrv\n"
-    assert files[f"{tmp_path}/order"].endswith("softdep nvidia_peermem pre: nvidia ib_uverbs\n")
+    assert files[MODULES_FILE] == "#\n# Ansible managed\n#\nnvidia_peermem\ngdrdrv\n"
+    assert files[ORDER_FILE].endswith("softdep nvidia_peermem pre: nvidia ib_uverbs\n")
     assert answer["notes"][0].startswith("nvidia_peermem: no dma-buf: ")
     assert (answer["acs_redirects"], "ACS sends" in answer["notes"][1]) == (True, True)
     again = call(gpudirect, {**GPU, "peermem_loaded": True, "gdrcopy_loaded": True}, options, files)
     assert (again["changed"], again["load"]) == (False, [])
     # With open modules it is no longer needed.
-    call(gpudirect, {**GPU, "open": True}, boot(tmp_path), files)
+    call(gpudirect, {**GPU, "open": True}, AUTO, files)
     assert set(files.values()) == {""}
 
 
@@ -155,17 +163,15 @@ def test_gpudirect_is_chosen_and_written(call: Call, tmp_path: Path) -> None:
     ("found", "mode"),
     [({"driver": "", "open": None, "loaded": False}, ""), ({"container": "podman"}, "nvidia_peermem")],
 )
-def test_gpudirect_leaves_what_it_cannot_know_or_does_not_own(
-    call: Call, tmp_path: Path, found: dict[str, Any], mode: str
-) -> None:
-    files = {f"{tmp_path}/modules": "as before"}
-    answer = call(gpudirect, {**GPU, **found}, boot(tmp_path), files)
+def test_gpudirect_leaves_what_it_cannot_know_or_does_not_own(call: Call, found: dict[str, Any], mode: str) -> None:
+    files = {MODULES_FILE: "as before"}
+    answer = call(gpudirect, {**GPU, **found}, AUTO, files)
     assert (answer["mode"], answer["load"], answer["changed"]) == (mode, [], False)
-    assert files == {f"{tmp_path}/modules": "as before"}
+    assert files == {MODULES_FILE: "as before"}
 
 
-def test_gpudirect_refuses_a_mode_that_the_host_cannot_have(call: Call, tmp_path: Path) -> None:
-    answer = call(gpudirect, GPU, {**boot(tmp_path), "mode": "dmabuf"}, {})
+def test_gpudirect_refuses_a_mode_that_the_host_cannot_have(call: Call) -> None:
+    answer = call(gpudirect, GPU, {**AUTO, "mode": "dmabuf"}, {})
     assert answer["busbar_refused"] is True
     assert answer["msg"].startswith("Nothing was changed.\ngpu1: gpudirect_mode: dmabuf cannot be: ")
     assert answer["msg"].endswith("\n    remedy: set gpudirect_mode: auto, which takes what there is")

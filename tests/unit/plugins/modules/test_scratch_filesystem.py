@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 A, B = "/dev/disk/by-id/virtio-a", "/dev/disk/by-id/virtio-b"
 UUID = "11111111-2222-3333-4444-555555555555"
 DECLARED: dict[str, Any] = {
-    "host": "gpu1",
     "devices": [A],
     "raid": "none",
     "name": "scratch",
@@ -29,6 +28,8 @@ DECLARED: dict[str, Any] = {
     "uuid": UUID,
     "chunk_kb": 512,
     "minimum_mb": 1000,
+    "wipe": {},
+    "mkfs_options": [],
 }
 XFS = {"device": "/dev/vda", "type": "xfs", "label": "scratch", "uuid": UUID}
 EXT4 = {"device": "/dev/vda", "type": "ext4", "label": "thesis", "uuid": ""}
@@ -81,7 +82,7 @@ def make(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     def run(*found: dict[str, Any], check: bool = False, **change: object) -> dict[str, Any]:
         left = list(found)
         monkeypatch.setattr(scratch_filesystem, "read_scratch", lambda *_: left.pop(0))
-        given = {**DECLARED, **change, "_ansible_check_mode": check}
+        given = {"host": "gpu1", "settings": {**DECLARED, **change}, "_ansible_check_mode": check}
         with patch_module_args(given), pytest.raises(SystemExit):
             scratch_filesystem.main()
         assert left == [], "read less often than expected"

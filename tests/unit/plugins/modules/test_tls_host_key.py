@@ -19,9 +19,11 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to a gro
 
 
 def _run(place: Path, capsys: pytest.CaptureFixture[str], *, check: bool = False, **other: object) -> dict[str, Any]:
-    args = {"directory": str(place), "group": "mail", "_ansible_check_mode": check, **other}
-    with patch_module_args(args), pytest.raises(SystemExit):
-        tls_host_key.main()
+    args = {"group": "mail", "_ansible_check_mode": check, **other}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tls_host_key, "DIRECTORY", place)
+        with patch_module_args(args), pytest.raises(SystemExit):
+            tls_host_key.main()
     answer = json.loads(capsys.readouterr().out)
     assert isinstance(answer, dict)
     return answer

@@ -286,3 +286,92 @@ def test_a_report_is_signed_with_a_key_of_the_user_where_no_site_has_one(plain: 
     assert done.returncode == 2
     assert "cryptography" in done.stderr
     assert "--key FILE" in done.stderr
+
+
+class Release(NamedTuple):
+    """Two releases of the same commit, and the public key of the releaser in the form that users save."""
+
+    first: Path
+    second: Path
+    signers: Path
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """Two clones with another umask, time zone and temporary folder each, built one after the other."""
+    folder = tmp_path_factory.mktemp("release")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / "key"], check=True)
+    (folder / "signers").write_text(f"release@busbar {(folder / 'key.pub').read_text()}")
+    subprocess.run(["git", "clone", "--quiet", "--no-checkout", TOP, folder / "one"], check=True)
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(listing, check=True, capture_output=True, cwd=TOP).stdout
+    existing = b"\0".join(name for name in listed.split(b"\0") if name and os.path.lexists(TOP / os.fsdecode(name)))
+    copy = ["tar", "--create", "--null", "--no-recursion", "--files-from=-"]
+    packed = subprocess.run(copy, check=True, capture_output=True, input=existing, cwd=TOP).stdout
+    subprocess.run(["tar", "--extract", "--directory", folder / "one"], check=True, input=packed)
+    commit = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "commit", "--quiet", "--allow-empty"]
+    subprocess.run(["git", "add", "--all"], check=True, cwd=folder / "one")
+    subprocess.run([*commit, "--no-verify", "--message", "release"], check=True, cwd=folder / "one")
+    subprocess.run(["git", "clone", "--quiet", folder / "one", folder / "two"], check=True, umask=0o077)
+    for name, zone, umask in (("one", "UTC", 0o022), ("two", "Asia/Tokyo", 0o077)):
+        (folder / f"tmp-{name}").mkdir()
+        environment = os.environ | {"TZ": zone, "TMPDIR": str(folder / f"tmp-{name}")}
+        build = [str(folder / name / "scripts/build"), "--sign", str(folder / "key"), str(folder / f"dist-{name}")]
+        subprocess.run(build, check=True, capture_output=True, env=environment, umask=umask)
+    return Release(folder / "dist-one", folder / "dist-two", folder / "signers")
+
+
+def verified(folder: Path, signers: Path) -> bool:
+    """Verify downloaded files with the commands of docs/first-site.md."""
+    page = (TOP / "docs/first-site.md").read_text()
+    (command,) = re.findall(r"^\$ (ssh-keygen -Y verify .*) &&\n *(sha256sum .*)$", page, re.MULTILINE)
+    shell = " && ".join(command).replace("busbar-signers", str(signers))
+    return not subprocess.run(["bash", "-c", shell], check=False, capture_output=True, cwd=folder).returncode
+
+
+def test_two_builds_of_a_commit_are_identical(release: Release) -> None:
+    names = {path.name for path in release.first.iterdir()}
+    files = [path.read_bytes() for path in sorted(release.first.iterdir())]
+    assert [path.read_bytes() for path in sorted(release.second.iterdir())] == files
+    version = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["version"]
+    artifacts = {f"busbar-{version}{end}" for end in (".tar.gz", "-py3-none-any.whl", ".cdx.json")}
+    assert names == artifacts | {f"busbar-cluster-{version}.tar.gz", "SHA256SUMS", "SHA256SUMS.sig"}
+
+
+def test_the_bill_of_materials_lists_the_locked_packages(release: Release) -> None:
+    (path,) = release.first.glob("*.cdx.json")
+    bill = json.loads(path.read_text())
+    assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "busbar")
+    locked = set(re.findall(r"^([\w.-]+==[^ ;]+)", (TOP / "requirements.txt").read_text(), re.MULTILINE))
+    assert locked <= {f"{each['name']}=={each['version']}" for each in bill["components"]}
+
+
+def test_users_detect_a_changed_artifact_and_another_key(release: Release, tmp_path: Path) -> None:
+    assert verified(release.first, release.signers)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+    (tmp_path / "signers").write_text(f"release@busbar {(tmp_path / 'other.pub').read_text()}")
+    assert not verified(release.first, tmp_path / "signers")
+    for name in [path.name for path in release.second.iterdir() if path.suffix != ".sig"]:
+        content = (release.second / name).read_bytes()
+        (release.second / name).write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
+        assert not verified(release.second, release.signers), name
+        (release.second / name).write_bytes(content)
+    assert verified(release.second, release.signers)
+    next(release.second.glob("*.whl")).unlink()
+    assert verified(release.second, release.signers), "a user who downloads only the collection"
+
+
+def test_a_release_needs_a_key_and_a_commit(release: Release, tmp_path: Path) -> None:
+    clone = release.first.parent / "two"
+    build = [str(clone / "scripts/build"), "--sign"]
+    (tmp_path / "text").write_text("no key\n")
+    done = subprocess.run([*build, str(tmp_path / "text"), str(tmp_path)], check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"--sign {tmp_path}/text: is not an SSH key" in done.stderr
+    (clone / "README.md").write_text("changed\n")
+    done = subprocess.run(
+        [*build, str(release.first.parent / "key"), str(tmp_path / "out")], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert " M README.md" in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -34,11 +34,14 @@ world = MPI.COMM_WORLD
 print(world.size, world.allreduce(world.rank))
 """
 # Takes the arguments of nccl-tests and measures with the program of the backend mpi, since the sandbox has no GPU.
+# Gigabytes for GPUs become megabytes: the ranks hold the messages in the memory of this machine.
 MEASURES = """\
 #!/bin/sh
 words=
 while [ $# -gt 1 ]; do
-    case "$1" in -[befn]) words="$words $1 $2" ;; esac
+    size=$2
+    case "$size" in *G) size=${size%G}M ;; esac
+    case "$1" in -[befn]) words="$words $1 $size" ;; esac
     shift 2
 done
 # shellcheck disable=SC2086 # a word each

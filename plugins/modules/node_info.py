@@ -181,8 +181,8 @@ node:
     kernels: {description: Releases of the installed kernels., type: list}
     versions:
       description:
-        - Installed versions of C(driver), C(container_toolkit), C(cuda), C(dcgm), C(dcgm_exporter), C(slurm) and
-          C(munge).
+        - Installed versions of C(driver), C(container_toolkit), C(cuda), C(dcgm), C(dcgm_exporter), C(slurm),
+          C(munge), C(enroot) and C(pyxis).
       type: dict
 """
 

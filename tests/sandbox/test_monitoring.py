@@ -70,6 +70,33 @@ def test_metrics_carry_the_node_and_its_hardware(sandbox: Cluster, prometheus: P
     assert prometheus.value('node_systemd_unit_state{node="ctl",name="slurmctld.service",state="active"}') == 1
 
 
+# Asks for a munge that is newer than any.
+NEWER = """
+import json
+path = "/usr/local/lib/busbar/package_watch.json"
+table = json.load(open(path))
+(munge,) = (each for each in table["products"] if each["key"] == "munge")
+munge["upstream"] = ["99.0.0"]
+for each in munge["distributions"]:
+    each["fixed"] = None
+json.dump(table, open(path, "w"))
+"""
+
+
+@pytest.mark.core
+def test_a_package_with_a_known_vulnerability_becomes_a_metric(sandbox: Cluster, prometheus: Prometheus) -> None:
+    node = sandbox.compute[0]
+    query = f'busbar_package_vulnerable{{node="{node}",package="munge"}}'
+    assert sandbox.exec(node, "systemctl is-enabled busbar-package-watch.timer").stdout.strip() == "enabled"
+    prometheus.wait(lambda: not prometheus.query(query), "munge of the distribution is reported")
+    sandbox.exec(node, f"python3 -c '{NEWER}' && systemctl start busbar-package-watch")
+    prometheus.wait(lambda: bool(prometheus.query(query)), "an old munge is not reported")
+    done = sandbox.playbook("monitoring.yml", "--limit", node, "--tags", "node_exporter")
+    assert done.returncode == 0, done.stdout
+    sandbox.exec(node, "systemctl start busbar-package-watch")
+    prometheus.wait(lambda: not prometheus.query(query), "munge is still reported")
+
+
 def test_they_listen_on_the_clusters_network_only(sandbox: Cluster) -> None:
     for node, programs in (("ctl", {"prometheus", "prometheus-node"}), (sandbox.compute[0], {"prometheus-node"})):
         found = [line.split() for line in sandbox.exec(node, "ss -Hltnp | grep '\"prometheus'").stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""Read versions of the GPU stack, Slurm and munge from packages and kernel, with the node's system Python."""
+"""Read versions of the GPU stack, Slurm, munge, Enroot and Pyxis, with the system Python of the node."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ PACKAGES = {
     # Packages of Debian, SchedMD, EPEL and OpenHPC.
     "slurm": ["slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-smd", "slurm", "slurm-ohpc"],
     "munge": ["munge"],
+    "enroot": ["enroot", "enroot-hardened"],
+    "pyxis": ["nvslurm-plugin-pyxis"],
 }
 PACKAGES_TIMEOUT_S = 20
 WORDS = 3
 
 
 def versions(root: Path = Path("/")) -> dict[str, str]:
-    """Return the installed versions of the GPU stack, Slurm and munge."""
+    """Return the installed versions of the GPU stack, Slurm, munge, Enroot and Pyxis."""
     names = [name for each in PACKAGES.values() for name in each]
     debian = (root / "var/lib/dpkg/status").exists()
     query = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"]
@@ -36,11 +38,14 @@ def versions(root: Path = Path("/")) -> dict[str, str]:
     installed = {words[1]: words[2] for words in lines if len(words) == WORDS and words[0] == "installed"}
     toolkits = (re.fullmatch(r"cuda-(\d+)\.(\d+)", path.name) for path in (root / "usr/local").glob("cuda-*"))
     newest = max(((int(match[1]), int(match[2])) for match in toolkits if match), default=())
+    # The role pyxis builds a library for each release of Slurm: pyxis-0.24.0-slurm24.11.5-MARK.so.
+    plugins = (re.match(r"pyxis-([\d.]+)-slurm", path.name) for path in (root / "usr/lib/busbar/spank").glob("pyxis-*"))
     found = {
         "driver": _text(root / "sys/module/nvidia/version"),
         "cuda": ".".join(map(str, newest)),
         **{key: next((installed[name] for name in each if name in installed), "") for key, each in PACKAGES.items()},
     }
+    found["pyxis"] = found["pyxis"] or max((match[1] for match in plugins if match), default="")
     return {key: version for key, version in found.items() if version}
 
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from ...module_utils.common.kernels import newer_kernel
+from ...module_utils.common.package_fixes import unfixed_packages
 from ...module_utils.common.problems import make_problem
-from .minimum_versions import AS_OF, MINIMUMS, is_below
-from .package_fixes import unfixed_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ...module_utils.common.problems import Problem
 
-__all__ = ["node_advice"]
+__all__ = ["node_advice", "package_fixes"]
+
+
+@cache
+def package_fixes() -> Mapping[str, Any]:
+    """Return the content of package_fixes.yml."""
+    found: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("package_fixes.yml").read_text(encoding="utf-8"))
+    return found
 
 
 def node_advice(host: str, node: Mapping[str, Any]) -> list[Problem]:
@@ -24,24 +34,11 @@ def node_advice(host: str, node: Mapping[str, Any]) -> list[Problem]:
         host: its name.
         node: `node` of the module node_info: `os`, `kernel`, `kernels` and `versions`.
     """
-    versions = node.get("versions") or {}
     unfixed = [
         make_problem([host], each.name, each.problem, each.remedy)
-        for each in unfixed_packages(node.get("os") or {}, versions)
+        for each in unfixed_packages(package_fixes(), node.get("os") or {}, node.get("versions") or {})
     ]
-    return [*_versions(host, versions), *unfixed, *_kernel(host, node)]
-
-
-def _versions(host: str, versions: Mapping[str, str]) -> Iterator[Problem]:
-    for key, minimum in MINIMUMS.items():
-        version = versions.get(key, "")
-        least = is_below(version, minimum)
-        if least:
-            problem = (
-                f"{version} is older than {least}, the first version that fixes the vulnerabilities of {minimum.source}"
-            )
-            remedy = f"update it with {minimum.option} (table of minimum versions as of {AS_OF})"
-            yield make_problem([host], minimum.name, problem, remedy)
+    return [*unfixed, *_kernel(host, node)]
 
 
 def _kernel(host: str, node: Mapping[str, Any]) -> Iterator[Problem]:

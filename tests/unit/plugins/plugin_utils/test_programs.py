@@ -24,6 +24,7 @@ CALLS: dict[str, tuple[str, int]] = {
     "busbar_soak_watch.py": ("--help", 0),
     "home_quota.py": ("--help", 0),
     "node_health.py": ("--look", 1),
+    "package_watch.py": ("/nonexistent/busbar.prom", 1),
     "portal.py": ("cancel", 2),
     "slurm_metrics.py": ("--once", 1),
 }

@@ -1,4 +1,4 @@
-"""Which revisions of Slurm and munge lack security fixes, by distribution, and that the docs say the same."""
+"""Which versions and revisions lack security fixes, by distribution, and that the docs say the same."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import re
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.advice import node_advice
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.package_fixes import (
+from ansible_collections.busbar.cluster.plugins.module_utils.common.package_fixes import (
     compare_dpkg,
     compare_rpm,
-    package_fixes,
     unfixed_packages,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.common.software_versions import PACKAGES
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.advice import node_advice, package_fixes
 
 TOP = Path(__file__).resolve().parents[5]
 DEBIAN_12 = {"id": "debian", "version": "12", "name": "Debian 12"}
 DEBIAN_13 = {"id": "debian", "version": "13", "name": "Debian 13"}
 UBUNTU = {"id": "ubuntu", "version": "24.04", "name": "Ubuntu 24.04"}
+UBUNTU_22 = {"id": "ubuntu", "version": "22.04", "name": "Ubuntu 22.04"}
+UBUNTU_26 = {"id": "ubuntu", "version": "26.04", "name": "Ubuntu 26.04"}
 ROCKY = {"id": "rocky", "version": "9.6", "name": "Rocky Linux 9.6"}
 
 
@@ -33,7 +35,10 @@ ROCKY = {"id": "rocky", "version": "9.6", "name": "Rocky Linux 9.6"}
         (DEBIAN_13, "slurm", "25.05.8-1", "older than 25.05.9"),
         (DEBIAN_13, "slurm", "26.05.5-1", ""),
         (DEBIAN_13, "slurm", "25.11.8-1", ""),
-        (UBUNTU, "slurm", "23.11.4-1.2ubuntu5", "may have"),
+        (UBUNTU_22, "slurm", "21.08.5-2ubuntu1+esm2", "published no fix by 2026-09-03"),
+        (UBUNTU, "slurm", "23.11.4-1.2ubuntu5", "published no fix by 2026-09-03"),
+        (UBUNTU_26, "slurm", "25.11.2-1ubuntu2", "published no fix by 2026-09-03"),
+        (UBUNTU_26, "slurm", "26.05.5-1ubuntu2", ""),
         (ROCKY, "slurm", "22.05.9-1.el9", "may have"),
         (ROCKY, "slurm", "25.11.8-300.ohpc.4.1", ""),
         (ROCKY, "slurm", "25.11.10-1.el9", ""),
@@ -45,11 +50,14 @@ ROCKY = {"id": "rocky", "version": "9.6", "name": "Rocky Linux 9.6"}
         (DEBIAN_13, "munge", "0.5.18-1", ""),
         (UBUNTU, "munge", "0.5.15-4ubuntu0.1", ""),
         (UBUNTU, "munge", "0.5.15-4build1", "fixed in 0.5.15-4ubuntu0.1"),
+        (UBUNTU_22, "munge", "0.5.14-6", "fixed in 0.5.14-6ubuntu0.1"),
+        (UBUNTU_22, "munge", "0.5.14-6ubuntu0.1", ""),
+        (UBUNTU_26, "munge", "0.5.16-1.1", ""),
         (ROCKY, "munge", "0.5.13-13.el9", "may have"),
     ],
 )
 def test_revisions_without_fixes(system: dict[str, str], key: str, version: str, said: str) -> None:
-    found = [*unfixed_packages(system, {key: version})]
+    found = [*unfixed_packages(package_fixes(), system, {key: version})]
     assert bool(found) == bool(said)
     for each in found:
         assert said in each.problem
@@ -57,7 +65,51 @@ def test_revisions_without_fixes(system: dict[str, str], key: str, version: str,
         assert "CVE-2026-" in each.problem
         assert "docs/upgrade.md" in each.remedy
         # A fix that the table does not know is looked up on the host.
-        assert ("changelog" in each.remedy) == ("may have" in each.problem)
+        assert ("changelog" in each.remedy) == ("may have" in each.problem) == (not each.is_known)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "needed"),
+    [
+        ("driver", "580.159.03", ""),
+        ("driver", "580.95.05", "580.159.03"),
+        ("driver", "535.309.01", ""),
+        ("driver", "600.1.1", ""),
+        # The bulletin has no fix for these branches, and names the branches that have one.
+        ("driver", "550.163.01", "535.309.01, 580.159.03, 595.71.05"),
+        ("driver", "570.211.01", "535.309.01, 580.159.03, 595.71.05"),
+        ("driver", "590.48.01", "535.309.01, 580.159.03, 595.71.05"),
+        ("container_toolkit", "1.19.1-1", ""),
+        ("container_toolkit", "1.17.8-1", "1.19.1"),
+        ("cuda", "13.1", ""),
+        ("cuda", "12.9", "13.1"),
+        ("dcgm", "1:4.5.3-1", ""),
+        ("dcgm", "1:4.4.2-1", "4.5.3"),
+        ("dcgm", "1:3.3.9", "4.5.3"),
+        ("dcgm_exporter", "4.10.0-1", ""),
+        ("dcgm_exporter", "4.8.1-1", "4.8.2"),
+        ("dcgm", "", ""),
+        ("driver", "unknown", ""),
+        # No known vulnerability.
+        ("enroot", "3.4.0-1", ""),
+        ("pyxis", "0.15.0", ""),
+    ],
+)
+def test_software_of_nvidia_needs_the_release_of_its_bulletin(key: str, version: str, needed: str) -> None:
+    for system in (DEBIAN_13, UBUNTU, ROCKY):
+        found = [*unfixed_packages(package_fixes(), system, {key: version})]
+        assert bool(found) == bool(needed)
+        for each in found:
+            assert each.is_known
+            assert f"older than {needed} (https://github.com/NVIDIA/product-security/" in each.problem
+            assert version in each.problem
+            assert "_version" in each.remedy
+
+
+def test_a_node_reports_all_products_of_the_table() -> None:
+    keys = [product["key"] for product in package_fixes()["products"]]
+    assert set(keys) == {*PACKAGES, "driver", "cuda"}
+    assert len(keys) == len(set(keys))
 
 
 def test_preflight_and_doctor_warn() -> None:
@@ -75,11 +127,14 @@ def test_the_table_has_sources_and_days_and_support_md_says_the_same() -> None:
     assert f"As of {table['as_of']}" in page
     names = {"debian": "Debian", "ubuntu": "Ubuntu"}
     for product in table["products"]:
-        assert f"{product['name']} {', '.join(product['upstream'])}" in page
-        for each in [product, *product["distributions"]]:
+        if product["upstream"]:
+            assert f"{product['name']} {', '.join(product['upstream'])}" in page
+        assert bool(product["upstream"]) == bool(product["vulnerabilities"])
+        assert ("option" in product) != ("distributions" in product)
+        for each in [product, *product.get("distributions", [])]:
             assert re.search(r", \d{4}-\d{2}-\d{2}$", each["source"])
             assert each["source"][-10:] <= str(table["as_of"])
-        for each in product["distributions"]:
+        for each in product.get("distributions", []):
             row = f"| {product['name']} on {names[each['os']]} {each['version']} |"
             (line,) = (line for line in page.splitlines() if line.startswith(row))
             assert (each["fixed"] or "no package is fixed") in line
@@ -88,7 +143,7 @@ def test_the_table_has_sources_and_days_and_support_md_says_the_same() -> None:
             )
             assert re.findall(r"CVE-\d+-\d+", line) == missing
     rows = len(re.findall(r"^\| (?:Slurm|munge) on ", page, re.MULTILINE))
-    assert rows == sum(len(product["distributions"]) for product in table["products"])
+    assert rows == sum(len(product.get("distributions", [])) for product in table["products"])
 
 
 @pytest.mark.parametrize(

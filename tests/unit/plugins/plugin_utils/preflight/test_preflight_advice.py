@@ -39,9 +39,8 @@ def test_the_lines_about_a_node() -> None:
     }
     driver, kernel = node_advice("gpu1", node)
     assert (driver["hosts"], driver["key"]) == (["gpu1"], "NVIDIA driver")
-    assert driver["problem"].startswith(
-        "580.95.05 is older than 580.159.03, the first version that fixes the vulnerabilities of https://"
-    )
+    assert driver["problem"].startswith("580.95.05 has 14 vulnerabilities (CVE-2025-33219 to CVE-2026-24199)")
+    assert "older than 580.159.03 (https://" in driver["problem"]
     assert driver["remedy"].startswith("update it with nvidia_driver_branch or nvidia_driver_version")
     assert kernel["problem"] == "6.8.0-60-generic runs, but 6.8.0-124-generic is installed: its fixes require a reboot"
 

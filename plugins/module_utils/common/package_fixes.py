@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Find installed packages of Slurm and munge with published vulnerabilities, using package_fixes.yml.
+"""Find installed packages with published vulnerabilities, by the table plugin_utils/preflight/package_fixes.yml.
 
 Versions are compared as dpkg and rpm do.
 """
@@ -8,19 +8,14 @@ Versions are compared as dpkg and rpm do.
 from __future__ import annotations
 
 import re
-from functools import cache
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Unfixed", "compare_dpkg", "compare_rpm", "package_fixes", "unfixed_packages"]
+__all__ = ["Unfixed", "compare_dpkg", "compare_rpm", "unfixed_packages"]
 
-_TABLE = Path(__file__).with_name("package_fixes.yml")
 _DPKG = {"debian", "ubuntu"}
 _PROCEDURE = "see docs/upgrade.md, Security updates"
 _NUMBERS = re.compile(r"(\d+)")
@@ -30,41 +25,40 @@ _END = ([0], 0)
 
 
 class Unfixed(NamedTuple):
-    """A product whose installed revision lacks fixes, or may lack them."""
+    """A product whose installed revision lacks fixes, or may lack them if the table does not know the distribution."""
 
     name: str
+    version: str
     problem: str
     remedy: str
+    is_known: bool
 
 
-@cache
-def package_fixes() -> Mapping[str, Any]:
-    """Return the content of package_fixes.yml."""
-    found: Mapping[str, Any] = yaml.safe_load(_TABLE.read_text(encoding="utf-8"))
-    return found
-
-
-def unfixed_packages(system: Mapping[str, Any], versions: Mapping[str, str]) -> Iterator[Unfixed]:
+def unfixed_packages(
+    table: Mapping[str, Any], system: Mapping[str, Any], versions: Mapping[str, str]
+) -> Iterator[Unfixed]:
     """Yield the products of a host that lack security fixes.
 
     Args:
+        table: the content of package_fixes.yml.
         system: `os` of the module node_info: `id` and `version` of os-release, and `name`.
         versions: `versions` of that module, with full package revisions.
     """
-    for product in package_fixes()["products"]:
+    for product in table["products"]:
         version = versions.get(product["key"], "")
-        if version and (found := _unfixed(product, system, version)):
+        is_number = bool(_NUMBERS.match(upstream_of(version)))
+        if product["upstream"] and is_number and (found := _unfixed(product, system, version, table["as_of"])):
             yield found
 
 
-def _unfixed(product: Mapping[str, Any], system: Mapping[str, Any], version: str) -> Unfixed | None:
+def _unfixed(product: Mapping[str, Any], system: Mapping[str, Any], version: str, as_of: object) -> Unfixed | None:
     is_dpkg = system.get("id") in _DPKG
     compare = compare_dpkg if is_dpkg else compare_rpm
-    upstream, branches = upstream_of(version), {_branch(first): first for first in product["upstream"]}
-    first = branches.get(_branch(upstream), "")
+    upstream, parts = upstream_of(version), product.get("branch_parts", 2)
+    first = {_branch(each, parts): each for each in product["upstream"]}.get(_branch(upstream, parts), "")
     if compare(upstream, first or product["upstream"][-1]) >= 0:
         return None
-    own = next((each for each in product["distributions"] if _is_of(each, system)), None)
+    own = next((each for each in product.get("distributions", []) if _is_of(each, system)), None)
     fixed = str(own["fixed"] or "") if own else ""
     is_backported = upstream_of(fixed) == upstream
     if is_backported and compare(version, fixed) >= 0:
@@ -76,19 +70,22 @@ def _unfixed(product: Mapping[str, Any], system: Mapping[str, Any], version: str
     if is_backported:
         problem = f"{version} has {holes}, which {name} fixed in {fixed}"
         remedy = f"install {fixed}: {_PROCEDURE}"
+    elif option := product.get("option"):
+        problem = f"{version} has {holes}: it is older than {wanted} ({product['source']})"
+        remedy = f"update it with {option}"
     elif own:
-        none = "" if fixed else f"; {name} had published no fix by {package_fixes()['as_of']}"
+        none = "" if fixed else f"; {name} had published no fix by {own.get('as_of') or as_of}"
         problem = f"{version} has {holes}: it is older than {wanted}{none}"
     else:
         problem = f"{version} may have {holes}: it is older than {wanted}, and busbar has no list of fixes for {name}"
         look = "zgrep {} /usr/share/doc/*/changelog.Debian.gz" if is_dpkg else "rpm -qa --changelog | grep {}"
         remedy = f"check its changelog for the fix ({look.format(ids[0])}); if it is missing, {remedy}"
-    return Unfixed(product["name"], problem, remedy)
+    return Unfixed(product["name"], version, problem, remedy, is_known=bool(own or option))
 
 
-def _branch(version: str) -> tuple[int, ...]:
-    """Return the release branch of a version: (25, 5) for 25.05.9."""
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+def _branch(version: str, parts: int) -> tuple[int, ...]:
+    """Return the release branch of a version: (25, 5) for 25.05.9 and two parts."""
+    return tuple(int(part) for part in version.split(".")[:parts] if part.isdigit())
 
 
 def _is_of(entry: Mapping[str, Any], system: Mapping[str, Any]) -> bool:

@@ -17,13 +17,15 @@ from .draft import CARRIED, LEFT
 if TYPE_CHECKING:
     from .draft import Draft
 
-__all__ = ["Accounting", "carry_accounting", "read_dump"]
+__all__ = ["Accounting", "carry_accounting", "read_accounting", "read_dump"]
 
 # slurmdb's number for the shares of a user that are those of the account (SLURMDB_FS_USE_PARENT).
 _PARENT_SHARES = {"2147483647", "parent"}
 _PART = re.compile(r"""((?:[^:'"]|'[^']*'|"[^"]*")+)(?::|$)""")
 _HEAD = re.compile(r"""\s*(\w+)\s*-\s*(?:'([^']*)'|"([^"]*)"|([^:]+))\s*""")
 _NO_PLUGIN = "not running a supported accounting_storage plugin"
+
+_QOS_DEFAULTS = {"GraceTime": "00:00:00", "PreemptMode": "cluster", "UsageFactor": "1.000000", "Priority": "0"}
 
 Entry = dict[str, str]
 
@@ -35,7 +37,7 @@ class Accounting:
     Attributes:
         has_database: whether the cluster has slurmdbd.
         cluster: name of the cluster in accounting, and the limits of all its accounts.
-        qos: settings of each QOS; empty for releases whose dump does not contain them.
+        qos: settings of each QOS.
         accounts: settings of each account, with `Parent`.
         users: the associations of each user, with `Account`.
     """
@@ -70,6 +72,18 @@ def read_dump(text: str) -> Accounting:
             found.accounts[name] = {"Parent": parent, **said}
         elif kind == "user":
             found.users.setdefault(name, []).append({"Account": parent, **said})
+    return found
+
+
+def read_accounting(dump: str, qos: str) -> Accounting:
+    """Return the content of a dump, with the QOS of `sacctmgr -P show qos` if the dump has none, as before 25.05."""
+    found = read_dump(dump)
+    head, *rows = [line.split("|") for line in qos.splitlines() if "|" in line] or [[]]
+    for row in rows if not found.qos else ():
+        # sacctmgr prints the defaults, too.
+        said = {"Description" if key == "Descr" else key: value for key, value in zip(head, row) if value}
+        said = {key: value for key, value in said.items() if _QOS_DEFAULTS.get(key) != value}
+        found.qos[said.pop("Name", "")] = said
     return found
 
 
@@ -122,6 +136,7 @@ def carry_accounting(draft: Draft, found: Accounting) -> dict[str, dict[str, Any
 
 
 _SHARED = ("Fairshare", "QOS", "DefaultQOS")
+_OF_USERS = {"Account", "DefaultAccount", "AdminLevel", *_SHARED}
 
 
 def _reaches_root(name: str, accounts: list[dict[str, Any]], known: set[str]) -> bool:
@@ -146,7 +161,7 @@ def _users(draft: Draft, found: Accounting, accounts: set[str]) -> dict[str, dic
             draft.note(f"associations of user {name}", LEFT, text)
             continue
         first = associations[0]
-        entry, _ = _entry(first, ASSOCIATION_LIMITS, set(first))
+        entry, _ = _entry(first, ASSOCIATION_LIMITS, _OF_USERS)
         names = [each["Account"] for each in associations]
         default = first.get("DefaultAccount", names[0])
         level = first.get("AdminLevel", "")
@@ -177,7 +192,7 @@ def _inexpressible(associations: list[Entry], accounts: set[str]) -> str:
         return f"the accounts {', '.join(names)} are not all declared"
     if first.get("QOS", "").startswith(("+", "-")):
         return f"QOS {first['QOS']} is relative to the account"
-    _, other = _entry(first, ASSOCIATION_LIMITS, {"Account", "DefaultAccount", "AdminLevel", *_SHARED})
+    _, other = _entry(first, ASSOCIATION_LIMITS, _OF_USERS)
     return f"{', '.join(other)} has no option of busbar" if other else ""
 
 

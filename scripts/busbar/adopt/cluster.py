@@ -16,9 +16,10 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.plan import s
 from busbar.errors import UsageError
 from busbar.paths import collection
 
-from .accounting import carry_accounting, read_dump
+from .accounting import carry_accounting, read_accounting
 from .cluster_source import HostReading
 from .draft import ASK, CARRIED, DEFAULT, LEFT, Draft
+from .hosts import carry_hosts, list_changes
 from .people import carry_people, carry_sssd, carry_sudo, read_people
 from .slurm_conf import SlurmConf, differing, pairs_of, quoted, read_pairs, read_slurm_conf, shape, split_lines
 from .storage import carry_storage
@@ -26,7 +27,7 @@ from .storage import carry_storage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["draft_cluster", "nodes_of", "read_conf"]
+__all__ = ["addresses_of", "draft_cluster", "nodes_of", "read_conf"]
 
 # States of node lines that describe no machine to log in to.
 _NO_MACHINE = ("CLOUD", "FUTURE")
@@ -108,7 +109,9 @@ def draft_cluster(
     blockers = _managers(draft, hosts, reading, conf)
     machines = nodes_of(conf)
     blockers += _several_daemons(draft, conf, machines)
-    accounting = read_dump(_command(hosts, "sacctmgr-dump", controller))
+    accounting = read_accounting(
+        _command(hosts, "sacctmgr-dump", controller), _command(hosts, "sacctmgr-qos", controller)
+    )
     databases = _databases(conf, database, has_dump=bool(accounting.cluster))
     controllers = [name for name, _ in conf.controllers] or [controller]
     draft.groups = {
@@ -119,7 +122,7 @@ def draft_cluster(
     }
     if not login:
         draft.note("login nodes", ASK, f"users log in on {controller}? name another host with --login")
-    known = _addresses(reading)
+    known = addresses_of(reading)
     unread: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for group in draft.groups.values() for name in group):
         given = dict(conf.controllers).get(name) or machines.get(name, "")
@@ -152,8 +155,10 @@ def draft_cluster(
     carry_sssd(draft, hosts)
     carry_sudo(draft, hosts)
     carry_storage(draft, hosts, known)
+    carry_hosts(draft, hosts)
     _carry_software(draft, hosts, conf, blockers)
     _keep_defaults(draft, conf, databases)
+    list_changes(draft, hosts)
     if blockers:
         draft.variables["preflight_blockers"] = list(dict.fromkeys(blockers))
     return draft
@@ -164,7 +169,7 @@ def _command(hosts: Mapping[str, HostReading], name: str, first: str) -> str:
     return next((text for host in (first, *hosts) if (text := hosts[host].commands.get(name, ""))), "")
 
 
-def _addresses(reading: HostReading) -> dict[str, str]:
+def addresses_of(reading: HostReading) -> dict[str, str]:
     """Return the addresses of /etc/hosts by name, without loopback addresses."""
     found: dict[str, str] = {}
     for line in reading.files.get("/etc/hosts", "").splitlines():
@@ -515,15 +520,16 @@ def _carry_database(draft: Draft, hosts: Mapping[str, HostReading], databases: S
     for pairs in read_pairs(reading.files[path]):
         for key, value in pairs.items():
             if key.lower() in {"storagepass", "authaltparameters"}:
-                question = "a secret, not copied: set slurm_database_password from Ansible Vault"
-                draft.note(f"slurmdbd.conf {key}", ASK, question, path)
-            elif key in _DATABASE_OPTIONS:
+                continue
+            if key in _DATABASE_OPTIONS:
                 draft.carry(f"slurmdbd.conf {key}", {_DATABASE_OPTIONS[key]: value}, path)
             else:
                 config = {name: each for name, each in config.items() if name.lower() != key.lower()}
                 config[key] = quoted(value)
                 draft.note(f"slurmdbd.conf {key}", CARRIED, "slurm_dbd_config", path)
     draft.variables["slurm_dbd_config"] = config
+    question = "a secret, not copied: set slurm_database_password from Ansible Vault; MariaDB keeps this password"
+    draft.note("slurmdbd.conf StoragePass", ASK, question, path)
 
 
 def _compare_copies(draft: Draft, hosts: Mapping[str, HostReading], controller: str, conf: SlurmConf) -> None:
@@ -537,7 +543,10 @@ def _compare_copies(draft: Draft, hosts: Mapping[str, HostReading], controller: 
     others = [host for host in copies if host != controller]
     if others:
         names = fold_for_slurm(others)
-        reason = f"busbar distributes it from the controller (configless); the copies on {names} lose effect"
+        reason = (
+            f"slurmd gets it from the controller (configless). Commands still read the copies on {names}: remove them "
+            "when the takeover is complete"
+        )
         draft.note("slurm.conf copies", LEFT, reason)
 
 

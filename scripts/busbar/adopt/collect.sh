@@ -24,7 +24,8 @@ printf '@@ command slurm-conf\n'
 printf '%s\n' "$conf" | base64
 for path in /etc/passwd /etc/group /etc/hosts /etc/exports /etc/exports.d/* /etc/fstab /etc/auto.* /etc/sudoers \
     /etc/sudoers.d/* /etc/sssd/sssd.conf /etc/pam.d/sshd /etc/ssh/sshd_config /etc/enroot/enroot.conf /etc/nhc/nhc.conf \
-    /etc/os-release /etc/slurm/slurmdbd.conf; do
+    /etc/os-release /etc/slurm/slurmdbd.conf /etc/default/slurmd /etc/sysconfig/slurmd /etc/ssh/ssh_known_hosts \
+    /etc/chrony/chrony.conf /etc/chrony.conf /etc/systemd/timesyncd.conf /etc/ntp.conf; do
     file "$path"
 done
 for folder in "${conf%/*}" "${spool:+$spool/conf-cache}" /run/slurm/conf; do
@@ -46,10 +47,14 @@ if [ -n "$config" ]; then
     command_ scontrol-nodes scontrol show node -o
     command_ sinfo-N sinfo -N -l
     command_ sacctmgr-dump sacctmgr -i dump "$(value ClusterName)" File=/dev/stdout
+    command_ sacctmgr-qos sacctmgr -P show qos format=Name,Description,Priority,Flags,Preempt,PreemptMode,GraceTime,UsageFactor,GrpJobs,GrpSubmitJobs,GrpTRES,GrpTRESMins,GrpTRESRunMins,GrpWall,MaxJobsPerUser,MaxJobsPerAccount,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,MaxTRESPerJob,MaxTRESPerNode,MaxTRESMinsPerJob,MaxWallDurationPerJob,MaxTRESPerUser,MaxTRESPerAccount,MinTRESPerJob
     command_ squeue squeue --all --noheader -o '%i %T %u %P'
 fi
 [ -n "$conf" ] && command_ slurm-check env SLURM_CONF="$conf" scontrol --version
 command_ slurmd-C slurmd -C
+command_ hostname uname -n
+command_ timezone readlink /etc/localtime
+command_ sshd-T sshd -T -C user=nobody,host=localhost,addr=127.0.0.1
 if command -v dpkg-query >/dev/null 2>&1; then
     # shellcheck disable=SC2016 # fields of dpkg-query
     command_ dpkg dpkg-query -W -f='Package: ${Package}\nVersion: ${Version}\n'

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["ASK", "CARRIED", "DEFAULT", "LEFT", "Draft", "Note", "Vaulted", "refuse_filled"]
+__all__ = ["ASK", "CARRIED", "CHANGED", "DEFAULT", "LEFT", "Draft", "Note", "Vaulted", "refuse_filled"]
 
 ASK, LEFT, CARRIED, DEFAULT = "question", "not carried over", "carried over", "already the default"
+CHANGED = "changed"
 _TITLES = {
     ASK: "Questions to answer before takeover",
+    CHANGED: "Changes on the hosts",
     LEFT: "Not carried over",
     CARRIED: "Carried over",
     DEFAULT: "Already the default of busbar",
@@ -48,7 +50,7 @@ class Note:
 
     Attributes:
         name: the setting as the source writes it, such as `nfs_mounts` or `slurm.conf KillWait`.
-        result: CARRIED, DEFAULT, LEFT or ASK.
+        result: CARRIED, CHANGED, DEFAULT, LEFT or ASK.
         reason: the option of busbar that has the value, or the reason, or the question.
         where: file and line of the setting; empty if unknown.
     """

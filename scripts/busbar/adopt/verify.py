@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from busbar.errors import UsageError
 
-from .accounting import read_dump
+from .accounting import read_accounting
 from .people import passwd
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def record_of(hosts: Mapping[str, HostReading]) -> dict[str, dict[str, str]]:
                 parts.setdefault("scontrol show config", {}).setdefault(key.strip(), value.strip())
         _objects(parts, "partitions", commands.get("scontrol-partitions", ""), "PartitionName", ())
         _objects(parts, "nodes", commands.get("scontrol-nodes", ""), "NodeName", _NODE)
-        _accounting(parts, commands.get("sacctmgr-dump", ""))
+        _accounting(parts, commands.get("sacctmgr-dump", ""), commands.get("sacctmgr-qos", ""))
         _people(parts, host, reading)
         for line in commands.get("mounts", "").splitlines():
             target, _, rest = line.partition(" ")
@@ -75,11 +75,11 @@ def _people(parts: dict[str, dict[str, str]], host: str, reading: HostReading) -
         parts.setdefault("keys", {})[f"authorized keys of {user} on {host}"] = count
 
 
-def _accounting(parts: dict[str, dict[str, str]], text: str) -> None:
-    """Add QOS, limits and associations of a dump."""
-    if not text or "limits" in parts:
+def _accounting(parts: dict[str, dict[str, str]], dump: str, qos: str) -> None:
+    """Add QOS, limits and associations."""
+    if not dump or "limits" in parts:
         return
-    found = read_dump(text)
+    found = read_accounting(dump, qos)
     entries: dict[str, Mapping[str, str]] = {f"cluster {found.cluster.get('Cluster', '')}": found.cluster}
     entries |= {f"QOS {name}": said for name, said in found.qos.items()}
     entries |= {f"account {name}": said for name, said in found.accounts.items()}

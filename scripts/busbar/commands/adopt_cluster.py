@@ -62,14 +62,25 @@ def _cluster(args: argparse.Namespace) -> int:
         controller, places, hosts = _read(args, controller)
     login, database = (place.rpartition("@")[2] for place in (args.login, args.database))
     draft = draft_cluster(hosts, controller, login, database, args.hardware)
+    if not args.recording:
+        _carry_access(draft, args, controller)
     record = {"places": places, "ssh_common_args": args.ssh_common_args, "parts": record_of(hosts)}
     draft.files[RECORD] = json.dumps(record, indent=1) + "\n"
     return int(args.finish(draft, args.out))
 
 
+def _carry_access(draft: Draft, args: argparse.Namespace, controller: str) -> None:
+    """Let Ansible reach the hosts as this command did."""
+    user, _, address = args.controller.rpartition("@")
+    options = {"ansible_user": user, "ansible_ssh_common_args": args.ssh_common_args}
+    draft.variables |= {option: value for option, value in options.items() if value}
+    if address != controller:
+        draft.hosts[controller]["ansible_host"] = address
+
+
 def _read(args: argparse.Namespace, controller: str) -> tuple[str, dict[str, str], dict[str, HostReading]]:
     """Return the controller's name in slurm.conf, the SSH address of each host, and the readings."""
-    from busbar.adopt.cluster import nodes_of, read_conf  # noqa: PLC0415 - needs Ansible
+    from busbar.adopt.cluster import addresses_of, nodes_of, read_conf  # noqa: PLC0415 - needs Ansible
     from busbar.adopt.cluster_source import read_hosts  # noqa: PLC0415
 
     user = args.controller.rpartition("@")[0]
@@ -79,7 +90,10 @@ def _read(args: argparse.Namespace, controller: str) -> tuple[str, dict[str, str
     # --controller may be an address.
     names = [name for name, _ in conf.controllers]
     controller = controller if controller in names or not names else names[0]
+    # The provisioning host may not resolve the names of the cluster.
+    known = addresses_of(first)
     addresses = {name: address or name for name, address in conf.controllers} | nodes_of(conf)
+    addresses = {name: known.get(address, address) for name, address in addresses.items()}
     places = {name: f"{user}@{address}" if user else address for name, address in addresses.items()} | given
     places[controller] = args.controller
     rest = {name: place for name, place in places.items() if name != controller}

@@ -1,0 +1,181 @@
+"""Settings of the hosts outside of Slurm: the draft keeps them, and lists what the takeover changes anyway."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from .draft import ASK, CARRIED, CHANGED, LEFT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .cluster_source import HostReading
+    from .draft import Draft
+
+__all__ = ["carry_hosts", "list_changes"]
+
+# Keys of sshd_config that the role ssh would set to busbar's own values, by the name that `sshd -T` prints.
+_SSHD = {
+    key.lower(): key
+    for key in (
+        *("ClientAliveCountMax", "ClientAliveInterval", "KbdInteractiveAuthentication", "LoginGraceTime"),
+        *("MaxStartups", "PasswordAuthentication", "PermitEmptyPasswords", "PermitRootLogin", "UsePAM"),
+        *("X11Forwarding", "AuthorizedKeysCommand", "AuthorizedKeysCommandUser"),
+    )
+}
+_HOST_BASED = {key.lower(): key for key in ("HostbasedAuthentication", "IgnoreRhosts", "IgnoreUserKnownHosts")}
+_SOURCE = re.compile(r"^\s*(?:server|pool|peer)\s+(\S+)|^\s*(?:NTP|FallbackNTP)\s*=\s*(.+)", re.MULTILINE)
+_TIME_FILES = ("/etc/chrony/chrony.conf", "/etc/chrony.conf", "/etc/systemd/timesyncd.conf", "/etc/ntp.conf")
+# Options of roles whose defaults would change hosts, with the values that change nothing.
+_UNCHANGED: dict[str, Any] = {
+    "hosts_hide_processes": False,
+    "hosts_kernel_managed": False,
+    "hosts_packages": [],
+    "lmod_enabled": False,
+    "examples_enabled": False,
+    "mariadb_hosts": [],
+    "ssh_user_login": True,
+}
+# Files that the takeover writes on each host of a group, with the reason.
+_CHANGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("", ("/etc/hosts",), "a block with all hosts of the cluster; lines with the same content move into it"),
+    (
+        "",
+        ("/etc/ssh/sshd_config.d/01-busbar.conf",),
+        "the settings that sshd has now, a host certificate, and DenyUsers busbar-validation; sshd reloads",
+    ),
+    (
+        "",
+        ("/etc/ssh/ssh_host_ed25519_key-cert.pub", "/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_config.d/01-busbar.conf"),
+        "a certificate of the host key, and trust in the hosts of the cluster; host keys stay",
+    ),
+    ("", ("busbar-validation",), "the account that validates the cluster, in accounting, too"),
+    (
+        "slurm_database",
+        ("/etc/slurm/slurmdbd.conf", "/etc/systemd/system/slurmdbd.service.d/busbar.conf"),
+        "comments are lost; systemd restarts slurmdbd after a failure; slurmdbd restarts once",
+    ),
+    (
+        "slurm_controller",
+        ("/etc/slurm/slurm.conf", "/etc/slurm/cgroup.conf", "/etc/slurm/gres.conf", "/etc/slurm/topology.conf"),
+        "the same keys in another order, in one file, without comments; slurmctld restarts once, jobs continue",
+    ),
+    (
+        "slurm_controller",
+        ("/etc/systemd/system/slurmctld.service.d/busbar.conf",),
+        "systemd restarts slurmctld after a failure",
+    ),
+    (
+        "slurm_compute",
+        ("/etc/default/slurmd", "/etc/sysconfig/slurmd", "/etc/systemd/system/slurmd.service.d/busbar.conf"),
+        "slurmd fetches its configuration from the controller; slurmd restarts once, jobs continue",
+    ),
+    (
+        "slurm_compute",
+        ("/usr/local/lib/busbar",),
+        "programs of busbar's job scripts and health check; Slurm calls none of them",
+    ),
+    (
+        "slurm_compute",
+        ("/var/lib/busbar-validation", "/usr/local/bin/busbar_collectives"),
+        "outputs and program of the validation",
+    ),
+)
+_PACKAGES = "chrony, sackd, libpmix2t64, python3-mpi4py, python3-numpy"
+
+
+def carry_hosts(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
+    """Set the options of the roles hosts, ssh, lmod, examples and mariadb so that the hosts keep their settings."""
+    hosts = {host: reading for host, reading in hosts.items() if host in draft.hosts and not reading.error}
+    draft.variables |= _UNCHANGED
+    draft.note(
+        "limits, kernel settings, visible processes, modules, MariaDB",
+        LEFT,
+        f"stay as they are ({', '.join(_UNCHANGED)}); remove an option to get busbar's default",
+    )
+    zones = {host: each.commands.get("timezone", "").partition("zoneinfo/")[2].strip() for host, each in hosts.items()}
+    draft.variables["hosts_timezone"] = ""
+    draft.note("time zone", CARRIED, f"stays {', '.join(sorted({zone or 'UTC' for zone in zones.values()}))}")
+    for host, reading in hosts.items():
+        name = reading.commands.get("hostname", "").strip()
+        if name and name != host:
+            draft.hosts[host]["hosts_name"] = name
+            draft.note(f"host name of {host}", CARRIED, f"hosts_name: {name}")
+    _carry_time(draft, hosts)
+    _carry_sshd(draft, hosts)
+
+
+def _carry_time(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
+    """Set the time sources of the hosts."""
+    sources: dict[str, list[str]] = {}
+    for host, reading in hosts.items():
+        texts = [reading.files[path] for path in _TIME_FILES if path in reading.files]
+        words = [word for found in _SOURCE.findall("\n".join(texts)) for word in " ".join(found).split()]
+        sources[host] = list(dict.fromkeys(words))
+    found = [name for name in dict.fromkeys(name for names in sources.values() for name in names) if name not in hosts]
+    servers = [host for host, names in sources.items() if any(host in other for other in sources.values()) and names]
+    place = "/etc/chrony/chrony.conf"
+    if found:
+        draft.carry("time sources", {"hosts_time_upstream": found, "hosts_time_servers": servers})
+    else:
+        question = "none found: the controller becomes the time server of the cluster; name others in hosts_time_upstream"
+        draft.note("time sources", ASK, question)
+    text = f"busbar writes {place} and runs chrony in place of another time service; chrony restarts"
+    draft.note("time service", CHANGED, f"{text}. In containers, chrony.service.d/busbar.conf, too")
+
+
+def _carry_sshd(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
+    """Set the keys of sshd_config that busbar would set to their present values."""
+    settings: dict[str, dict[str, str]] = {}
+    trusting = False
+    for host, reading in hosts.items():
+        said: dict[str, str] = {}
+        for line in reading.commands.get("sshd-T", "").splitlines():
+            key, _, value = line.partition(" ")
+            said.setdefault(key, value)
+        if "passwordauthentication" not in said:
+            draft.note(f"sshd of {host}", ASK, "its settings were not read, so busbar sets its own: see roles/ssh")
+            continue
+        trusting = trusting or said.get("hostbasedauthentication") == "yes"
+        own = {name: said[key] for key, name in {**_SSHD, **_HOST_BASED}.items() if said.get(key, "none") != "none"}
+        own["AuthorizedKeysFile"] = f"{said['authorizedkeysfile']} /etc/ssh/authorized_keys.d/%u"
+        settings[host] = own
+        if said.get("hostcertificate", "none") != "none":
+            question = f"{said['hostcertificate']}: busbar adds its own; keep the authority in ssh_known_hosts_extra"
+            draft.note(f"host certificate of {host}", ASK, question)
+    draft.spread("ssh_server_config", settings)
+    draft.variables["ssh_hostbased"] = trusting
+    if settings:
+        draft.note("sshd", CARRIED, "ssh_server_config: the present values of the keys that busbar sets")
+    if trusting:
+        draft.note("HostbasedAuthentication", ASK, "is in use: busbar writes /etc/ssh/shosts.equiv: compare the hosts")
+    known = [
+        line.strip()
+        for reading in hosts.values()
+        for line in reading.files.get("/etc/ssh/ssh_known_hosts", "").splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
+    if known:
+        draft.carry("/etc/ssh/ssh_known_hosts", {"ssh_known_hosts_extra": list(dict.fromkeys(known))})
+
+
+def list_changes(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
+    """List the files that the takeover changes, and keep a copy of their present content below before/."""
+    for group, paths, reason in _CHANGES:
+        members = draft.groups.get(group, []) if group else list(draft.hosts)
+        if not members:
+            continue
+        draft.note(", ".join(paths), CHANGED, reason, f"hosts of {group}" if group else "all hosts")
+        for host in members:
+            files = hosts[host].files if host in hosts else {}
+            # The copy of slurmdbd.conf would lack the password.
+            draft.files |= {
+                f"before/{host}{path}": files[path] for path in paths if path in files and "slurmdbd" not in path
+            }
+    draft.note("packages", CHANGED, f"missing ones of {_PACKAGES}; others are not upgraded")
+    for host, reading in hosts.items():
+        for path in ("/etc/default/slurmd", "/etc/sysconfig/slurmd"):
+            matched = re.search(r"^\s*SLURMD_OPTIONS=[\"']?([^\"'\n]+)", reading.files.get(path, ""), re.MULTILINE)
+            if matched and "--conf-server" not in matched[1]:
+                draft.note(f"SLURMD_OPTIONS on {host}", ASK, f"{matched[1]}: would be lost; is it needed?", path)

@@ -109,7 +109,8 @@ def _wanted_qos(item: Entry) -> Entry:
 
 def _wanted_association(item: Entry, parent: str) -> Entry:
     """Return a declared account, or a user in an account, in the form that `plan` compares."""
-    wanted: Entry = {"Fairshare": str(item.get("fairshare") or 1)}
+    shares = item.get("fairshare")
+    wanted: Entry = {"Fairshare": "1" if shares in {None, ""} else str(shares)}
     if parent:
         wanted["Parent"] = parent
     if item["name"] != "root" or item.get("qos"):

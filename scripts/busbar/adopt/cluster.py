@@ -380,7 +380,7 @@ def _carry_partitions(draft: Draft, conf: SlurmConf, machines: Mapping[str, str]
         entry: dict[str, Any] = {"name": name}
         if default:
             entry["default"] = True
-        if set(members) != set(machines) or len(machines) != len(conf.nodes):
+        if keys["Nodes"].upper() != "ALL" or len(machines) != len(conf.nodes):
             entry["nodes"] = fold_for_slurm(members)
         params.setdefault("State", "UP")
         if "MaxTime" not in params:

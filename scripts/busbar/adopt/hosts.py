@@ -50,7 +50,7 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("/etc/ssh/ssh_host_ed25519_key-cert.pub", "/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_config.d/01-busbar.conf"),
         "a certificate of the host key, and trust in the hosts of the cluster; host keys stay",
     ),
-    ("", ("busbar-validation",), "the account that validates the cluster, in accounting, too"),
+    ("", ("busbar-validation",), "the account that validates the cluster; in accounting below root, without shares"),
     (
         "slurm_database",
         ("/etc/slurm/slurmdbd.conf", "/etc/systemd/system/slurmdbd.service.d/busbar.conf"),
@@ -119,7 +119,7 @@ def _carry_time(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
     if found:
         draft.carry("time sources", {"hosts_time_upstream": found, "hosts_time_servers": servers})
     else:
-        question = "none found: the controller becomes the time server of the cluster; name others in hosts_time_upstream"
+        question = "none found, so the controller becomes the time server: name others in hosts_time_upstream"
         draft.note("time sources", ASK, question)
     text = f"busbar writes {place} and runs chrony in place of another time service; chrony restarts"
     draft.note("time service", CHANGED, f"{text}. In containers, chrony.service.d/busbar.conf, too")

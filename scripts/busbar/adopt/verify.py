@@ -28,6 +28,9 @@ _NODE = (
     *("CoreSpecCount", "TmpDisk", "Weight", "Gres", "AvailableFeatures", "NodeAddr", "NodeHostName", "Port"),
     "Partitions",
 )
+# What the takeover adds, as ADOPTED.md says.
+_ADDED_PARAMETER = "enable_configless"
+_ADDED_USER = "busbar-validation"
 _FIRST_USER = 1000
 _PAIR = re.compile(r"(\w+)=(\S*)")
 
@@ -40,7 +43,9 @@ def record_of(hosts: Mapping[str, HostReading]) -> dict[str, dict[str, str]]:
         for line in commands.get("scontrol-config", "").splitlines():
             key, found, value = line.partition("=")
             if found and not _VOLATILE.match(line):
-                parts.setdefault("scontrol show config", {}).setdefault(key.strip(), value.strip())
+                values = [each for each in value.strip().split(",") if each != _ADDED_PARAMETER]
+                text = ",".join(values) or "(null)"
+                parts.setdefault("scontrol show config", {}).setdefault(key.strip(), text)
         _objects(parts, "partitions", commands.get("scontrol-partitions", ""), "PartitionName", ())
         _objects(parts, "nodes", commands.get("scontrol-nodes", ""), "NodeName", _NODE)
         _accounting(parts, commands.get("sacctmgr-dump", ""), commands.get("sacctmgr-qos", ""))
@@ -59,7 +64,8 @@ def _objects(parts: dict[str, dict[str, str]], part: str, text: str, name: str, 
     for line in text.splitlines():
         pairs = dict(_PAIR.findall(line))
         for key, value in pairs.items():
-            if name in pairs and key != name and (key in keys or not keys):
+            # Nodes has the members of NodeSets.
+            if name in pairs and key not in {name, "NodeSets"} and (key in keys or not keys):
                 parts.setdefault(part, {}).setdefault(f"{pairs[name]} {key}", value)
 
 
@@ -87,6 +93,7 @@ def _accounting(parts: dict[str, dict[str, str]], dump: str, qos: str) -> None:
     parts["associations"] = {
         " ".join(("user", name, "in", each["Account"], each.get("Partition", ""), key)).replace("  ", " "): value
         for name, associations in found.users.items()
+        if name != _ADDED_USER
         for each in associations
         for key, value in each.items()
     }

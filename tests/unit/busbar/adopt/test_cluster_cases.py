@@ -233,7 +233,16 @@ def test_verify_ignores_what_changes_without_a_change() -> None:
     before = record_of(hosts)
     hosts["alpha"].commands["scontrol-config"] = config.format("y", 2).replace("UP", "DOWN")
     assert not list(differences(before, record_of(hosts)))
-    hosts["alpha"].commands["scontrol-config"] = config.format("y", 1)
+    added = "SlurmctldParameters = (null)\n", "SlurmctldParameters = enable_configless\n"
+    hosts["alpha"].commands["scontrol-config"] = config.format("x", 2) + added[0]
+    hosts["alpha"].commands["scontrol-partitions"] = "PartitionName=a Nodes=n[1-2]\n"
+    before = record_of(hosts)
+    hosts["alpha"].commands["scontrol-config"] = config.format("y", 2) + added[1]
+    hosts["alpha"].commands["scontrol-partitions"] = "PartitionName=a NodeSets=ALL Nodes=n[1-2]\n"
+    user = "\nParent - 'root'\nUser - 'busbar-validation':DefaultAccount='root':Fairshare=0\n"
+    hosts["alpha"].commands["sacctmgr-dump"] = hosts["alpha"].commands.get("sacctmgr-dump", "") + user
+    assert not list(differences(before, record_of(hosts)))
+    hosts["alpha"].commands["scontrol-config"] = config.format("y", 1) + added[1]
     assert list(differences(before, record_of(hosts))) == ["scontrol show config: ReturnToService: 2 -> 1"]
 
 

@@ -93,6 +93,10 @@ def test_limits_of_a_user(shown: dict[str, str], declared: dict[str, Any], words
     assert commands == ([] if words is None else [[*where, *words]])
 
 
+def test_a_user_without_shares() -> None:
+    assert plan(held(qos=None, Fairshare="0"), "c", [RESEARCH], [{**ALICE, "fairshare": 0}], []) == []
+
+
 @pytest.mark.parametrize(
     ("shown", "declared", "words"),
     [

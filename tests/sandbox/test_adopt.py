@@ -1,0 +1,176 @@
+"""A cluster that an admin built by hand is adopted: its jobs go on, and only what ADOPTED.md lists changes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from busbar.sandbox.state import load
+from conftest import FIRST_RUN_TIMEOUT_S, QUICK, TOP, Cluster, plain_environment, recap
+from hand_built import CONTROLLER, USERS, build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.proves("slurm", "ssh", "hosts", "users")
+
+# Steps of docs/adopt.md, section "Takeover".
+STEPS = (
+    ("base",),
+    ("storage",),
+    ("slurm", "--limit", "slurm_controller,slurm_database"),
+    ("slurm", "--limit", "slurm_controller,slurm_database,gpu1"),
+    ("slurm",),
+)
+# Answers to the questions of ADOPTED.md, and what a container needs.
+ANSWERS = {
+    "slurm_database_password": "handmade",
+    "validation_backend": "mpi",
+    "storage_backend": "bind",
+    "hosts_sysctl_apply": False,
+}
+# What must be the same after the takeover, by name. sshare is without usage, which grows while the job runs.
+KEPT = {
+    "running": "squeue -h -t R -o '%i %u %j %S'; scontrol show job $(squeue -h -t R -o %i) | grep Restarts",
+    "queue": "squeue -h -t PD --sort=-p,i -o '%i %u %j %P %q'",
+    "history": "sacct -aXnP -o jobid,user,account,state,start,exitcode",
+    "shares": "sshare -anP -o Account,User,RawShares,NormShares | grep -v busbar-validation",
+    "limits": "sacctmgr -nP show assoc where user=ada,bert,cleo format=Account,User,Share,QOS,MaxSubmit,GrpTRES; "
+    "sacctmgr -nP show qos",
+    "identities": "getent passwd ada bert cleo slurm munge; id ada; stat -c '%u %g %n' /home/*",
+    "keys": "sha256sum /etc/munge/munge.key /etc/ssh/ssh_host_*_key /home/*/.ssh/authorized_keys",
+    "daemons that need no restart": "systemctl show -P ActiveEnterTimestamp munge mariadb",
+}
+
+
+@dataclass
+class Adopted:
+    """The cluster, the folder of its site, and what it said before the takeover."""
+
+    cluster: Cluster
+    site: Path
+    before: dict[str, str]
+
+    def kept(self) -> dict[str, str]:
+        """What the controller says now."""
+        return {name: self.cluster.exec(CONTROLLER, command).stdout for name, command in KEPT.items()}
+
+    def busbar(self, *arguments: str, timeout: float = FIRST_RUN_TIMEOUT_S) -> subprocess.CompletedProcess[str]:
+        """Run the command line in the folder of the site."""
+        return subprocess.run(
+            ["busbar", *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=self.site,
+            env=plain_environment(),
+        )
+
+    def compare(self, when: str) -> None:
+        """See that the jobs and the configuration are those of before."""
+        assert self.kept() == self.before, when
+        done = self.busbar("adopt", "verify", str(self.site))
+        assert (done.returncode, done.stdout) == (0, "identical\n"), when + done.stdout + done.stderr
+
+
+def access(cluster: Cluster) -> str:
+    """The arguments of ssh that reach the nodes of a sandbox."""
+    folder = cluster.state / "ssh"
+    return f"-i {folder / 'id_ed25519'} -o IdentitiesOnly=yes -o UserKnownHostsFile={folder / 'known_hosts'}"
+
+
+def adopt(cluster: Cluster, site: Path) -> subprocess.CompletedProcess[str]:
+    """Run `busbar adopt cluster` over SSH with the address of the controller."""
+    controller = f"admin@{load(cluster.name).address(CONTROLLER)}"
+    options = ["--controller", controller, "--ssh-common-args", access(cluster)]
+    return cluster.busbar("adopt", "cluster", str(site), *options)
+
+
+@pytest.fixture(scope="module")
+def adopted(sandbox_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adopted]:
+    """A hand-built cluster with one running and ten waiting jobs, and its draft."""
+    cluster = Cluster(f"{sandbox_name}-hand")
+    made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--compute", "2")
+    assert made.returncode == 0, made.stderr
+    build(cluster.name)
+    one = Adopted(cluster, tmp_path_factory.mktemp("adopt") / "site", {})
+    one.before = one.kept()
+    done = adopt(cluster, one.site)
+    assert done.returncode == 0, done.stdout + done.stderr
+    answers = one.site / "inventory/group_vars/all/zz_answers.yml"
+    answers.write_text(yaml.safe_dump(ANSWERS), encoding="utf-8")
+    yield one
+    gone = cluster.busbar("sandbox", "down", "--name", cluster.name)
+    assert gone.returncode == 0, gone.stderr
+
+
+def test_the_draft_has_all_hosts_with_their_users_and_limits(adopted: Adopted) -> None:
+    hosts = yaml.safe_load((adopted.site / "inventory/hosts.yml").read_text(encoding="utf-8"))["all"]
+    addresses = {name: load(adopted.cluster.name).address(name) for name in (CONTROLLER, "gpu1", "gpu2")}
+    assert {name: variables["ansible_host"] for name, variables in hosts["hosts"].items()} == addresses
+    assert "not read" not in (adopted.site / "ADOPTED.md").read_text(encoding="utf-8")
+    users = yaml.safe_load((adopted.site / "inventory/group_vars/all/users.yml").read_text(encoding="utf-8"))
+    declared = {user["name"]: user for user in users["users_accounts"]}
+    assert {name: declared[name]["uid"] for name in USERS} == {"ada": 1101, "bert": 1102, "cleo": 1103}
+    assert declared["cleo"]["slurm"]["limits"] == {"MaxSubmitJobs": "20"}
+    slurm = yaml.safe_load((adopted.site / "inventory/group_vars/all/slurm.yml").read_text(encoding="utf-8"))
+    assert "urgent" in {qos["name"] for qos in slurm["slurm_qos"]}
+    adopted.compare("before")
+
+
+def test_check_mode_changes_only_files_that_adopted_md_lists(adopted: Adopted) -> None:
+    done = adopted.busbar("provision", "--check", "--diff")
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    listed = (adopted.site / "ADOPTED.md").read_text(encoding="utf-8").partition("## Changes")[2].partition("\n## ")[0]
+    paths = set(re.findall(r"^ *--- before: (/\S+)", done.stdout, re.MULTILINE))
+    assert "/etc/slurm/slurm.conf" in paths
+    places = set(re.findall(r"/[\w./-]+", listed))
+    assert [path for path in paths if not any(f"{path}/".startswith(f"{place}/") for place in places)] == []
+    packages = re.findall(r"^ *\+(\S+) the newest", done.stdout, re.MULTILINE)
+    assert [name for name in packages if name not in listed] == []
+    commands = re.findall(r"^ *\+(sacctmgr .*)", done.stdout, re.MULTILINE)
+    assert [line for line in commands if "user busbar-validation" not in line] == []
+    adopted.compare("after check mode")
+
+
+def test_the_takeover_in_the_documented_order_keeps_the_jobs(adopted: Adopted) -> None:
+    documented = (TOP / "docs/adopt.md").read_text(encoding="utf-8")
+    for step in STEPS:
+        assert f"busbar provision {step[0]}" in documented
+        done = adopted.busbar("provision", *step)
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+        adopted.compare(f"after {' '.join(step)}")
+
+
+def test_the_whole_site_runs_and_a_second_run_changes_nothing(adopted: Adopted) -> None:
+    for first in (True, False):
+        done = adopted.busbar("provision", *QUICK)
+        assert done.returncode in {0, 4}, done.stdout[-4000:] + done.stderr
+        assert first or {counts["changed"] for counts in recap(done.stdout).values()} == {0}
+        adopted.compare("after the whole site")
+
+
+@pytest.mark.parametrize("host", [CONTROLLER, "gpu2"])
+def test_users_log_in_with_the_keys_that_they_had(adopted: Adopted, host: str) -> None:
+    address = load(adopted.cluster.name).address(host)
+    for user in USERS:
+        words = ["ssh", "-o", "BatchMode=yes", *access(adopted.cluster).split(), f"{user}@{address}", "id -un; pwd"]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+        assert done.stdout.split() == [user, f"/home/{user}"], done.stderr
+
+
+def test_a_waiting_job_runs_and_the_validation_passes(adopted: Adopted) -> None:
+    cluster = adopted.cluster
+    cluster.exec(CONTROLLER, "scancel --name=runs")
+    cluster.wait_until(lambda: not cluster.exec(CONTROLLER, "squeue -h").stdout, "the waiting jobs did not run", 180)
+    ended = cluster.exec(CONTROLLER, "sacct -aXnP -o state,jobname").stdout.split()
+    assert sum(line.startswith("COMPLETED") for line in ended) == 12
+    done = adopted.busbar("validate", *QUICK)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    assert "Verdict: PASS" in done.stdout

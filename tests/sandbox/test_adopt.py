@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import subprocess
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,17 +49,22 @@ KEPT = {
 }
 
 
+# Of these, what a cluster without slurmdbd has.
+WITHOUT_DATABASE = ("running", "queue", "identities", "keys")
+
+
 @dataclass
 class Adopted:
     """The cluster, the folder of its site, and what it said before the takeover."""
 
     cluster: Cluster
     site: Path
-    before: dict[str, str]
+    names: tuple[str, ...] = tuple(KEPT)
+    before: dict[str, str] = field(default_factory=dict)
 
     def kept(self) -> dict[str, str]:
         """What the controller says now."""
-        return {name: self.cluster.exec(CONTROLLER, command).stdout for name, command in KEPT.items()}
+        return {name: self.cluster.exec(CONTROLLER, KEPT[name], check=False).stdout for name in self.names}
 
     def busbar(self, *arguments: str, timeout: float = FIRST_RUN_TIMEOUT_S) -> subprocess.CompletedProcess[str]:
         """Run the command line in the folder of the site."""
@@ -92,15 +98,16 @@ def adopt(cluster: Cluster, site: Path) -> subprocess.CompletedProcess[str]:
     return cluster.busbar("adopt", "cluster", str(site), *options)
 
 
-@pytest.fixture(scope="module")
-def adopted(sandbox_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adopted]:
+@contextmanager
+def hand_built(name: str, site: Path, *, compute: int, database: bool) -> Iterator[Adopted]:
     """A hand-built cluster with one running and ten waiting jobs, and its draft."""
-    cluster = Cluster(f"{sandbox_name}-hand")
-    made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--compute", "2")
+    cluster = Cluster(name)
+    made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--compute", str(compute))
     assert made.returncode == 0, made.stderr
-    build(cluster.name)
-    one = Adopted(cluster, tmp_path_factory.mktemp("adopt") / "site", {})
+    build(cluster.name, database=database)
+    one = Adopted(cluster, site, tuple(KEPT) if database else WITHOUT_DATABASE)
     one.before = one.kept()
+    assert len(one.before["queue"].splitlines()) == 10
     done = adopt(cluster, one.site)
     assert done.returncode == 0, done.stdout + done.stderr
     answers = one.site / "inventory/group_vars/all/zz_answers.yml"
@@ -108,6 +115,14 @@ def adopted(sandbox_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     yield one
     gone = cluster.busbar("sandbox", "down", "--name", cluster.name)
     assert gone.returncode == 0, gone.stderr
+
+
+@pytest.fixture(scope="module")
+def adopted(sandbox_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adopted]:
+    """A cluster with accounting and two compute nodes."""
+    site = tmp_path_factory.mktemp("adopt") / "site"
+    with hand_built(f"{sandbox_name}-hand", site, compute=2, database=True) as one:
+        yield one
 
 
 def test_the_draft_has_all_hosts_with_their_users_and_limits(adopted: Adopted) -> None:
@@ -174,3 +189,28 @@ def test_a_waiting_job_runs_and_the_validation_passes(adopted: Adopted) -> None:
     done = adopted.busbar("validate", *QUICK)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     assert "Verdict: PASS" in done.stdout
+
+
+def test_uids_that_differ_stop_the_takeover(adopted: Adopted, tmp_path: Path) -> None:
+    adopted.cluster.exec("gpu1", "useradd -M -u 1101 -o dora")
+    adopted.cluster.exec("gpu2", "usermod -u 1999 bert && groupmod -g 1998 lab")
+    assert adopt(adopted.cluster, tmp_path / "site").returncode == 0
+    answers = yaml.safe_dump(ANSWERS)
+    (tmp_path / "site/inventory/group_vars/all/zz_answers.yml").write_text(answers, encoding="utf-8")
+    refused = Adopted(adopted.cluster, tmp_path / "site").busbar("provision")
+    said = " ".join(refused.stdout.split())
+    assert refused.returncode == 2, said
+    for words in (
+        *("bert: UID differs: 1102 on ctl, gpu1, 1999 on gpu2", "lab: GID differs: 2100 on ctl, gpu1, 1998 on gpu2"),
+        "UID 1101 belongs to several users: ada on ctl, gpu1, gpu2, dora on gpu1",
+    ):
+        assert words in said
+    assert adopted.cluster.exec("gpu2", "id -u bert").stdout == "1999\n"
+
+
+def test_a_cluster_without_slurmdbd(sandbox_name: str, tmp_path: Path) -> None:
+    with hand_built(f"{sandbox_name}-plain", tmp_path / "site", compute=1, database=False) as one:
+        assert "slurm_database" not in (one.site / "inventory/hosts.yml").read_text(encoding="utf-8")
+        done = one.busbar("provision", "slurm")
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+        one.compare("after slurm")

@@ -52,6 +52,8 @@ if [ -n "$config" ]; then
 fi
 [ -n "$conf" ] && command_ slurm-check env SLURM_CONF="$conf" scontrol --version
 command_ slurmd-C slurmd -C
+[ -r /proc/fs/nfsd/versions ] && command_ nfsd-versions cat /proc/fs/nfsd/versions
+[ -r /proc/fs/nfsd/threads ] && command_ nfsd-threads cat /proc/fs/nfsd/threads
 command_ hostname uname -n
 command_ timezone readlink /etc/localtime
 command_ sshd-T sshd -T -C user=nobody,host=localhost,addr=127.0.0.1

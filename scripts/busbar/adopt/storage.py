@@ -43,6 +43,7 @@ def carry_storage(draft: Draft, hosts: Mapping[str, HostReading], known: Mapping
             if fields[2] in {"nfs", "nfs4"} and host not in {name, addresses.get(name)}:
                 inside = name in servers or name in addresses
                 entry = _mount(draft, host, fields, "nfs_client_mounts" if inside else "storage_mounts_entries")
+                entry["options"] += _mounted_version(entry, reading.commands.get("mounts", ""))
                 (clients if inside else mounts).setdefault(host, []).append(entry)
             elif fields[1] not in _SYSTEM and fields[2] not in {"swap", "tmpfs", "proc", "sysfs", "devpts"}:
                 reason = f"{' '.join(fields[:4])}: no role mounts it; it stays"
@@ -59,6 +60,7 @@ def carry_storage(draft: Draft, hosts: Mapping[str, HostReading], known: Mapping
         draft.hosts[host]["nfs_client_mounts"] = entries
     # The options of fstab only; busbar would add its own.
     draft.variables |= {"nfs_client_nconnect": 0, "nfs_client_options": []}
+    draft.variables |= {"nfs_client_rsize": 0, "nfs_client_wsize": 0}
     options = [option for entries in clients.values() for entry in entries for option in entry["options"]]
     versions = {matched[1] for option in options if (matched := _VERSION.fullmatch(option))}
     if len(versions) == 1 and versions < {"3", "4.0", "4.1", "4.2"}:
@@ -75,8 +77,33 @@ def _carry_exports(draft: Draft, host: str, reading: HostReading) -> bool:
         for entry in _export(draft, line.split("#")[0], f"{host}:{path}")
     ]
     if entries:
-        draft.hosts[host]["nfs_server_exports"] = entries
+        # Other options of an export than its own are those of exports(5), and not busbar's.
+        draft.hosts[host] |= {"nfs_server_exports": entries, "nfs_server_options": []}
+        _carry_server(draft, host, reading)
     return bool(entries)
+
+
+def _carry_server(draft: Draft, host: str, reading: HostReading) -> None:
+    """Keep the versions and threads of a running NFS server."""
+    words = reading.commands.get("nfsd-versions", "").split()
+    minor = [word[1:] for word in words if re.fullmatch(r"\+4\.\d", word)]
+    versions = (["3"] if "+3" in words else []) + [each for each in minor if "-4" not in words]
+    threads = reading.commands.get("nfsd-threads", "").strip()
+    if not versions or not threads.isdigit() or threads == "0":
+        question = "its versions and threads were not read; busbar sets its own: NFS 4.2 only"
+        draft.note(f"NFS server of {host}", ASK, question)
+        return
+    draft.hosts[host] |= {"nfs_server_versions": versions, "nfs_server_threads": int(threads)}
+    draft.note(f"NFS server of {host}", CARRIED, f"stays: versions {', '.join(versions)}, {threads} threads")
+
+
+def _mounted_version(entry: dict[str, Any], mounts: str) -> list[str]:
+    """Return the option for the version of NFS that a mount has, unless fstab names a version."""
+    if any(_VERSION.fullmatch(option) for option in entry["options"]):
+        return []
+    lines = [line.split() for line in mounts.splitlines()]
+    options = next((words[-1] for words in lines if words and words[0] == entry["path"]), "")
+    return [option for option in options.split(",") if re.fullmatch(r"vers=[\d.]+", option)]
 
 
 def _mount(draft: Draft, host: str, fields: list[str], option: str) -> dict[str, Any]:

@@ -37,3 +37,10 @@ def test_a_mounts_own_options_win(more: dict[str, Any], options: str) -> None:
     )
     assert ",".join(entry["options"]) == options
     assert (entry["type"], entry["automount"]) == ("nfs", False)
+
+
+def test_zero_leaves_sizes_and_connections_to_the_kernel() -> None:
+    none = {"nfs_client_rsize": 0, "nfs_client_wsize": 0, "nfs_client_nconnect": 0, "nfs_client_options": []}
+    mount = {"src": "ctl:/home", "path": "/home"}
+    (entry,) = worked_out("{{ __nfs_client_entries }}", **{**VARIABLES, **none, "nfs_client_mounts": [mount]})
+    assert entry["options"] == ["vers=4.2", "hard"]

@@ -97,6 +97,23 @@ def test_options_of_slurmd_are_a_question_and_files_are_copied() -> None:
     assert not any("slurmdbd" in path for path in draft.files if path.startswith("before/"))
 
 
+def test_an_nfs_server_and_its_clients_keep_their_versions() -> None:
+    hosts = read_recording(LAB, "alpha")
+    server = next(host for host, reading in hosts.items() if reading.files.get("/etc/exports"))
+    hosts[server].files["/etc/exports"] = "/home beta(sync)\n"
+    hosts[server].commands |= {"nfsd-versions": "+3 +4 -4.0 +4.1 +4.2\n", "nfsd-threads": "8\n"}
+    hosts["beta"].files["/etc/fstab"] = f"{server}:/home /home nfs defaults,_netdev 0 0\n"
+    hosts["beta"].commands["mounts"] = f"/home {server}:/home nfs4 rw,relatime,vers=4.1,rsize=1048576\n"
+    draft = draft_cluster(hosts, "alpha")
+    assert draft.hosts[server]["nfs_server_versions"] == ["3", "4.1", "4.2"]
+    assert draft.hosts[server]["nfs_server_threads"] == 8
+    assert draft.hosts[server]["nfs_server_options"] == []
+    assert draft.hosts["beta"]["nfs_client_mounts"] == [
+        {"src": f"{server}:/home", "path": "/home", "options": ["vers=4.1"]}
+    ]
+    assert draft.variables["nfs_client_rsize"] == 0
+
+
 def test_qos_of_a_release_whose_dump_has_none() -> None:
     dump = "Cluster - 'lab':Fairshare=1:QOS='normal'\nParent - 'root'\nAccount - 'physics':Fairshare=3\n"
     dump += "Parent - 'physics'\nUser - 'mara':DefaultAccount='physics':Fairshare=1:MaxSubmitJobs=20\n"

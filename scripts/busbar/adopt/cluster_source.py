@@ -40,6 +40,10 @@ class HostReading:
     commands: dict[str, str] = field(default_factory=dict)
     error: str = ""
 
+    def own_name(self) -> str:
+        """Return the name that the host has for itself, without domain; '' if it was not read."""
+        return self.commands.get("hostname", "").strip().partition(".")[0]
+
     def conf_path(self) -> str:
         """Return the path of the slurm.conf that the host uses, or ''."""
         reported = self.commands.get("slurm-conf", "").strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from busbar.errors import require_ansible
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from busbar.adopt.cluster_source import HostReading
     from busbar.adopt.draft import Draft
@@ -55,49 +56,69 @@ def _cluster(args: argparse.Namespace) -> int:
 
     refuse_filled(args.out)
     controller = args.controller.rpartition("@")[2]
+    called: dict[str, str] = {}
     if args.recording:
         hosts = read_recording(args.recording, controller)
         places = {host: host for host in hosts}
     else:
-        controller, places, hosts = _read(args, controller)
-    login, database = (place.rpartition("@")[2] for place in (args.login, args.database))
+        called, places, hosts = _read(args, controller)
+    controller, login, database = (
+        called.get(name, name)
+        for name in (place.rpartition("@")[2] for place in (args.controller, args.login, args.database))
+    )
     draft = draft_cluster(hosts, controller, login, database, args.hardware)
     if not args.recording:
-        _carry_access(draft, args, controller)
+        _carry_access(draft, args, called)
     record = {"places": places, "ssh_common_args": args.ssh_common_args, "parts": record_of(hosts)}
     draft.files[RECORD] = json.dumps(record, indent=1) + "\n"
     return int(args.finish(draft, args.out))
 
 
-def _carry_access(draft: Draft, args: argparse.Namespace, controller: str) -> None:
-    """Let Ansible reach the hosts as this command did."""
-    user, _, address = args.controller.rpartition("@")
+def _carry_access(draft: Draft, args: argparse.Namespace, called: Mapping[str, str]) -> None:
+    """Let Ansible reach the hosts as this command did; `called` has the names of hosts that were given as addresses."""
+    user = args.controller.rpartition("@")[0]
     options = {"ansible_user": user, "ansible_ssh_common_args": args.ssh_common_args}
     draft.variables |= {option: value for option, value in options.items() if value}
-    if address != controller:
-        draft.hosts[controller]["ansible_host"] = address
+    for address, name in called.items():
+        if address != name:
+            draft.hosts[name]["ansible_host"] = address
 
 
-def _read(args: argparse.Namespace, controller: str) -> tuple[str, dict[str, str], dict[str, HostReading]]:
-    """Return the controller's name in slurm.conf, the SSH address of each host, and the readings."""
+def _read(args: argparse.Namespace, controller: str) -> tuple[dict[str, str], dict[str, str], dict[str, HostReading]]:
+    """Return the names of hosts that the command line gives, the SSH address of each host, and the readings."""
     from busbar.adopt.cluster import addresses_of, nodes_of, read_conf  # noqa: PLC0415 - needs Ansible
     from busbar.adopt.cluster_source import read_hosts  # noqa: PLC0415
 
     user = args.controller.rpartition("@")[0]
-    given = {place.rpartition("@")[2]: place for place in (args.login, args.database) if place}
     first = read_hosts({controller: args.controller}, args.ssh_common_args)[controller]
     conf = read_conf(controller, first)
-    # --controller may be an address.
     names = [name for name, _ in conf.controllers]
-    controller = controller if controller in names or not names else names[0]
+    primary = next((name for name in (controller, first.own_name(), *names) if name in names), controller)
     # The provisioning host may not resolve the names of the cluster.
     known = addresses_of(first)
     addresses = {name: address or name for name, address in conf.controllers} | nodes_of(conf)
-    addresses = {name: known.get(address, address) for name, address in addresses.items()}
-    places = {name: f"{user}@{address}" if user else address for name, address in addresses.items()} | given
-    places[controller] = args.controller
-    rest = {name: place for name, place in places.items() if name != controller}
-    return controller, places, {controller: first, **read_hosts(rest, args.ssh_common_args)}
+    addresses |= {place: place for place in (args.login, args.database) if place and "@" not in place}
+    places = {name: known.get(address, address) for name, address in addresses.items()}
+    places = {name: f"{user}@{address}" if user else address for name, address in places.items()}
+    places |= {place.rpartition("@")[2]: place for place in (args.login, args.database) if "@" in place}
+    places[primary] = args.controller
+    rest = read_hosts({name: place for name, place in places.items() if name != primary}, args.ssh_common_args)
+    hosts = {primary: first, **rest}
+    called = {controller: primary}
+    for name in {place.rpartition("@")[2] for place in (args.login, args.database)} & rest.keys():
+        own = rest[name].own_name()
+        if _is_address(name) and own:
+            called[name] = own
+            hosts.setdefault(own, hosts.pop(name))
+            places.setdefault(own, places.pop(name))
+    return called, places, hosts
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
 
 
 def _verify(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from adopted_sites import FIXTURES
 from busbar.adopt.cluster import draft_cluster
-from busbar.adopt.cluster_source import read_recording
+from busbar.adopt.cluster_source import HostReading, read_recording
 from busbar.adopt.draft import ASK, CHANGED, Draft
 from busbar.cli import main
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-    from busbar.adopt.cluster_source import HostReading
 
 LAB = FIXTURES / "slurm" / "lab-three-nodes"
 # Excerpt of `sshd -T` of Debian 13.
@@ -141,9 +140,18 @@ def test_hosts_are_read_at_the_addresses_that_the_controller_knows(
     alpha.files["/etc/hosts"] = "10.1.0.1 alpha\n10.1.0.2 beta.lab beta\n10.1.0.3 gamma\n"
     monkeypatch.setattr("busbar.adopt.cluster_source.read_hosts", read)
     out = tmp_path / "site"
-    assert main(["adopt", "cluster", str(out), "--controller", "root@10.1.0.1", "--ssh-common-args=-p 2222"]) == 0
-    assert asked == {"10.1.0.1": "root@10.1.0.1", "beta": "root@10.1.0.2", "gamma": "root@10.1.0.3"}
-    hosts = yaml.safe_load((out / "inventory/hosts.yml").read_text())["all"]["hosts"]
-    assert hosts["alpha"]["ansible_host"] == "10.1.0.1"
+    recording["10.1.0.9"] = HostReading(commands={"hostname": "login1.lab\n"})
+    given = ["--controller", "root@10.1.0.1", "--login", "10.1.0.9", "--ssh-common-args=-p 2222"]
+    assert main(["adopt", "cluster", str(out), *given]) == 0
+    assert asked == {
+        "10.1.0.1": "root@10.1.0.1",
+        "beta": "root@10.1.0.2",
+        "gamma": "root@10.1.0.3",
+        "10.1.0.9": "root@10.1.0.9",
+    }
+    inventory = yaml.safe_load((out / "inventory/hosts.yml").read_text())["all"]
+    assert inventory["hosts"]["alpha"]["ansible_host"] == "10.1.0.1"
+    assert inventory["hosts"]["login1"]["ansible_host"] == "10.1.0.9"
+    assert list(inventory["children"]["slurm_login"]["hosts"]) == ["login1"]
     options = yaml.safe_load((out / "inventory/group_vars/all/cluster.yml").read_text())
     assert (options["ansible_user"], options["ansible_ssh_common_args"]) == ("root", "-p 2222")

@@ -1,7 +1,7 @@
 """Prepares a copy of the collection for release: usage: released_specs.py FOLDER.
 
 Ansible's documentation tools accept only defaults that have the type of the option, but many defaults are templates,
-which are text. The program moves such defaults in the roles' argument_specs.yml into the description. It also writes
+which are strings. The program moves such defaults in the roles' argument_specs.yml into the description. It also writes
 the exceptions for `ansible-test sanity`, which treats scripts that roles install as programs of the collection.
 """
 

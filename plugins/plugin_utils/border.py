@@ -61,12 +61,12 @@ def reason(exc: BaseException) -> str:
 
 
 def lookup_border(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap the method `run` of a lookup so that invalid input raises AnsibleLookupError."""
+    """Wrap a lookup's `run` method so that invalid input raises AnsibleLookupError."""
     return border(function, error=AnsibleLookupError)
 
 
 def _place(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> list[str]:
-    """Return the arguments `host` and `key` of a call, if it has them."""
+    """Return the values of a call's arguments `host` and `key`, if it has them."""
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
     except TypeError:  # missing arguments: the original error reports them

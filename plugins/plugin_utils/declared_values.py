@@ -1,4 +1,4 @@
-"""Template the options of a site; failures become problems that name the option and entry."""
+"""Template a site's options; failures become problems that name the option and entry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeclaredValues"]
 
-# Error of `lookup('file', …)` for a missing file.
+# Error from `lookup('file', …)` for a missing file.
 _ABSENT = re.compile(r"Unable to access the file '(.+?)'")
 _READS_FILE = re.compile(r"""["'](?:ansible\.builtin\.)?file["']\s*,""")
 _NAMING = ("name", "path")
@@ -32,14 +32,14 @@ class DeclaredValues:
     Parts of a value that cannot be templated are left out.
 
     Attributes:
-        absent: problems of values that read missing files.
-        unclear: problems of values that cannot be templated for other reasons.
+        absent: problems with values that read missing files.
+        unclear: problems with values that cannot be templated for other reasons.
     """
 
     def __init__(
         self, templar: Templar, loader: DataLoader, variables: Mapping[str, Any], settings: Sequence[Setting]
     ) -> None:
-        """Take Ansible's templar and loader, the raw variables, and the site's settings."""
+        """Store Ansible's templar and loader, the raw variables and the site's settings."""
         self.absent: list[Problem] = []
         self.unclear: list[Problem] = []
         self._templar, self._loader, self._variables = templar, loader, variables

@@ -1,4 +1,4 @@
-"""Merge the removed option `slurm_users` into `users_accounts`, for a message with YAML to paste."""
+"""Merge the removed `slurm_users` option into `users_accounts`, for a message with YAML to paste."""
 
 from __future__ import annotations
 

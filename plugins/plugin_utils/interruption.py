@@ -1,6 +1,6 @@
 """Let an action clean up when its run is interrupted.
 
-By default, a worker of Ansible dies at once from the signals that ansible-playbook forwards. This class handles the
+By default, an Ansible worker dies immediately from the signals that ansible-playbook forwards. This class handles the
 signals instead; ansible-playbook waits for its workers before it exits.
 """
 
@@ -23,10 +23,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption:
-    """Turns the first signal into an exception; later ones change nothing."""
+    """Turns the first signal into an exception, and ignores later ones."""
 
     def __init__(self, signals: Sequence[signal.Signals] = _SIGNALS) -> None:
-        """Remember the parent process; the context manager is reentrant."""
+        """Store the parent process ID; the context manager is reentrant."""
         self._parent = os.getppid()
         self._signals = signals
         self._before: list[dict[int, Any]] = []
@@ -65,7 +65,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def uninterrupted(self) -> Iterator[None]:
-        """Defer an interruption to the end of the block."""
+        """Defer interruptions until the end of the block."""
         self._held += 1
         try:
             yield

@@ -132,7 +132,7 @@ def _variables_beside(folder: Path) -> Iterator[Path]:
 
 
 def _problems(path: Path) -> list[str]:
-    """Return the problems of a file, without its values, which may be secrets."""
+    """Return the problems with a file, without its values, which may be secrets."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         if text.startswith(_VAULT):
@@ -171,7 +171,7 @@ def _duplicates(path: Path, node: yaml.Node | None, seen: set[int]) -> Iterator[
 
 
 def _group_faults(path: Path, root: yaml.Node | None) -> Iterator[str]:
-    """Yield problems of an inventory's groups: keys that Ansible ignores, and lists instead of mappings."""
+    """Yield problems with an inventory's groups: keys that Ansible ignores, and lists instead of mappings."""
     if not isinstance(root, yaml.MappingNode) or _VARIABLE_FOLDERS & set(path.parts):
         return
     if any(key.value == "plugin" for key, _ in root.value):

@@ -22,7 +22,7 @@ class NodeConnection:
     """A connection to a host, with privilege escalation if its variables or the task require it."""
 
     def __init__(self, connection: Any, context: Any) -> None:  # noqa: ANN401 - Ansible has no types
-        """Take the connection plugin and the play context of the host."""
+        """Store the connection plugin and the play context of the host."""
         self._connection = connection
         self._context = context
 
@@ -59,7 +59,7 @@ class NodeConnections:
     """Creates connections to inventory hosts from the context of an action."""
 
     def __init__(self, task: Any, play_context: Any, hostvars: Mapping[str, Any]) -> None:  # noqa: ANN401 - see above
-        """Take the action's task and play context, and the variables of all hosts."""
+        """Store the action's task and play context, and the variables of all hosts."""
         self._task = task
         self._play_context = play_context
         self._hostvars = hostvars
@@ -77,7 +77,8 @@ class NodeConnections:
         connection = connection_loader.get(name, context, ansible_playbook_pid=str(os.getppid()))
         keys = {**self._task.dump_attrs(), "timeout": context.timeout}
         keys.pop("retries", None)
-        # Passwords from the command line apply to all hosts, but not those from the variables of the action's host.
+        # Passwords from the command line apply to all hosts, but passwords from the variables of the action's host do
+        # not.
         mine = self._hostvars.get(self._task.delegate_to or "", {})
         for key in ("password", "become_pass"):
             typed = getattr(context, key, None)

@@ -68,12 +68,12 @@ def fetch(
     """Save files and remove them on their nodes; return the error of each unsaved file by target, '' on success.
 
     Existing targets are skipped: a file is removed on its node as soon as it is complete here. An incomplete file stays
-    beside its target as NAME.part.
+    next to its target as NAME.part.
 
     Args:
         wanted: the files.
         node: returns the connection to a host.
-        user: owner of the files, who also reads them: root would follow links that the user planted.
+        user: owner of the files; they are read as this user, because root would follow links that the user planted.
         bounds: limits of the transfer.
         too_long: error for a file beyond the size limit.
     """
@@ -174,7 +174,7 @@ def _fetched(item: Wanted, node: Node, user: str, most: int, too_long: str) -> s
             if not data:
                 return "the transfer was incomplete"
     part.replace(item.target)
-    # The file is complete here, also if it remains on the node.
+    # The file is complete here, even if it remains on the node.
     with contextlib.suppress(Exception):
         node.run(f"rm -f -- {shlex.quote(item.path)}\n")
     return problem

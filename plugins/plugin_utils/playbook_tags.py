@@ -1,4 +1,4 @@
-"""Find unknown tags of --tags and --skip-tags, which Ansible silently ignores."""
+"""Find unknown tags in --tags and --skip-tags, which Ansible silently ignores."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class _Tags:
             if role:
                 self._role(role, _named(task, _ROLES, "tasks_from") or "main")
             if included:
-                # The file name is a template: take all files of the folder.
+                # The file name is a template: use all files in the folder.
                 for path in sorted(folder.glob("*.yml")) if "{{" in included else [folder / included]:
                     self._tasks(self._read(path), folder)
             for part in ("block", "rescue", "always"):
@@ -119,7 +119,7 @@ class _Tags:
 
 
 def _named(task: dict[str, Any], actions: tuple[str, ...], key: str = "") -> str:
-    """Return the name (or argument `key`) that a task or play passes to one of some actions, or ''."""
+    """Return the name (or argument `key`) that a task or play passes to one of the given actions, or ''."""
     for action in actions:
         value = task.get(f"ansible.builtin.{action}") or task.get(action)
         if value:

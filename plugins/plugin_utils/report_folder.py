@@ -1,4 +1,4 @@
-"""Save the report of a validation in a folder; errors of its pages never hide the verdict."""
+"""Save a validation report in a folder; errors in its pages never hide the verdict."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Run the option checks of roles, roles/NAME/checks.py, on the values that sites set.
 
-`check(options, cluster)` returns the problems of options, given by name without the role prefix. The role calls it with
-all options and the facts of its host; the preflight calls it with the options that a site sets, defaults without
-templates, and an empty `cluster`. A missing option or fact raises KeyError: the preflight then skips the check, and the
-role repeats it.
+`check(options, cluster)` returns the problems with options, given by name without the role prefix. The role calls it
+with all options and the facts of its host; the preflight calls it with the options that a site sets, with defaults that
+are not templates, and with an empty `cluster`. A missing option or fact raises KeyError: the preflight then skips the
+check, and the role repeats it.
 
 `INVENTORY` maps names or patterns of options to checks that the preflight calls once, before any host is contacted.
 Their `options` are the `SITE_OPTIONS` of all roles by full name, and `cluster` contains all hosts. A check is skipped
-if an option that its key matches has a value of a wrong type.
+if an option that its key matches has a value of the wrong type.
 """
 
 from __future__ import annotations

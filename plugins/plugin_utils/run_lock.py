@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 READ_ONLY = frozenset({"describe.yml", "preflight.yml"})
-# Playbook to the tag of a part that needs no lock when it runs alone. The elevation writes a file that no other run
-# touches, and must not wait for a long run in an emergency; the backup verification only reads.
+# Maps a playbook to the tag of a part that needs no lock if it runs on its own. The elevation writes a file that no
+# other run uses, and must not wait for a long run in an emergency; the backup verification only reads.
 ELEVATION = "elevate"
 LOCKLESS_PARTS = {"user.yml": ELEVATION, "backup.yml": "backup_verify"}
 OWN_PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
@@ -76,7 +76,7 @@ class Holder:
 
     @classmethod
     def here(cls, command: str = "") -> Holder:
-        """Describe this run, also from a worker of ansible-playbook."""
+        """Return the description of this run, even in an ansible-playbook worker."""
         pid = os.getppid() if multiprocessing.parent_process() else os.getpid()
         try:
             user = getpass.getuser()
@@ -113,7 +113,7 @@ class Holder:
 def other_run(found: Mapping[str, Any] | None) -> str:
     """Return the user, host and PID of a recorded run, or '' if it is this run or has ended.
 
-    Whether a run on another host has ended is not visible from here.
+    Whether a run on another host has ended cannot be determined here.
     """
     if not found:
         return ""
@@ -153,7 +153,7 @@ def lock_paths(sources: Sequence[str]) -> list[Path]:
 
 
 def needs_no_lock(playbook: Path, tags: Iterable[str] = ()) -> bool:
-    """Return whether a playbook of the collection changes nothing, or only what no other run touches.
+    """Return whether a playbook of the collection changes nothing, or only files that no other run uses.
 
     Args:
         playbook: its path.
@@ -180,12 +180,12 @@ def refuse_if_locked(sources: Sequence[str]) -> None:
 class RunLock:
     """The lock of one inventory.
 
-    The kernel releases it when the process ends, so a stale lock file of this host has no effect. For another host that
-    shares the folder, the description in the file is trusted.
+    The kernel releases it when the process ends, so a stale lock file from this host has no effect. If the holder is
+    another host that shares the folder, the description in the file is trusted.
     """
 
     def __init__(self, path: Path) -> None:
-        """Take the path of the lock file."""
+        """Store the path of the lock file."""
         self._path = path
         self._descriptor: int | None = None
 
@@ -229,7 +229,7 @@ class RunLock:
         return left
 
     def release(self) -> None:
-        """Release the lock; without effect in a forked process."""
+        """Release the lock; has no effect in a forked process."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, 0)

@@ -18,7 +18,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def secret_problems(directory: str, secrets: Mapping[str, int]) -> list[Problem]:
-    """Return the problems of the secrets directory and of the existing secrets.
+    """Return the problems with the secrets directory and the existing secrets.
 
     Args:
         directory: its path; '' skips the check.

@@ -23,7 +23,7 @@ class SecretError(ValueError):
 
 
 def make_secret(size: int, encoding: str = "urlsafe") -> str:
-    """Return a new secret of `size` random bytes as text."""
+    """Return a new secret of `size` random bytes as a string."""
     return secrets.token_hex(size) if encoding == "hex" else secrets.token_urlsafe(size)
 
 

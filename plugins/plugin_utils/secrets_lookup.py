@@ -1,4 +1,4 @@
-"""Base class of the lookups that read the cluster's secrets."""
+"""Base class for lookups that read the cluster's secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["SecretsLookup", "is_taken"]
 
 
 class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible has no types
-    """A lookup with the option `directory`, by default the variable `cluster_secrets_dir`."""
+    """A lookup with the option `directory`, which defaults to the variable `cluster_secrets_dir`."""
 
     def open_secrets(self, variables: dict[str, Any] | None, options: dict[str, object]) -> tuple[Path, bool]:
         """Set the options, and return the secrets directory and whether files may be created in it.
@@ -26,7 +26,7 @@ class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible has no types
         """
         known = variables or {}
         self.set_options(var_options=known, direct=options)
-        # Read the variable directly: as a plugin option, it would arrive before it is templated.
+        # Read the variable directly: as a plugin option, it would not be templated yet.
         declared = self._templar.template(known.get("cluster_secrets_dir", ""))
         directory = Path(self.get_option("directory") or declared)
         if not directory.is_absolute():

@@ -93,7 +93,7 @@ def site_settings(inventory: InventoryManager, loader: DataLoader, sources: Sequ
 
 
 def stray_files(inventory: InventoryManager, sources: Sequence[str]) -> list[Problem]:
-    """Return the files of group_vars and host_vars for groups or hosts that are not in the inventory.
+    """Return the files in group_vars and host_vars for groups or hosts that are not in the inventory.
 
     Args:
         inventory: the site's inventory.

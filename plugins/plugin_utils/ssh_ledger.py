@@ -1,4 +1,4 @@
-"""The ledger of certified host keys, a file beside the secrets on the provisioning host."""
+"""The ledger of certified host keys, a file next to the secrets on the provisioning host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check the files that a task of the action `templates` lists, and find their sources in the role."""
+"""Check the files that a task of the `templates` action lists, and find their sources in the role."""
 
 from __future__ import annotations
 

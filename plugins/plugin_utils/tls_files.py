@@ -19,7 +19,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_files(host: str, files: Mapping[str, Any]) -> tuple[dict[str, str], list[Problem]]:
-    """Return the texts of the files, and the problems of unreadable files and of a key that others can access."""
+    """Return the file contents, and a problem for each unreadable file and for a key that others can access."""
     texts, problems = {}, []
     for kind, meaning in KINDS.items():
         path, key = Path(str(files[kind])), f"tls_custom_certificate.{kind}"

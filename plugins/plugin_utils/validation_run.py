@@ -48,11 +48,11 @@ def run_validation(
     Args:
         options: as for inputs.typed.
         transport: runs the jobs.
-        folder: the report folder; earlier reports are beside it.
-        left_out: what cannot be tested, with the reason.
+        folder: the report folder; earlier reports are next to it.
+        left_out: nodes that cannot be tested, with the reason.
 
     Returns:
-        The result of the action plugin validation.
+        The result of the `validation` action plugin.
     """
     options = options | {"standing": _standing(options, folder)}
     if int(options["partners"]) and not any(options["standing"].values()):
@@ -114,7 +114,7 @@ def _reported(loop: Loop, transport: ClusterTransport, folder: Path, broken: Bas
 
 
 def _standing(options: dict[str, Any], folder: Path) -> dict[str, bool]:
-    """Return, by node, whether the earlier reports show it to be good."""
+    """Return for each node whether earlier reports prove it good."""
     with contextlib.suppress(OSError, ImportError):
         from .report_files import history  # noqa: PLC0415 - a library may be missing
 
@@ -143,7 +143,7 @@ def _report(loop: Loop, why: str) -> Report:
 
 
 def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
-    """Return the report with its figures compared to earlier ones, or unchanged if that is not possible."""
+    """Return the report with its values compared to earlier ones, or unchanged if that is not possible."""
     how = loop.options["drift"]
     if how == "ignore":
         return data

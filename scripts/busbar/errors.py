@@ -20,7 +20,7 @@ class AnsibleMissingError(UsageError):
 
 
 def require_ansible() -> None:
-    """Refuse a command that needs Ansible before it does anything.
+    """Check that Ansible is installed, before the command does anything.
 
     Raises:
         AnsibleMissingError: Ansible or ansible-runner is not installed.

@@ -1,4 +1,4 @@
-"""Parsers of numbers on the command line."""
+"""Parsers for numbers on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands and playbooks of earlier versions, with their replacements."""
+"""Commands and playbooks from earlier versions, with their replacements."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Link(NamedTuple):
 
 
 def parts(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield the file's parts in order, each with whether it is a fenced block."""
+    """Yield the parts of a file in order, and whether each is a fenced code block."""
     part: list[str] = []
     fence = ""
     for line in text.splitlines(keepends=True):

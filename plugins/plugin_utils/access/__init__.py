@@ -1,1 +1,1 @@
-"""User rights, networks, password hashes, SSH and TLS certificates, and rotation of secrets."""
+"""User permissions, networks, password hashes, SSH and TLS certificates, and rotation of secrets."""

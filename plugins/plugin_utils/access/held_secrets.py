@@ -38,7 +38,7 @@ def held_problems(
     """Return the secrets that a run would overwrite, and the hosts that would keep an old one.
 
     Args:
-        answers: by host of the run, its `secret_info` result; a host that did not answer has no `held`.
+        answers: the `secret_info` result of each host in the run; a host that did not answer has no `held`.
         controller: name and answer of a controller outside the run; an empty answer if it was not asked.
         site: the secrets on the provisioning host.
     """
@@ -73,7 +73,7 @@ def held_problems(
 def rotation_problems(
     rotated: Sequence[str], present: Sequence[str], known: Sequence[str], directory: str
 ) -> list[Problem]:
-    """Return the problems of the option preflight_rotate_secrets.
+    """Return the problems with the preflight_rotate_secrets option.
 
     Args:
         rotated: names given by the user.

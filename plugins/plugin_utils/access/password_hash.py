@@ -12,7 +12,7 @@ import bcrypt
 
 __all__ = ["bcrypt_hash"]
 
-_LONGEST = 72  # bytes; the algorithm ignores what follows, see bcrypt's README
+_LONGEST = 72  # bytes; the algorithm ignores further bytes, see bcrypt's README
 _SALT_BYTES = 16
 # bcrypt's base64 alphabet (Provos and Mazieres 1999, "A Future-Adaptable Password Scheme").
 _STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -20,11 +20,11 @@ _BCRYPT = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def bcrypt_hash(password: str, salt: str, rounds: int) -> str:
-    """Return the bcrypt hash of a password, with a salt derived from a text.
+    """Return the bcrypt hash of a password, with a salt derived from a string.
 
     Args:
         password: at most 72 bytes.
-        salt: any random text that is stored for later runs.
+        salt: a random string that is stored for later runs.
         rounds: binary logarithm of the number of rounds, 4 to 31.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Plan which secrets of a cluster are replaced and on which hosts, and report conflicts. Pure."""
+"""Plan the rotation of a cluster's secrets: the affected hosts and the conflicts. All functions are pure."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def rotation_plan(
 
     Args:
         chosen: names of `known`, as a list or separated by commas.
-        known: by name, `secret`, the file name; `option`, the variable that overrides it, if any; `used`, whether the
-            site uses it, and `unused`, the message if not; `hosts`, the hosts that have it or a value derived from it;
-            `pause`, the services that are interrupted; `rolling`, whether hosts may be prepared in several runs
-            (--limit).
+        known: the secrets by name, each with `secret`, the file name; `option`, the variable that overrides it, if any;
+            `used`, whether the site uses it, and `unused`, the message if not; `hosts`, the hosts that have it or a
+            value derived from it; `pause`, the services that are interrupted; `rolling`, whether hosts may be prepared
+            in several runs (--limit).
         reached: hosts of this run that answer.
         files: names of the existing secret files.
         given: options that the site sets to a value other than the secret's file.

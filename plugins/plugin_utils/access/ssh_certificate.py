@@ -99,7 +99,7 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
     """Return why a certificate needs renewal, or '' if it is good.
 
     Args:
-        certificate: the present certificate, as one line; '' if the host has none.
+        certificate: the current certificate, as one line; '' if the host has none.
         public_key: the host's public key.
         authority: the private key of the certificate authority.
         principals: the expected names and addresses.

@@ -24,12 +24,12 @@ def updated_ledger(  # noqa: PLR0913 - each is compared with the entries
 ) -> list[Entry]:
     """Return the updated ledger.
 
-    A key is retired when its host shows another one or leaves the inventory. Its entry is deleted when no certificate
-    of it can still be valid: all have expired, or their authority is no longer trusted.
+    A key is retired when its host presents another one or leaves the inventory. Its entry is deleted when no
+    certificate for it can still be valid: all have expired, or their authority is no longer trusted.
 
     Args:
         ledger: entries with `host`, `key`, `authority`, `days` and `retired` (seconds since 1970, or None).
-        present: by host of this run, the key that it shows.
+        present: the key that each host of this run presents.
         hosts: the hosts of the inventory.
         trusted: public keys of the certificate authorities, the signing one first.
         now: seconds since 1970.
@@ -50,7 +50,7 @@ def updated_ledger(  # noqa: PLR0913 - each is compared with the entries
 
 
 def former_keys(ledger: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the retired keys, except those that some host uses now."""
+    """Return the retired keys, except those that a host uses now."""
     present = set(current_keys(ledger).values())
     return sorted({str(entry["key"]) for entry in ledger if entry["retired"] is not None} - present)
 
@@ -69,7 +69,7 @@ def _judged(entry: Entry, shown: Mapping[str, str], hosts: Collection[str], now:
 
 
 def _restore(entries: list[Entry], host: str, shown: Mapping[str, str]) -> None:
-    """Reinstate the last key of a host that was out of the inventory and is not reachable now."""
+    """Reinstate the last key of a host that returned to the inventory and is unreachable now."""
     own = [entry for entry in entries if entry["host"] == host]
     if own and host not in shown and all(entry["retired"] is not None for entry in own):
         max(own, key=lambda entry: int(entry["retired"]))["retired"] = None

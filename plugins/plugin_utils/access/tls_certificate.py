@@ -1,7 +1,7 @@
-"""Issue and check TLS certificates of hosts, and decide when to renew them.
+"""Issue and check TLS certificates for hosts, and decide when to renew them.
 
-For the provisioning host only: nodes may lack the imported libraries. Keys are P-256, which all TLS libraries of a
-cluster support (Go and GnuTLS included).
+For the provisioning host only: nodes may lack the imported libraries. Keys are P-256, which all TLS libraries in a
+cluster support (including Go and GnuTLS).
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def alternative_names(names: Sequence[str]) -> list[x509.GeneralName]:
 def sign_host(public_key: str, authority: str, *, names: Sequence[str], now: int, days: int) -> str:
     """Return a server and client certificate for a host, as PEM.
 
-    It is valid from yesterday, because the clock of a new node may still be behind, and expires with its authority at
-    the latest.
+    It is valid from yesterday, because the clock of a new node may still be behind, and expires no later than its
+    authority.
 
     Args:
         public_key: the host's public key, as a line in OpenSSH format.
@@ -181,7 +181,7 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
     """Return why a certificate needs renewal, or '' if it is good.
 
     Args:
-        certificate: the present certificate as PEM; '' if the host has none.
+        certificate: the current certificate as PEM; '' if the host has none.
         public_key: the host's public key, as a line in OpenSSH format.
         authority: private key and certificate of the certificate authority, as PEM.
         names: the expected names and addresses.

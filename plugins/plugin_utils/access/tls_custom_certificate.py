@@ -37,7 +37,7 @@ def declaration_problems(host: str, files: Mapping[str, object]) -> list[Problem
 
 
 def content_problems(host: str, texts: Mapping[str, str], *, reached_by: Sequence[str], now: int) -> list[Problem]:
-    """Return the problems of the files' contents.
+    """Return the problems with the files' contents.
 
     Args:
         host: the host that uses the files.

@@ -1,4 +1,4 @@
-"""Classify a node's connection failure, and compare its clock: pure helpers of the action `node_info`."""
+"""Classify a node's connection failure, and compare its clock: pure helpers for the `node_info` action."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLACE = re.compile(r"^ssh: (?:connect to host \S+ port \d+: )?|^connect to host
 
 
 def clock_offset(before: float, began: float, ended: float, after: float) -> float:
-    """Return by at least how many seconds another clock is ahead; negative if it is behind.
+    """Return the minimum number of seconds by which another clock is ahead; negative if it is behind.
 
     Args:
         before: local time before the request.

@@ -1,4 +1,4 @@
-"""Generate module files of Lmod."""
+"""Generate Lmod module files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATH_KEYS = ("prepend_path", "append_path")
 
 
 def module_files(modules: Iterable[Mapping[str, Any]], path: str, header: str = "") -> list[dict[str, str]]:
-    """Return the files of a modules tree: `path`, `content` and `state` (present or absent) of each.
+    """Return the files of a modules tree, each with `path`, `content` and `state` (present or absent).
 
     A name with a default version gets a file `.version`; without one, Lmod loads the highest version. If a name has no
     default, that file is absent.

@@ -1,1 +1,1 @@
-"""The validation without Ansible: parser, search, judge, stages, report and hardware catalogue."""
+"""The validation engine, independent of Ansible: parser, search, judge, stages, report and hardware catalogue."""

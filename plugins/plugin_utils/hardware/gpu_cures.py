@@ -1,6 +1,6 @@
 """Ignore GPU faults that the run itself will repair, so that the preflight does not block it.
 
-The role nvidia_driver fails if a fault ignored here persists after the driver installation.
+The nvidia_driver role fails if a fault ignored here persists after the driver installation.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DRIVER", "SUBNET_MANAGER", "cures_of_run", "manages_subnet", "without_cured"]
 
-# The role nvidia_driver installs, loads or renews the driver; the role rdma starts a subnet manager.
+# The nvidia_driver role installs, loads or upgrades the driver; the rdma role starts a subnet manager.
 DRIVER, SUBNET_MANAGER = "driver", "subnet_manager"
-# Errors of nvidia-smi after a driver upgrade without reboot, and with the module not loaded (for example with nouveau).
+# Errors from nvidia-smi after a driver upgrade without reboot, and if the module is not loaded (for example with
+# nouveau).
 _DRIVER_SIGNS = ("version mismatch", "couldn't communicate with the nvidia driver")
 # States of a GPU that waits for the fabric manager.
 _WAITING = {"Not Started", "In Progress"}
@@ -22,7 +23,7 @@ _NO = {"", "0", "false", "no", "off", "none"}
 
 
 def manages_subnet(variables: Mapping[str, Mapping[str, Any]], compute: Collection[str]) -> bool:
-    """Return whether the run starts a subnet manager on any of the hosts `compute`."""
+    """Return whether the run starts a subnet manager on any of the `compute` hosts."""
     values = (str(variables[host].get("rdma_opensm") or "").lower() for host in compute)
     return any(word not in _NO for word in values)
 

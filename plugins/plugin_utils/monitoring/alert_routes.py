@@ -42,7 +42,7 @@ _MATCHER = re.compile(r"\s*[A-Za-z_:][A-Za-z0-9_:]*\s*(?:=~|!~|!=|=)\s*\S.*", re
 
 
 def site_routing_problems(hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return the problems of the alert routing of `hosts`, which run Alertmanager; unset variables are valid."""
+    """Return the problems with the alert routing of the Alertmanager `hosts`; unset variables are valid."""
     problems = []
     for host in hosts:
         own = variables[host]
@@ -52,11 +52,11 @@ def site_routing_problems(hosts: Sequence[str], variables: Mapping[str, Mapping[
 
 
 def routing_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return the problems of the options of the role `alertmanager`.
+    """Return the problems with the options of the `alertmanager` role.
 
     Args:
         settings: its options without the role prefix; missing ones have their defaults.
-        host: the host of Alertmanager, for the messages.
+        host: the Alertmanager host, for messages.
     """
     if problems := _kind_problems(settings, host):
         return problems

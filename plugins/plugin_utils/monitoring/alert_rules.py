@@ -82,12 +82,12 @@ def _key_problem(rule: Mapping[str, Any], key: str, value: object) -> tuple[str,
 
 
 def alert_problems(files: Mapping[str, Any], overrides: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return the problems of a site's `prometheus_alerts`.
+    """Return the problems with a site's `prometheus_alerts`.
 
     Args:
         files: content of the rule files by name.
-        overrides: by the alert's name, any of `enabled`, `for`, `severity`, `threshold`.
-        host: the host of Prometheus, for the messages.
+        overrides: for each alert name, any of `enabled`, `for`, `severity`, `threshold`.
+        host: the Prometheus host, for messages.
     """
     alerts = _alerts(files)
     problems = []

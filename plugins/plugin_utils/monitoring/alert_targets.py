@@ -40,10 +40,10 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def target_problems(host: str, key: str, target: object, email: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of one target of a receiver.
+    """Return the problems with one target of a receiver.
 
     Args:
-        host: the host of Alertmanager, for the messages.
+        host: the Alertmanager host, for messages.
         key: the target's key, for the messages.
         target: a mapping with one kind and its settings.
         email: the common e-mail settings.
@@ -67,7 +67,7 @@ def target_problems(host: str, key: str, target: object, email: Mapping[str, Any
 
 
 def webhook_problems(host: str, key: str, settings: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of a webhook target."""
+    """Return the problems with a webhook target."""
     problems = _url_problems(host, f"{key}.url", settings.get("url")) + _login_problems(host, key, settings)
     if "token" in settings:
         if "username" in settings:

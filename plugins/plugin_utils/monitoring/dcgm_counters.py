@@ -1,4 +1,4 @@
-"""Check the counters that a site adds to those that dcgm-exporter reads by default."""
+"""Check the counters that a site adds to the defaults of dcgm-exporter."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FIELDS = frozenset(
 
 
 def counter_problems(items: Iterable[Mapping[str, Any]], read: Collection[str], key: str, host: str) -> list[Problem]:
-    """Return the problems of counters that would prevent dcgm-exporter from starting.
+    """Return the problems with counters that would prevent dcgm-exporter from starting.
 
     Args:
         items: the site's counters.

@@ -1,4 +1,4 @@
-"""Check the options of the role prometheus, and move their passwords to files."""
+"""Check the options of the prometheus role, and move their passwords to files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNITS_S = (31536000.0, 604800.0, 86400.0, 3600.0, 60.0, 1.0, 0.001)
 # Powers of two: Prometheus' documentation, "Storage", --storage.tsdb.retention.size.
 _SIZE = re.compile(r"(\d+)([KMGTPE]?B)")
 _POWERS = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4, "PB": 5, "EB": 6}
-# Inline secrets of Prometheus's schema, and the key that names a file instead.
+# Inline secrets in Prometheus's schema, and the keys that name a file instead.
 _SECRET_KEYS = {
     ("basic_auth", "password"): "password_file",
     ("authorization", "credentials"): "credentials_file",
@@ -65,7 +65,7 @@ def size_bytes(text: str) -> int:
 
 
 def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return the problems of the role's options that do not depend on the host.
+    """Return the problems with the role's options that do not depend on the host.
 
     Args:
         settings: the role's options without prefix; missing ones have their defaults.
@@ -94,7 +94,7 @@ def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
 
 
 def host_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return the problems of a host's options; `settings` must contain all keys of the filter prometheus_plan."""
+    """Return the problems with a host's options; `settings` must contain all keys of the prometheus_plan filter."""
     problems = source_problems("prometheus", settings, host) + prometheus_problems(settings, host)
     return problems + argument_problems("prometheus", settings["arguments"], host)
 

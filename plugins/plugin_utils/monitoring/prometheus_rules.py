@@ -27,7 +27,7 @@ def shipped_rules(folder: str) -> dict[str, str]:
 def shipped_alert_problems(
     folder: str, site: Mapping[str, list[Any]], overrides: Mapping[str, Any], host: str
 ) -> list[Problem]:
-    """Return the problems of a site's alert overrides; rules are read only if there are overrides."""
+    """Return the problems with a site's alert overrides; rules are read only if there are overrides."""
     return alert_problems(rules_of(shipped_rules(folder), site), overrides, host) if overrides else []
 
 

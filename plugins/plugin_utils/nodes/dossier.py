@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Combine validation reports, Slurm's history, the node itself and the site's records into a node's dossier.
 
-Pure. Unknown values are None, and `not_known` gives the reason. Times are seconds since 1970.
+The functions are pure. Unknown values are None, and `not_known` gives the reason. Times are seconds since 1970.
 
 The score detects lemon nodes: machines that fail repeatedly although each repair looks successful. The signals are
 those of Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (arXiv:2410.21680),
@@ -10,7 +10,7 @@ section IV: xid_cnt, tickets, out_count, multi_node_node_fails and single_node_n
 node a culprit replace tickets. excl_jobid_count is left out because Slurm's accounting does not record it, and
 single_node_node_failure_rate because every job would have to be read.
 
-No signal alone reaches the limit: each has a maximum below it.
+No single signal reaches the limit: each has a maximum below it.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def dossier(  # noqa: PLR0913 - one for each source
 
     Args:
         node: its name.
-        slurm: the `history` of the module slurm_node; empty if the controller did not answer.
-        machine: the `record` of the module node_info; None if the node did not answer.
+        slurm: the `history` of the slurm_node module; empty if the controller did not answer.
+        machine: the `record` of the node_info module; None if the node did not answer.
         reports: folder name and report, oldest first.
         records: the site's records from `read_records`.
         not_known: sources that could not be queried, with the reason.
@@ -188,7 +188,7 @@ def dossier(  # noqa: PLR0913 - one for each source
         limit: minimum points of a lemon.
     """
     validations = validations_of(node, reports)
-    # Reports from before the replacement describe the former machine.
+    # Reports from before the replacement describe the previous machine.
     begin = replaced_at(records).get(node, 0)
     with_parts = [each for each in validations if each["parts"] and each["at"] >= begin]
     source = "the node" if machine else f"report {with_parts[-1]['report']}" if with_parts else ""

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Detect whether a node's machine was replaced, by host keys and serial numbers. Pure."""
+"""Detect by host keys and serial numbers whether a node's machine was replaced. All functions are pure."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def change_of(  # noqa: PLR0913 - the identifiers of a machine
 
     Args:
         node: the node name.
-        key: the machine's present public host key.
+        key: the machine's current public host key.
         known: the current key of each host in the ledger of certified keys.
         former: the revoked keys.
         records: the site's records, oldest first.
-        same_serial: whether it has the serial number of the former machine.
+        same_serial: whether it has the serial number of the previous machine.
         allow_same: whether the same machine may be provisioned again.
     """
     if key in former:

@@ -2,9 +2,9 @@
 
 Sources:
 
-- CUDA Toolkit Release Notes, "CUDA Toolkit and Corresponding Driver Versions": the driver that each release came with.
-- The same, "Minimum Required Driver Version for CUDA Minor Version Compatibility": with that driver all releases of one
-  major version work, short of features that need the newer one (11.x: 450.80.02, 12.x: 525.60.13, 13.x: 580.65.06).
+- CUDA Toolkit Release Notes, "CUDA Toolkit and Corresponding Driver Versions": the driver shipped with each release.
+- The same, "Minimum Required Driver Version for CUDA Minor Version Compatibility": with that driver, all releases of a
+  major version work, except for features that need a newer driver (11.x: 450.80.02, 12.x: 525.60.13, 13.x: 580.65.06).
 - The same, "Deprecated Architectures": 13.0 has dropped Maxwell, Pascal and Volta; 12.0 Kepler.
 - First release with code for a generation: 11.8 for Hopper and Ada, 12.8 for Blackwell, 12.9 for Blackwell Ultra; 11.0
   for Ampere and 10.0 for Turing, by the release notes of each.
@@ -34,7 +34,7 @@ _OWN_DRIVER = {
     "13.3": "610.43.02",
 }
 _LEAST_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
-# Generation (as in driver_choice) to the first release that supports it, and to the last one if support was dropped.
+# Map a generation (as in driver_choice) to the first release that supports it, and to the last if support was dropped.
 _FIRST_RELEASE = {
     "turing": "10.0",
     "ampere": "11.0",

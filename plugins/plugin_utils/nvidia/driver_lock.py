@@ -24,7 +24,7 @@ _HEAD = """\
 
 
 class DriverLock(TypedDict):
-    """The versions by key, the text of the lock file, whether it has to be written, and the problems."""
+    """The versions by key, the content of the lock file, whether it must be written, and the problems."""
 
     versions: dict[str, str]
     text: str
@@ -50,7 +50,7 @@ def parse_lock(values: object, path: str) -> dict[str, str]:
 
 
 def lock_text(versions: Mapping[str, str]) -> str:
-    """Return the text of the lock file."""
+    """Return the content of the lock file."""
     return _HEAD + "".join(f'"{key}": "{versions[key]}"\n' for key in sorted(versions))
 
 

@@ -50,7 +50,7 @@ def driver_problems(
     settings: Mapping[str, Any],
     system: Mapping[str, str] | None = None,
 ) -> list[Problem]:
-    """Return the problems of a host's driver options.
+    """Return the problems with a host's driver options.
 
     Args:
         hardware: the host's hardware profile; without `gpu`, nothing is checked.
@@ -90,11 +90,11 @@ def site_driver_problems(
     catalogue: Mapping[str, Any],
     systems: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[Problem]:
-    """Return the problems of a site's driver options.
+    """Return the problems with a site's driver options.
 
     Args:
         hosts: hosts that get a driver.
-        variables: variables of every host, without the defaults of the role nvidia_driver.
+        variables: variables of every host, without the defaults of the nvidia_driver role.
         catalogue: hardware profiles by name.
         systems: `distribution` and `major` of each host, as for driver_problems; None before facts are known.
     """

@@ -32,7 +32,7 @@ def node_advice(host: str, node: Mapping[str, Any]) -> list[Problem]:
 
     Args:
         host: its name.
-        node: `node` of the module node_info: `os`, `kernel`, `kernels` and `versions`.
+        node: `node` of the node_info module: `os`, `kernel`, `kernels` and `versions`.
     """
     unfixed = [
         make_problem([host], each.name, each.problem, each.remedy)

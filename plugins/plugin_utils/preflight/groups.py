@@ -34,7 +34,7 @@ KNOWN_GROUPS = {
 _NEEDED = ("slurm_controller", "slurm_database", "slurm_compute", "slurm_login")
 _PATTERN = frozenset("*?[]~@")
 _CORRECT = "correct the name, or remove it"
-# Groups of Ansible, and those that busbar's playbooks add at run time.
+# Ansible's groups, and the prefix of those that busbar's playbooks add at run time.
 _ANSIBLE = frozenset({"all", "ungrouped"})
 _INTERNAL = "busbar_"
 _OWN = "for a custom group, rename it or add it to preflight_allowed_variables"
@@ -88,7 +88,7 @@ def limit_problems(limit: str, groups: Groups) -> list[Problem]:
 
 
 def _one_group(name: str, others: Sequence[str], groups: Groups) -> list[Problem]:
-    """Return at most one problem of a group that is not one of busbar's."""
+    """Return at most one problem with a group that is not one of busbar's."""
     plain = name.lower().replace("-", "_")
     foreign = None if plain in KNOWN_GROUPS else foreign_group(name)
     near = plain if plain in KNOWN_GROUPS else near_option(plain, KNOWN_GROUPS)
@@ -114,7 +114,7 @@ def _one_group(name: str, others: Sequence[str], groups: Groups) -> list[Problem
 
 
 def _child_problem(name: str, others: Sequence[str], groups: Groups) -> list[Problem]:
-    """Return the problem of an empty group with a name similar to one with hosts: probably a misspelled child."""
+    """Return the problem with an empty group whose name resembles one with hosts: probably a misspelled child."""
     if groups[name]:
         return []
     near = near_name(name, (each for each in others if groups[each]))

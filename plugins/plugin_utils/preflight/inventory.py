@@ -50,7 +50,7 @@ class HostEntry(TypedDict):
 
 
 def host_problems(hosts: Sequence[HostEntry]) -> list[Problem]:
-    """Return the problems of host names and addresses."""
+    """Return the problems with host names and addresses."""
     by_address, by_name = defaultdict(list), defaultdict(list)
     for host in hosts:
         by_address[_normal_address(host["address"])].append(host["name"])
@@ -84,7 +84,7 @@ def competing_groups(values: Sequence[GroupValue]) -> list[GroupValue]:
 
 
 def catalogue_problems(hosts: Sequence[HostEntry], catalogue: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of the hardware profiles, each with the hosts that use it.
+    """Return the problems with the hardware profiles, each with the hosts that use it.
 
     Args:
         hosts: all hosts.
@@ -110,7 +110,7 @@ def hardware_choice_problems(
     catalogue: Mapping[str, Any],
     compute: Iterable[str],
 ) -> list[Problem]:
-    """Return the problems of each host's `hardware`.
+    """Return the problems with each host's `hardware`.
 
     Args:
         hosts: all hosts.
@@ -142,7 +142,7 @@ def hardware_choice_problems(
 def domain_problems(
     domains: Mapping[str, object], hardware: Mapping[str, str], catalogue: Mapping[str, Any]
 ) -> list[Problem]:
-    """Return the problems of the compute nodes' `nvlink_domain`.
+    """Return the problems with the compute nodes' `nvlink_domain`.
 
     Args:
         domains: `nvlink_domain` by compute node, or None.

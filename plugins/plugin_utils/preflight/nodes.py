@@ -39,7 +39,7 @@ _WHAT = {
 
 
 def contact_problem(host: str, answer: Mapping[str, Any]) -> Problem:
-    """Return the problem of a host that did not answer.
+    """Return the problem for a host that did not answer.
 
     Args:
         host: its name.
@@ -57,7 +57,7 @@ def contact_problem(host: str, answer: Mapping[str, Any]) -> Problem:
 def node_problems(
     host: str, answer: Mapping[str, Any], hardware: Mapping[str, Any] | None, limits: Mapping[str, Any]
 ) -> list[Problem]:
-    """Return the problems of one host.
+    """Return the problems with one host.
 
     Args:
         host: its name.
@@ -144,7 +144,7 @@ def _read_only(host: str, paths: Sequence[str]) -> list[Problem]:
 
 
 def _hardware(host: str, node: Mapping[str, Any], hardware: Mapping[str, Any]) -> list[Problem]:
-    """Return problems of profiles that declare more than the node has: Slurm would drain the node."""
+    """Return problems with profiles that declare more than the node has: Slurm would drain the node."""
     declared = _product(hardware, ("sockets", "cores_per_socket", "threads_per_core"))
     problems = []
     if declared > node["cpus"]:
@@ -160,7 +160,7 @@ def _hardware(host: str, node: Mapping[str, Any], hardware: Mapping[str, Any]) -
 
 
 def _product(values: Mapping[str, Any], names: Sequence[str]) -> int:
-    """Return the product of some entries; missing ones count as 1."""
+    """Return the product of the named entries; missing ones count as 1."""
     result = 1
     for name in names:
         result *= int(values.get(name) or 1)

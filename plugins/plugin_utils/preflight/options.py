@@ -61,7 +61,7 @@ CONNECTION_VARIABLES = frozenset(
 )
 # Keys that identify entries of lists.
 _NAMING = ("name", "path", "user", "profile")
-# Roles that accept lists as comma-separated text, as given with `-e`.
+# Roles that accept lists as comma-separated strings, as given with `-e`.
 _TAKE_TEXT = frozenset({"preflight", "validation"})
 _NAMES = {"dict": "mapping", "str": "text", "int": "integer", "float": "number", "bool": "truth value"}
 
@@ -141,7 +141,7 @@ def former_problems(settings: Iterable[Setting], known: Collection[str]) -> list
 
 
 def former_name(name: str, known: Collection[str]) -> str | None:
-    """Return the present name of a renamed option, '' for a removed one, or None if it never existed."""
+    """Return the current name of a renamed option, '' for a removed one, or None if it never existed."""
     if name in known:
         return None
     present = _renamed(name)
@@ -163,7 +163,7 @@ def _by_name(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
 
 
 def type_problems(settings: Iterable[Setting], options: Mapping[str, Option]) -> list[Problem]:
-    """Return the options with a value of a wrong type, and entries with wrong keys.
+    """Return the options with a value of the wrong type, and entries with wrong keys.
 
     Args:
         settings: the variables that the site sets; values with templates are skipped.
@@ -178,7 +178,7 @@ def type_problems(settings: Iterable[Setting], options: Mapping[str, Option]) ->
 
 
 def type_problem(setting: Setting, option: Option) -> list[Problem]:
-    """Return the type problems of a value and its entries.
+    """Return the type problems with a value and its entries.
 
     Args:
         setting: the option as set by the site.
@@ -195,7 +195,7 @@ def type_problem(setting: Setting, option: Option) -> list[Problem]:
 
 
 def _text_for_list(setting: Setting, option: Option) -> list[tuple[str, str, str]]:
-    """Return the problem of a list given as text: Ansible accepts it, and roles would iterate over its letters."""
+    """Return a problem if a list is given as a string: Ansible accepts it, but roles would iterate over characters."""
     value, spec = setting.value, option.spec
     if not isinstance(value, str) or _is_template(value) or spec.get("type") != "list":
         return []
@@ -209,7 +209,7 @@ def _value_faults(key: str, value: object, spec: Mapping[str, Any]) -> Iterator[
         return
     outer = {name: spec[name] for name in ("type", "elements", "choices") if name in spec}
     entries = [each for each in value if not _is_template(each)] if isinstance(value, list) else value
-    # Ansible would convert a list or mapping to text.
+    # Ansible would convert a list or mapping to a string.
     if _errors(key, entries, outer) or (kind in {"str", "path"} and isinstance(value, (dict, list))):
         yield key, _type_fault(key, entries, spec), ""
         if not isinstance(entries, list):
@@ -219,7 +219,7 @@ def _value_faults(key: str, value: object, spec: Mapping[str, Any]) -> Iterator[
 
 
 def _entry_faults(place: str, entry: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield the problems of an entry's keys; empty `options` allow any key."""
+    """Yield the problems with an entry's keys; empty `options` allow any key."""
     for name, value in entry.items() if options else ():
         if name in options:
             yield from _value_faults(f"{place}.{name}", value, options[name])

@@ -1,7 +1,7 @@
 """Groups and variables of other Slurm cluster toolkits, with their equivalents in busbar.
 
 Sources: inventories and defaults of NVIDIA/deepops, dell/omnia, stackhpc/ansible-slurm-appliance,
-oracle-quickstart/oci-hpc and the role galaxyproject.slurm, as of November 2026.
+oracle-quickstart/oci-hpc and the galaxyproject.slurm role, as of November 2026.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _HEAD = ("slurm_controller", "slurm_database")
 
 
 class Foreign(NamedTuple):
-    """A name of another toolkit.
+    """A name that another toolkit uses.
 
     Attributes:
         toolkit: its name, or '' for a common word that several use.
-        ours: the equivalent groups or options of busbar (one text for a variable), or empty.
+        ours: the equivalent groups or options of busbar (a single string for a variable), or empty.
     """
 
     toolkit: str
@@ -204,6 +204,6 @@ def foreign_variable(name: str) -> Foreign | None:
 
 
 def adoption(toolkit: str) -> str:
-    """Return a hint to the command that converts the inventory of a toolkit, or ''."""
+    """Return a hint about the command that converts the inventory of a toolkit, or ''."""
     known = any(name in toolkit for name in (DEEPOPS, APPLIANCE))
     return "`busbar adopt deepops DIR OUT` writes a site from this inventory (docs/adopt.md); or " if known else ""

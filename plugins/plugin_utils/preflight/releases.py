@@ -41,7 +41,7 @@ def release_problems(host: str, variables: Variables, node: Mapping[str, Any], g
     Args:
         host: its name.
         variables: its variables, without role defaults.
-        node: `node` of the module node_info: `os` and `versions`.
+        node: `node` of the node_info module: `os` and `versions`.
         groups: hosts of every group.
     """
     system = node["os"]
@@ -78,7 +78,7 @@ def _apptainer(host: str, variables: Variables, name: str, groups: Groups, *, pa
 
 
 def _debian_only(host: str, variables: Variables, system: Mapping[str, str], groups: Groups) -> Iterator[Fault]:
-    """Yield the problems of roles that support only Debian and Ubuntu."""
+    """Yield the problems with roles that support only Debian and Ubuntu."""
     debian, name = system["id"] in _DEBIAN, system["name"] or system["id"]
     identity = variables.get("identity_source") or "declared"
     old_ubuntu = system["id"] == "ubuntu" and system["major"].isdecimal() and int(system["major"]) < 24  # noqa: PLR2004

@@ -41,7 +41,7 @@ _HOME_REMEDY = (
 def site_storage_problems(
     hosts: Sequence[str], servers: Sequence[str], clients: Sequence[str], variables: Variables
 ) -> list[Problem]:
-    """Return the problems of a site's exports and mounts, before any host is contacted.
+    """Return the problems with a site's exports and mounts, before any host is contacted.
 
     Args:
         hosts: all hosts.
@@ -99,7 +99,7 @@ def home_problems(
 def host_mount_problems(
     host: str, key: str, entries: Sequence[Mapping[str, Any]], servers: Sequence[str], variables: Variables
 ) -> list[Problem]:
-    """Return the problems of one host's mounts.
+    """Return the problems with one host's mounts.
 
     Args:
         host: its name.
@@ -125,7 +125,7 @@ def _host_problems(
     variables: Variables,
     served: Mapping[str, Sequence[str]],
 ) -> list[Problem]:
-    """Return the problems of a host's NFS and other mounts together."""
+    """Return the problems with a host's NFS and other mounts together."""
     mine, own = variables[host], _own_exports(host, servers, variables)
     others = mine.get("storage_mounts_entries") or []
     problems = mount_problems(host, "storage_mounts_entries", others, served, own)

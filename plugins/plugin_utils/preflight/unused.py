@@ -18,8 +18,8 @@ __all__ = ["unused_options"]
 _OFF = frozenset({"", "0", "false", "no", "off", "none", "[]", "{}"})
 _GROUP = "a host in "
 _MONITORED = ("alertmanager", "dcgm_exporter", "grafana", "journal_remote", "monitoring", "node_exporter", "prometheus")
-# Option prefix to its requirements, any of which is enough: an option, a value of an option, or a group. Options with
-# the prefix of a switch require that switch and are not listed.
+# Maps an option prefix to its requirements, any of which is enough: an option, a value of an option, or a group.
+# Options with the prefix of a switch require that switch and are not listed.
 _NEEDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((f"{name}_" for name in (*_MONITORED, "slurm_metrics")), (f"{_GROUP}monitoring",)),
     "examples_": ("examples_enabled", "shared_tree", "nfs_server_exports"),

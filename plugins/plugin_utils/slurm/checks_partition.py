@@ -22,7 +22,7 @@ __all__ = ["checks_keys", "checks_problems", "with_checks_partition"]
 PREEMPTION = {"PreemptType": "preempt/partition_prio", "PreemptMode": "CANCEL"}
 # The lowest tier; the default is 1.
 TIER = 0
-# Open to all users, because the site chooses the user of the validation; other jobs in it are preempted, too.
+# Open to all users, because the site chooses the validation user; other jobs in it are preempted, too.
 PARAMS = {"PriorityTier": TIER, "PriorityJobFactor": 0, "PreemptMode": "CANCEL", "Hidden": True}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -57,7 +57,7 @@ def with_checks_partition(partitions: Sequence[Partition], name: str, config: Ma
 
 
 def checks_problems(partitions: Sequence[Partition], name: str, config: Mapping[str, Any]) -> list[Problem]:
-    """Return the options that would prevent other jobs from preempting those of the checks partition.
+    """Return the options that would prevent other jobs from preempting jobs in the checks partition.
 
     Args:
         partitions: items of `slurm_partitions`.

@@ -38,7 +38,7 @@ REPEATED = frozenset({"downnodes", "frontendname", "include", "nodename", "nodes
 
 
 class Node(TypedDict):
-    """A compute node of the inventory."""
+    """A compute node in the inventory."""
 
     name: str
     hardware: str | None
@@ -177,7 +177,7 @@ def _grouped(pairs: Iterable[tuple[str, list[str]]]) -> dict[str, str]:
     grouped: dict[str, list[str]] = {}
     for attributes, names in pairs:
         grouped.setdefault(attributes, []).extend(names)
-    # Lines of one kind share their names: fold them once.
+    # Lines of one kind share their names, so fold these only once.
     folded = {names: fold_for_slurm(names) for names in {tuple(names) for names in grouped.values()}}
     return {attributes: folded[tuple(names)] for attributes, names in grouped.items()}
 
@@ -223,7 +223,7 @@ def gpu_types(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
 
 
 def gpu_plugins(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
-    """Return Slurm's GPU detection plugins of the nodes, such as gpu_nvml; empty if all device files are declared."""
+    """Return Slurm's GPU detection plugins for the nodes, such as gpu_nvml; empty if all device files are declared."""
     modes = {node_gres_mode(node, profile_of(node, catalogue)) for node, _ in kinds(nodes)}
     return sorted(f"gpu_{mode}" for mode in modes - {"", "files"})
 

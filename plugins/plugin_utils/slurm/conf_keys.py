@@ -56,7 +56,7 @@ _BY_LOWER = {key.lower(): key for key in SLURM_CONF_KEYS}
 
 
 def unknown_keys(keys: Iterable[str]) -> list[str]:
-    """Return the keys that no release knows; keys are case-insensitive."""
+    """Return the keys that no release supports; keys are case-insensitive."""
     return [key for key in keys if key.lower() not in _BY_LOWER]
 
 

@@ -37,10 +37,10 @@ def fabric_topology(text: str, nodes: Iterable[str] = ()) -> dict[str, Any]:
 
     Args:
         text: output of ibnetdiscover.
-        nodes: the compute nodes; other hosts are ignored. By default, all hosts of the fabric are nodes.
+        nodes: the compute nodes; other hosts are ignored. By default, all hosts in the fabric are nodes.
 
     Returns:
-        `switches`, as in the option `slurm_topology` of the role slurm, and `notes` for the user.
+        `switches`, in the format of the slurm role's option `slurm_topology`, and `notes` for the user.
 
     Raises:
         ValueError: if the text contains no fabric with hosts, lacks nodes, or the fabric is not connected.

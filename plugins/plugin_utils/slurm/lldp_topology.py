@@ -33,7 +33,7 @@ def lldp_topology(heard: Mapping[str, str], interfaces: str = "*") -> dict[str, 
         interfaces: a shell pattern; other network interfaces are ignored.
 
     Returns:
-        `switches`, as in the option `slurm_topology` of the role slurm, and `notes` for the user.
+        `switches`, in the format of the slurm role's option `slurm_topology`, and `notes` for the user.
 
     Raises:
         ValueError: if a text is not lldpctl output, a node sees no switch, or the switches do not group the nodes.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["new_node_problems", "node_admission"]
 
-# In these states a node takes no jobs, so provisioning it is safe.
+# In these states a node accepts no jobs, so provisioning it is safe.
 _OUT_OF_SERVICE = frozenset({"drained", "down"})
 _GATE = f"ReservationName={NEW_RESERVATION} "
 _ADDRESS = re.compile(r"\binet6?\s+([0-9a-fA-F.:]+)")
@@ -31,9 +31,9 @@ def node_admission(
 ) -> dict[str, list[str]]:
     """Return the new, untested and forgotten nodes.
 
-    `new` nodes have to be admitted, in inventory order: Slurm lacks them, or they are in the admission reservation.
-    `untested` nodes are in that reservation without a validation verdict. `forgotten` nodes are known to Slurm but not
-    in the inventory.
+    `new` nodes must be admitted, in inventory order: Slurm does not know them, or they are in the admission
+    reservation. `untested` nodes are in that reservation without a validation verdict. `forgotten` nodes are known to
+    Slurm but not in the inventory.
 
     Args:
         declared: compute nodes of the inventory.
@@ -94,7 +94,7 @@ def new_node_problems(
     Args:
         new: the nodes to admit.
         shown: output of ``scontrol --oneliner show nodes``.
-        machines: by node, host name, state of slurmd and addresses (as shown by ``ip``) of its machine.
+        machines: host name, slurmd state and addresses (as shown by ``ip``) of each node's machine.
         forgotten: the forgotten nodes as the controller resolves them: lines of ``getent hosts``.
     """
     owners = {word: name for name, *words in _KNOWN_AS.findall(shown) for word in (name, *words) if word}

@@ -24,7 +24,7 @@ def nvlink_topology(facts: Mapping[str, Mapping[str, Any]], domains: Mapping[str
         domains: `nvlink_domain` of the nodes that declare one.
 
     Returns:
-        `blocks`, as in the option `slurm_topology` of the role slurm, and `notes` for the user.
+        `blocks`, in the format of the slurm role's option `slurm_topology`, and `notes` for the user.
 
     Raises:
         ValueError: if the GPUs of a node belong to no domain or to several.

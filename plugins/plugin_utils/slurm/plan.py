@@ -70,7 +70,7 @@ def slurm_plan(names: Sequence[str], hostvars: Mapping[str, Any], declared: Decl
     Args:
         names: the compute nodes.
         hostvars: variables of all hosts.
-        declared: as documented for the filter `slurm_plan`.
+        declared: as documented for the `slurm_plan` filter.
     """
     nodes = [inventory_node(name, hostvars[name]) for name in names]
     own, config = declared["own"], declared["config"]

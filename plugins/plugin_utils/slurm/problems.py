@@ -32,7 +32,7 @@ _HIGHEST_PORT = 65535
 # DbdHost and DbdBackupHost.
 _MOST_DATABASES = 2
 _LOCAL_STATE = ("/var/lib/slurm/", "/var/spool/slurm")
-# Seconds between two syncs of groups with accounting; the alert fires after two hours without one.
+# Seconds between two syncs of groups to accounting; the alert fires after two hours without one.
 _INTERVAL = (60, 3600)
 
 
@@ -54,7 +54,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     state_shared: bool = False,
     state_directory: str = "",
 ) -> list[Problem]:
-    """Return all problems of the Slurm declaration.
+    """Return all problems with the Slurm declaration.
 
     Args:
         nodes: the compute nodes from `inventory_node`.
@@ -96,7 +96,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
 
 
 def _node_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of nodes with unknown hardware or invalid GPU options."""
+    """Return a problem for each node with unknown hardware or invalid GPU options."""
     return [
         make_problem([node["name"]], "hardware", *unknown_hardware(node["hardware"], catalogue))
         for node in nodes
@@ -105,7 +105,7 @@ def _node_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[
 
 
 def gpu_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of MIG layouts and GPU detection modes; nodes with unknown hardware are skipped."""
+    """Return the problems with MIG layouts and GPU detection modes; nodes with unknown hardware are skipped."""
     return [
         problem
         for node, names in kinds(nodes)
@@ -116,7 +116,7 @@ def gpu_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Pr
 
 
 def _controller_problems(controllers: Sequence[str], directory: str, *, shared: bool) -> list[Problem]:
-    """Return the problems of backup controllers that have no access to the primary's state."""
+    """Return a problem if backup controllers cannot access the primary's state."""
     if len(controllers) <= 1:
         return []
     remedy = "move slurm_state_directory to a file system that all controllers mount, then set slurm_state_shared: true"
@@ -130,7 +130,7 @@ def _controller_problems(controllers: Sequence[str], directory: str, *, shared: 
 
 
 def _config_problems(config: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of `slurm_config`: unknown keys, and keys that break the role."""
+    """Return the problems with `slurm_config`: unknown keys, and keys that break the role."""
     problems = []
     merged = {key.lower(): value for key, value in merge_config({}, config).items()}
     given = merged.get("slurmctldparameters")
@@ -151,7 +151,7 @@ def _config_problems(config: Mapping[str, Any]) -> list[Problem]:
 
 
 def _topology_problems(topology: Mapping[str, Any], compute: set[str]) -> list[Problem]:
-    """Return the problems of switches and blocks: unknown or missing nodes, entries without content."""
+    """Return the problems with switches and blocks: unknown or missing nodes, entries without content."""
     if not topology:
         return []
     try:
@@ -172,7 +172,7 @@ def _topology_problems(topology: Mapping[str, Any], compute: set[str]) -> list[P
 
 
 def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]) -> list[Problem]:
-    """Return the problems of accounts, users, QOS and groups."""
+    """Return the problems with accounts, users, QOS and groups."""
     if accounting.get("slurm_users"):
         remedy = "`busbar provision preflight` prints the entries of users_accounts that replace it"
         return [make_problem([], "slurm_users", "was merged into users_accounts", remedy)]
@@ -209,7 +209,7 @@ def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]
 def external_database_problems(
     external: Mapping[str, Any], databases: Sequence[str], *, has_password: bool
 ) -> list[Problem]:
-    """Return the problems of `slurm_database_external`; none if it is not set.
+    """Return the problems with `slurm_database_external`; none if it is not set.
 
     Args:
         external: the option.
@@ -257,7 +257,7 @@ def _present_names(items: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _health_problems(health: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of the health check's interval and timeout."""
+    """Return the problems with the health check's interval and timeout."""
     return [
         make_problem([], f"node_health_{key}", f"{health[key]} s is out of range", f"give {least} to {most} s")
         for key, (least, most) in _HEALTH_LIMITS.items()

@@ -1,4 +1,4 @@
-"""Plan the nodes and batches of a rolling update, resuming an interrupted one. Pure."""
+"""Plan the nodes and batches of a rolling update, and resume an interrupted one. All functions are pure."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _switches(declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def _problems(
     options: Mapping[str, Any], where: _Cluster, wanted: Sequence[str], known: Mapping[str, tuple[str, str]]
 ) -> tuple[list[str], int]:
-    """Return the problems of the requested update, and the batch size."""
+    """Return the problems with the requested update, and the batch size."""
     if not wanted:
         return ["update_nodes is empty: set it, such as -e 'update_nodes=gpu[1-16]'"], 0
     found, size = [], 0

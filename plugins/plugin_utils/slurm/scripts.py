@@ -1,6 +1,6 @@
 """Configure several job scripts for one key of slurm.conf.
 
-slurm.conf of Slurm 22.05 accepts one Prolog, one Epilog and one TaskProlog (at most as a file name pattern,
+In Slurm 22.05, slurm.conf accepts one Prolog, one Epilog and one TaskProlog (at most as a file name pattern,
 slurm.conf(5)); a second line overrides the first. One wrapper script therefore calls several.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["script_keys", "script_problems"]
 
-# Key of slurm.conf to the wrapper script, a template of the role.
+# Maps a slurm.conf key to its wrapper script, a template in the role.
 CALLERS = {"Prolog": "job_prolog", "Epilog": "job_epilog", "TaskProlog": "job_task_prolog"}
 
 
@@ -27,7 +27,7 @@ def _paths(value: object) -> list[str]:
 
 
 def script_problems(scripts: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of `slurm_job_scripts`."""
+    """Return the problems with `slurm_job_scripts`."""
     problems: list[Problem] = []
     for key, value in scripts.items():
         place = f"slurm_job_scripts.{key}"
@@ -43,7 +43,7 @@ def script_problems(scripts: Mapping[str, Any]) -> list[Problem]:
 
 
 def script_keys(scripts: Mapping[str, Any], folder: str) -> dict[str, str]:
-    """Return keys and values for slurm.conf: a single script, or the wrapper of several.
+    """Return keys and values for slurm.conf: a single script, or the wrapper for several.
 
     Args:
         scripts: `slurm_job_scripts`.

@@ -1,4 +1,4 @@
-"""Plan the hosts and order of a Slurm upgrade, and find the problems that prevent it. Pure."""
+"""Plan the hosts and order of a Slurm upgrade, and find the problems that prevent it. All functions are pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGES", "upgrade_plan"]
 
-# In upgrade order: inventory group to the package of its daemon, and the daemon.
+# Inventory groups in upgrade order, each with the package of its daemon and the daemon.
 STAGES = {
     "slurm_database": ("slurmdbd", "slurmdbd"),
     "slurm_controller": ("slurmctld", "slurmctld"),
@@ -48,7 +48,7 @@ def upgrade_plan(
     """Return the plan of an upgrade.
 
     Args:
-        hosts: by host, the result of the module `slurm_release`: `installed` and `offered`, versions by package;
+        hosts: by host, the result of the `slurm_release` module: `installed` and `offered`, versions by package;
             `daemons`, by name ``current``, ``stale`` (an older program is running) or ``stopped``; `removes`, packages
             that apt would remove; `error`, why apt would fail.
         cluster: the hosts of each group of STAGES.

@@ -1,4 +1,4 @@
-"""Derive the clients of exports and the NFS mounts from the inventory."""
+"""Derive export clients and NFS mounts from the inventory."""
 
 from __future__ import annotations
 

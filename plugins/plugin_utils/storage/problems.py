@@ -34,7 +34,7 @@ _NOT_FOR_MOUNTING = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "
 
 
 def export_problems(hosts: Sequence[str], exports: object) -> list[Problem]:
-    """Return the problems of `nfs_server_exports`, which the given hosts share."""
+    """Return the problems with `nfs_server_exports`, which the given hosts share."""
     key = "nfs_server_exports"
     if not isinstance(exports, (list, tuple)):
         return [make_problem(hosts, key, "is not a list", "write a list of exports, each with a path")]
@@ -59,7 +59,7 @@ def export_problems(hosts: Sequence[str], exports: object) -> list[Problem]:
 
 
 def network_problems(hosts: Sequence[str], key: str, networks: object) -> list[Problem]:
-    """Return the problems of a list of networks."""
+    """Return the problems with a list of networks."""
     if not isinstance(networks, (list, tuple)):
         return [make_problem(hosts, key, "is not a list", "write a list of networks, such as [10.0.0.0/24]")]
     faults = ((network, _network_fault(str(network))) for network in networks)
@@ -73,7 +73,7 @@ def mount_problems(
     served: Mapping[str, Sequence[str]],
     exported: Iterable[str] = (),
 ) -> list[Problem]:
-    """Return the problems of one host's mounts.
+    """Return the problems with one host's mounts.
 
     Args:
         host: its name.
@@ -112,14 +112,14 @@ def served_paths(
     for host in hosts:
         declared = [item for item in exports.get(host, ()) if isinstance(item, dict) and "path" in item]
         paths = [_normal(str(item["path"])) for item in declared]
-        # For clients of NFS 4 this export is /, so its files have other paths (exports(5), fsid).
+        # NFSv4 clients see this export as /, so its files have other paths (exports(5), fsid).
         paths += ["/" for item in declared if {"fsid=0", "fsid=root"} & {*map(str, _items(item.get("options")))}]
         served |= dict.fromkeys([host, *servers.get(host, ())], paths)
     return served
 
 
 def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]:
-    """Return the problems of one export."""
+    """Return the problems with one export."""
     if not isinstance(export, dict) or not isinstance(export.get("path"), str):
         return [make_problem(hosts, key, f"has an entry without a path: {export}", "set path in each entry")]
     path, key = export["path"], f"{key}[{export['path']}]"
@@ -150,7 +150,7 @@ def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]
 
 
 def _mount_form(host: str, key: str, entry: object) -> list[Problem]:
-    """Return the format problems of one mount."""
+    """Return the format problems with one mount."""
     if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in ("src", "path")):
         return [
             make_problem([host], key, f"has an entry without src or path: {entry}", "set src and path in each entry")
@@ -174,7 +174,7 @@ def _mount_form(host: str, key: str, entry: object) -> list[Problem]:
 
 
 def _mount_place(host: str, key: str, path: str, before: Sequence[str], own: Sequence[str]) -> list[Problem]:
-    """Return the problems of a mount point."""
+    """Return the problems with a mount point."""
     fault = _path_fault(path, _NOT_FOR_MOUNTING, "mounted over")
     if fault:
         return [make_problem([host], key, *fault)]

@@ -1,4 +1,4 @@
-"""Select and order the hosts to uninstall, and check the request. For the provisioning host."""
+"""Select and order the hosts to uninstall, and check the request. Runs on the provisioning host."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def uninstall_problems(
     *,
     leaves_data: bool = False,
 ) -> list[Problem]:
-    """Return the problems of a request to uninstall hosts.
+    """Return the problems with a request to uninstall hosts.
 
     Args:
         requested: host names, as a list or folded.

@@ -1,4 +1,4 @@
-"""`busbar adopt`: writes the draft of a site from a cluster that another program manages."""
+"""`busbar adopt`: writes a draft site from a cluster that another program manages."""
 
 from __future__ import annotations
 

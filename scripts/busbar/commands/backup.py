@@ -1,4 +1,4 @@
-"""`busbar backup`: verifies the snapshots of the hosts and of the site's folder."""
+"""`busbar backup`: verifies the snapshots of hosts and of the site folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["host_findings", "parsed_answers", "register", "site_findings", "verified_line"]
 
 PROVEN, FAULTY = 0, 1
-# Exit code of `busbar-backup verify`: the host has no such snapshot.
+# Exit code of `busbar-backup verify` if the host has no such snapshot.
 NOT_THERE = 3
 LATEST = "latest"
 SAVE_AGAIN = "create a new snapshot: busbar provision backup"
@@ -89,7 +89,7 @@ def parsed_answers(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[s
 
 
 def host_findings(answers: Mapping[str, Mapping[str, Any]], wanted: str) -> Iterator[Finding]:
-    """Yield the problems of the hosts' snapshots; a chosen snapshot belongs to one host."""
+    """Yield the problems with the hosts' snapshots; a chosen snapshot belongs to one host."""
     others = {host for host, each in answers.items() if wanted != LATEST and int(each["rc"]) == NOT_THERE}
     for host, each in answers.items():
         if int(each["rc"]) and (host not in others or others == set(answers)):
@@ -98,7 +98,7 @@ def host_findings(answers: Mapping[str, Mapping[str, Any]], wanted: str) -> Iter
 
 
 def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the files that the snapshot of the site's folder lacks, or that the snapshot does not exist."""
+    """Yield a finding for each file that the site folder's snapshot lacks, or for a missing snapshot."""
     if not site.get("there"):
         problem = (
             "no snapshot contains secrets, inventory and reports; without the secrets snapshots cannot be decrypted"

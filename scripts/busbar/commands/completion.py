@@ -28,7 +28,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _print(args: argparse.Namespace) -> int:
-    """Print the completion code of a shell and return 0."""
+    """Print the completion script for a shell and return 0."""
     from argcomplete.shell_integration import shellcode  # noqa: PLC0415 - no other command needs it
 
     print(shellcode(["busbar"], shell=args.shell), end="")

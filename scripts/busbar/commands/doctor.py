@@ -1,4 +1,4 @@
-"""`busbar doctor`: finds problems of provisioning host, inventory and cluster, each with a remedy."""
+"""`busbar doctor`: finds problems with the provisioning host, the inventory and the cluster, each with a remedy."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _unreadable(problem: str) -> Finding:
 
 
 def cluster_findings(run: Run, *, busy: bool) -> Iterator[Finding]:
-    """Yield the findings of playbooks/preflight.yml with the tag doctor, and the errors that interrupted it.
+    """Yield the findings from playbooks/preflight.yml with the tag doctor, and the errors that interrupted it.
 
     Args:
         run: the finished run.

@@ -1,4 +1,4 @@
-"""`busbar gpu`: prints the GPUs of a host as data."""
+"""`busbar gpu`: parses nvidia-smi output and prints the GPUs of a host."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Builds an image for nodes like HOST in a chroot: Debian, a kernel, and the softw
 contains nothing specific to a node and no secrets; otherwise the build fails. The folder, with the bundle
 that must already exist there, is what the role pxe_server publishes.
 """
-# Public keys.
+# Suffixes of files that contain no secrets.
 _PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
 
 
@@ -78,7 +78,7 @@ def _variables(site: Site, playbook: Playbook) -> tuple[dict[str, dict[str, Any]
 
 
 def _secrets(folder: Path) -> dict[str, str]:
-    """Return the secrets of a site as text."""
+    """Return the secrets of a site by file name."""
     if not folder.is_dir():
         return {}
     paths = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.endswith(_PUBLIC)]

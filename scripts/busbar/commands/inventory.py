@@ -108,7 +108,7 @@ def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> Run:
     Args:
         args: with `hosts`, which may contain ranges, and the options of `add_run_options`.
         name: name of the playbook.
-        options: further options of Ansible.
+        options: further Ansible options.
 
     Raises:
         UsageError: a name is not a host of the inventory.

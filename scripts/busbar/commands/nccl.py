@@ -50,7 +50,7 @@ __all__ = ["read_runs", "register"]
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
 EXTRA = "hardware_profiles_extra"
 _GIVE = "use the output of nccl-tests, or the JSON file of its option -J (rccl-tests: the text output)"
-# The start of a JSON object or list. A list of numbers is a line label of a launcher.
+# The start of a JSON object or list. A list of numbers is a launcher's line label.
 _JSON = re.compile(r'[\s\ufeff]*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[\]{"]|$))')
 _MOST = 999_999_999
 _MOST_JSON = 1 << 28

@@ -41,7 +41,7 @@ __all__ = ["register"]
 FAIL, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 1, 3, 4, 130
 _NODES = 2
 _WAIT_S = 3600
-# Reserved for the report and the end of the job.
+# Time reserved for the report and the end of the job.
 _MARGIN_S = 30
 _LEAST_S = 60
 _ROOM = 1 << 20
@@ -188,7 +188,7 @@ def _full(place: Path) -> str:
 
 
 def _requested(args: argparse.Namespace, job: str) -> tuple[Request, dict[str, str]]:
-    """Return the request to Slurm, or the nodes to use of an existing job, and the unavailable nodes.
+    """Return the request to Slurm, or the nodes to use in an existing job, and the unavailable nodes.
 
     Raises:
         UsageError: Slurm is not installed here, or the partition or nodes do not exist.

@@ -37,7 +37,7 @@ _UNTESTED = "not tested"
 _VERDICTS = {"PASS": OK, _LEFT_OUT: OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE, _UNTESTED: NOT_TESTED}
 # Ansible's exit codes for an invalid command line, playbook or inventory.
 _ANSIBLE_USAGE = frozenset({1, 5})
-# The same, and the code if Ansible or the callback run_guard stops a run before the first task.
+# The same, and the code if Ansible or the run_guard callback stops a run before the first task.
 _ANSIBLE_REFUSED = _ANSIBLE_USAGE | {2, 4}
 _VALIDATION_ROLES = frozenset({"validation", "busbar.cluster.validation"})
 _PREFLIGHT_ROLES = frozenset({"preflight", "busbar.cluster.preflight"})
@@ -110,7 +110,7 @@ def _is_input(failure: Failure) -> bool:
     """Return whether the inventory, its variables, or nodes that do not match them caused a failure.
 
     The results of busbar's checks have a flag for this. Ansible's own action reports options that are missing or have
-    the wrong type. A failure in the role preflight is a value that could not be evaluated.
+    the wrong type. A failure in the preflight role is a value that could not be evaluated.
     """
     mine = failure.role in _PREFLIGHT_ROLES or failure.action in _INPUT_ACTIONS
     return failure.kind == "failed" and (failure.refused or mine)
@@ -155,7 +155,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _refuse_removed(args: argparse.Namespace) -> None:
-    """Refuse options of earlier versions.
+    """Refuse options from earlier versions.
 
     Raises:
         UsageError: such an option is given.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LATEST", "add_place", "all_reports", "find_report", "place_of", "readable_report", "site_of"]
 
 LATEST = "latest"
-# Prefix of the folders of `busbar prove`; the time follows.
+# Prefix of `busbar prove` report folders, before the time.
 _OWN_FOLDER = "busbar-report-"
 
 
@@ -57,7 +57,7 @@ def place_of(args: argparse.Namespace) -> Path:
 
 
 def site_of(args: argparse.Namespace) -> Path:
-    """Return the folder of the site of the given inventory.
+    """Return the site folder of the given inventory.
 
     Raises:
         UsageError: the inventory does not exist.

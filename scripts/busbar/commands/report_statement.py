@@ -95,7 +95,7 @@ def _ssh_keygen(*arguments: str | Path, given: bytes = b"") -> subprocess.Comple
 
 
 def _words(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return the error of ssh-keygen on one line."""
+    """Return the error message from ssh-keygen on one line."""
     lines = (done.stderr or done.stdout).decode(errors="replace").split("\n")
     return printable("; ".join(line.strip() for line in lines if line.strip())) or f"exit code {done.returncode}"
 

@@ -272,7 +272,7 @@ def _change_declared(site: _UsersSite, requested: list[dict[str, Any]], variable
 
 
 def _elevate(args: argparse.Namespace) -> int:
-    """Grant or revoke temporary root rights and return the exit code."""
+    """Grant or revoke temporary root privileges and return the exit code."""
     requested = elevation(args, dt.datetime.now(dt.timezone.utc))
     line = elevation_line(requested)
     site = _Site(args)

@@ -46,7 +46,7 @@ def here(severity: str, key: str, problem: str, remedy: str) -> Finding:
 
 
 def findings_of(severity: str, problems: Iterable[Problem]) -> Iterator[Finding]:
-    """Yield problems of the collection as findings; equal problems are merged."""
+    """Yield the problems that the collection reports as findings; equal problems are merged."""
     checked = (make_problem(each["hosts"], each["key"], each["problem"], each["remedy"]) for each in problems)
     for each in group_problems(checked):
         yield Finding(severity, tuple(each["hosts"]), each["key"], each["problem"], each["remedy"])

@@ -39,7 +39,7 @@ _KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 
 
 def host_findings(site: Path, *, sandbox: bool, private_keys: Sequence[str] = ()) -> Iterator[Finding]:
-    """Yield the problems of this machine.
+    """Yield the problems with this machine.
 
     Args:
         site: the site's folder, whose disk needs free space.
@@ -107,7 +107,7 @@ def _keys(named: Sequence[str]) -> Iterator[Finding]:
 
 
 def site_findings(site: Path, sources: Sequence[str], secrets: Sequence[Path]) -> Iterator[Finding]:
-    """Yield the problems of a site's files.
+    """Yield the problems with a site's files.
 
     Args:
         site: folder of the site.

@@ -74,7 +74,7 @@ def key_files(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def secret_folders(hosts: Mapping[str, Mapping[str, Any]], site: Path) -> list[Path]:
-    """Return the folders of secrets of an inventory: `cluster_secrets_dir`, by default a folder of the site.
+    """Return the secrets folders of an inventory: `cluster_secrets_dir`, by default a folder in the site folder.
 
     Args:
         hosts: variables of the inventory by host; templates are evaluated, except those that Ansible will reject.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SecretFile", "as_table", "host_secrets", "local_secrets", "open_places"]
 
-# Files in the folder of secrets that are not secret.
+# Files in the secrets folder that contain no secrets.
 _PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
 _MEANINGS = {
     "backup.key": "SSH key for the backup server",
@@ -105,7 +105,7 @@ def host_secrets(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Sec
     """Return the secrets on hosts; files that differ only in age are merged.
 
     Args:
-        answers: result of the module `secret_info` by host.
+        answers: result of the `secret_info` module by host.
     """
     found: dict[tuple[Any, ...], list[tuple[str, str]]] = {}
     for host, files in answers.items():

@@ -28,7 +28,8 @@ KERNEL = "linux-image-amd64"
 # Steps that run in the image; the booted node runs the rest of each role.
 TAGS = "image,hosts_install,munge_install,slurm_install,node_pull"
 NETWORK = "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n\n[DHCPv4]\nClientIdentifier=mac\n"
-# Services that their packages enable. The provisioning host starts them once it has installed key, controller and TLS.
+# Services that their packages enable. The provisioning host starts them once it has set up the munge key, the
+# controller and TLS.
 LATER = ["munge.service", "slurmd.service", "prometheus-node-exporter.service"]
 # Identity of a machine, and random data that packages generated during installation.
 IDENTITY = (
@@ -40,7 +41,7 @@ IDENTITY = (
 )
 # Remove the files, which come from the installation, but keep the folders, without which some daemons do not start.
 LOGS = "var/log"
-# Folders in which a secret may be; packages install elsewhere.
+# Folders that may contain a secret; packages install elsewhere.
 SEARCHED = ("etc", "root", "home", "srv", "opt", "usr/local", "var")
 PRIVATE_KEY = b"PRIVATE KEY-----"
 SHORTEST_SECRET = 12

@@ -20,13 +20,13 @@ _NEVER = re.compile(
     r"|Partition(Node|Time)Limit|MaxMemPerLimit|(Association|QOS)TimeLimit"
     r"|(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?|QOSMin\w+"
 )
-# Any limit of an association or a QOS. Slurm names the limits of one account in a QOS without the word QOS.
+# Any limit of an association or a QOS. Slurm names per-account limits in a QOS without the word QOS.
 _LIMIT = re.compile(r"\b((?:Assoc|QOS)(?:iation)?(?:Grp|Max|Min|Job|Resource|Time)\w*|Max\w+PerAccount)")
 _PARTITION = "(scontrol show partition)"
 _ASSOC, _QOS = "(sacctmgr show assoc)", "(sacctmgr show qos)"
-# Word of a reason, and the part of the name of the limit in slurmctld's records.
+# Maps a word in a reason to the corresponding part of the limit's name in slurmctld's records.
 _KINDS = {"Grp": "Grp", "PerUser": "PU", "PerAccount": "PA", "PerJob": "PJ", "Jobs": "Jobs"}
-# Reasons and error messages of slurm_errno.c.
+# Reasons and error messages from slurm_errno.c.
 _REMEDIES = {
     r"JobHeld": "the site holds new jobs: ask the admin to release it",
     r"Invalid ?account|AccountNotAllowed|account not permitted": f"use another --account {_ASSOC} or --partition, or "
@@ -50,7 +50,7 @@ def never_starts(reason: str) -> bool:
 
 
 def remedy(text: str, exceeded: list[str] | None = None) -> str:
-    """Return the remedy for a pending reason or an error message of sbatch; empty if it needs none.
+    """Return the remedy for a pending reason or an error message from sbatch; empty if it needs none.
 
     Args:
         text: the reason or the message.
@@ -69,7 +69,7 @@ def remedy(text: str, exceeded: list[str] | None = None) -> str:
 
 
 def exceeded_limits(reason: str, job: dict[str, str], partition_qos: str, text: str) -> list[str]:
-    """Return the limits that a pending reason refers to and that are below the request of the job.
+    """Return the limits that a pending reason refers to and that the job's request exceeds.
 
     Such a job can never start, regardless of other jobs.
 
@@ -86,7 +86,7 @@ def exceeded_limits(reason: str, job: dict[str, str], partition_qos: str, text: 
         f"{limit} of {owner}"
         for owner, record in records(job, partition_qos, text.splitlines())
         for name, limit in _exceeded(record, _amounts(job.get("ReqTRES", "")), inf if minutes is None else minutes)
-        # Max limits of an account are only the defaults of its users.
+        # Max limits of an account are only defaults for its users.
         if kind in name and (name.startswith("Grp") or not owner.startswith("account"))
     ]
 
@@ -100,14 +100,14 @@ def _associations(job: dict[str, str], _partition_qos: str, lines: list[str]) ->
         if keys.get("UserName") == user and keys["Account"] == name:
             yield f"user {user.partition('(')[0]}", line
     while name in accounts:
-        # A loop would be an error of Slurm, but must not hang this program.
+        # A loop would be a bug in Slurm, but must not hang this program.
         line, keys = accounts.pop(name)
         yield f"account {name}", line
         name = keys.get("ParentAccount", "").partition("(")[0]
 
 
 def _qos_records(job: dict[str, str], partition_qos: str, lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Return the records of the QOS of the job and of its partition, with those of the user and the account in them."""
+    """Return the records of the QOS of the job and its partition, including those of the user and the account."""
     mine = "|".join(re.escape(job.get(key, "")) for key in ("Account", "UserId"))
     for line in lines:
         name = line.strip().partition("(")[0].removeprefix("QOS=")

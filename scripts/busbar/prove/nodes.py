@@ -1,4 +1,4 @@
-"""Reads hardware and software of the nodes of an allocation in a first job step."""
+"""Reads the hardware and software of an allocation's nodes in an initial job step."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def matched(nodes: Mapping[str, Node], catalogue: dict[str, Any]) -> tuple[dict[
         if not profile.get("gpu"):
             continue
         if not profile["nics"][0]["rdma"]:
-            # The data about Ethernet is one interface or a guess, which does not give a ceiling.
+            # For Ethernet, the data is one interface or a guess, so it gives no ceiling.
             profile = {**profile, "nics": _UNKNOWN_NICS}  # noqa: PLW2901
         label = next((key for key, value in own.items() if value == profile), f"detected-{len(own) + 1}")
         own[label] = profile

@@ -1,4 +1,4 @@
-"""Evaluates the options and the batch script of the role validation without Ansible."""
+"""Evaluates the options and the batch script of the validation role without Ansible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["collectives_program", "job_script", "option_name", "validation_options"]
 
-# Options of the role that depend only on the backend; the job script's options are not options of the engine.
+# Options of the role that depend only on the backend; the job script's options are not engine options.
 _DEFAULTS = (
     *("iterations", "collectives", "search_collective", "search_drop", "rails", "allow_unchecked", "drain_failed"),
     *("allow_known_causes", "sbatch_arguments", "drain_limit", "test_time_limit", "locate_rounds", "inspector"),
@@ -36,7 +36,7 @@ _FLAGS = {
 
 
 def option_name(key: str) -> str:
-    """Return the name of an option of the engine in messages of busbar prove."""
+    """Return the name of an engine option in messages from busbar prove."""
     return _FLAGS.get(key, f"validation_{key} (only in the playbook validate.yml)")
 
 
@@ -111,7 +111,7 @@ def job_script(backend: str, program: list[str], image: str) -> str:
 
 
 def validation_options(backend: str, nodes: list[str], **own: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
-    """Return the options of a validation of some nodes.
+    """Return the options for validating the given nodes.
 
     Args:
         backend: mpi or nccl.

@@ -1,4 +1,4 @@
-"""Runs Slurm commands on this host, and submits, monitors and cancels the allocation of a validation."""
+"""Runs Slurm commands on this host, and submits, monitors and cancels the allocation for a validation."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ class Allocation:
         return state, reason, start
 
     def _exceeded(self, reason: str) -> list[str]:
-        """Return the limits below the request of this job, as far as the user may read them."""
+        """Return the limits that this job's request exceeds, as far as the user may read them."""
         _code, out, _err = ask("scontrol", "-o", "show", "job", self.job)
         job = parse_job(out)
         _code, out, _err = ask("scontrol", "-o", "show", "partition", job.get("Partition", ""))
@@ -231,7 +231,7 @@ class Allocation:
         return exceeded_limits(reason, job, qos[1] if qos else "", out)
 
     def _take(self) -> None:
-        """Read nodes, GPUs and end of the running job."""
+        """Read the nodes, GPUs and end time of the running job."""
         _code, out, _err = ask("scontrol", "-d", "-o", "show", "job", self.job)
         job = parse_job(out)
         self.nodes = expand_hosts(job.get("NodeList", ""))
@@ -250,7 +250,7 @@ class Allocation:
         return not self.own or ask("scancel", self.job)[0] == 0
 
     def steps(self, names: Iterable[str] = ()) -> list[str]:
-        """Return busbar's steps of the job; `names` selects steps."""
+        """Return busbar's steps in the job; `names` selects steps."""
         wanted = set(names)
         _code, out, _err = ask("squeue", "-h", "-s", "-j", self.job, "-o", "%i|%j")
         found = [line.strip().split("|", 1) for line in out.splitlines() if "|" in line]

@@ -84,10 +84,10 @@ def script_of(job: str, test: dict[str, Any], nodes: list[str], setup: str = "")
 
 
 class Step:
-    """A test that runs, or waits for nodes of other tests of the same round."""
+    """A test that is running, or waiting for nodes used by other tests in the same round."""
 
     def __init__(self, entry: dict[str, Any], command: list[str], output: Path) -> None:
-        """Store the entry in the answer, the srun command and the output file."""
+        """Store the answer's entry for the test, the srun command and the output file."""
         self.entry, self.command, self.output = entry, command, output
         self.process: subprocess.Popen[bytes] | None = None
         self.errors = output.with_suffix(".err")
@@ -156,7 +156,7 @@ class LocalTransport:
         self._steps: dict[str, Step] = {}
 
     def request(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Start, monitor or cancel steps, with the interface of the module slurm_tests."""
+        """Start, monitor or cancel steps, with the interface of the slurm_tests module."""
         ways = {"submitted": self._submit, "followed": self._follow, "cancelled": self._cancel}
         entries = ways[arguments.get("state", "submitted")](arguments)
         return {"tests": entries, "waits_for": {}, "answered": True, "node_reasons": []}
@@ -298,7 +298,7 @@ class LocalTransport:
         return {output.name: "" if (self._folder / output.name).is_file() else "was not written" for output in outputs}
 
     def launch_error(self, host: str, job_id: str) -> str:
-        """Return an empty string, because only root can read the log of slurmd."""
+        """Return an empty string, because only root can read slurmd's log."""
         del host, job_id
         return ""
 

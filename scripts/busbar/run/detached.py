@@ -1,7 +1,7 @@
 """Detached validations, started with `busbar validate --detach` and followed with `busbar report wait`.
 
-Each has a folder with the files `lock`, which its process holds while it lives, `output`, `started` with its process
-ID, and `exit_code`, which exists once the process has exited normally.
+Each has a folder with the files `lock`, which its process holds while it runs, `output`, `started` with its process ID,
+and `exit_code`, which exists once the process has exited normally.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Detached:
     """A validation that was started with --detach."""
 
     def __init__(self, folder: Path) -> None:
-        """Take its folder."""
+        """Store its folder."""
         self.folder = folder
         self.name = folder.name
 
@@ -92,7 +92,7 @@ class Detached:
         return "was killed" if code is None else f"ended with exit code {code}"
 
     def follow(self, say: Callable[[str], object]) -> int | None:
-        """Pass on its output until it ends, and return its exit code, or None if it was killed."""
+        """Forward its output until it ends, and return its exit code, or None if it was killed."""
         with self.output.open(encoding="utf-8", errors="replace") as stream:
             alive = True
             while alive:

@@ -42,7 +42,7 @@ _MOST_DIFFS = 50
 SLOWEST = 5
 WARNINGS = 5
 LEAST_S = 0.1
-# Messages of Ansible's become plugin, and of sudo if it cannot prompt.
+# Messages from Ansible's become plugin, and from sudo if it cannot prompt.
 _SUDO_PASSWORD = re.compile(r"(missing|incorrect) \S+ password|a password is required", re.IGNORECASE)
 
 

@@ -38,7 +38,7 @@ __all__ = [
     "run_playbook",
 ]
 
-# In this time a validation cancels its jobs and writes its report.
+# Time for a validation to cancel its jobs and write its report.
 _PATIENCE_S = 45.0
 # Prompts of ansible-playbook by option. Runner answers them on the program's terminal, so that passwords do not appear
 # in arguments, the environment or files.
@@ -128,7 +128,7 @@ def _collections_paths(config: Path) -> list[str]:
 
 
 def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
-    """Return a function that counts the hosts of a pattern; it returns 0 if the inventory cannot be read here."""
+    """Return a function that counts the hosts that match a pattern, or returns 0 if the inventory is unreadable."""
     known: list[Any] = []
 
     def count(pattern: str) -> int:
@@ -145,7 +145,7 @@ def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
 
 
 def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
-    """Return the names of the hosts of a pattern, in the inventory's order.
+    """Return the names of the hosts that match a pattern, in the inventory's order.
 
     Raises:
         UsageError: the inventory cannot be read.

@@ -61,7 +61,7 @@ class Site:
     Attributes:
         inventory: its sources, in the order of `-i`.
         chosen_by: description of how they were chosen.
-        folder: folder of logs, reports and secrets.
+        folder: folder for logs, reports and secrets.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -121,7 +121,7 @@ class Site:
 
 
 def explain(run: Run) -> None:
-    """Print the reason of a failed run on standard error."""
+    """Print why a run failed on standard error."""
     print("\n".join([*summary(run), f"log: {run.log}"]), file=sys.stderr)
 
 

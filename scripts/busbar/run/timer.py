@@ -66,12 +66,12 @@ class Timer:
 
     @property
     def name(self) -> str:
-        """Name of the units, without their endings; each inventory has its own."""
+        """Name of the units without suffix; it differs between inventories."""
         return f"{self.kind}-{hashlib.sha256(str(self.inventory).encode()).hexdigest()[:8]}"
 
     @property
     def units(self) -> dict[Path, str]:
-        """The files of the units, with their text."""
+        """The unit files and their contents."""
         base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
         folder = SYSTEM_UNITS if os.geteuid() == 0 else base
         at = self.words.index("-i") + 1

@@ -90,7 +90,7 @@ def refuse_mounts(folder: Path, table: str | None = None) -> None:
 
     Args:
         folder: the folder to remove.
-        table: text of /proc/self/mountinfo; by default the current one.
+        table: contents of /proc/self/mountinfo; by default the current ones.
 
     Raises:
         UsageError: names the mounts.
@@ -127,7 +127,7 @@ def node_states(sandbox: Sandbox) -> list[dict[str, Any]]:
 
 
 def remove_strangers(sandbox: Sandbox) -> None:
-    """Remove containers with this sandbox's label that a killed or differently sized run left."""
+    """Remove containers with this sandbox's label that a killed or differently sized run left behind."""
     wanted = {sandbox.container(node) for node in sandbox.nodes}
     present = containers(sandbox.name)
     half_made = {name for name, state in present.items() if state in {"created", "initialized"}}

@@ -20,7 +20,7 @@ __all__ = ["heal", "parse_rate", "pull", "stop", "throttle"]
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(k|m|g)bit", re.IGNORECASE)
 _SCALE = {"k": 1e3, "m": 1e6, "g": 1e9}
 SMALLEST_BURST = 32 * 1024
-# tc refills its token bucket once per kernel tick, so a bucket smaller than the bytes of a tick cannot reach the rate.
+# tc refills its token bucket once per kernel tick, so a bucket smaller than the bytes per tick cannot reach the rate.
 TICKS_PER_SECOND = 250
 LATENCY_MS = 50
 
@@ -55,7 +55,7 @@ def throttle(sandbox: Sandbox, node: str, rate: str) -> None:
 
 
 def stop(sandbox: Sandbox, node: str, service: str) -> None:
-    """Stop a service of a node.
+    """Stop a service on a node.
 
     Raises:
         UsageError: the node is not running or has no such service.

@@ -52,7 +52,7 @@ class Sandbox:
         gpus: simulated GPUs per compute node.
         controllers: 1, or 2 with a backup for slurmctld and slurmdbd.
         subnet: first three octets of its /24, for instance ``10.209.7``; empty before its network exists.
-        faults: active faults of `busbar sandbox fault`, in order.
+        faults: active faults from `busbar sandbox fault`, in order.
     """
 
     name: str
@@ -70,12 +70,12 @@ class Sandbox:
 
     @property
     def shared(self) -> Path:
-        """The folder of this machine that nodes mount as SHARED; its parent folder keeps out other users."""
+        """The folder on this machine that nodes mount as SHARED; its parent folder keeps out other users."""
         return self.path / "storage" / "shared"
 
     @property
     def controller_state(self) -> Path:
-        """The folder of this machine that two controllers mount as STATE."""
+        """The folder on this machine that two controllers mount as STATE."""
         return self.path / "storage" / "state"
 
     @property
@@ -162,7 +162,7 @@ def load(name: str | None = None) -> Sandbox:
     path = sandbox_path(name) / "sandbox.json"
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
-        # Keys of earlier versions.
+        # Keys from earlier versions.
         for key in ("databases", "storage"):
             known.pop(key, None)
         return Sandbox(**known)

@@ -1,4 +1,4 @@
-"""Installs a public key on many hosts in parallel, with a password where the key does not work yet."""
+"""Installs a public key on many hosts in parallel, with a password if the key does not work yet."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Login:
-    """The public key to install, its private half if there is one, and the known hosts."""
+    """The public key to install, its private key if available, and the known hosts."""
 
     public_key: str
     private_key: Path | None
@@ -152,7 +152,7 @@ def _bootstrap_group(
     ask: Callable[[], str],
     pool: ThreadPoolExecutor,
 ) -> dict[Target, Outcome]:
-    """Return the results of some hosts; hosts that reject the password are omitted."""
+    """Return the results of a group of hosts; hosts that reject the password are omitted."""
     outcomes = _check_host_keys(targets, login, confirm_keys, pool)
 
     def bootstrap_all(password: str | None) -> None:

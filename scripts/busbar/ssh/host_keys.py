@@ -122,7 +122,7 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):
             self.keys.add(target.known_as, key.get_name(), key)
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
-        """Reject a host that presents another type of key than the one that was read before.
+        """Reject a host that presents another type of key than it did before.
 
         Raises:
             RefusedKeyError: always.

@@ -1,4 +1,4 @@
-"""Finds and edits the file of the inventory that declares users."""
+"""Finds and edits the file in the inventory that declares users."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ class Declared:
                 raise UsageError(message)
 
     def _next_number(self) -> int:
-        # UIDs are not reused: the files of a former home still have them.
+        # UIDs are not reused: files of a removed user may still have them.
         users = [int(item["uid"]) for item in self._users if str(item.get("uid", "")).isdecimal()]
         groups = self._common.get("users_groups") or []
         gids = [int(item["gid"]) for item in groups if str(item.get("gid", "")).isdecimal()]
@@ -277,7 +277,7 @@ class Declared:
         return f"{self._place}:{line}" if line else str(self._place)
 
     def associations(self) -> list[Item]:
-        """Return the Slurm users after the changes, in the format of the module slurm_accounting."""
+        """Return the Slurm users after the changes, in the format of the slurm_accounting module."""
         return slurm_users(self._users)
 
     def future(self) -> str:
@@ -345,7 +345,7 @@ def _declares_users(path: Path) -> bool:
 
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
-    """Yield the files with variables of all hosts."""
+    """Yield the files with variables for all hosts."""
     for folder in folders:
         top = folder / "group_vars"
         for name in ("all", "all.yml", "all.yaml"):

@@ -1,4 +1,4 @@
-"""Temporary root rights: the request of `busbar user elevate`."""
+"""Temporary root privileges: the request of `busbar user elevate`."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class _Edit(NamedTuple):
 
 
 class YamlFile:
-    """A file of variables, one of which is a list of named entries.
+    """A variables file that contains a list of named entries.
 
     Attributes:
         text: text of the file.

@@ -1,1 +1,1 @@
-"""Hardware profiles: their schema, their ceilings, and drafts from the data of a machine."""
+"""Hardware profiles: schema, ceilings, and drafts generated from a machine's data."""

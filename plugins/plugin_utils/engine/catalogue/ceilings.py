@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute the ceilings of a collective's busbw from NVLink and NIC rates.
 
-All rates are GB/s (10^9 bytes per second), one direction. Letters: g GPUs per node, k nodes, n = g k ranks, B the
-NVLink rate of one GPU, W the sum of the NIC rates of one node. A node here is one NVLink domain.
+All rates are GB/s (10^9 bytes per second) in one direction. Symbols: g GPUs per node, k nodes, n = g k ranks, B the
+NVLink rate of one GPU, W the sum of the NIC rates of one node. "Node" here means one NVLink domain.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = [
     "ring",
 ]
 
-# Line rate to the rate that NCCL's own tuning assumes: links x SMxx_NVLINK_BW of NCCL's src/graph/topo.h, commit
+# Maps the line rate to the rate that NCCL's tuning assumes: links x SMxx_NVLINK_BW of NCCL's src/graph/topo.h, commit
 # 5067397c2676d5aed50042fc39e5c8ee96eb0027: V100 6 x 20, A100 12 x 20, H800 8 x 20.6, H100 18 x 20.6, B200 18 x 40.1.
 _EFFECTIVE = {150.0: 120.0, 200.0: 164.8, 300.0: 240.0, 450.0: 370.8, 900.0: 721.8}
-# The NVLink protocol takes about a fifth (NVIDIA/nccl-tests issues 149 and 212).
+# Protocol overhead is about a fifth of the NVLink line rate (NVIDIA/nccl-tests issues 149 and 212).
 _EFFECTIVE_SHARE = 0.8
 _HOPPER_LINE = 450.0
 _BLACKWELL_LINE = 900.0
@@ -45,7 +45,7 @@ def nic_rate(nics: list[dict[str, Any]]) -> float:
 def effective_nvlink(line: float) -> float:
     """Return the rate that NCCL reaches on NVLinks of this line rate.
 
-    Source: NCCL src/graph/topo.h (links times SMxx_NVLINK_BW); for other rates 80 % of the line rate,
+    Source: NCCL src/graph/topo.h (links times SMxx_NVLINK_BW); for other rates, 80 % of the line rate,
     NVIDIA/nccl-tests#212.
     """
     return _EFFECTIVE.get(float(line), _EFFECTIVE_SHARE * float(line))
@@ -73,7 +73,7 @@ def nvls(line: float, ranks: int) -> float | None:
 
     busbw <= B x 2(n-1)/(n+1) times NCCL's nvlsEfficiency (0.85 Hopper, 0.74 Blackwell): per GPU and direction S (n+1)/n
     moves instead of 2 S (n-1)/n. Source: NVIDIA/nccl-tests#366, NCCL src/graph/tuning.cc; within 4 % of published
-    values of one node.
+    single-node values.
     """
     if line < _HOPPER_LINE or ranks < 2:  # noqa: PLR2004 - one rank sends nothing
         return None
@@ -84,16 +84,16 @@ def nvls(line: float, ranks: int) -> float | None:
 def hierarchical(outside: float, nodes: int, gpus: int) -> float:
     """Return the inter-node ceiling of any algorithm that first reduces inside the node: W (n-1) k / (n (k-1)).
 
-    2(k-1)/k x S must leave every node. Two nodes reach almost 2 W, many nodes W, so a value of two nodes does not apply
-    to more. Source: derived; the conversion is in stas00/ml-engineering network/README.md, commit
-    744d01e18b79512572f64a6bbd8b5f4a725203a7; on trees NVIDIA/nccl#1576 and NVIDIA/nccl-tests#196.
+    2(k-1)/k x S must leave every node. Two nodes reach almost 2 W, many nodes W, so a value measured on two nodes does
+    not apply to more. Source: derived; the conversion is in stas00/ml-engineering network/README.md, commit
+    744d01e18b79512572f64a6bbd8b5f4a725203a7; for trees see NVIDIA/nccl#1576 and NVIDIA/nccl-tests#196.
     """
     ranks = nodes * gpus
     return outside * (ranks - 1) * nodes / (ranks * (nodes - 1))
 
 
 def in_network(outside: float, ranks: int) -> float:
-    """Return the ceiling of sums computed by network switches (SHARP): W x 2(n-1)/n.
+    """Return the ceiling of a reduction by network switches (SHARP): W x 2(n-1)/n.
 
     Each node sends S once and receives S once. Source: NVIDIA/nccl#320 (A100, 8 x 200 Gb/s: about 220).
     """
@@ -118,19 +118,19 @@ def ceilings(
     collective: str = "all_reduce",
     sizes: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """Return the ceilings of a collective on nodes of one kind.
+    """Return the ceilings of a collective on nodes with the same profile.
 
     Args:
         profile: an entry of the hardware catalogue.
         nodes: number of nodes.
-        gpus: number of GPUs of each node; all of them by default.
+        gpus: GPUs used on each node; all of them by default.
         collective: the program, without "_perf".
         sizes: number of nodes in each NVLink domain; by default the fewest possible domains, which gives the highest
             ceilings. The smallest domain is the bottleneck.
 
     Returns:
-        ``wire`` (ceiling of a flat ring, GB/s), ``limit`` (ceiling of any algorithm), ``algorithm`` (the name of that
-        one), ``inside`` (the part inside a node or NVLink domain). A rate that the profile lacks is None.
+        ``wire`` (ceiling of a flat ring, GB/s), ``limit`` (ceiling of any algorithm), ``algorithm`` (its name),
+        ``inside`` (ceiling inside a node or NVLink domain). A rate that the profile lacks is None.
     """
     gpu = profile.get("gpu") or {}
     gpus = gpus or int(gpu.get("count") or 1)
@@ -161,7 +161,7 @@ def ceilings(
 
 
 def _inside(profile: dict[str, Any], line: float, ranks: int) -> float | None:
-    """Return the ceiling of a ring inside a node; without NVLink the profile's value of the PCIe paths."""
+    """Return the ceiling of a ring inside a node; without NVLink, the profile's limit for the PCIe paths."""
     if ranks < 2:  # noqa: PLR2004 - one rank sends nothing
         return None
     if line > 0:

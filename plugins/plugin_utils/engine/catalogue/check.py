@@ -24,7 +24,7 @@ _REMEDY = "correct the profile; profile.schema.json of the collection describes 
 
 # A limit may be a published value slightly above the model.
 _TOLERANCE = 1.05
-# The line rate of PCIe 5 x16, the fastest link between GPUs without NVLink, one direction.
+# The line rate of PCIe 5 x16 in one direction, the fastest link between GPUs without NVLink.
 _PCIE_GBS = 63.0
 
 
@@ -46,7 +46,7 @@ def profile_problems(name: str, profile: object, hosts: Iterable[str] = (), key:
 
 
 def _unknown_like(name: str, like: object) -> tuple[str, str]:
-    """Return the problem of an unresolved `like`, and the remedy."""
+    """Return the problem with an unresolved `like`, and the remedy."""
     if like == name or like in profile_names():
         return f"{like} is merged over itself", "name another profile, or delete the line"
     problem, _ = unknown_hardware(like, profile_names())
@@ -54,7 +54,7 @@ def _unknown_like(name: str, like: object) -> tuple[str, str]:
 
 
 def _gpu_problems(gpu: dict[str, Any]) -> list[str]:
-    """Return problems of the GPUs' links, settings, partitions and Slurm names."""
+    """Return problems with the GPUs' links, settings, partitions and Slurm names."""
     keys = {"mig_layout": "gpu.mig", "slurm_gres_mode": "gpu.gres_mode"}
     problems = [f"gpu.settings: {problem}" for problem in settings_form(gpu.get("settings") or {})]
     if gpu.get("nvswitch") and not gpu["nvlink_gbs"]:
@@ -65,7 +65,7 @@ def _gpu_problems(gpu: dict[str, Any]) -> list[str]:
 
 
 def _socket_problems(profile: dict[str, Any]) -> list[str]:
-    """Return problems of the CPU sockets of the GPUs."""
+    """Return problems with the GPUs' CPU sockets."""
     gpu, sockets = profile.get("gpu") or {}, int(profile["sockets"])
     near = gpu.get("cpu_sockets") or []
     problems = []
@@ -135,7 +135,7 @@ def _of_scope(scope: str, entry: dict[str, Any]) -> Iterator[tuple[str, str, dic
 
 
 def _of_counts(profile: dict[str, Any], where: str, collective: str, entry: dict[str, Any]) -> list[str]:
-    """Return problems of an entry's floors for numbers of nodes and for in-network sums."""
+    """Return problems with an entry's floors for node counts and for in-network reduction."""
     scope = where.split(".")[1]
     if scope == "intra_node":
         return [f"{where}.{key}: one node alone has no network: leave it out" for key, _item in floor_entries(entry)]
@@ -150,7 +150,7 @@ def _of_counts(profile: dict[str, Any], where: str, collective: str, entry: dict
 
 
 def _most(profile: dict[str, Any], scope: str, collective: str, count: int) -> float | None:
-    """Return the maximum of a collective on a number of nodes, or of NVLink domains, in GB/s; None if unknown."""
+    """Return the maximum busbw of a collective on a number of nodes or NVLink domains, in GB/s; None if unknown."""
     given = (profile["busbw"].get(scope) or {}).get("limit_gbs")
     if profile.get("validation_backend") == "mpi":
         return None if given is None else float(given)
@@ -176,7 +176,7 @@ def _impossible(where: str, entry: dict[str, Any], limit: float | None, floor: f
 
 
 def floor_advice(catalogue: dict[str, Any]) -> list[Problem]:
-    """Return advice about floors below half of the best known value, which would let a node of half speed pass.
+    """Return advice about floors below half of the best known value, which would let a node at half speed pass.
 
     Args:
         catalogue: profiles by name, without problems of profile_problems.

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The collectives of a validation: their programs, their floors, and their parts of an output."""
+"""The collectives of a validation: programs, floors and output sections."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _IN_TIME = re.compile(r"^# busbar repeats: (\d{1,3}), no time for more\s*$", re.
 
 
 def _is_program(path: str) -> bool:
-    """Return whether a file name is that of an nccl-tests program, from which the names of the others are derived."""
+    """Return whether a path names an nccl-tests program; the names of the other programs are derived from it."""
     return any(f"{name}_perf" in path.rpartition("/")[2] for name in COLLECTIVES)
 
 
 def collective_problems(options: Mapping[str, Any]) -> list[str]:
-    """Return the problems of the selected collectives, each with its remedy.
+    """Return the problems with the selected collectives, each with its remedy.
 
     Args:
         options: backend, binary, collectives, search_collective (auto or one of them).
@@ -65,7 +65,7 @@ def collective_problems(options: Mapping[str, Any]) -> list[str]:
 
 
 def floor_problems(options: Mapping[str, Any]) -> list[str]:
-    """Return the problems of the operator's floor, with its remedy.
+    """Return the problems with the operator's floor, each with its remedy.
 
     Args:
         options: collectives, search_collective, floor_gbs (a number, or collective to number).
@@ -86,7 +86,7 @@ def floor_problems(options: Mapping[str, Any]) -> list[str]:
 
 
 def _number(value: object) -> float | None:
-    """Return a bandwidth of at least 0, also from text; None for any other value."""
+    """Return a bandwidth of at least 0, also from a string; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -110,7 +110,7 @@ def floor_of(options: Mapping[str, Any], collective: str) -> float | None:
 
 
 def repeats_in_time(text: str | None) -> int | None:
-    """Return the number of repeats for which the job had time; None if it had time for all, or ended before."""
+    """Return the number of repeats that fit into the job's time; None if all of them did, or if the job ended early."""
     said = _IN_TIME.search(text or "")
     return int(said[1]) if said else None
 
@@ -118,8 +118,8 @@ def repeats_in_time(text: str | None) -> int | None:
 def sections(text: str, collectives: list[str]) -> dict[str, tuple[list[str], bool | None]]:
     """Return the parts of a job's output by collective, one per repeat, and whether all of them succeeded.
 
-    The job prints ``# busbar test: NAME REPEAT`` before and ``# busbar exit: NAME REPEAT CODE`` after each program. A
-    text without such lines belongs to the first collective, with an unknown exit status (None).
+    The job prints ``# busbar test: NAME REPEAT`` before and ``# busbar exit: NAME REPEAT CODE`` after each program.
+    Output without such lines belongs to the first collective, with an unknown exit status (None).
     """
     starts = list(_SECTION.finditer(text))
     if not starts:

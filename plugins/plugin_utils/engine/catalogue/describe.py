@@ -1,4 +1,4 @@
-"""Create a hardware profile from the data of a machine, and find the most similar known profile."""
+"""Create a hardware profile from a machine's data, and find the most similar known profile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "slurm_type",
 ]
 
-# Weights of differences in the search for the most similar profile.
+# Weights of the differences when choosing the most similar profile.
 _WEIGHTS = {"gpu.model": 100, "gpu.count": 50, "gpu.nvlink_gbs": 20, "nics": 10}
 _MEMORY_SHARE = 0.05
 _UNKNOWN_GBPS = 1
@@ -35,9 +35,9 @@ _CPU = ("sockets", "cores_per_socket", "threads_per_core")
 
 
 def slurm_type(model: str) -> str:
-    """Return a short name of a model for Slurm: 'NVIDIA H100 80GB HBM3' gives 'h100', 'GeForce RTX 3060' 'rtx3060'.
+    """Return a short Slurm name for a GPU model: 'h100' for 'NVIDIA H100 80GB HBM3', 'rtx3060' for 'GeForce RTX 3060'.
 
-    It begins with a letter, because Slurm reads the 6000 of --gpus=6000 as a count.
+    It begins with a letter, because Slurm reads the 6000 in --gpus=6000 as a count.
     """
     plain = re.sub(r"\b\d+gb\b", " ", model_name(model))
     match = re.search(r"\b([rg]tx)?( pro)?\s*\b([a-z]{0,2}\d{2,4}[a-z]{0,2})\b", plain)
@@ -54,8 +54,8 @@ def describe_machine(node: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[
         node: the result of `node_info`.
         facts: the `devices` of `node_info`.
     """
-    # Slurm drains a node with less memory than declared, and a kernel update may reduce it, so it is rounded to three
-    # digits.
+    # Slurm drains a node with less memory than declared, and a kernel update may reduce it, so it is rounded down to
+    # three digits.
     return {
         "description": _title(node, facts),
         **{key: int(node[key]) for key in _CPU},
@@ -82,7 +82,7 @@ def _title(node: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 
 
 def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
-    """Return the GPU part; of several models it describes the first, so that preflight reports the others.
+    """Return the GPU section; it describes the first of several models, and preflight reports the others.
 
     A GPU of unknown memory size shares the memory of the host, as a GB10 does; machine_notes() reports that.
     """
@@ -176,7 +176,7 @@ def best_profile(
 
 
 def machine_notes(facts: Mapping[str, Any], slurmd: str) -> list[str]:
-    """Return notes for the admin about a profile of describe_machine().
+    """Return notes for the admin about a profile from describe_machine().
 
     Args:
         facts: the `devices` of `node_info`.
@@ -202,7 +202,7 @@ def description_text(
     """Return YAML for `hardware_profiles_extra`, one entry per kind of machine, with notes as comments.
 
     Args:
-        machines: host name, profile of describe_machine(), and its notes.
+        machines: host name, profile from describe_machine(), and its notes.
         catalogue: the known profiles.
     """
     kinds: dict[str, list[tuple[str, Mapping[str, Any], Sequence[str]]]] = {}

@@ -1,19 +1,20 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the floor of a profile for some nodes: by their number, and by whether NVLink or the network connects them.
+"""Choose a profile's floor for a set of nodes by their number and by whether NVLink or the network connects them.
 
 busbw between nodes decreases with their number: two nodes, where a tree sends each byte once, reach more than any ring
 of many nodes (see ceilings.hierarchical). A scope may therefore have ``floors`` for some counts in addition to
 ``floor_gbs``, which applies to any number. The rules are conservative:
 
-- A listed count has its listed floor.
-- A count between two listed ones has the lower of their floors.
+- A listed count uses its listed floor.
+- A count between two listed ones uses the lower of their floors.
 - Above the last listed count, the lower of its floor and ``floor_gbs`` applies.
 
 The counts begin with two and at most double, so that no floor applies to more than twice as many nodes. Between NVLink
-domains the domains are counted.
+domains, the count is the number of domains.
 
-With in-network sums (SHARP) the floor ``in_network`` applies if it is higher: NCCL uses them only if they are faster.
+With in-network reduction (SHARP), the floor ``in_network`` applies if it is higher: NCCL uses SHARP only if it is
+faster.
 
 The trays of an NVLink rack are one NVLink domain. The number of nodes does not determine the domain: two trays may be
 in one rack or in two. Each node's domain is therefore declared (``nvlink_domain``), and unknown otherwise.
@@ -72,12 +73,12 @@ def scope_entry(profile: dict[str, Any] | None, scope: str, collective: str) -> 
 
 
 def floor_for_count(entry: dict[str, Any], count: int, *, in_network: bool = False) -> Floor:
-    """Return the floor of an entry for a number of nodes, or of NVLink domains; NONE if the entry is empty.
+    """Return the floor of an entry for a number of nodes or NVLink domains; NONE if the entry is empty.
 
     Args:
         entry: the result of scope_entry.
         count: number of nodes or domains.
-        in_network: whether network switches compute sums.
+        in_network: whether network switches perform the reduction.
     """
     if not entry:
         return NONE
@@ -103,10 +104,10 @@ def floor_entries(entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def count_problems(entry: dict[str, Any], where: str) -> list[str]:
-    """Return the problems of the counts of an entry's floors: wrong order, or gaps.
+    """Return the problems with the node counts of an entry's floors: wrong order or gaps.
 
     Args:
-        entry: a scope, or a collective in it, of valid form.
+        entry: a valid scope, or a collective in it.
         where: its path, for messages.
     """
     problems = []
@@ -124,7 +125,7 @@ def count_problems(entry: dict[str, Any], where: str) -> list[str]:
 
 
 def low_floor(floor: float, best: float | None) -> str:
-    """Return why a floor would let nodes of half the speed pass; empty if it would not, or no value is known.
+    """Return why a floor would let nodes at half speed pass; empty if it is high enough or the best value is unknown.
 
     Args:
         floor: in GB/s.
@@ -135,11 +136,11 @@ def low_floor(floor: float, best: float | None) -> str:
     return f"floor {floor:g} GB/s, under half of {best:g}: raise it, or nodes of half the speed pass a validation"
 
 
-# Minimum share of the NICs' rate between racks for a few trays of a rack, because only values of whole racks are
-# published: 0.75 is the floor of DGX H100, see its profile.
+# Minimum share of the NIC rate between parts of racks, because only values for whole racks are published: 0.75 is the
+# floor of DGX H100, see its profile.
 _SHARE = 0.75
 # For an all-reduce between two domains: a tree sends each byte once, so half of the NICs carry up to 0.89 of the rate
-# of all of them (see ceilings.hierarchical). Published pairs of nodes reach 0.94 of it and more.
+# of all of them (see ceilings.hierarchical). Published results of node pairs reach 0.94 of it or more.
 _SHARE_OF_PAIR = 0.9
 UNKNOWN_DOMAIN = "nvlink_domain is not set"
 
@@ -161,7 +162,7 @@ def domain_sizes(nodes: Sequence[str], domains: Mapping[str, str]) -> tuple[int,
 
 
 def domain_problem(profile: Mapping[str, Any] | None, nodes: int, sizes: Sequence[int] | None) -> str:
-    """Return why no value of a profile applies to some nodes, with the remedy; empty if one does."""
+    """Return why none of a profile's floors applies to the given nodes, with the remedy; empty if one does."""
     if nodes <= 1 or domain_nodes(profile) == 1:
         return ""
     if sizes is None:
@@ -176,7 +177,7 @@ def domain_problem(profile: Mapping[str, Any] | None, nodes: int, sizes: Sequenc
 
 
 def scope_of(profile: Mapping[str, Any], nodes: int, sizes: Sequence[int] | None = None) -> str:
-    """Return the scope of a profile that applies to some nodes; empty if unknown.
+    """Return the scope of a profile that applies to the given nodes; empty if unknown.
 
     Args:
         profile: an entry of the hardware catalogue.
@@ -200,17 +201,17 @@ def placed_floor(
     *,
     in_network: bool = False,
 ) -> Floor:
-    """Return a profile's floor for a collective among some nodes; floors.NONE if it has none.
+    """Return a profile's floor for a collective on the given nodes, or floors.NONE.
 
-    Between domains the floor is limited to a share of the NIC rate of the smallest domain, because a profile has the
-    values of whole racks, and one tray has the NICs of one tray.
+    Between domains the floor is limited to a share of the NIC rate of the smallest domain, because profiles contain
+    values for whole racks, and a single tray has fewer NICs.
 
     Args:
         profile: an entry of the hardware catalogue, None if unknown.
         nodes: number of nodes.
         sizes: as for scope_of.
         collective: the program, without "_perf".
-        in_network: whether network switches compute sums.
+        in_network: whether network switches perform the reduction.
     """
     scope = scope_of(profile, nodes, sizes) if profile is not None else ""
     between = scope == "inter_domain" and sizes is not None

@@ -1,4 +1,4 @@
-"""The GPUs of a node as Slurm's generic resources: their lines of gres.conf, and contradictions."""
+"""A node's GPUs as Slurm generic resources (GRES): gres.conf lines and contradictions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "gres_conf", "gres_mode", "gres_problems", "smi_places"]
 
-# files: the device files are declared; those of MIG instances have the names set by the role mig. nvidia: slurmd reads
+# files: the device files are declared; those of MIG instances have the names set by the mig role. nvidia: slurmd reads
 # /proc/driver/nvidia. nvml: slurmd uses NVIDIA's library.
 MODES = ("files", "nvidia", "nvml")
 
@@ -26,23 +26,23 @@ def gres_mode(declared: str | None, gpu: Mapping[str, Any]) -> str:
 
     Args:
         declared: the node's variable; if None or empty, the profile's value applies.
-        gpu: the part ``gpu`` of its profile.
+        gpu: the ``gpu`` section of its profile.
     """
     return str(declared or gpu.get("gres_mode") or "files")
 
 
 def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int = 0) -> list[dict[str, Any]]:
-    """Return the lines of gres.conf of a node, without its name, as keys and values.
+    """Return a node's gres.conf lines as keys and values, without the node name.
 
     Slurm takes the counts and types from the node's line in slurm.conf and matches a type with any part of the detected
-    name, so a node with detection only needs the detection method.
+    name, so a node with detection needs only the detection method.
 
     Args:
-        gpu: the part ``gpu`` of its profile; ``cpu_sockets`` sets ``Cores`` to all cores of a socket.
+        gpu: the ``gpu`` section of its profile; ``cpu_sockets`` sets ``Cores`` to all cores of a socket.
         mig: its MIG layout.
         mode: the result of gres_mode.
-        cores: number of cores of a socket. Slurm counts cores and not threads, those of the first socket first
-            (gres.conf(5), Cores: "core 0 will be the first core on the first socket").
+        cores: cores per socket. Slurm counts cores, not threads, starting with the first socket (gres.conf(5), Cores:
+            "core 0 will be the first core on the first socket").
     """
     if not gpu or not int(gpu["count"]):
         return []
@@ -52,8 +52,8 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
     near = [_cores(socket, cores) for socket in gpu.get("cpu_sockets") or []]
     kind = gpu.get("slurm_type") or None
     if not mig and files and near:
-        # Only neighbouring files share a line: Slurm numbers GPUs in the order of the lines, and the prolog by their
-        # files.
+        # Only consecutive files share a line: Slurm numbers GPUs in the order of the lines, the prolog in the order of
+        # the files.
         pairs = groupby(zip(near, expand_hosts(files)), key=itemgetter(0))
         return [
             _given({"Name": "gpu", "Type": kind, "File": fold_for_slurm(name for _, name in alike), "Cores": numbers})
@@ -74,13 +74,13 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
 
 
 def smi_places(gpu: Mapping[str, Any] | None, mig: object) -> list[int]:
-    """Return the position in nvidia-smi's list of each GPU or instance, in the order of Slurm's numbers.
+    """Return the position of each GPU or instance in nvidia-smi's list, in the order of Slurm's indices.
 
     Slurm merges gres.conf into slurm.conf type by type (_merge_gres in src/interfaces/gres.c of Slurm 26.11), so with
     two partitioned GPUs all instances of one type come first; nvidia-smi lists them GPU by GPU.
 
     Args:
-        gpu: the part ``gpu`` of the node's profile.
+        gpu: the ``gpu`` section of the node's profile.
         mig: its MIG layout.
 
     Raises:

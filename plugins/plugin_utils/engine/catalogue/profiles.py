@@ -57,7 +57,7 @@ def site_profile(name: str, extra: Mapping[str, Any], above: tuple[str, ...] = (
 def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - what a site wrote may be anything
     """Return a profile with the site's entry merged over it.
 
-    A floor set by the site applies to any number of nodes, unless the site sets floors for numbers of nodes.
+    A floor set by the site applies to any number of nodes, unless the site sets floors for node counts.
     """
     found = merged(shipped, own)
     gpu = own.get("gpu") if isinstance(own, dict) else None
@@ -89,13 +89,13 @@ def host_profile(
     name: object,
     catalogue: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the profile of a name; empty for an empty name.
+    """Return the profile with the given name; empty for an empty name.
 
     Args:
-        worked_out: evaluates a template, a function of Ansible.
+        worked_out: Ansible function that evaluates a template.
         variables: variables of the host.
         name: name of the profile, as the site wrote it.
-        catalogue: profiles by name, instead of those of collection and site.
+        catalogue: profiles by name, instead of those of the collection and the site.
 
     Raises:
         ValueError: the name is unknown or not a string, or the site's entry is invalid.
@@ -122,9 +122,9 @@ def known_profiles(worked_out: WorkedOut, variables: Mapping[str, Any], *, check
     """Return all profiles by name.
 
     Args:
-        worked_out: evaluates a template, a function of Ansible.
+        worked_out: Ansible function that evaluates a template.
         variables: variables of the host.
-        check: whether an invalid entry of the site is an error, or is left to the caller.
+        check: whether an invalid site entry raises an error; otherwise the caller checks the entries.
 
     Raises:
         ValueError: an entry of the site is invalid.
@@ -149,7 +149,7 @@ def _extra(worked_out: WorkedOut, variables: Mapping[str, Any]) -> Mapping[str, 
 def _refuse(variables: Mapping[str, Any], profiles: Mapping[str, Any]) -> None:
     if not profiles:
         return
-    # Profiles of the collection were checked when they were written, so only the site's entries cost time here.
+    # The collection's profiles are checked in its tests, so only the site's entries are checked here.
     from .check import profile_problems  # noqa: PLC0415
 
     problems = [one_line(each) for name, profile in profiles.items() for each in profile_problems(name, profile)]

@@ -51,11 +51,11 @@ class _Fault(NamedTuple):
 
 @cache
 def validator() -> Draft202012Validator:
-    """Return the validator of profiles. The first call takes 0.1 s to import the library."""
+    """Return the validator of profiles. The first call takes 0.1 s, because it imports the library."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - most processes check no profile
     from jsonschema.validators import extend  # noqa: PLC0415
 
-    # YAML has .nan and .inf, which are not valid rates, and a count of 8.0 would be written to Slurm's files as such.
+    # YAML has .nan and .inf, which are not valid rates, and a count of 8.0 would appear as 8.0 in Slurm's files.
     types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_whole, "number": _is_finite})
     known: type[Draft202012Validator] = extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
     return known(json.loads(SCHEMA.read_bytes()))
@@ -70,7 +70,7 @@ def _is_finite(_checker: object, value: object) -> bool:
 
 
 def form_problems(profile: object) -> list[str]:
-    """Return the problems of a profile's form: the path of the key, the problem, and the expected value."""
+    """Return the problems with a profile's form: the path of the key, the problem, and the expected value."""
     faults = [
         _Fault(tuple(each.absolute_path), str(each.validator), each.validator_value, each.instance, each.schema)
         for each in validator().iter_errors(profile)

@@ -35,7 +35,7 @@ def shipped_profile(name: str) -> dict[str, Any]:
         ValueError: its file is not valid YAML.
     """
     path = PROFILES / f"{name}.yml"
-    # Prefer libyaml: it reads a file in a seventh of the time, and each task of each host reads one.
+    # Prefer libyaml: it reads a file in a seventh of the time, and every task on every host reads one.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         found: dict[str, Any] = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - it is a safe one
@@ -47,14 +47,14 @@ def shipped_profile(name: str) -> dict[str, Any]:
 
 
 def merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - values of YAML
-    """Return two dictionaries merged recursively; for other values and an empty dictionary inside, the upper one."""
+    """Return two dictionaries merged recursively; other values, and empty nested dictionaries, come from `above`."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     return {**below, **{key: merged(below.get(key), value) if value != {} else {} for key, value in above.items()}}
 
 
 def unknown_hardware(name: object, known: Iterable[str]) -> tuple[str, str]:
-    """Return the problem of an unknown name, with similar known names, and the remedy.
+    """Return the problem with an unknown hardware name, including similar known names, and the remedy.
 
     Args:
         name: the name, as the site wrote it.

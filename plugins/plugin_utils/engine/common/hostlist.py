@@ -1,6 +1,6 @@
 """Fold and unfold host lists with ClusterShell, for code on the provisioning host.
 
-Nodes have only Python; code on nodes reads Slurm's lists with `slurm.hostlist`.
+Nodes have only Python, so code on nodes reads Slurm's lists with `slurm.hostlist`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def unfold_hosts(given: str | Iterable[str]) -> list[str]:
     """Return the names in one or several folded lists: 'gpu[1-2],ctl' gives ['ctl', 'gpu1', 'gpu2'].
 
     Raises:
-        ValueError: the text is not a host list.
+        ValueError: the string is not a host list.
     """
     text = given if isinstance(given, str) else ",".join(given)
     try:

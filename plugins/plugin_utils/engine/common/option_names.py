@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the engine's options in messages, as the user of the front end writes them."""
+"""Names of the engine's options in messages, in the spelling of the front end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def option(key: str) -> str:
 
 @contextlib.contextmanager
 def option_names(naming: Callable[[str], str]) -> Iterator[None]:
-    """Name the options in the messages of a block, such as ``validation_nodes`` or ``--nodelist`` for ``nodes``."""
+    """Set how messages in a block name options, such as ``validation_nodes`` or ``--nodelist`` for ``nodes``."""
     token = _NAMING.set(naming)
     try:
         yield

@@ -42,7 +42,7 @@ def printable(text: object) -> str:
 
 
 def printable_lines(text: object) -> list[str]:
-    """Return the printable lines of a text without blank text at its start and end."""
+    """Return the printable lines of a text without leading and trailing whitespace."""
     return printable(str(text).strip()).split("\n") if str(text).strip() else []
 
 

@@ -1,15 +1,15 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Check that the rows of a table agree with themselves, with one another, and with the footer.
+"""Check that the rows of a table are consistent in themselves, with each other and with the footer.
 
 Sources in github.com/NVIDIA/nccl-tests:
 
 - Tolerance of the error column: DeltaMaxValue(type) x (ranks - 1) (src/common.cu, CheckData, 2.0.0 to 2.11.0).
-- Sizes: TimeTest of src/common.cu; <Program>GetCollByteCount rounds down by less than 16 bytes of each rank.
+- Sizes: TimeTest of src/common.cu; <Program>GetCollByteCount rounds down by less than 16 bytes per rank.
 
-nccl-tests computes a row from one time: algbw = size / time and busbw = algbw x factor(program, ranks). The numbers are
-rounded separately, so each printed number stands for an interval: half a unit of its last printed digit on both sides.
-Sources in github.com/NVIDIA/nccl-tests:
+nccl-tests computes a row from a single time: algbw = size / time and busbw = algbw x factor(program, ranks). The
+numbers are rounded separately, so each printed number stands for an interval: half a unit of its last printed digit on
+both sides. Sources in github.com/NVIDIA/nccl-tests:
 
 - 2.0.0 to 2.17.2 (src/common.cu, BenchTime): time "%7.2f", from 100 us "%7.1f", from 10000 us "%7.0f"; algbw and busbw
   "%6.2f"; the error column of 2.0.0 to 2.11.0 "%5.0le", N/A if unchecked.
@@ -36,7 +36,7 @@ __all__ = ["contradictions"]
 Run = dict[str, Any]
 Interval = tuple[float, float]
 
-# Error of double arithmetic, added to the printed rounding.
+# Error of double arithmetic, added to the rounding of printed values.
 _ARITHMETIC = 1e-9
 _JSON_UNIT = 5e-7
 _HALVES = ("out_of_place", "in_place")
@@ -56,7 +56,7 @@ class _Half(NamedTuple):
 
 
 def _bandwidth_problems(run: Run) -> Iterator[tuple[int, str]]:
-    """Yield position and problem of each row whose size / time is not algbw, or algbw x factor not busbw."""
+    """Yield the position and problem of each row where algbw is not size / time or busbw is not algbw x factor."""
     halves = list(_intervals(run))
     if not halves:
         return
@@ -100,7 +100,7 @@ def _around(value: float, unit: float | None) -> Interval:
 
 
 def _definitions(name: str | None, ranks: int | None, *, old: bool) -> list[tuple[float | None, float | None]]:
-    """Return algbw / (size / time) and busbw / algbw that a program can print; None for unknown values."""
+    """Return the possible values of algbw / (size / time) and busbw / algbw of a program; None for unknown values."""
     share = (ranks - 1) / ranks if ranks else None
     found: list[tuple[float | None, float | None]] = []
     if name in {None, "all_reduce"}:
@@ -156,13 +156,13 @@ def _usual(ratios: list[Interval]) -> Interval | None:
 
 
 def _problem(half: _Half, share: Interval | None, factor: Interval | None) -> str:
-    """Return the inconsistency of a half; empty if it is consistent."""
+    """Return the inconsistency in a half; empty if it is consistent."""
     if half.base is not None and share is not None:
         low, high = half.base[0] * share[0], half.base[1] * share[1]
         if half.algbw[1] < low or half.algbw[0] > high:
             return f"algbw {_mid(half.algbw)} does not follow from size and time, which give {_span(low, high)}"
     if factor is not None:
-        # algbw with few digits is imprecise; if the time is known, both together must lead to busbw.
+        # algbw with few digits is imprecise; if the time is known, busbw must follow from both.
         low, high = half.algbw[0], half.algbw[1]
         if half.base is not None and share is not None:
             low, high = max(low, half.base[0] * share[0]), min(high, half.base[1] * share[1])
@@ -185,7 +185,7 @@ _QUOTED = 160
 _EXCHANGING = ("alltoall", "sendrecv")
 _TOLERANCE = {"half": 1e-2, "float16": 1e-2, "bfloat16": 1e-2, "bf16": 1e-2, "float": 1e-5, "float32": 1e-5}
 _TOLERANCE_OF_DOUBLE = 1e-12
-# If the number of ranks is unknown, the tolerance is that of many.
+# Assumed for the tolerance if the number of ranks is unknown.
 _MANY_RANKS = 1024
 _ALIGNMENT = 16
 _UNKNOWN_SLACK = 65536
@@ -255,13 +255,13 @@ def _unlike_each_other(run: Run) -> Iterator[str]:
 def _error_limit(run: Run) -> float | None:
     """Return the maximum error as a multiple of the type's tolerance, None without an error column to check.
 
-    The error is printed with one digit, so the actual value may be half of it more.
+    The error is printed with one digit, so the actual value may be larger by half.
     """
     if run["seen"]["check"] != "error" or run["out_of_bounds"] != 0:
         return None
     start = run["seen"]["start"]
     ranks = run["ranks"] or _MANY_RANKS
-    # The first versions add up the errors of all threads of a process.
+    # Early versions add up the errors of all threads of a process.
     return 1.5 * max(1, ranks - 1) * (max(1, int(start["threads"])) if start is not None else 1)
 
 
@@ -332,7 +332,7 @@ def _sizes(run: Run) -> Iterator[str]:
 
 
 def _wish(low: int, size: int, step: int, *, factor: bool) -> int:
-    """Return the smallest size of the sweep that is at least a printed one."""
+    """Return the smallest size of the sweep that is not below a printed size."""
     if size <= low:
         return low
     if not factor:

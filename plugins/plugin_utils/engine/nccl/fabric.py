@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read NCCL's own lines: the data path of a run from INFO lines, and its warnings in bounded memory.
 
-Format: ncclDebugLog in src/debug.cc of github.com/NVIDIA/nccl. Newer versions print the time before the host name and
+Format: ncclDebugLog in src/debug.cc of github.com/NVIDIA/nccl. Newer versions print the time before the host name, and
 the function after the file.
 """
 
@@ -34,7 +34,7 @@ _MOST_NICS = 64
 
 
 class FabricNotes:
-    """Collects, in bounded memory, the networks, NICs, GPUDirect RDMA, NVLS and in-network sums of a run."""
+    """Collects, in bounded memory, the networks, NICs, GPUDirect RDMA, NVLS and in-network reduction of a run."""
 
     def __init__(self) -> None:
         """Start without information."""
@@ -55,14 +55,14 @@ class FabricNotes:
         return (*map(len, lists), self._carried, self.gdrdma, self.nvls, self.in_network)
 
     def feed(self, line: str) -> None:
-        """Process one line of the library."""
+        """Process one library line."""
         if "Using network" in line:
             match = _NETWORK.search(line)
             if match is not None and match[1] not in self.networks and len(self.networks) < 8:  # noqa: PLR2004 - a bound
                 self.networks.append(match[1])
         if "NET/" in line:
             self._net(line)
-            # src/transport/coll_net.cc prints this for a connection to a switch that computes sums (SHARP).
+            # src/transport/coll_net.cc prints this for a connection to a switch that performs reductions (SHARP).
             self.in_network = self.in_network or (" via COLLNET/" in line or None)
         if "NVLS" in line or "nvls" in line:
             self._nvls(line)
@@ -83,7 +83,7 @@ class FabricNotes:
                 self.gdrdma = False
 
     def _via(self, line: str, way: str) -> None:
-        # There is a line per connection, but each host has few paths; repeated lines are skipped.
+        # Each connection prints a line, but each host has few paths; repeated lines are skipped.
         host = _HOST.search(line)
         seen = (host[1] if host else "") + way
         if seen in self.ways:
@@ -138,7 +138,7 @@ _WARNING_HOST = re.compile(r"(?<![\w.-])([\w.-]+):\d+:\d+ \[\d+\] ")
 _FIGURE = re.compile(r"0x[0-9a-fA-F]+|\d{3,}")
 _MOST = 20
 _LONGEST = 300
-# Warnings that result from another one, of this process or of its peer.
+# Warnings that follow from an earlier failure of this process or of its peer.
 _FOLLOWS = re.compile(
     r"closed by remote peer|\[(?:proxy )?service|\[proxy|socket recv failed|encountered a fatal error|accept failed"
     r"|status=(?:[\w ]*\()?5\b|error 5\b|cuda failure \d* ?'?(?:unspecified launch|driver shutting)",
@@ -175,7 +175,7 @@ class Warned:
         before, _, words = line.partition(_WARN)
         host = _WARNING_HOST.search(before)
         text = f"{host[1]}: {words.strip()}" if host is not None else words.strip()
-        # Addresses and numbers of queue pairs differ each time.
+        # Addresses and queue pair numbers differ each time.
         kind = _FIGURE.sub("#", text)
         if words.strip() and kind not in self._seen and len(self.texts) < _MOST:
             self._seen.add(kind)

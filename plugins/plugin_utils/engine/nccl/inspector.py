@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the records of NCCL's Inspector, a profiler plugin, about the last operations of each rank.
 
-The job puts ``# busbar inspector: NODE `` before each line, and ``- N files`` at the end of a node. A line is one JSON
-object: header (id, rank, n_ranks), metadata and coll_perf (coll, coll_sn, coll_msg_size_bytes, coll_exec_time_us,
-coll_busbw_gbs) or p2p_perf, which is not reported (NVIDIA/nccl, plugins/profiler/inspector, format "v4.0" in README.md
-and inspector_json.cc of NCCL 2.30.7, commit 5067397c; ext-profiler/inspector before).
+The job puts ``# busbar inspector: NODE `` before each line, and ``- N files`` after the last line of a node. A line is
+one JSON object: header (id, rank, n_ranks), metadata and coll_perf (coll, coll_sn, coll_msg_size_bytes,
+coll_exec_time_us, coll_busbw_gbs) or p2p_perf, which is not reported (NVIDIA/nccl, plugins/profiler/inspector, format
+"v4.0" in README.md and inspector_json.cc of NCCL 2.30.7, commit 5067397c; ext-profiler/inspector before).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def inspector_words(text: str) -> list[str]:
 
 
 def _read(node: str, line: str) -> tuple[_Record | None, str]:
-    """Return the record of a line, or the problem with it; neither for operations between two ranks."""
+    """Return the record in a line, or the problem with the line; operations between two ranks have neither."""
     try:
         given = json.loads(line)
     except (ValueError, RecursionError):
@@ -112,7 +112,7 @@ def _problem(given: dict[str, Any]) -> str:
 
 
 def _of_communicator(comm: str, records: list[_Record]) -> list[str]:
-    """Return the ranks without records, the ranks that are behind, and the slowest operation with its unequal ranks."""
+    """Return the ranks without records, the ranks that are behind, and the slowest operation with differing ranks."""
     place = {record.rank: record.node for record in records}
     missing = [str(rank) for rank in range(min(records[0].ranks, 1 << 20)) if rank not in place]
     title = f"NCCL Inspector, communicator {comm}"

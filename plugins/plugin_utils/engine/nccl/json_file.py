@@ -32,7 +32,7 @@ def _bare(match: re.Match[str]) -> str:
 
 
 def _load(text: str) -> tuple[dict[str, Any], bool]:
-    """Return the object and whether it was complete; of a truncated file it contains the complete results."""
+    """Return the object and whether it was complete; for a truncated file it holds the complete results."""
     text = _BARE.sub(_bare, text.lstrip("\ufeff"))
     try:
         data = json.loads(text, strict=False)
@@ -94,7 +94,7 @@ def _half(item: Any, size: int, errors: list[str]) -> dict[str, Any] | None:  # 
         return None
     half: dict[str, Any] = {"time_us": None, "algbw": None, "busbw": None, "wrong": None}
     for key, field in _RESULT_KEYS:
-        # Unchecked results have no number of wrong elements.
+        # Unchecked results have no count of wrong elements.
         if key in item and not (field == "wrong" and item[key] is None):
             half[field] = _number(item[key], f"size {size}: {field}", errors)
     wrong = half["wrong"]
@@ -182,7 +182,7 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _ranks(devices: Any, seen: dict[str, Any]) -> None:  # noqa: ANN401 - any JSON value
-    """Store the ranks as rank lines of the text; none if an entry is malformed."""
+    """Store the ranks in the form of the text output's rank lines, or nothing if an entry is malformed."""
     lines: dict[int, tuple[str, str]] = {}
     groups: list[str] = []
     for item in devices if isinstance(devices, list) else []:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Decide how a run of nccl-tests ended, and whether its output is complete."""
+"""Decide how an nccl-tests run ended, and whether its output is complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["bus_factor", "conclude", "missing_parts", "ranks_from_ratio"]
 
 Run = dict[str, Any]
 
-# Cells are printed with two decimals, so their mean has half of that and the rounding of six digits as its error.
+# Cells are printed with two decimals, so the error of their mean is half a unit of the last decimal plus the rounding
+# to six digits.
 _CELL_ROUNDING = 0.0051
 _SIX_DIGITS = 2e-5
 # Newer versions print as many digits as fit into six characters.
@@ -84,7 +85,7 @@ def _ratio_contradicts(run: Run, ranks: int) -> bool:
     if pair is None or pair[0] < _MIN_FOR_CONTRADICTION:
         return False
     algbw, busbw = pair
-    # One rank of sendrecv sends to itself, with a factor of 1.
+    # With one rank, sendrecv sends to itself with a factor of 1.
     alone = ranks == 1 and bus_factor(run["program"], 1) != 1.0
     if alone and busbw > _CELL_ROUNDING and all(row["root"] == -1 for row in run["rows"]):
         return True
@@ -123,7 +124,7 @@ def _no_rows(seen: dict[str, Any]) -> str:
     start, reduced = seen["start"], seen["reduced"]
     if start is None or reduced is None or reduced >= int(start["min"]):
         return "there is a footer but no row"
-    # common.cu lowers maxBytes to a part of the GPU memory after it has compared the two sizes.
+    # common.cu lowers maxBytes to a part of the GPU memory after comparing it with minBytes.
     return (
         f"nccl-tests measured no size: it reduced maxBytes to {reduced} B because of the GPU memory, below minBytes "
         f"({start['min']} B): lower minBytes"
@@ -255,7 +256,7 @@ def _too_few_ranks(run: Run, lines: dict[int, tuple[str, str]], start: dict[str,
         if share > 0 and len(lines) % share:
             return [f"{len(lines)} rank lines do not divide by {share} ranks of a process"]
     lacking = _lacking_on_last_host([lines[rank][0] for rank in sorted(lines)])
-    # Ranks may be distributed unevenly; unless busbw / algbw determines their number, nothing is proven.
+    # Ranks may be distributed unevenly, so this proves nothing unless busbw / algbw determines their number.
     if lacking == 1 or (lacking and bus_factor(run["program"], len(lines)) in {1.0, None}):
         return [f"the last host has {lacking} rank line(s) less than each other host"]
     if _ratio_contradicts(run, len(lines)):
@@ -264,13 +265,13 @@ def _too_few_ranks(run: Run, lines: dict[int, tuple[str, str]], start: dict[str,
 
 
 def _lacking_on_last_host(hosts: list[str]) -> int:
-    """Return how many ranks fewer the last host has than the others, if the others have equally many."""
+    """Return how many fewer ranks the last host has, if all other hosts have the same number."""
     counts = list(Counter(hosts).values())
     return max(0, counts[0] - counts[-1]) if len(counts) > 1 and len(set(counts[:-1])) == 1 else 0
 
 
 def _take_ranks(run: Run) -> None:
-    """Set ranks, nodes, hosts and devices from the rank lines, if these are complete."""
+    """Set hosts and devices from the rank lines, and ranks and nodes if the lines are complete."""
     lines = run["seen"]["rank_lines"]
     if not lines:
         return

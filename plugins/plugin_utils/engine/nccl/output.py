@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse the output of all versions of nccl-tests, line by line and without ever raising.
 
-The result is ``{"runs": [...]}`` as the command ``busbar nccl parse --format json`` prints it. Memory grows with the
-tables and the rank lines, not with the library's other lines.
+The result is ``{"runs": [...]}``, as printed by ``busbar nccl parse --format json``. Memory grows with the tables and
+the rank lines, not with the library's other lines.
 
-With NCCL_DEBUG the library prints a line per connection, which with thousands of GPUs adds up to hundreds of megabytes
-of repeated facts. The reduced output gives the same runs as the original (see output.parse_lines).
+With NCCL_DEBUG the library prints a line per connection, which adds up to hundreds of megabytes of repeated facts with
+thousands of GPUs. The reduced output gives the same runs as the original (see output.parse_lines).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = [
     "parse_text",
 ]
 
-# For readers: the library's warnings, and the last lines.
+# Kept for readers: the library's warnings and the last lines.
 MOST_WARNINGS = 1000
 _LAST = 20
 _TELLING = ("Using network", "NET/", "NVLS", "nvls", "GPU Direct RDMA", "version")
 
 
 def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) -> str:
-    """Return the informative lines; the other lines need no memory.
+    """Return the informative lines of an output; other lines are not kept in memory.
 
     Args:
         lines: lines with their line ends.
@@ -49,7 +49,7 @@ def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) ->
         most: maximum number of characters to keep.
 
     Raises:
-        ValueError: more would have to be kept.
+        ValueError: the informative lines exceed `most`.
     """
     kept: list[str] = []
     last: deque[tuple[str, bool]] = deque(maxlen=_LAST)
@@ -111,7 +111,7 @@ def _blocks(text: TextIO) -> Iterator[str]:
 
 
 def bounded_lines(text: TextIO) -> Iterator[str]:
-    """Yield the results of ``text.readline(MAX_LINE)``, several times faster."""
+    """Yield the same lines as ``text.readline(MAX_LINE)``, several times faster."""
     for block in _blocks(text):
         *lines, rest = block.split("\n")
         for line in lines:

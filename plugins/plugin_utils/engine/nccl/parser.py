@@ -23,8 +23,8 @@ _MAX_DIGITS = 30
 _MARKS = ("nThread", "Rank", "size", "bytes", " : ", "Collective test", "nccl-tests version")
 
 # A library line without any of these at most lists a path to a NIC; the last two mark lines that have to be cleaned
-# first. Before each stands its rarest letter, because a search for one character takes a twentieth of the time of a
-# search for a word.
+# first. Each comes with its rarest letter, because searching for one character takes a twentieth of the time of
+# searching for a word.
 TELLING = (
     ("U", "Using network"),
     ("U", "NET/IB : Using"),
@@ -45,7 +45,7 @@ class Parser:
     """The state of the parser between two lines."""
 
     def __init__(self, *, numbered: bool = True) -> None:
-        """Start before the first line; with numbered, findings include their line number."""
+        """Start before the first line; with `numbered`, findings include line numbers."""
         self.runs: list[Run] = []
         self.run = new_run()
         self.layout: words.Layout | None = None
@@ -56,7 +56,7 @@ class Parser:
         self.line = 0
         self.step = int(numbered)
         self.labels = Labels(words.KNOWN)
-        # Beginnings of library lines, with the host: each thread starts all its lines with the same text.
+        # Prefixes of library lines and their hosts: a thread starts all its lines with the same text.
         self.heads: dict[str, str] = {}
 
     @property
@@ -83,7 +83,7 @@ class Parser:
         return self.run["out_of_bounds"] is not None or self.run["avg_busbw"] is not None
 
     def _next_run(self) -> None:
-        """Close the current run if it has begun, and open another."""
+        """Close the current run if it has begun, and start a new one."""
         self._close_row()
         if self.run["seen"]["begun"]:
             self.run["fabric"] = self.fabric.result()
@@ -250,7 +250,7 @@ class Parser:
         return True
 
     def _first_line(self) -> None:
-        """Open a run at a line before the nThread line."""
+        """Start a run at a line before the nThread line."""
         if self.run["seen"]["start"] or self._has_table:
             self._next_run()
         self._begin()
@@ -386,7 +386,7 @@ class Parser:
                 seen["failures"].append(line.strip()[:_MAX_ERROR_TEXT])
 
     def _hints(self, line: str) -> None:
-        """Read the program, the library's version and a reduced largest size."""
+        """Read the program name, the library version and the reduced maximum size."""
         if "_perf" in line:
             names = words.PROGRAM.findall(line)
             if names:

@@ -1,11 +1,11 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Read the answer of NCCL's RAS about a hanging job: ranks that do not respond, and ranks that are behind.
+"""Parse the response of NCCL's RAS for a hanging job: ranks that do not respond, and ranks that are behind.
 
-The job puts ``# busbar ras: `` before each line of the answer, which is JSON since NCCL 2.28.7 (NVIDIA/nccl,
-docs/userguide/source/troubleshooting/ras.rst and src/ras/client_support.cc, commit 5067397c) and text before. The text
-differs between releases; only the lines under "Errors" and "Warnings" are used. A rank that is behind the others is a
-warning there (MISMATCH).
+The job puts ``# busbar ras: `` before each line of the response, which is JSON since NCCL 2.28.7 (NVIDIA/nccl,
+docs/userguide/source/troubleshooting/ras.rst and src/ras/client_support.cc, commit 5067397c) and text in older
+releases. The text differs between releases; only the lines under "Errors" and "Warnings" are used. It reports a rank
+that is behind the others as a warning (MISMATCH).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _behind(name: str, ranks: list[dict[str, Any]]) -> list[str]:
 
 
 def _of_text(lines: list[str]) -> list[str]:
-    """Return the error and warning lines of a text answer."""
+    """Return the error and warning lines of a text response."""
     found, wanted = [], False
     for line in lines:
         bare = line.strip()

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The data of a run of nccl-tests: its empty result, and position and precision of its printed rows."""
+"""Data of an nccl-tests run: the empty result, and the position and precision of printed rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Printed(NamedTuple):
 
 
 def half_unit(text: str) -> float:
-    """Return half a unit of the last digit of a printed number: 0.005 of "13.67", 5e5 of "2.0e+07"."""
+    """Return half a unit of the last digit of a printed number: 0.005 for "13.67", 5e5 for "2.0e+07"."""
     if text.isascii() and text.replace(".", "", 1).isdigit():
         point = text.find(".")
         return 0.5 * 10.0 ** (point + 1 - len(text) if point >= 0 else 0)
@@ -48,7 +48,7 @@ Run = dict[str, Any]
 
 
 def new_run() -> Run:
-    """Return an empty run: every key of the output format, and under "seen" the notes for checking its form."""
+    """Return an empty run: all keys of the output format, and under "seen" the data for consistency checks."""
     return {
         "program": None,
         "nccl_tests_version": None,

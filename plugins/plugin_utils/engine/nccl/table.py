@@ -15,7 +15,7 @@ __all__ = ["OpenRow", "TableRow", "continues"]
 
 TableRow = dict[str, Any]
 
-# Half of a row has at least time, algbw, busbw and the correctness cell.
+# Minimum number of cells in half of a row: time, algbw and busbw.
 _MIN_HALF = 3
 _BLANK_HALF = 28
 _INTEGER = re.compile(r"-?\d+")
@@ -33,7 +33,7 @@ _MOST_TEXT = 400
 
 
 def continues(line: str) -> bool:
-    """Return whether a line starts with cells and has no other text, like the second part of a split row."""
+    """Return whether a line starts with cells, like the second part of a split row."""
     tokens = line.split(None, _MIN_HALF + 1)[: _MIN_HALF + 1]
     if len(tokens) < _MIN_HALF:
         return False
@@ -42,14 +42,14 @@ def continues(line: str) -> bool:
 
 
 class OpenRow:
-    """A row that may still lack cells."""
+    """A table row that may be incomplete."""
 
     def __init__(self, fields: dict[str, str], layout: Layout | None, line: int = 0, text: str = "") -> None:
         """Start a row.
 
         Args:
             fields: size, count, type and rest, as the pattern ROW returns them.
-            layout: layout of the column heads, None if there were none.
+            layout: the layout from the header line, None without a header.
             line: number of the line in its text.
             text: the line.
         """

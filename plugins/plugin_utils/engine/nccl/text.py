@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns of the lines and cells of nccl-tests, and labels that launchers and log collectors put before lines.
+"""Patterns for lines and cells of nccl-tests, and for labels that launchers and log collectors put before lines.
 
 Labels are learned, not listed. Some lines of a program have a known beginning; the text before it is a label. The other
-lines have the same label, except for digits and blanks: times, ranks, line numbers, host names with a number.
+lines have the same label, apart from digits and spaces: times, ranks, line numbers, host names with a number.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OPERATORS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none", "al
 # The beginning of a library line up to its level; newer versions print the time first.
 LIBRARY_HEAD = re.compile(r"[ \t]*(?:\[[^\]]*\] )?([A-Za-z][\w.-]*):\d+:\d+ \[\d+")
 
-# Numbers of a header fit into 64 bits.
+# Numbers in a header fit into 64 bits.
 START = re.compile(
     r"\bnThread\s+(?P<threads>\d{1,19})\s+nGpus\s+(?P<gpus>\d{1,19})\s+minBytes\s+(?P<min>\d{1,19})\s+"
     r"maxBytes\s+(?P<max>\d{1,19})(?!\d)(?:\s+step:?\s+(?P<step>\d{1,19})(?!\d)\s*\(?(?P<unit>factor|bytes)?)?"
@@ -103,7 +103,7 @@ class Cell(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The layout according to the column heads: the columns before the halves, and those of a half."""
+    """The layout according to the header line: the columns before the halves, and those of a half."""
 
     columns: list[str]
     redop: bool
@@ -121,7 +121,7 @@ def read_cell(token: str) -> Cell | None:
     """Return the cell of a token, or None if it is not a cell.
 
     A count may be directly followed by another process's output ("0host7: ..."). A printed number never starts with a
-    zero followed by digits, so "038dcf" can only be 0 and foreign text.
+    zero followed by digits, so "038dcf" can only be 0 followed by text from another process.
     """
     match = _CELL.fullmatch(token)
     if match is None:
@@ -139,10 +139,10 @@ def read_cell(token: str) -> Cell | None:
 
 
 def read_layout(columns: str) -> Layout:
-    """Return the layout of a line of column heads.
+    """Return the layout that a header line describes.
 
     Args:
-        columns: the heads as printed, from "size" on.
+        columns: the header line as printed, from "size" on.
     """
     names = columns.replace("#wrong", "wrong").split()
     times = [i for i, name in enumerate(names) if name in {"time", "cputime"}]
@@ -212,7 +212,7 @@ class Labels:
         return line
 
     def strip_inside(self, line: str) -> str:
-        """Return a line from strip without the labels within it.
+        """Return a line from strip() without the labels inside it.
 
         MPI launchers label each write, and nccl-tests writes a row in three parts.
         """
@@ -231,7 +231,7 @@ class Labels:
         template = ""
         for before, segment, after in zip(["", *segments], segments, [*segments[1:], ""]):
             if segment.isspace():
-                # A number may fill its column.
+                # A number may be as wide as its column.
                 template += r"\s*" if after[:1].isdigit() and not before[:1].isdigit() else r"\s+"
             else:
                 template += _NUMBER if segment[0].isdigit() else re.escape(segment)
@@ -251,5 +251,5 @@ def bare(line: str) -> str:
 
 
 def _plausible(label: str) -> bool:
-    """Return whether a text can be a label, and not the end of a row without its line end."""
+    """Return whether a text can be a label rather than the end of a row without a line break."""
     return len(label) <= _LONGEST and (bool(_UNLIKE_FIGURES.search(label)) or len(label.split()) == 1)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare a validation with the site's history, and report or fail tests that have become slower.
 
-history.drift defines the references and the threshold. A test of the culprit search does not count alone, so only
-medians of nodes over all their pairs, and tests whose verdicts count, can fail.
+history.drift defines the references and the threshold. A single test of the culprit search does not count, so only a
+node's median over all its pairs and tests whose verdicts count can fail.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _WORD = "drift"
 
 
 def with_drift(data: dict[str, Any], report: ReadReport, others: Sequence[ReadReport], how: str) -> dict[str, Any]:
-    """Return a report with the drifted values: under ``drift``, and as a finding of each affected test.
+    """Return a report with its drifted values under ``drift`` and as findings of the affected tests.
 
     Args:
         data: the result of validation.verdicts.report.
         report: the same report from report.data.normalised.
         others: earlier reports, also normalised.
-        how: finding, or fail, which makes each drifted value a FAIL and its node a culprit.
+        how: "finding", or "fail", which turns each drifted value into a FAIL and its node into a culprit.
     """
     flagged = [item for item in drift(report, others) if item["flags"]]
     drifted = [{key: item[key] for key in ("subject", "name", "nodes", "flags")} for item in flagged]

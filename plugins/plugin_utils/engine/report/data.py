@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Convert an untrusted validation report, with the checks of single nodes, to the form that all its readers use."""
+"""Normalise an untrusted validation report, including single-node checks, for all its readers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _list(value: object) -> list[Any]:
 
 
 def matrices_of(value: object, plain: Callable[[object], str]) -> list[Matrix]:
-    """Return the valid matrices of a test; texts are converted by `plain`.
+    """Return the valid matrices of a test; strings are converted by `plain`.
 
     Returns:
         title, unit, what, p2p, rows and columns (labels), values (None if not measured), odd (row and column of slow
@@ -97,7 +97,7 @@ def _place(value: object, rows: list[str], columns: list[str]) -> tuple[int, int
 
 
 def results_of(value: object, plain: Callable[[object], str]) -> list[Result]:
-    """Return the results of a diagnosis: category, test, unit, ids (texts), status and messages."""
+    """Return the results of a diagnosis: category, test, unit, ids (strings), status and messages."""
     found: list[Result] = []
     for item in _list(value)[:_MOST_RESULTS]:
         own = item if isinstance(item, dict) else {}
@@ -115,7 +115,7 @@ def results_of(value: object, plain: Callable[[object], str]) -> list[Result]:
 
 
 def results_table(results: list[Result]) -> Table:
-    """Return a row per test, status and message of a diagnosis, failures first; GPUs with equal results share one."""
+    """Return a row per test, status and message of a diagnosis, failures first; GPUs with equal results share a row."""
     alike: dict[tuple[str, str, str, str, str], list[str]] = {}
     for result in results:
         words = "; ".join(result["messages"])
@@ -145,7 +145,7 @@ VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
 HALVES = ("out_of_place", "in_place")
 
 _PAIR = 2
-# A rail is a NIC of its node.
+# A rail is a NIC of a single node.
 _OF_A_NODE = frozenset({"node", "rail"})
 _LARGEST = 1e308
 
@@ -281,13 +281,13 @@ def _peers(value: object) -> Peers | None:
 
 
 def _own(value: dict[str, Any]) -> Any:  # noqa: ANN401 - the stage's own form
-    """Return the figures of a test's stage, parsed by that stage; None without figures or stage."""
+    """Return a test's stage-specific values, parsed by its stage; None without values or stage."""
     stage = stage_of(value)
     return stage.read(value.get(stage.name), printable) if stage else None
 
 
 def normalised(data: object) -> ReadReport:
-    """Return a report with all keys in their types and only printable text.
+    """Return a report in which all keys have the expected types and all text is printable.
 
     Args:
         data: content of a report.json.
@@ -356,9 +356,9 @@ def _culprit(value: object) -> Culprit:
 
 
 def culprits(report: ReadReport) -> list[Culprit]:
-    """Return the culprits: those that the search named or, without a search, those that the tests prove.
+    """Return the culprits: those found by the search or, without a search, those proven by the tests.
 
-    The latter are nodes that failed alone, and nodes that failed with two or more partners that each passed with
+    The latter are nodes that failed on their own, and nodes that failed with two or more partners that each passed with
     another node.
 
     Args:

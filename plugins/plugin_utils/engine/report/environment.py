@@ -33,7 +33,7 @@ def changed_facts(first: ReadReport, second: ReadReport) -> list[dict[str, str]]
     """Return the environment facts that differ between two validations; a missing value is empty.
 
     Args:
-        first: result of `report_data.normalised`.
+        first: result of `data.normalised`.
         second: the same for the other report.
 
     Returns:
@@ -69,10 +69,10 @@ def _yes(values: list[object]) -> str:
 
 
 def facts_of(report: ReadReport) -> list[tuple[str, str]]:
-    """Return terms and values about the environment of a validation, without unknown ones.
+    """Return the known facts about the environment of a validation as terms and values.
 
     Args:
-        report: result of `report_data.normalised`.
+        report: result of `data.normalised`.
     """
     tests = report["tests"]
     runs = [run for test in tests for run in test["runs"]]
@@ -98,7 +98,7 @@ def facts_of(report: ReadReport) -> list[tuple[str, str]]:
 
 
 def numbered_parts(report: ReadReport) -> dict[str, list[Part]]:
-    """Return the parts of each node listed in any test of a report."""
+    """Return the hardware parts of each node, collected from all tests of a report."""
     found: dict[str, list[Part]] = {}
     for test in report["tests"]:
         for node, parts in test["parts"].items():

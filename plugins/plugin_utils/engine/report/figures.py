@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Create the figures of a report as plotly dictionaries.
 
-Plotly interprets some tags in its texts, so names from a cluster are escaped here.
+Plotly interprets some tags in strings, so names from a cluster are escaped here.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def curve_figure(test: ReadTest) -> dict[str, Any] | None:
     """Return busbw over message size with floor and ceiling, or None if nothing was measured.
 
     Args:
-        test: a test of a report from `report_data.normalised`.
+        test: a test of a report from `data.normalised`.
     """
     found = curves(test)
     sizes = sorted({size for halves in found.values() for points in halves.values() for size, _ in points})
@@ -155,7 +155,7 @@ def heat_maps(report: ReadReport) -> list[dict[str, Any]]:
     """Return a node-by-node map of busbw for each collective that pairs of nodes ran; an empty list without pairs.
 
     Args:
-        report: result of `report_data.normalised`.
+        report: result of `data.normalised`.
 
     Returns:
         Dictionaries with ``title`` and ``figure``.
@@ -185,8 +185,8 @@ def _heat_map(pairs: dict[tuple[str, str], ReadTest]) -> dict[str, Any]:
     ticks = {"tickvals": at, "ticktext": [labels[number] for number in at], "showgrid": False, "zeroline": False}
     trace = {
         "type": "heatmap",
-        # The page's script expands this to both halves of `z` and `customdata`: nearly all pairs of a thousand nodes
-        # are untested, and would still need two million values.
+        # The page's script expands this to both halves of `z` and `customdata`: with a thousand nodes, nearly all pairs
+        # are untested, but the full matrices would hold two million values.
         "meta": {"size": len(names), "cells": cells},
         "zmin": 0,
         "zmax": max(top, floor),
@@ -208,7 +208,7 @@ def _heat_map(pairs: dict[tuple[str, str], ReadTest]) -> dict[str, Any]:
 
 
 def _scale(floor: float) -> list[list[Any]]:
-    """Return a scale with reds below the floor and blues above it; only blues without a floor."""
+    """Return a colour scale with reds below the floor and blues above it; only blues without a floor."""
     if floor <= 0:
         return [[0, "#e8f0f7"], [1, BLUE]]
     below = [[0, "#7a1208"], [floor, "#f0b7ad"]]
@@ -216,9 +216,9 @@ def _scale(floor: float) -> list[list[Any]]:
 
 
 def matrix_figure(matrix: Matrix, floor: float | None) -> dict[str, Any]:
-    """Return a heat map of a matrix with its values written in the cells; slow cells have a red frame.
+    """Return a heat map of a matrix with the values in its cells; slow cells have a red frame.
 
-    The colour scale covers the cells between GPUs, because a GPU's own memory is many times as fast.
+    The colour scale covers the cells between GPUs, because a GPU's own memory is many times faster.
 
     Args:
         matrix: a matrix of a test from `data.normalised`.
@@ -262,7 +262,7 @@ def matrix_figure(matrix: Matrix, floor: float | None) -> dict[str, Any]:
 
 
 def _gpus(labels: list[str]) -> list[str]:
-    """Return the labels of GPUs; the single row of a matrix about the host has no label."""
+    """Return the GPU labels; the single row of a host matrix has an empty label, shown as "all"."""
     return [f"GPU {_plain(label)}" if label else "all" for label in labels]
 
 
@@ -272,7 +272,7 @@ def _frame(row: int, column: int) -> dict[str, Any]:
 
 
 def chart_figure(chart: Chart) -> dict[str, Any]:
-    """Return the figure of a stage's chart, with the limits of its series dashed in their colour."""
+    """Return the figure of a stage's chart; the limit of each series is a dashed line in its colour."""
     return _lines_figure(chart) if chart["kind"] == "lines" else _bars_figure(chart)
 
 

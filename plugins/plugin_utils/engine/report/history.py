@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare a validation with earlier ones: a test with its history, a node with its history and with the fleet.
 
-A value has drifted if it is further below a median than the normal deviation of curve.median_and_tolerance.
+A value has drifted if it is further below a median than the normal deviation from curve.median_and_tolerance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """The properties that values of one series have in common.
+    """The properties shared by all values of a series.
 
     Attributes:
         subject: "test", or "node" for the median of a node over all its pairs.
@@ -50,13 +50,13 @@ class Key:
 
     @property
     def peers(self) -> tuple[str, int, str, str, str, str, int]:
-        """The properties that values compared within the fleet have in common."""
+        """The properties shared by values that are compared across the fleet."""
         return (self.subject, len(self.who), self.stage, self.collective, self.hardware, self.backend, self.size)
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value of a report.
+    """A measured value in a report.
 
     Attributes:
         key: its series.
@@ -79,7 +79,7 @@ def points(report: ReadReport) -> list[Point]:
     """Return the values of a report: one per measured test, and one per node over its pairs.
 
     Args:
-        report: result of `report_data.normalised`.
+        report: result of `data.normalised`.
     """
     found = []
     for test in report["tests"]:
@@ -124,10 +124,10 @@ def _of_nodes(report: ReadReport, tests: list[Point]) -> list[Point]:
 
 
 def node_figures(report: ReadReport) -> list[NodeFigure]:
-    """Return for each node, stage and collective the verdict and the medians (GB/s, or None), without checks.
+    """Return the verdict and medians (GB/s, or None) of each node, stage and collective, excluding checks.
 
-    A node that passed with any partners is proven good in that stage, regardless of other failures; of repeats with the
-    same partners the worst verdict counts. A failed test of several nodes counts only for the culprits.
+    A node that passed with any partners is proven good in that stage, regardless of other failures; for repeats with
+    the same partners, the worst verdict counts. A failed test of several nodes counts only for the culprits.
     """
     groups: dict[tuple[str, str, str], list[ReadTest]] = {}
     faulty = faulty_nodes(report)
@@ -186,8 +186,8 @@ def drift(report: ReadReport, others: Sequence[ReadReport]) -> list[Compared]:
     """Return the comparison of each value of a report with its history and with the fleet.
 
     The history consists of passes of the same test on the same nodes, with any software. The fleet consists of the
-    latest values of the same kind of test on as many nodes of the same hardware, with the same versions of driver and
-    NCCL, from all reports. Both need at least MINIMUM values.
+    latest values of the same kind of test on the same number of nodes with the same hardware, driver and NCCL versions,
+    from all reports. Both need at least MINIMUM values.
 
     Args:
         report: result of `data.normalised`.
@@ -222,7 +222,7 @@ class _Group:
         return None if self.median is None else _change(busbw, self.median)
 
     def flags(self, busbw: float, whose: str) -> list[str]:
-        """Return a sentence if a value has drifted downwards."""
+        """Return a message if a value has drifted downwards, otherwise an empty list."""
         if self.median is None or self.median - busbw <= self.tolerance:
             return []
         share = 100 * (self.median - busbw) / self.median
@@ -262,10 +262,10 @@ def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
     Returns:
         ``tests``: tests in both reports, each with ``name``, ``nodes``, ``stage``, ``collective``, ``size``, ``first``
         and ``second`` (GB/s), ``change`` (share of the first), ``verdicts`` (of both) and ``flag`` (slower, faster or
-        empty; more than 5 % counts). ``other_nodes``: tests of one name that ran on different nodes, each with ``name``
-        and, for both reports, ``nodes``, ``busbw`` (GB/s or None) and ``verdicts``. ``only_first`` and ``only_second``:
-        names of tests in only one report. ``nodes``: nodes in both reports. ``environment``: differences of the
-        environment, each with ``term``, ``first`` and ``second``.
+        empty; more than 5 % counts). ``other_nodes``: tests with the same name that ran on different nodes, each with
+        ``name`` and, for both reports, ``nodes``, ``busbw`` (GB/s or None) and ``verdicts``. ``only_first`` and
+        ``only_second``: names of tests in only one report. ``nodes``: nodes in both reports. ``environment``:
+        environment differences, each with ``term``, ``first`` and ``second``.
     """
     one, two = ({_same(test): test for test in report["tests"]} for report in (first, second))
     both = []

@@ -21,11 +21,11 @@ __all__ = ["junit"]
 def junit(report: ReadReport) -> str:
     """Return the report as XML: a case per test, with a failure for FAIL and an error for INCONCLUSIVE.
 
-    A left-out node is a case with an error, and a verdict without a matching case gets an additional case, so that the
-    file never shows success for a report without it.
+    A skipped node is a case with an error, and a verdict without a matching case gets an additional case, so that the
+    file never shows success unless the validation passed.
 
     Args:
-        report: result of `report_data.normalised`.
+        report: result of `data.normalised`.
     """
     suite = TestSuite(f"busbar validation of {report['cluster']}")
     suite.timestamp = report["started"].removesuffix("Z")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a validation report in Prometheus' text format, for node exporter's textfile collector.
 
-The values of a node are its latest ones across validations, because a validation may cover only a few nodes.
+Each node has its latest values from any validation, because a validation may cover only a few nodes.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class LastFigure(NodeFigure):
 
 
 def seconds(started: str) -> float | None:
-    """Return the Unix time (s) of an ISO 8601 text, None if it is invalid."""
+    """Return the Unix time (s) of an ISO 8601 timestamp, None if it is invalid."""
     try:
         return datetime.fromisoformat(started.replace("Z", "+00:00")).timestamp()  # Python 3.9 does not read Z
     except ValueError:
@@ -193,7 +193,7 @@ def last_figures(reports: Sequence[ReadReport], nodes: Collection[str] | None = 
 
 
 def last_metrics(reports: Sequence[ReadReport], nodes: Collection[str] | None = None) -> list[Metric]:
-    """Return the stages' Prometheus metrics: the latest of each node, and all others from the last report.
+    """Return the stages' Prometheus metrics: the latest of each node, and the remaining ones from the last report.
 
     Args:
         reports: results of `report_data.normalised`, the oldest first.

@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Row(TypedDict):
-    """A row of a table of nccl-tests: busbw of both halves."""
+    """A row of an nccl-tests table: busbw of both halves."""
 
     size: int
     out_of_place: float | None
@@ -50,7 +50,7 @@ class Fabric(TypedDict):
 
 
 class Run(TypedDict):
-    """A table of nccl-tests."""
+    """An nccl-tests table."""
 
     program: str | None
     nccl_tests_version: str | None
@@ -62,7 +62,7 @@ class Run(TypedDict):
 
 
 class Matrix(TypedDict):
-    """A matrix of a check; odd are row and column of slow cells, p2p whether the floor applies to it."""
+    """A matrix of a check; odd holds the row and column of each slow cell, p2p whether the floor applies to it."""
 
     title: str
     unit: str
@@ -75,7 +75,7 @@ class Matrix(TypedDict):
 
 
 class Result(TypedDict):
-    """A result of a diagnosis; the IDs are those of units such as GPUs."""
+    """A result of a diagnosis; ids identify units such as GPUs."""
 
     category: str
     test: str

@@ -34,7 +34,7 @@ __all__ = ["PageFiles", "page"]
 _OPEN = 6
 _MOST_DETAILS = 400
 _MOST_LISTED = 10
-# Rows of a table shown at first; the others are added on demand.
+# Rows of a table that are shown by default; the others are added on demand.
 _MOST_ROWS = 500
 _ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
 _COLUMNS = (
@@ -56,7 +56,7 @@ class PageFiles:
     """The files and values that the page needs in addition to the report.
 
     Attributes:
-        template: Jinja text of the page.
+        template: Jinja template of the page.
         style: CSS.
         script: JavaScript of the page.
         plotly: JavaScript of plotly.
@@ -138,7 +138,7 @@ def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> 
 
 
 def _unix(text: str) -> str:
-    """Return text with the line ends that a browser converts it to before it computes the hash."""
+    """Return text with the line endings that a browser converts it to before it computes the hash."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -150,7 +150,7 @@ def _policy(scripts: list[str]) -> str:
 
 
 def _kept(figures: list[dict[str, Any]], figure: dict[str, Any]) -> int:
-    """Return the number under which the page finds a figure."""
+    """Add a figure and return its index on the page."""
     figures.append(figure)
     return len(figures) - 1
 
@@ -172,7 +172,7 @@ def _cell(text: str, value: float | str | None = None, kind: str = "text") -> di
 
 
 def _compact(cells: list[dict[str, Any]], css: str = "") -> list[Any]:
-    """Return a row in the format of the page's script: class, texts, and the values of numbers by column."""
+    """Return a row in the format of the page's script: class, cell texts, and numeric values by column."""
     values = {place: cell["value"] for place, cell in enumerate(cells) if cell["kind"] == "number"}
     return [css, [cell["text"] for cell in cells], values]
 

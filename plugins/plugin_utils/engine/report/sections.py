@@ -61,7 +61,7 @@ class PageTest(ReadTest):
 
 
 class Detail(PageTest):
-    """A test with details, and whether they are open at first."""
+    """A test with details, and whether they are expanded by default."""
 
     facts: list[tuple[str, str]]
     open: bool
@@ -84,13 +84,13 @@ class PageSection(TypedDict):
 
 
 def rank_of(test: ReadTest) -> int:
-    """Return the sort position of a test among those of equal verdict, the most informative first."""
+    """Return the sort position of a test among those with the same verdict, the most informative first."""
     stage = registry.stage_of(test)
     return stage.rank if stage else _LAST
 
 
 def sections(tests: list[Detail], keep: Callable[[dict[str, Any]], int]) -> list[PageSection]:
-    """Return the sections for some tests.
+    """Return the sections for the given tests.
 
     Args:
         tests: the most informative first.
@@ -152,9 +152,9 @@ def _table(table: Table, css: str = "") -> PageTable:
 
 
 def test_facts(test: ReadTest) -> list[tuple[str, str]]:
-    """Return terms and values about a test; those of its stage come first."""
+    """Return the facts of a test as terms and values, those of its stage first."""
     job = test["job"]
-    # Stages with other measurements than collectives use other units.
+    # Stages that do not measure collectives use other units.
     unknown = "" if _titled(test) else "none"
     facts = [
         *_section(test)["facts"],

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find slow links and boundaries between healthy nodes by splitting failed tests.
 
-A block is a set of connections: all those among some nodes, or all those between two sets of nodes. A block that failed
-is split into quarters. The two diagonal quarters have no common node and run at once. If both pass, the fault is in the
-other two, which are split without being tested first. Every round therefore halves the area around the fault, and one
+A block is a set of connections: all those within one set of nodes, or all those between two sets. A block that failed
+is split into quarters. The two diagonal quarters are disjoint and run at once. If both pass, the fault is in the other
+two, which are split without being tested first. Every round therefore halves the area around the fault, and finding one
 slow link among N nodes takes about log2 N rounds, wherever its ends are. Connections that other tests have cleared are
 skipped.
 """
@@ -32,7 +32,7 @@ _PAIRS_ACROSS = 8
 
 @dataclass
 class _OneBlock(Item):
-    """A search item about one block."""
+    """A search item with a single block."""
 
     block: Block
 
@@ -66,7 +66,7 @@ class Sweep(_OneBlock):
 
 @dataclass
 class Family(Item):
-    """Blocks without a common node that were slow when tested together, so at least one of them is slow."""
+    """Disjoint blocks that were slow when tested together, so at least one of them is slow."""
 
     blocks: list[Block]
     seen: Outcome | None = None
@@ -128,7 +128,7 @@ class _Probe(_OneBlock):
 
 @dataclass
 class Border(_OneBlock):
-    """Two sets that are slower together than normal for fewer nodes: tests whether pairs across are slow as well.
+    """Two sets that are slower together than is normal for fewer nodes: tests whether pairs across are slow as well.
 
     The normal bandwidth of pairs is known. If the pairs are fast, a test of this many nodes may simply be slower.
     """
@@ -225,7 +225,7 @@ class Duel(_OneBlock):
         return [] if guilty or self.settled(state) else [self]
 
     def settled(self, state: LinkState) -> bool:
-        """Report the link once both its nodes are cleared and it was slow twice; return whether that is so."""
+        """Report the link once both its nodes are cleared and it was slow twice; return whether it was reported."""
         if len(self.slow) - self.fast < _PAIR or not all(self.cleared(node, state) for node in self.block.nodes):
             return False
         _link(state, self.block, self.slow)
@@ -274,7 +274,7 @@ def _link(state: LinkState, block: Block, outcomes: list[Outcome]) -> None:
 
 
 def _others_of(state: LinkState, node: str) -> list[str]:
-    """Return the other innocent nodes of the node's switch."""
+    """Return the other innocent nodes on the node's switch."""
     switch_of = state.context.switch_of
     return [other for other in state.context.innocent() if other != node and switch_of[other] == switch_of[node]]
 

@@ -40,7 +40,7 @@ __all__ = [
     "smallest_drop",
 ]
 
-# The default of the smallest drop to detect, as a share, and of the maximum number of repeats per round.
+# Defaults: the smallest drop to detect, as a share, and the maximum number of repeats per round.
 DROP = 0.10
 MOST_REPEATS = 16
 # Number of repeats while the noise is unknown.

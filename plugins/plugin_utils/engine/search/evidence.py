@@ -30,14 +30,14 @@ _CLEAR = 2.5
 
 @dataclass(frozen=True)
 class Question:
-    """A round: tests without a common node, which may run at once.
+    """A round of disjoint tests, which may run at once.
 
     Attributes:
         stage: purpose of the round: pairs, alone, confirm, whole, switches or search.
         tests: one tuple of node names per test.
         repeats: number of measurements of each test.
         needed: number of tests, from the first, that decide how the search continues; None for all of them. The others
-            run beside them and are not repeated if they are within the noise.
+            run alongside and are not repeated if they are within the noise.
     """
 
     stage: str
@@ -55,8 +55,8 @@ class Outcome:
         kind: pass, slow, wrong, crashed, hung or inconclusive; open if the result was within the noise and not
             repeated.
         results: positions of its results in the given list.
-        sure: whether it is below its floor or slower than other tests of as many nodes, and not only slower than
-            smaller tests.
+        sure: whether it is below its floor or slower than other tests of the same size, not only slower than smaller
+            tests.
         mean: logarithm of the measured value; None without a measurement.
         error: standard deviation of the mean.
         margin: by how much the mean is below the limit, as a logarithm; infinite without a measurement.
@@ -122,7 +122,7 @@ class Context:
     def wholes(self, nodes: Iterable[str]) -> list[tuple[str, ...]]:
         """Return the nodes without one side of each known link or boundary, in up to three variants.
 
-        The variants leave out one end of each link, the other end, and the side that keeps most nodes.
+        The variants leave out one end of each link, the other end, and whichever side keeps the most nodes.
         """
         kept = list(nodes)
         ways = (self.without_bad(kept), self.without_bad(kept, other=True), self._without_fewest(kept))

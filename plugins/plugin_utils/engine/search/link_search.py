@@ -33,16 +33,16 @@ class LinkSearch(LinkState):
     """The rounds of the search."""
 
     def add(self, nodes: tuple[str, ...], outcome: Outcome) -> None:
-        """Open the block of a failed test."""
+        """Add the block of a failed test to the open items."""
         self._take_in()
         self.items += narrow(self, Block(nodes), outcome)
 
     def duel(self, pair: tuple[str, str], outcomes: list[Outcome]) -> None:
-        """Open a slow pair whose nodes were both fast with others."""
+        """Add an open item for a slow pair whose nodes were both fast with others."""
         self.items.append(Duel(Block(pair), [outcome for outcome in outcomes if not outcome.passed]))
 
     def between(self, left: tuple[str, ...], right: tuple[str, ...]) -> None:
-        """Open the block between two sets that are fine alone and slow together."""
+        """Add an open item for two sets that are fast on their own but slow together."""
         self.items.append(Family([Block(left, right)]))
 
     def boundary(self, left: Sequence[str], right: Sequence[str], outcomes: list[Outcome]) -> None:
@@ -50,7 +50,7 @@ class LinkSearch(LinkState):
         boundary(self, left, right, outcomes)
 
     def run(self, goal: float = 0, scopes: Sequence[Iterable[str]] = ()) -> Steps:
-        """Ask for rounds until every slow result is explained.
+        """Request rounds until every slow result is explained.
 
         Args:
             goal: number of culprits at which the search stops; it also stops if nothing is left to test.
@@ -79,14 +79,14 @@ class LinkSearch(LinkState):
         self._give_up()
 
     def _close_borders(self) -> None:
-        """Decide open boundary items that have no pair left to test."""
+        """Resolve open boundary items that have no pair left to test."""
         closed = [item for item in self.items if isinstance(item, Border) and not item.ask(self, set())]
         self.items = [item for item in self.items if not any(item is other for other in closed)]
         for item in closed:
             self.items += item.learn(self, [], [])
 
     def _question(self, plan: list[tuple[Item, list[Block]]]) -> Question:
-        """Return a round in which only slow items wait for repeats, and sweeps within the noise do not."""
+        """Return a round in which undecided tests are repeated only for slow items, not for sweeps."""
         tests = [block.nodes for _item, blocks in plan for block in blocks]
         needed = sum(len(blocks) for item, blocks in plan if not isinstance(item, Sweep))
         return Question("search", tests, needed=needed or None)

@@ -40,7 +40,7 @@ class Block:
         return len(self.left) + len(self.right) == _PAIR
 
     def quarters(self, switch_of: dict[str, str]) -> tuple[list[Block], list[Block]]:
-        """Return the diagonal quarters, which have no common node, and the others."""
+        """Return the diagonal quarters, which are disjoint, and the others."""
         one, two = _halves(self.left, switch_of)
         if not self.right:
             return [Block(half) for half in (one, two) if len(half) > 1], [Block(one, two)]
@@ -63,11 +63,11 @@ class Item:
     blocks: list[Block]
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return tests without a common node; empty if they must wait."""
+        """Return disjoint tests; an empty list if they must wait."""
         raise NotImplementedError
 
     def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        """Return the items that replace it."""
+        """Return the items that replace this one."""
         raise NotImplementedError
 
 
@@ -105,7 +105,7 @@ class LinkState:
         self._seen = len(self.context.fine)
 
     def untested_blocks(self, nodes: tuple[str, ...]) -> list[Block]:
-        """Return blocks without a common node that hold all untested pairs of the nodes."""
+        """Return disjoint blocks that cover all untested pairs of the nodes."""
         return [Block(*(self.untested.sides(part) or (part,))) for part in self.untested.components(nodes)]
 
     def quarters(self, block: Block) -> tuple[list[Block], list[Block]]:
@@ -126,7 +126,7 @@ class LinkState:
         self._seen = len(self.context.fine)
 
     def hot(self) -> set[str]:
-        """Return the nodes of slow blocks without an explanation."""
+        """Return the nodes of unexplained slow blocks."""
         return {node for item in self.items for block in item.blocks for node in block.nodes}
 
     def proven(self, node: str) -> bool:
@@ -160,7 +160,7 @@ class LinkState:
         self._conclude("links", {"nodes": [one, other]}, outcomes)
 
     def suspect_boundary(self, left: Sequence[str], right: Sequence[str]) -> None:
-        """Record as suspected two sets that are slower together than fewer nodes, without a reference for this many."""
+        """Suspect two sets that are slower together than fewer nodes are, if no reference for their size exists."""
         self.context.bad.append((frozenset(left), frozenset(right)))
         self.suspect({*left, *right}, UNSURE)
 
@@ -181,7 +181,7 @@ class LinkState:
         self._conclude("boundaries", {"switches": names, "sides": sides}, outcomes)
 
     def _with_ends(self, side: Sequence[str], other: Sequence[str]) -> frozenset[str]:
-        """Return a side, plus the nodes of its switches that tests only left out as ends of known links."""
+        """Return a side, plus nodes of its switches that tests left out only because they are ends of known links."""
         switches = {self.context.switch_of[node] for node in side}
         ends = {node for sides in self.context.bad for part in sides if len(part) == 1 for node in part}
         rest = {node for node in self.context.innocent() if self.context.switch_of[node] in switches} - set(side)

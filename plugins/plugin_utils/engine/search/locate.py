@@ -53,7 +53,7 @@ class Locator:
 
         Args:
             nodes: names of the nodes.
-            topology: nodes of each switch; without it all nodes count as nodes of one switch.
+            topology: nodes of each switch; by default all nodes count as nodes of one switch.
             drop: smallest share below normal that counts as slow.
             most_repeats: maximum number of measurements of a test in one round.
 
@@ -163,7 +163,7 @@ def _switches(nodes: list[str], topology: dict[str, list[str]]) -> dict[str, str
 
 
 def _search(context: Context) -> Steps:
-    """Ask for rounds until the culprits are known."""
+    """Request rounds until the culprits are known."""
     if not context.nodes:
         return
     league = League({node: (node,) for node in context.nodes}, context.switch_of)
@@ -194,19 +194,19 @@ def locate(
     Args:
         nodes: names of the nodes.
         results: finished tests, each with nodes (list), busbw and floor in GB/s (or None), and outcome: ok, wrong
-            (sums), crashed, hung, or inconclusive (no evidence). If a test has a scope, it is compared only with tests
-            of the same scope. If it has repeats, these are the busbw of each repeat, and busbw is their median. If it
-            has a rounding, each value may be off by this share because few digits were printed.
+            (results), crashed, hung, or inconclusive (no evidence). If a test has a scope, it is compared only with
+            tests of the same scope. If it has repeats, these are the busbw of each repeat, and busbw is their median.
+            If it has a rounding, each value may be off by this share because few digits were printed.
         topology: nodes of each switch.
         drop: smallest share below normal that counts as slow.
         most_repeats: maximum number of measurements of a test in one round.
 
     Returns:
-        done; round (number of rounds so far, including the next); stage; tests (lists of nodes without a common node,
-        which may run at once); repeats (measurements of each test); and conclusions, final when done: nodes (node,
-        verdict FAIL or INCONCLUSIVE, kinds, results, reason), links (nodes), boundaries (switches, sides), unresolved
-        (nodes, reason), suspected (nodes, repeats, reason). Their results are positions in the list of results. Before
-        done, fitting holds the single node that explains all slow results so far, in the format of nodes.
+        done; round (number of rounds so far, including the next); stage; tests (disjoint lists of nodes, which may run
+        at once); repeats (measurements of each test); and conclusions, final when done: nodes (node, verdict FAIL or
+        INCONCLUSIVE, kinds, results, reason), links (nodes), boundaries (switches, sides), unresolved (nodes, reason),
+        suspected (nodes, repeats, reason). Their results are positions in the list of results. Before done, fitting
+        holds the single node that explains all slow results so far, in the format of nodes.
 
     Raises:
         ValueError: nodes, topology or a result are not in this format.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Reading", "Readings"]
 
 _PAIR = 2
-# Tests whose numbers of nodes differ by at most this factor are compared.
+# Tests whose node counts differ by at most this factor are compared.
 _NEAR = 1.25
 _CLEAR = 0.75
 _MOST_ASKED = 100
@@ -51,7 +51,7 @@ class Reading:
         drawn: whether the test belongs to a stage that tests all nodes alike, not one that follows slow results; only
             such tests are peers.
         rounding: share by which a value may be off because few digits were printed.
-        coarse: whether it would be slow without that rounding, which repeats do not reduce.
+        coarse: whether it may be slow only because of that rounding, which repeats do not reduce.
         needed: whether the search waits for it; other tests may stay undecided.
     """
 
@@ -78,7 +78,7 @@ class Reading:
 
     @property
     def tends(self) -> bool:
-        """Whether it has a tendency although it may need repeats: certainly slow, or rather fast."""
+        """Whether the result is usable although it may need repeats: certainly slow, or more likely fast than slow."""
         return bool(self.broken) or (self.verdict is not None and not -decide.BOUND < self.verdict <= 0)
 
     def take(self, result: dict[str, Any], place: int) -> None:
@@ -133,7 +133,7 @@ class Readings:
         return [fmean(reading.samples) for reading in self._of_kind[kind]]
 
     def repeats(self) -> int:
-        """Return the number of measurements of each test in a new round, which follows from the noise so far."""
+        """Return the number of measurements of each test in a new round, derived from the noise so far."""
         if not self._noise.known:
             return min(self._most, decide.FIRST_REPEATS)
         noise = self._level()
@@ -171,7 +171,7 @@ class Readings:
         reading.error = noise / sqrt(len(reading.samples))
 
     def _normal(self, kind: _Kind, distance: float) -> tuple[float | None, bool]:
-        """Return the normal value of tests of a kind, and whether it comes from tests of about this size."""
+        """Return the normal value for tests of a kind, and whether it comes from tests of about this size."""
         if kind not in self._known:
             size, scope = kind
             sizes = {other[0] for other in self._of_kind if other[1] == scope}
@@ -210,7 +210,7 @@ class Readings:
     def suspected(self, reading: Reading) -> dict[str, Any]:
         """Return the suspicion entry of a test that is probably slow, but within the noise or the rounding.
 
-        The number of repeats is that which would confirm the observed drop.
+        Its number of repeats would confirm the observed drop.
         """
         noise = self._level()
         distance = decide.smallest_drop(noise, self._drop, self._most)

@@ -28,7 +28,7 @@ _SAMPLES = 4
 
 
 def play(league: League, games: list[tuple[str, ...]], stage: str) -> Steps:
-    """Run games that have no common player."""
+    """Run disjoint games."""
     outcomes = yield Question(stage, [league.nodes(game) for game in games])
     for game, outcome in zip(games, outcomes):
         league.record(game, outcome)
@@ -235,7 +235,7 @@ def _switches(context: Context, _league: League, link_search: LinkSearch) -> Ste
 
 def _uplinks(context: Context, link_search: LinkSearch) -> Steps:
     teams = {switch: tuple(team) for switch, team in _teams(context).items()}
-    # Few switches mean few partners; samples of nodes are tested in addition.
+    # Few switches mean few partners, so samples of nodes are tested as well.
     cup = League(teams, dict.fromkeys(teams, ""), _PAIR, few=True)
     rounds = round_robin(list(teams)) if len(teams) <= _FEW else [neighbours(list(teams), cup.group_of)]
     for games in rounds:

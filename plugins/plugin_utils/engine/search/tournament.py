@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The round-robin tournament of pairs, and the decision which player is to blame for lost games.
+"""The round-robin tournament of pairs, and the decision about which player is to blame for lost games.
 
 A player is a node, or a switch with all its nodes. A fast game clears all its players; a slow game only shows that one
 of them, or the link between them, is faulty.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["League", "neighbours", "next_games", "round_robin"]
 
-# A full tournament of this many players, and this many further games, are enough to judge a player.
+# A full tournament of this many players plus this many further games is enough to judge a player.
 _TOURNAMENT = 16
 _MOST_MORE = 4
 # A quarter of the smallest drop to detect, as a logarithm. Within it, this many more failures are required.
@@ -29,7 +29,7 @@ _MORE_NEAR = 2
 def round_robin(players: list[str]) -> list[list[tuple[str, str]]]:
     """Return the rounds of a tournament in which each player meets each other once.
 
-    An even number N of players needs N-1 rounds, an odd one N rounds with a bye each.
+    An even number N of players needs N-1 rounds, an odd number N rounds with one bye each.
     """
     seats: list[str | None] = [*players] if len(players) % 2 == 0 else [*players, None]
     half = len(seats) // 2
@@ -61,11 +61,11 @@ def neighbours(players: list[str], group_of: dict[str, str]) -> list[tuple[str, 
 
 @dataclass
 class League:
-    """The games of some players.
+    """The games of a set of players.
 
     Attributes:
         teams: the nodes of each player.
-        group_of: the switch of each player; partners of the same switch are preferred.
+        group_of: the switch of each player; partners on the same switch are preferred.
         needed: failures with different known-good partners before a player is blamed.
         few: whether failing with all good players is enough, however few they are.
         lost: blamed players, with the results that prove it.

@@ -4,14 +4,14 @@
 
 A known cause is a fault only if the hardware profile does not explain it. Otherwise it is a finding:
 
-- NET/Socket, fewer NICs than in the profile, a NIC that one node lacks or leaves idle: a fault if the path between the
+- NET/Socket, fewer NICs than in the profile, a NIC that is missing or idle on one node: a fault if the path between the
   nodes is a network with RDMA. The trays of one NVLink domain do not need it.
 - GPUDirect RDMA off: a fault if each GPU has NVLink and at most two share a NIC. NCCL uses it up to PATH_PXB
   (src/graph/paths.cc, ncclTopoCheckGdr), so a GPU that reaches the NIC only through the CPU cannot use it.
 - NVLS off: a fault for an all-reduce on three or more GPUs of Hopper or newer behind an NVSwitch
   (src/transport/nvls.cc, ncclNvlsInit: no NVLS up to two GPUs).
-- A NIC that is idle on one node: a fault in collectives whose ranks all do the same. A root or a pair uses only some
-  rails.
+- A NIC that is idle on one node: a fault in collectives with equal roles for all ranks. Collectives with a root or with
+  pairs use only some rails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KNOWN_CAUSE", "Cause", "causes"]
 
-# First words of the reason if the bandwidth alone would have passed.
+# Start of the reason if the bandwidth alone would have passed.
 KNOWN_CAUSE = "a known cause of low bandwidth"
 _HOPPER_LINE = 450
 _FEWEST_OF_NVLS = 3
@@ -34,7 +34,7 @@ _ALIKE = frozenset({"all_reduce", "all_gather", "reduce_scatter", "alltoall"})
 
 
 class Cause(NamedTuple):
-    """A cause in words, and whether it is a fault at any bandwidth."""
+    """A description of a cause, and whether it is a fault at any bandwidth."""
 
     words: str
     counts: bool
@@ -47,7 +47,7 @@ def causes(
     nodes: int,
     domains: Sequence[int] | None,
 ) -> list[Cause]:
-    """Return the causes in NCCL's lines without duplicates, in the order of the runs.
+    """Return the causes found in NCCL's log lines without duplicates, in the order of the runs.
 
     Args:
         runs: results of ``nccl.output.parse_text``; only their fabric is read.
@@ -86,7 +86,7 @@ def _network(fabric: dict[str, Any], nics: int, *, counts: bool, near: bool) -> 
 
 
 def _rails(rails: dict[str, dict[str, list[str]]], *, counts: bool, alike: bool) -> Iterator[Cause]:
-    """Yield the NICs that a node lacks or leaves idle while at least half of the nodes use theirs of that name."""
+    """Yield NICs that are missing or idle on a node although at least half of the nodes use a NIC of that name."""
     most = max((len(nics["listed"]) for nics in rails.values()), default=0)
     for key, words in (("listed", "is not in use"), ("carried", "is idle")):
         reported = {host: set(nics[key]) for host, nics in rails.items() if nics[key]}

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check a controller's answer to a validation, and reject it if a value is impossible.
 
-The answer is controlled by root on the controller, and the provisioning host has full access everywhere. Paths to read
-or delete are therefore derived from the requested tests, never from the answer.
+Root on the controller controls the answer, and the provisioning host has full access to all hosts. Paths to read or
+delete are therefore derived from the requested tests, never from the answer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def checked_answer(options: Mapping[str, Any], step: Step, result: Mapping[str, 
     Args:
         options: options of the validation; `output` is the pattern of that path.
         step: the requested step, from stages.next_step.
-        result: the result of the module slurm_tests; a failed or unreachable result if it did not run.
+        result: the result of the slurm_tests module; a failed or unreachable result if it did not run.
         controller: name of the controller, for messages.
 
     Returns:

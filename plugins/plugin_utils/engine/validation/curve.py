@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAST", "Curve", "behind_peers", "curve_of", "dips", "median_and_tolerance"]
 
-# Size in bytes to microseconds and busbw in GB/s, both medians over repeats of the out-of-place half.
+# Maps size in bytes to time in microseconds and busbw in GB/s, both medians over repeats of the out-of-place half.
 Curve = dict[int, tuple[float, float]]
 # A healthy curve drops a little where NCCL changes protocol or algorithm, and short times scatter. In 200 published
 # runs, two drop this far below their neighbours at 1 MiB or more: GH200 nodes without their network plugin (cscs-docs,
@@ -93,7 +93,7 @@ def behind_peers(curve: Curve, peers: Sequence[Curve]) -> list[str]:
 
 
 def median_and_tolerance(values: Sequence[float], least: float = LEAST, *, proof: bool = False) -> tuple[float, float]:
-    """Return the median of some values and the normal deviation below it, both in the values' unit.
+    """Return the median of the values and the normal deviation below it, both in the values' unit.
 
     The deviation is 3.5 robust standard deviations (1.4826 times the median absolute deviation; Iglewicz and Hoaglin,
     How to Detect and Handle Outliers, 1993), and at least a share of the median. Values below half of the median are

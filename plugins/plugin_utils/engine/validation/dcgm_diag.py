@@ -81,7 +81,7 @@ def _text(value: object) -> str | None:
 
 
 def _take(category: dict[str, Any], test: dict[str, Any], found: dict[str, Any]) -> None:
-    """Add the results of one test; a summary counts only if no single result is as bad."""
+    """Add the results of one test; a summary counts only if no single result has the same status."""
     where = {"category": _text(category.get("category")) or "", "test": _text(test.get("name")) or "a test"}
     results = [_dict(result) for result in _list(test.get("results"))]
     fresh = [{**where, **_who(result), **_said(result)} for result in results]
@@ -118,9 +118,9 @@ def _is_text(value: object) -> bool:
 
 
 def judge_diag(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Return verdict, reason and findings of a diagnosis, and its figures for the report.
+    """Return verdict, reason and findings of a diagnosis, and its values for the report.
 
-    Fail leads to FAIL; Warn and Skip are findings; any other status than Pass leads to INCONCLUSIVE, and so does a
+    Fail leads to FAIL; Warn and Skip are findings; any status other than Pass leads to INCONCLUSIVE, and so does a
     diagnosis without a test that ran.
 
     Args:
@@ -128,7 +128,7 @@ def judge_diag(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
         about: node (its name) and profile (None if unknown).
 
     Returns:
-        verdict, reason, findings, version, driver, results, and pairs (each failed GPU, alone).
+        verdict, reason, findings, version, driver, results, and pairs (one entry per failed GPU).
     """
     by_status: dict[str, list[dict[str, Any]]] = {}
     for result in data["results"]:

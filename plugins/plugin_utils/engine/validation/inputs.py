@@ -30,7 +30,7 @@ DRIFT = ("ignore", "finding", "fail")
 RESUMED = ("own", "all", "none")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-# Optional keys and the values they default to.
+# Optional keys and their defaults.
 _EMPTY: dict[str, Any] = {
     "nvlink_domains": {},
     "node_checks": [],
@@ -51,11 +51,11 @@ _EMPTY: dict[str, Any] = {
 
 
 def typed(given: Mapping[str, Any]) -> Options:
-    """Return the options of a validation in their types; options that already are typed are returned unchanged.
+    """Return the checked options with converted types; options that are already typed are returned unchanged.
 
     Args:
-        given: the keys of model.Options except own. Each value may be text; nodes and topology may be lists or folded
-            text. Each requested stage with options has a dictionary of them under its name.
+        given: the keys of model.Options except own. Each value may be a string; nodes and topology may be lists or
+            folded strings. Each requested stage with options has a dictionary of them under its name.
 
     Raises:
         ValueError: the options are invalid; the message has a sentence for each problem.
@@ -70,7 +70,7 @@ def typed(given: Mapping[str, Any]) -> Options:
 
 
 def input_problems(given: Mapping[str, Any]) -> list[str]:
-    """Return the problems of a validation's options, each with its remedy.
+    """Return the problems with a validation's options, each with its remedy.
 
     Args:
         given: as for typed.
@@ -80,12 +80,12 @@ def input_problems(given: Mapping[str, Any]) -> list[str]:
 
 
 def all_problems(given: Mapping[str, Any]) -> list[str]:
-    """Return the problems of the options or, if they are valid, the unknown hardware profiles."""
+    """Return the problems with the options or, if they are valid, the unknown hardware profiles."""
     return input_problems(given) or unknown_profiles(typed(given))
 
 
 def _read(given: Mapping[str, Any]) -> tuple[Options, list[str]]:
-    """Return the typed options, and the problems of values without a valid type."""
+    """Return the typed options, and the problems with values of the wrong type."""
     stages = [stage for stage in registry.STAGES if stage.form is not None]
     plain = {**_EMPTY, **given, "own": {}}
     mine = {stage.name: plain.pop(stage.name, None) for stage in stages}
@@ -116,7 +116,7 @@ def _named(part: str) -> Callable[[str], str]:
 
 
 def _folded(name: str, value: object) -> tuple[list[str], list[str]]:
-    """Return the nodes of a list or a folded text, and its problems."""
+    """Return the nodes in a list or a folded string, and the problems with it."""
     if not isinstance(value, (str, list, tuple)):
         return [], [f"{name}: {value!r} is not a list"]
     try:
@@ -126,7 +126,7 @@ def _folded(name: str, value: object) -> tuple[list[str], list[str]]:
 
 
 def _problems(options: Options) -> list[str]:
-    """Return the problems of typed options."""
+    """Return the problems with typed options."""
     problems = []
     if options["backend"] not in BACKENDS:
         problems.append(f"{option('backend')}: {options['backend']!r} is not one of {', '.join(BACKENDS)}")

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Read a job's lines about its nodes: faults of steps, software facts, differences between nodes, and port counters.
+"""Parse a job's lines about its nodes: step failures, software facts, differences between nodes, and port counters.
 
 The job prints ``# busbar counter: before NODE DEVICE NAME VALUE`` before its tests and the same with ``after`` at the
-end, without zeros; the last line of a node has the device ``-`` and the counter ``read``. Names are those of Linux'
+end, omitting zeros; the last line of a node has the device ``-`` and the counter ``read``. Names are those of Linux'
 Documentation/ABI/stable/sysfs-class-infiniband (IBTA's PortCounters), of ``rx_crc_errors`` in
 Documentation/ABI/testing/sysfs-class-net-statistics, and of the mlx5 driver's hardware counters and ``ethtool -S``.
 """
@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 # The format of slurm_error in slurmstepd (Slurm 24.11), with or without the prefix of srun --label. Pyxis 0.24 repeats
-# the log of Enroot indented by four more spaces, after "printing enroot log file:" (common.c, memfd_print_log); the
-# other messages are those of pyxis_slurmstepd.c.
+# Enroot's log, indented by four more spaces, after "printing enroot log file:" (common.c, memfd_print_log); the other
+# messages are those of pyxis_slurmstepd.c.
 _SAID = re.compile(
     r"^(?:\s*\d{1,6}: )?slurmstepd(?:-(?P<node>[\w.-]+))?: error: pyxis:(?P<log> {5})?\s*(?P<words>\S.*?)\s*$"
 )
@@ -62,7 +62,7 @@ def container_fault(text: str) -> str:
 
 
 def changed_variable(text: str) -> str:
-    """Return which variable had another value in a program than in the job; empty if none is reported."""
+    """Return which variable had a different value in a program than in the job; empty if none is reported."""
     for line in text.splitlines():
         if "# busbar variable: " in line and (match := _VARIABLE.match(line)):
             words = f"{match['words']}: the image, a hook or a prolog of tasks sets it, too"
@@ -134,7 +134,7 @@ _CABLE = frozenset(
 def environment_of(text: str | None) -> dict[str, str]:
     """Return the facts about the environment of a job, from lines such as ``# busbar: Kernel=6.1.0-44-amd64``.
 
-    Reading stops at the first other line after these; unrelated output before them is skipped.
+    Unrelated output before these lines is skipped, and parsing stops at the first other line after them.
     """
     found: dict[str, str] = {}
     for line in (text or "")[: _MOST_LINES * _LONGEST].splitlines():
@@ -163,7 +163,7 @@ def of_nodes(text: str | None) -> dict[str, dict[str, str]]:
 
 
 def differences(nodes: dict[str, dict[str, str]]) -> dict[str, dict[str, list[str]]]:
-    """Return the facts that differ between nodes: for each its values, the most frequent first, with their nodes.
+    """Return the facts that differ between nodes: their values, the most frequent first, with the nodes of each.
 
     A node without a fact that others report, such as one without the library, has an empty value.
 

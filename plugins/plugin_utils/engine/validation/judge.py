@@ -39,10 +39,10 @@ __all__ = [
 PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
-# First words of the reason if only a floor is missing for a verdict, and its last words.
+# Start of the reason if only a missing floor prevents a verdict, and the reason for a single rank.
 NO_FLOOR = "no floor is known"
 ONE_RANK = "one rank has no peer, so there is no bandwidth to judge"
-# First words of the reason of a test that is slower than its peers, see peers.
+# Start of the reason for a test that is slower than its peers.
 STRAGGLER = "straggler"
 # A message must take at least a millisecond, or the result measures latency instead of bandwidth: on one NVLink node
 # 128 MiB (0.3 ms) shows 88 % of the plateau, 1 GiB (2 ms) 97 %.
@@ -73,7 +73,7 @@ class Expected:
         allow_missing_ranks: whether an output without its rank lines may pass.
         allow_known_causes: whether a run with enough bandwidth may pass although NCCL reports a known fault on its
             path.
-        hosts: names of the hosts that had to take part; empty for any.
+        hosts: names of the hosts that must take part; empty for any.
         steady: allowed spread of repeats, as a share of the best.
         repeats: required number of runs of each collective; None for any.
         domains: number of nodes in each NVLink domain, the largest first; None if unknown.
@@ -162,7 +162,7 @@ def _collective(run: dict[str, Any], expected: Expected) -> str:
 def _floor(
     runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: Expected, collective: str
 ) -> tuple[Floor, float | None]:
-    """Return the floor and, if unknown whether the nodes share an NVLink domain, the floor that applies if they do."""
+    """Return the floor and, if it is unknown whether the nodes share an NVLink domain, the floor for a shared one."""
     summed = bool(runs) and all((run.get("fabric") or {}).get("in_network") for run in runs)
     known = placed_floor(profile, expected.nodes, expected.domains, collective, in_network=summed)
     if expected.floor is not None:
@@ -375,7 +375,7 @@ def _believable(answer: _Verdict, measured: float, limits: dict[str, Any]) -> No
 def _fabric_findings(
     answer: _Verdict, runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: Expected, collective: str
 ) -> list[str]:
-    """Add the causes of low bandwidth in NCCL's lines, and return those that are faults at any bandwidth."""
+    """Add the causes of low bandwidth in NCCL's log lines, and return those that are faults at any bandwidth."""
     found = causes(runs, profile, collective, expected.nodes, expected.domains)
     for item in found:
         _once(answer, item.words)

@@ -36,7 +36,7 @@ _LAST_FETCH_S = 15
 # The keys of a submitted job that an answer may change; the others are already known.
 _NEWS = ("state", "reason", "exit_code", "batch_host", "seconds", "problem")
 _MOST_SHOWN = 4
-# slurmd cancels a job that it cannot launch. Each query is a connection, and many jobs often share one cause.
+# slurmd cancels a job that it cannot launch. Each query opens a connection, and many jobs often share one cause.
 _CANCELLED = "the job ended as CANCELLED"
 _MOST_LOGS = 4
 _MOST_TEXT = 500
@@ -68,7 +68,7 @@ class Loop:
         self.unrestored: dict[str, str] = {}
 
     def reservation(self) -> dict[str, Any] | None:
-        """Return the reservation of the tests as an argument of the module slurm_tests, or None."""
+        """Return the reservation of the tests as an argument for the slurm_tests module, or None."""
         name = self.options.get("reservation") or ""
         if not name and not self.options.get("out_of_service"):
             return None
@@ -99,10 +99,10 @@ class Loop:
         return f"the time of {self.options['time_limit']} s for all tests was over in {', '.join(cut)}" if cut else ""
 
     def release(self, seconds: float) -> str:
-        """Delete the reservation of the tests, and return why it still exists if that fails.
+        """Delete the reservation of the tests; return why it still exists, or an empty string.
 
         Args:
-            seconds: how long to wait for jobs that are ending in it.
+            seconds: how long to wait for its jobs to end.
         """
         if not self.reserved:
             return ""
@@ -115,7 +115,7 @@ class Loop:
 
 
 class Round:
-    """The tests of one step: submitted, followed, fetched, and judged."""
+    """Submits the tests of one step, waits for them, fetches their output and judges it."""
 
     def __init__(self, loop: Loop, step: Step) -> None:
         """Store the validation and the step from stages.next_step."""
@@ -173,7 +173,7 @@ class Round:
             waited = max(0.0, self.transport.now() - began)
             more = {"tests": [test["job"] for test in self.step["tests"]], "waited": waited}
             more["reservation"] = self.loop.reservation()
-            # Between a job's submission and the receipt of its ID it could not be cancelled.
+            # A job cannot be cancelled between its submission and the receipt of its ID.
             with self.transport.uninterrupted():
                 result = self.transport.request(self._arguments(**more, patience=next(patience, _PATIENCE_S[-1])))
                 waits_for = self._waits_for(result)
@@ -306,7 +306,7 @@ class Round:
                 entry["problem"] = f"slurmd on {entry['batch_host']} could not launch the job: {reason}"[:_MOST_TEXT]
 
     def _texts(self) -> list[str | None]:
-        """Return the output of each test; the entries of unusable outputs get a problem."""
+        """Return the output of each test; entries with unusable output get a problem."""
         texts: list[str | None] = []
         for entry in self.entries:
             name, text = f"{entry['name']}.out", None

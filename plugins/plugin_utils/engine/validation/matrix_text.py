@@ -60,7 +60,7 @@ class Grid:
     """A matrix that is read row by row, after a header of columns."""
 
     def __init__(self, title: str, unit: str, what: str, *, p2p: bool) -> None:
-        """Start a matrix of which only the heading is known."""
+        """Start an empty matrix."""
         self.about: dict[str, Any] = {"title": title, "unit": unit, "what": what, "p2p": p2p}
         self.columns: list[int] = []
         self.rows: list[list[float | None]] = []
@@ -77,7 +77,7 @@ class Grid:
         return bool(self.columns) and len(self.rows) >= self.wanted
 
     def head(self, words: list[str]) -> bool:
-        """Read the header of the columns, and return whether the line was one."""
+        """Read the column header, and return whether the line was one."""
         known = [int(word) for word in words if word.isdecimal() and len(word) < 4]  # noqa: PLR2004 - a GPU's number
         if self.columns or len(known) != len(words) or known != list(range(len(known))) or not known:
             return False
@@ -88,7 +88,7 @@ class Grid:
         return True
 
     def row(self, words: list[str]) -> bool:
-        """Read a row, which starts with its number, and return whether the line was one, valid or not."""
+        """Read a row, which starts with its index, and return whether the line was a row, valid or not."""
         if not self.columns or self.full or not words[0].isdecimal() or len(words) < 2:  # noqa: PLR2004 - number, cell
             return False
         cells = read_cells(words[1:])

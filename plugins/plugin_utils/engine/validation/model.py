@@ -33,7 +33,7 @@ __all__ = [
 
 
 class CheckJob(TypedDict):
-    """The job of a kind of check: time_limit in seconds, arguments of sbatch."""
+    """The job for a kind of check: time limit in seconds, sbatch arguments."""
 
     script: str
     time_limit: Annotated[int, Span(None, None)]
@@ -56,7 +56,7 @@ class Options(TypedDict):
         straggler_limit: percent below the median of the peers; 0 disables the comparison.
         topology: switch to its nodes.
         partition: name, or hardware profile to name; the same for account and qos.
-        script: script of the job of collectives.
+        script: job script for collectives.
         output: pattern of the path of a job's output, with %j for the job ID.
         started: ISO 8601.
         began: seconds since 1970.
@@ -64,8 +64,8 @@ class Options(TypedDict):
         out_of_service: whether drained or reserved nodes are tested.
         reservation: existing reservation in which the jobs run; empty to create one if needed.
         resume: drained nodes to resume after passing: own (drained by busbar), all or none.
-        test_time_limit: seconds of one test.
-        time_limit: seconds of all tests, 0 for no limit.
+        test_time_limit: seconds per test.
+        time_limit: seconds for all tests, 0 for no limit.
         search_repeats: maximum number of measurements of a test of the search in one job.
         search_drop: percent below other tests of the search from which a node can be blamed.
         standing: node to whether the newest report that judged it proves it good.
@@ -132,9 +132,9 @@ class Options(TypedDict):
 
 
 class Job(TypedDict):
-    """A job as the module slurm_tests takes it: it runs on the nodes and on some partners chosen from the candidates.
+    """A job in the format of the slurm_tests module.
 
-    It starts only with the minimum number of nodes.
+    It runs on its nodes and on partners chosen from the candidates, and starts only with the minimum number of nodes.
     """
 
     name: str
@@ -198,7 +198,7 @@ class Entry(TypedDict):
 
 
 class Result(TypedDict):
-    """The answer of a controller to a step; without tests and with a message if it could not run them."""
+    """A controller's answer to a step: the tests, or only a message if it could not run them."""
 
     tests: list[Entry]
     node_reasons: list[str]
@@ -232,9 +232,9 @@ class Peers(TypedDict):
 
 
 class Test(TypedDict):
-    """The report's entry of a test; bandwidths in GB/s, sizes in bytes.
+    """The report entry of a test; bandwidths in GB/s, sizes in bytes.
 
-    In addition, each stage stores its figures under its name, and each check adds the keys of its results.
+    In addition, each stage stores its values under its name, and each check adds the keys of its results.
     """
 
     name: str
@@ -273,7 +273,7 @@ class Step(TypedDict):
         stage: stage name of the tests; empty when finished.
         search: whether the culprit search requested them.
         wait: seconds to wait for a test to begin.
-        time_limit: seconds of a test.
+        time_limit: seconds per test.
         stopped: why the validation ends early.
         skipped: stages that cannot run, each with the reason.
     """
@@ -288,7 +288,7 @@ class Step(TypedDict):
 
 
 class State(TypedDict):
-    """The results after some steps.
+    """The results so far.
 
     Attributes:
         left_out: nodes left out of a test, each with the reason.
@@ -352,7 +352,7 @@ class Drain(TypedDict):
 
 
 class Report(TypedDict):
-    """The report of a validation, as report.json holds it."""
+    """A validation report, the content of report.json."""
 
     schema: int
     verdict: str

@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Derive profiles of a part of the network: one NIC of each node (a rail), or the NICs alone.
+"""Derive profiles for a part of the network: one NIC per node (a rail), or the NICs only.
 
-An all-reduce over the NICs alone is a ring whose hops all cross the network. NCCL uses the network if neither
+An all-reduce over the NICs only is a ring whose hops all cross the network. NCCL uses the network if neither
 peer-to-peer access nor shared memory is allowed (NCCL documentation, NCCL_SHM_DISABLE: "NCCL will use network (i.e.
 InfiniBand or IP sockets) to communicate between the CPU sockets when SHM is disabled"). Each of a node's g ranks then
 sends its part of the ring over the node's NICs, so busbw <= W/g. Two nodes of 8 GPUs with a 400 Gb/s NIC each reach
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["of_nic_path", "of_one_rail", "rail_problems", "rail_share"]
 
 _RAIL = re.compile(r"[\w.-]+")
-# The margin below the one published figure, equal to that of the other floors.
+# The margin below the single published value, the same as for the other floors.
 _SHARE = 0.75
 _SOURCE = (
     "computed: {share:g} of the {most:.4g} GB/s that the NICs have for each GPU; 0.85 is published of two nodes "
@@ -32,10 +32,10 @@ _SOURCE = (
 
 
 def rail_problems(options: Options) -> list[str]:
-    """Return the problems of the rail names, with the remedy.
+    """Return the problems with the rail names, with the remedy.
 
     Args:
-        options: rails (a list of names of NICs), stages.
+        options: rails (a list of NIC names), stages.
     """
     rails = options["rails"]
     if not all(_RAIL.fullmatch(rail) for rail in rails):
@@ -48,16 +48,16 @@ def rail_problems(options: Options) -> list[str]:
 
 
 def rail_share(options: Options, profile: dict[str, Any] | None) -> float:
-    """Return the share of one rail in a node's NICs: those of the hardware profile, or the configured rails if more."""
+    """Return one rail's share of a node's NICs: those in the profile, or the configured rails if these are more."""
     nics = sum(int(nic["count"]) for nic in (profile or {}).get("nics") or [])
     return 1 / max(nics, len(options["rails"]))
 
 
 def of_one_rail(profile: dict[str, Any], share: float) -> dict[str, Any]:
-    """Return a profile with one NIC per node, with this share of each rate, limit and floor between nodes.
+    """Return a profile with one NIC per node and the given share of each rate, limit and floor between nodes.
 
-    Floors between nodes are those for any number of nodes: what few nodes reach with all NICs is limited inside the
-    node and does not apply to one NIC.
+    It keeps only the floors for any number of nodes: the bandwidth of few nodes with all NICs is limited inside the
+    node, so their floors do not apply to one NIC.
     """
     rate = sum(float(nic["count"]) * float(nic["gbps"]) for nic in profile["nics"]) * share
     nic = {"count": 1, "gbps": rate, "rdma": any(nic["rdma"] for nic in profile["nics"])}
@@ -75,7 +75,7 @@ def _part(scope: dict[str, Any], share: float) -> dict[str, Any]:
 
 
 def of_nic_path(profile: dict[str, Any], ranks: int) -> dict[str, Any]:
-    """Return a profile of the NICs alone: its NICs have the share of one rank, and its floors are derived from it.
+    """Return a profile for the NICs only: its NICs have the share of one rank, and its floors are derived from it.
 
     Without RDMA it has no floor, because the CPUs limit the rate of sockets.
 

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Plan and judge the checks of single nodes other than collectives.
+"""Plan and judge the single-node checks other than collectives.
 
 A check is a job of one node with its own script. Each kind is an entry of CHECKS that defines how its output is read
 and judged.
@@ -47,7 +47,7 @@ class Check:
     """A kind of check.
 
     Attributes:
-        read: converts an output to data. It never raises; problems of the output are part of the data.
+        read: converts an output to data. It never raises; problems with the output are part of the data.
         judge: takes that data and its context (node, hardware, profile or None, options), and returns the entry's
             verdict, reason, findings and further keys, such as floor (GB/s) and source. It never raises.
         gpus: minimum number of GPUs for the check; with 1 or more the job requests all of them.
@@ -81,7 +81,7 @@ def failed_nodes(tests: Sequence[Test]) -> set[str]:
 
 
 def check_problems(options: Options) -> list[str]:
-    """Return the problems of the requested checks, each with its remedy."""
+    """Return the problems with the requested checks, each with its remedy."""
     problems = []
     jobs = options["check_jobs"]
     for kind in dict.fromkeys(options["node_checks"]):
@@ -163,19 +163,19 @@ def next_checks(options: Options, tests: Sequence[Test], nodes: list[str]) -> li
 
 
 def judged_test(options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
-    """Return the report's entries of a test of collectives or of a check; arguments as for judged_check."""
+    """Return the report entries of a collective test or of a check; arguments as for judged_check."""
     if kind_of(planned) == COLLECTIVE:
         return judged(options, planned, entry, text)
     return [judged_check(options, planned, entry, text)]
 
 
 def judged_check(options: Options, planned: Planned, entry: Entry, text: str | None) -> Test:
-    """Return the report's entry of a check: the keys of validation.judged and those of its kind.
+    """Return the report entry of a check: the keys of validation.judged and those of its kind.
 
     Args:
         options: options of the validation.
         planned: the result of planned_checks.
-        entry: its result from the module slurm_tests.
+        entry: its result from the slurm_tests module.
         text: the output of the job, None if missing.
     """
     node = planned["job"]["nodes"][0]

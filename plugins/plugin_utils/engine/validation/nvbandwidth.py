@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Read the output of nvbandwidth: text, or the JSON of its option -j."""
+"""Parse the output of nvbandwidth: text, or the JSON from its option -j."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_nvbandwidth(text: str) -> dict[str, Any]:
 
 
 def _grid(name: str, heading: str, unit: str) -> Grid:
-    """Return an empty matrix: GPU by GPU, or one row of the host or of all GPUs."""
+    """Return an empty matrix: GPU by GPU, or one row for the host or for all GPUs."""
     pairs = "GPU(row)" in heading
     what = "latency" if unit != "GB/s" and pairs else "each" if not pairs else "pairs"
     part = next((word for word in ("Read1", "Read2", "Write1", "Write2", "Total") if word in heading.split()), "")

@@ -48,7 +48,7 @@ def read_options(
     given: Mapping[str, object],
     named: Callable[[str], str] = option,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return options in the types of a TypedDict, and one sentence for each invalid or missing one.
+    """Return options converted to the types of a TypedDict, and a message for each invalid or missing option.
 
     Integers, numbers and booleans may be strings; a list of strings may be one string, separated by commas. A number
     annotated with a Span must lie within it. Only keys that are NotRequired may be missing.
@@ -163,7 +163,7 @@ def bytes_of(text: str | int) -> int:
 
 
 def size_problems(options: Mapping[str, Any]) -> list[str]:
-    """Return the problems of the message sizes min_bytes and max_bytes."""
+    """Return the problems with the message sizes min_bytes and max_bytes."""
     problems = []
     sizes = {}
     for name in ("min_bytes", "max_bytes"):

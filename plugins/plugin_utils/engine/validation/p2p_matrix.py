@@ -5,7 +5,7 @@
 Healthy machines have several kinds of links: a DGX-1 has pairs with two NVLinks, with one, and with PCIe alone. A cell
 is therefore compared only with cells of the same kind. The kinds come from ``nvidia-smi topo -m``. Without it they are
 derived from the speed, and a slower kind is a fault only if no design explains it: one direction of a pair is much
-slower than the other, or all GPUs have equally many links of that kind except two that share one more.
+slower than the other, or all GPUs have the same number of links of that kind, except two that share one more.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TWO_PAIRS = 4
 
 
 def pair_floor(profile: dict[str, Any] | None, wanted: float = 0.0) -> tuple[float | None, str | None]:
-    """Return the floor of each GPU pair with direct access, GB/s one way, and its source.
+    """Return the floor of each GPU pair with direct access, in GB/s per direction, and its source.
 
     Args:
         profile: the hardware profile; its p2p (floor_gbs and source) applies, otherwise a share of the computed line
@@ -68,15 +68,15 @@ def pair_floor(profile: dict[str, Any] | None, wanted: float = 0.0) -> tuple[flo
 
 
 def judge_matrices(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Return verdict, reason and findings of a node's matrices, and their figures for the report.
+    """Return verdict, reason and findings of a node's matrices, and their values for the report.
 
     Args:
         data: in the format of matrix_text.blank.
         about: node (its name), hardware, profile (None if unknown) and options (p2p_floor_gbs).
 
     Returns:
-        verdict, reason, findings, floor (GB/s) and source; program, version, devices; pairs (the reported GPUs, two of
-        each pair, one if a GPU is slow alone); lowest_gbs (of the pairs with this floor); and matrices, each with odd
+        verdict, reason, findings, floor (GB/s) and source; program, version, devices; pairs (the reported GPU pairs, or
+        single GPUs that are slow on their own); lowest_gbs (of the pairs with this floor); and matrices, each with odd
         (row and column of its slow cells).
     """
     profile = about["profile"]
@@ -371,8 +371,8 @@ def _by_speed(values: Values, share: float) -> list[Odd]:
 def _misfits(pairs: list[tuple[int, int]], gpus: int, total: int) -> list[tuple[int, int]]:
     """Return the pairs of a slower kind of links that no design explains.
 
-    In a design every GPU has equally many links of a kind. Two GPUs that share one additional slower link have lost a
-    faster one, and so has a GPU that is slow with all of at least five others.
+    In every design, all GPUs have the same number of links of a kind. Two GPUs that share one additional slower link
+    have lost a faster one, and so has a GPU that is slow with all of at least five others.
     """
     count = Counter(gpu for pair in pairs for gpu in pair)
     degrees = [count[gpu] for gpu in range(gpus)]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Read the output of p2pBandwidthLatencyTest of the CUDA samples."""
+"""Parse the output of p2pBandwidthLatencyTest from the CUDA samples."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Choose partition, account and QOS of a validation's jobs by the hardware profile of their nodes."""
+"""Choose partition, account and QOS for a validation's jobs by the hardware profile of their nodes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _values(options: Options, key: str, nodes: Iterable[str]) -> dict[str, list[
 
 
 def queue_arguments(options: Options, nodes: list[str]) -> list[str]:
-    """Return the arguments of sbatch for a job on some nodes, which all have the same values."""
+    """Return the sbatch arguments for a job on nodes that all have the same values."""
     chosen = {key: next(iter(_values(options, key, nodes)), "") for key in QUEUE_OPTIONS}
     return [f"--{key}={value}" for key, value in chosen.items() if value]
 
@@ -59,7 +59,7 @@ def queues(options: Options) -> list[dict[str, str]]:
 
 
 def queue_problems(options: Options) -> list[str]:
-    """Return the problems of partition, account and QOS, each with its remedy."""
+    """Return the problems with partition, account and QOS, each with its remedy."""
     problems = []
     for key in QUEUE_OPTIONS:
         found = _form_problems(options.get(key), option(key), options["catalogue"])
@@ -68,7 +68,7 @@ def queue_problems(options: Options) -> list[str]:
 
 
 def _form_problems(given: object, where: str, catalogue: Mapping[str, Any]) -> list[str]:
-    """Return the problems of an option's form: it must be a name, or one for each hardware profile."""
+    """Return the problems with an option's form: it must be a name, or one for each hardware profile."""
     if given in (None, "", {}):
         return []
     if isinstance(given, str):

@@ -32,7 +32,7 @@ OWN_REASON = "busbar:"
 _MOST_REASON = 200
 _ALONE = "no test together with other nodes has passed"
 # Drain reasons of busbar that a passed test does not resolve: a driver that waits for a reboot, a layout that Slurm
-# does not know yet (module mig_layout), a node to be removed (playbook remove_nodes), and an admin who gave no reason.
+# does not know yet (mig_layout module), a node to be removed (remove_nodes playbook), and an admin who gave no reason.
 _NOT_OURS = (DRAIN_REASON, "busbar: MIG layout", "busbar: leaves the cluster", NO_REASON)
 
 
@@ -79,7 +79,7 @@ def passed_nodes(state: State, report: Report, blamed: Sequence[Culprit]) -> lis
 
 
 def released_nodes(options: Options, state: State, passed: Sequence[str]) -> list[str]:
-    """Return the passed nodes to resume: those drained by busbar, all, or none, depending on the option `resume`."""
+    """Return the passed nodes to resume: those drained by busbar, all, or none, depending on the `resume` option."""
     policy = options.get("resume") or "own"
     if policy == "none":
         return []

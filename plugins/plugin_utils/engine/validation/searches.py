@@ -3,8 +3,8 @@
 """The culprit searches of a validation: their triggers, nodes and collectives.
 
 A search measures the collective that failed. A reduction does not use all connections, so if that search finds no
-culprit, a second one uses alltoall, which uses every connection between its nodes. Slow results over one rail are
-searched for on that rail.
+culprit, a second one uses alltoall, which uses every connection between its nodes. If tests over one rail are slow, the
+search uses only that rail.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def made_searches(options: Options, state: State, gated: list[str]) -> list[Sear
     Args:
         options: options of the validation.
         state: results so far.
-        gated: the nodes that passed the stages before pair.
+        gated: the nodes that passed the stages before the pair stage.
     """
     found: list[Search] = []
     wanted = options["search_collective"]

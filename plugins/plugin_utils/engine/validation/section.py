@@ -53,7 +53,7 @@ class Cell(TypedDict):
 
 
 class Table(TypedDict):
-    """A table; columns are titles, each of type text, long (a text of any length) or number."""
+    """A table; each column has a title and a type: text, long (a text of any length) or number."""
 
     columns: list[tuple[str, Literal["text", "long", "number"]]]
     rows: list[list[Cell]]
@@ -87,7 +87,7 @@ class Bars(TypedDict):
 
 
 class Lines(TypedDict):
-    """Lines over numbers; the limits of a series are horizontal lines."""
+    """A line chart; the limits of a series are horizontal lines."""
 
     kind: Literal["lines"]
     title: str
@@ -118,7 +118,7 @@ class ShownTest(TypedDict):
     """The keys of a parsed test that a stage may use.
 
     Attributes:
-        own: the stage's figures, None if missing.
+        own: the stage-specific values, None if missing.
         lowest_gbs: GB/s of the slowest GPU pair of a check.
     """
 
@@ -153,7 +153,7 @@ def finite(value: object, least: float = 0.0) -> float | None:
 
 
 def rows_of(value: Mapping[str, Any], most: int, key: str = "rows") -> list[dict[str, Any]]:
-    """Return the rows under a key of untrusted figures, up to a limit and without entries of other types."""
+    """Return the rows under a key of untrusted values, up to a limit and without entries of other types."""
     rows = value.get(key)
     return [row for row in rows[:most] if isinstance(row, dict)] if isinstance(rows, list) else []
 

@@ -57,7 +57,7 @@ class Stage(Generic[Own]):
     earlier stage has excluded.
 
     Attributes:
-        name: name in validation_stages, and of its options and figures.
+        name: its name in validation_stages, in its option names and in the report.
         labels: stage names of its tests; its name alone by default.
         choice: whether validation_stages may list it.
         form: a TypedDict of its options validation_NAME_*, and script, the job template job_NAME.sh.j2; None for a
@@ -66,7 +66,7 @@ class Stage(Generic[Own]):
         infers: whether culprits may be inferred from its tests if a report lists none.
         title: heading of its section on the page; empty for tests listed with the curves and checks.
         maps_pairs: whether its tests of two nodes form a map of the links between nodes.
-        rank: position of its tests among those of equal verdict, the most informative first; 0 covers all nodes.
+        rank: position of its tests among those with the same verdict, the most informative first; 0 covers all nodes.
     """
 
     name: ClassVar[str]
@@ -84,16 +84,16 @@ class Stage(Generic[Own]):
         return cast("Own", options["own"][self.name])
 
     def requested(self, options: Options) -> bool:
-        """Return whether the options ask for the stage."""
+        """Return whether the options request the stage."""
         return self.name in options["stages"]
 
     def problems(self, options: Options) -> list[str]:
-        """Return further problems of the typed options, each with its remedy, even if the stage is not requested."""
+        """Return further problems with the typed options, each with its remedy, even if the stage is not requested."""
         del options
         return []
 
     def budget(self, options: Options) -> list[str]:
-        """Return a description of the stage's tests and their maximum duration for the line of the budget."""
+        """Return descriptions of the stage's tests and their maximum duration for the budget line."""
         return [f"{self.name}: at most {options['test_time_limit']} s"]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
@@ -101,7 +101,7 @@ class Stage(Generic[Own]):
         raise NotImplementedError
 
     def judge(self, options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
-        """Return the report's entries of a test; it never raises, even on malformed output.
+        """Return the report entries of a test; it never raises, even on malformed output.
 
         Args:
             options: options of the validation.
@@ -141,7 +141,7 @@ class Stage(Generic[Own]):
         return [test for test in state["tests"] if test["stage"] in (self.labels or (self.name,))]
 
     def read(self, value: object, plain: Callable[[object], str]) -> Any:  # noqa: ANN401 - the stage's own form
-        """Return the stage's figures from an untrusted report, or None if missing.
+        """Return the stage-specific values from an untrusted report, or None if missing.
 
         Args:
             value: the value under the stage's name in a test.
@@ -166,5 +166,5 @@ class Collective(Stage[None]):
     infers = True
 
     def judge(self, options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
-        """Return the report's entries of a test, one per collective."""
+        """Return the report entries of a test, one per collective."""
         return judged_test(options, planned, entry, text)

@@ -4,7 +4,7 @@
 
 Each stage gates the next: a node that does not pass alone is excluded, and if all nodes together are slow, wrong, crash
 or hang, the culprit search requests tests until the faulty nodes are known. If rails are configured, all nodes together
-are tested again over each rail alone. The stages are the classes in registry.STAGES.
+are tested again over each rail on its own. The stages are the classes in registry.STAGES.
 
 Peers are tests of one stage with the same collective, hardware, floor, number of nodes and ranks, and largest message
 size; tests of single rails are compared across all rails. A test that is further below the median of its peers than
@@ -47,7 +47,7 @@ _BEHIND = "behind its peers: "
 
 
 def with_peers(options: Options, tests: Sequence[Test]) -> list[Test]:
-    """Return judged tests with the results of the comparison with their peers.
+    """Return judged tests with the results of comparing them with their peers.
 
     Args:
         options: options of the validation; with a straggler_limit of 0 the tests are returned unchanged.
@@ -192,7 +192,7 @@ def with_results(
         options: as for next_step.
         state: the state before it; None before the first.
         step: the result of next_step.
-        result: the result of checked_answer, or a failed or unreachable result of the module slurm_tests.
+        result: the result of checked_answer, or a failed or unreachable result of the slurm_tests module.
         texts: the output of each test in order, None if missing.
     """
     checked = typed(options)

@@ -192,7 +192,7 @@ def _profile(options: Options, nodes: list[str], collective: str) -> tuple[str, 
 
 
 def floor_for(options: Options, nodes: list[str], collective: str) -> float | None:
-    """Return the floor in GB/s of a test of some nodes, None if unknown."""
+    """Return the floor in GB/s for a test on the given nodes, None if unknown."""
     given = floor_of(options, collective)
     _name, profile = _profile(options, nodes, collective)
     if given is not None or profile is None:
@@ -201,7 +201,7 @@ def floor_for(options: Options, nodes: list[str], collective: str) -> float | No
 
 
 def unknown_floors(options: Options) -> list[str]:
-    """Return the collectives of a validation that get no verdict because no floor is known, in words."""
+    """Return a message about collectives that get no verdict because no floor is known."""
     kinds = {options["hardware"].get(node) or "": node for node in reversed(options["nodes"])}
     alone = [
         (f"one node of {name or 'no hardware'}", [node])
@@ -229,13 +229,13 @@ def _domains(options: Options, nodes: list[str]) -> tuple[int, ...] | None:
 
 
 def scope_for(options: Options, nodes: list[str], collective: str) -> str:
-    """Return the scope of the hardware profile that applies to some nodes; empty if unknown."""
+    """Return the scope of the hardware profile that applies to the given nodes; empty if unknown."""
     _name, profile = _profile(options, nodes, collective)
     return scope_of(profile, len(nodes), _domains(options, nodes)) if profile is not None else ""
 
 
 def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
-    """Return the report's entries of a test, one per collective; the first has the name of the test.
+    """Return the report entries of a test, one per collective; the first has the name of the test.
 
     Args:
         options: options of the validation.
@@ -277,7 +277,7 @@ def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -
 
 
 def _entry(planned: Planned, entry: Entry, text: str | None, answer: Mapping[str, Any]) -> Test:
-    """Return the report's entry of a test, from its job and the result of its judge."""
+    """Return the report entry of a test, from its job and the result of its judge."""
     found = {
         "name": planned["name"],
         "stage": planned["stage"],
@@ -311,11 +311,11 @@ def check_entry(  # noqa: PLR0913 - the parts of an entry
     ranks: int = 0,
     proves: bool = False,
 ) -> Test:
-    """Return the report's entry of a check, which is not a collective.
+    """Return the report entry of a check, which is not a collective.
 
     Args:
         planned: the test: name, stage and kind.
-        entry: its result from the module slurm_tests.
+        entry: its result from the slurm_tests module.
         text: the output of the job, None if missing.
         answer: verdict, reason, findings and the other keys of the check's judge.
         hardware: name of one or several profiles.
@@ -354,7 +354,7 @@ def _ranks(planned: Planned, entry: Entry) -> int:
 def _answer(
     options: Options, planned: Planned, collective: str, came: tuple[Entry, str | None, list[str]]
 ) -> tuple[str, Judged, list[dict[str, Any]]]:
-    """Return hardware, verdict and runs of one collective from the job, its output, and the collective's parts."""
+    """Return hardware, verdict and runs of one collective from the job, its output, and the collective's sections."""
     entry, text, pieces = came
     nodes = entry["nodes"] + entry["partners"]
     name, profile = _profile(options, nodes, collective)

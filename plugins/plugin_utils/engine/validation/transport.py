@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 __all__ = ["TOO_LONG", "Interrupted", "Output", "Transport"]
 
-# First words of the problem of an output that exceeds the limit.
+# Start of the message about an output that exceeds the limit.
 TOO_LONG = "the output is longer than "
 
 
 class Interrupted(BaseException):
-    """The validation was interrupted. Not an Exception, so that no handler of errors catches it."""
+    """The validation was interrupted. Not an Exception, so that error handlers do not catch it."""
 
 
 class Output(NamedTuple):
@@ -32,7 +32,7 @@ class Transport(Protocol):
 
     Attributes:
         controller: the host that answers requests, for messages.
-        share: whether nodes are tested on which other jobs run.
+        share: whether nodes are tested while other jobs run on them.
         home: home directory of the user who runs the jobs.
     """
 
@@ -44,10 +44,10 @@ class Transport(Protocol):
         """Submit, follow or cancel jobs.
 
         Args:
-            arguments: those of the module slurm_tests.
+            arguments: arguments of the slurm_tests module.
 
         Returns:
-            the result of the module slurm_tests; msg alone if the request could not be made.
+            the result of the slurm_tests module; only msg if the request could not be made.
         """
 
     def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
@@ -65,7 +65,7 @@ class Transport(Protocol):
         """
 
     def report_progress(self, line: str) -> None:
-        """Show a line at once."""
+        """Show a line immediately."""
 
     def now(self) -> float:
         """Return the time, in seconds since 1970."""
@@ -74,4 +74,4 @@ class Transport(Protocol):
         """Wait."""
 
     def uninterrupted(self) -> AbstractContextManager[None]:
-        """Defer an interruption to the end of the block."""
+        """Defer interruptions until the end of the block."""

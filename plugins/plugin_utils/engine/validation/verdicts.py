@@ -92,7 +92,7 @@ def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Dra
             service in any case: `release.not_admitted` has their reasons.
 
     Returns:
-        nodes (a list of node and reason) and refused (text).
+        nodes (a list of node and reason) and refused (string).
     """
     guilty = {item["nodes"][0]: item["reason"] for item in reversed(blamed) if item["kind"] in _DRAINED}
     held = state["held"]
@@ -117,7 +117,7 @@ def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Dra
 
 
 def _was_in_service(reason: str) -> bool:
-    """Return whether this drain reason of ``sinfo -R`` shows that busbar drained a node that had been admitted."""
+    """Return whether this drain reason from ``sinfo -R`` shows that busbar drained a node that had been admitted."""
     return reason.startswith(OWN_REASON) and not is_new(reason.rpartition(" (")[0])
 
 
@@ -149,7 +149,7 @@ def report(
     verdict = worst(verdicts)
     reason = _reason(verdict, {**state, "tests": counting}, blamed, unresolved, unrun)
     started = [test for test in counting if test["name"] not in state["not_started"]]
-    # Nothing but nodes that could not be had kept it from a verdict of PASS.
+    # Only unavailable nodes kept the verdict from PASS.
     not_tested = bool(
         (state["busy"] or state["left_out"])
         and not (blamed or unresolved or unrun or state["problem"])

@@ -1,8 +1,8 @@
 """Caches the bytecode of modules that root imports from zip files, as Python does for plain files.
 
 Ansible sends each module with its libraries as a zip file, which Python compiles each time: two fifths of the run time
-of a module, and seconds in an emulated machine. The images of the sandbox and of the virtual machines load this file
-with a .pth file. Nodes of a site do not have it.
+of a module, and seconds in an emulated machine. The sandbox and virtual machine images load this file with a .pth file.
+Nodes of a site do not have it.
 """
 
 # The replaced function is not part of Python's public interface and has no types.

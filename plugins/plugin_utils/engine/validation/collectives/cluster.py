@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of all nodes: together, over each rail alone, and over the NICs alone."""
+"""The all-node stages: over all rails at once, over each rail on its own, and over the NICs only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NIC_COLLECTIVE = "all_reduce"
 
 
 class Cluster(Collective):
-    """All nodes together; if they are slow, wrong, crash or hang, the culprit search follows."""
+    """Tests all nodes together; the culprit search follows a slow, wrong, crashed or hung run."""
 
     name = "cluster"
     counts = Counts.UNLESS_IT_PASSED_TOO
@@ -36,7 +36,7 @@ class Cluster(Collective):
         return words
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the test of all nodes together, unless it was run."""
+        """Return the test of all nodes together, unless it has already run."""
         if self.tests_of(state):
             return Next()
         partners = min(options["partners"], len(candidates(options, nodes)))
@@ -48,7 +48,7 @@ class Cluster(Collective):
 
 
 class Rail(Collective):
-    """All nodes of the test of all together, over one rail after the other."""
+    """Tests the nodes of the cluster stage over one rail at a time."""
 
     name = "rail"
     choice = False
@@ -60,7 +60,7 @@ class Rail(Collective):
         return bool(options["rails"])
 
     def problems(self, options: Options) -> list[str]:
-        """Return problems of the rail names."""
+        """Return the problems with the rail names."""
         return rail_problems(options)
 
     def budget(self, options: Options) -> list[str]:
@@ -69,7 +69,7 @@ class Rail(Collective):
         return [f"then all together over each of {len(options['rails'])} rail(s), {each}"]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the test over the next rail, once all nodes together passed; its partners take part."""
+        """Return the test over the next rail once the cluster test has passed; the same partners take part."""
         whole = next((test for test in state["tests"] if test["stage"] == "cluster"), None)
         if whole is None or search_result(whole)["outcome"] != "ok":
             return Next()
@@ -84,7 +84,7 @@ class Rail(Collective):
 
 
 class Nic(Collective):
-    """An all-reduce without NVLink, PCIe between GPUs and shared memory, to measure the NICs alone."""
+    """Measures the NICs only, with an all-reduce that uses neither NVLink, PCIe peer-to-peer nor shared memory."""
 
     name = "nic"
     counts = Counts.UNLESS_IT_PASSED_TOO
@@ -92,7 +92,7 @@ class Nic(Collective):
     rank = 4
 
     def problems(self, options: Options) -> list[str]:
-        """Return why the stage cannot restrict NCCL to its transport."""
+        """Return why NCCL cannot be restricted to the NICs."""
         if not self.requested(options) or options["backend"] == "nccl":
             return []
         return [f"{option('stages')}: the stage nic turns off NCCL's other ways and needs {option('backend')} nccl"]
@@ -102,7 +102,7 @@ class Nic(Collective):
         return [f"nic: all together over their NICs alone, at most {options['test_time_limit']} s"]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the single test, unless it was run."""
+        """Return the stage's only test, unless it has already run."""
         if self.tests_of(state):
             return Next()
         if not nodes:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage node: all nodes at once, each alone; first the collectives, then one kind of check after the other."""
+"""The node stage: tests all nodes at once, each on its own; first the collectives, then one kind of check at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Node(Collective):
     rank = 3
 
     def problems(self, options: Options) -> list[str]:
-        """Return problems of the requested checks."""
+        """Return the problems with the requested checks."""
         return check_problems(options)
 
     def budget(self, options: Options) -> list[str]:
@@ -40,7 +40,7 @@ class Node(Collective):
         return [words]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the collectives of each node, then the checks of the next kind, including nodes that failed before."""
+        """Return the collective tests of each node, then the next kind of check, including nodes that failed before."""
         del nodes
         tests = [] if self.tests_of(state) else _alone(options)
         here = [node for node in options["nodes"] if node not in state["left_out"]]
@@ -76,7 +76,7 @@ class Node(Collective):
         ], []
 
     def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return verdict and slowest GPU pair of a check; the figures of collectives are exported for every stage."""
+        """Return verdict and slowest GPU pair of a check; metrics of collectives are exported for every stage."""
         if kind_of(test) == COLLECTIVE:
             return []
         found: list[Metric] = []

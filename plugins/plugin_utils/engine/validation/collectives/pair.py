@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage pair: the culprit search, run always or only after the test of all nodes failed."""
+"""The pair stage: the culprit search, which runs always or only after the all-node test failed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WAIT_S = 30
 
 
 class Pair(Collective):
-    """The culprit search requests tests until it knows the faulty nodes."""
+    """Runs the culprit search, which requests tests until it knows the faulty nodes."""
 
     name = "pair"
     labels = ("pair", "search")
@@ -33,7 +33,7 @@ class Pair(Collective):
     rank = 4
 
     def requested(self, options: Options) -> bool:
-        """Return whether a search is possible; the test of all nodes may start one as well."""
+        """Return whether a search is possible; the all-node test may start one as well."""
         return bool({"pair", "cluster"}.intersection(options["stages"]))
 
     def budget(self, options: Options) -> list[str]:
@@ -83,7 +83,7 @@ class Pair(Collective):
         made = [search for search in made_searches(options, state, nodes) if not search["explained"]]
         items = [item for search in made for item in search["answer"]["suspected"]]
         found: list[Unresolved] = [{"nodes": item["nodes"], "reason": item["reason"]} for item in items]
-        # The size of a loss that noise can hide is known after the search.
+        # The size of a loss that noise can hide is known only after the search.
         answers = [
             (search["nodes"], search["answer"]) for search in made if not named(search) and search["answer"]["done"]
         ]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Declare the figures of a stage once: how to read them from report.json, show them in a table, and export them."""
+"""Declare a stage's values once: how to read them from report.json, show them in a table, and export them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _DEVICE_LABELS = (("node", "node"), ("device", "device"))
 
 
 class Column(NamedTuple):
-    """One key of the figures.
+    """One key of a stage's values.
 
     Attributes:
-        key: in report.json.
-        title: of its column in the table; None if the table does not show it.
+        key: its name in report.json.
+        title: its column title; None to omit it from the table.
         kind: number; whole (an index or a count); text; long, a text that wraps.
-        factor: the table shows a number times this.
-        read: reads the value, instead of by kind.
-        cell: makes the cell of a row, instead of by kind.
-        badge: of a text that is not empty.
+        factor: multiplies a number that the table shows.
+        read: custom function to read the value; by default the kind decides.
+        cell: custom function to create a row's cell; by default the kind decides.
+        badge: badge of a non-empty text.
     """
 
     key: str
@@ -71,8 +71,8 @@ class Gauge(NamedTuple):
     Attributes:
         name: without the prefix busbar_.
         help: its description.
-        key: of the row; a verdict is exported as its exit code.
-        labels: pairs of the label and the key of the row, or of the figures, that it shows.
+        key: key in the row; a verdict is exported as its exit code.
+        labels: pairs of a label and the key of its value, in the row or in the test's values.
         factor: converts the value to the base unit.
     """
 
@@ -95,11 +95,11 @@ class Gauge(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of a test: some values, and rows.
+    """The stage-specific values of a test: single values and rows.
 
     Attributes:
-        columns: of each row.
-        values: that apply to all rows.
+        columns: columns of each row.
+        values: values that apply to all rows.
         gauges: metrics of each row.
         note: explains the table.
         rows: key of the rows.
@@ -116,7 +116,7 @@ class Figures:
     most_shown: int = 512
 
     def read(self, value: object, plain: Callable[[object], str]) -> Row | None:
-        """Return the figures from an untrusted report, or None if the value is not a dictionary."""
+        """Return the values from an untrusted report, or None if they are not a dictionary."""
         if not isinstance(value, dict):
             return None
         rows = rows_of(value, self.most_read, self.rows)
@@ -126,7 +126,7 @@ class Figures:
         }
 
     def ordered(self, figures: Row) -> Row:
-        """Return the figures with their rows in the order of the page."""
+        """Return the values with their rows in the order of the page."""
         return {**figures, self.rows: sorted(figures[self.rows], key=self.order)} if self.order else figures
 
     def table(self, figures: Row) -> Table:

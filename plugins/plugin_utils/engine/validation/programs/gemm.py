@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage gemm: every GPU multiplies the same matrices and copies its memory, all at once."""
+"""The gemm stage: all GPUs multiply the same matrices and copy their memory at the same time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_BARS = 64
 
 
 class GemmOptions(TypedDict):
-    """The options validation_gemm_*: floors are TFLOP/s and GB/s, 0 for the profile's; spread is percent."""
+    """The validation_gemm_* options: floors in TFLOP/s and GB/s (0: use the profile's), spread in percent."""
 
     script: str
     seconds: Annotated[float, Span(0.1)]
@@ -122,7 +122,7 @@ class Gemm(ProgramStage[GemmOptions]):
         )
 
     def charts(self, figures: dict[str, Any]) -> list[Chart]:
-        """Return the slowest device of each node, slowest first."""
+        """Return a chart of the slowest device of each node, slowest first."""
         slowest: dict[str, float | None] = {}
         for row in figures["rows"]:
             slowest.setdefault(row["node"], row["tflops"])
@@ -139,7 +139,7 @@ class Gemm(ProgramStage[GemmOptions]):
 
 
 def _doubt(floors: list[Floor]) -> str:
-    """Return why speeds above all floors prove nothing; empty if they do."""
+    """Return why speeds above all floors are inconclusive; empty if they are conclusive."""
     for what, key in (("", "tflops"), (" of the memory", "memory_gbs")):
         if any(getattr(floor, key) is None for floor in floors):
             return f"no floor{what} is known: set gemm in the hardware profile, or {option(f'gemm_{key}')}"

@@ -1,10 +1,10 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage hpl: High-Performance Linpack on all nodes together.
+"""The hpl stage: High-Performance Linpack on all nodes together.
 
-Linpack prints a line such as ``WR11C2R4  200  80  1  1  0.00  1.513e+00``, in some builds with the rate per GPU in
-brackets, and a line of the residual that ends with PASSED or FAILED. It counts 2/3 n^3 + 3/2 n^2 operations for any
-algorithm, so the rate must follow from the time (HPL 2.3, testing/ptest/HPL_pdtest.c).
+Linpack prints a line such as ``WR11C2R4 200 80 1 1 0.00 1.513e+00``, in some builds with the rate per GPU in brackets,
+and a residual line that ends with PASSED or FAILED. It counts 2/3 n^3 + 3/2 n^2 operations for any algorithm, so the
+rate must follow from the time (HPL 2.3, testing/ptest/HPL_pdtest.c).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Hpl", "read_hpl"]
 
 _CPU_N, _CPU_NB, _GPU_NB = 2000, 80, 1024
 _DOUBLE, _MIB = 8, 1 << 20
-# Share of a GPU's memory; the rest is for the panels and the libraries.
+# Share of a GPU's memory for the matrix; the rest is for the panels and the libraries.
 _OF_MEMORY = 0.8
 _HUNDREDTH, _ROUNDED = 0.005, 0.001
 _NUMBER = r"\d+\.?\d*(?:e[+-]?\d+)?"
@@ -39,7 +39,7 @@ _TASK = re.compile(r"^\s*\d{1,6}:\s")
 
 
 class HplOptions(TypedDict):
-    """The options validation_hpl_*: n and nb are 0 for what fits; gflops is per rank, 0 for no floor."""
+    """The validation_hpl_* options: n and nb (0: chosen automatically), gflops per rank (0: no floor)."""
 
     script: str
     n: Annotated[int, Span(0)]
@@ -82,7 +82,7 @@ class Hpl(ProgramStage[HplOptions]):
     )
 
     def exported(self, options: Options, ranks: int) -> dict[str, Any]:
-        """Return the size of the matrix on each node; n grows with the root of the number of nodes."""
+        """Return the variables for the matrix size; n grows with the square root of the number of nodes."""
         own, gpus = self.own(options), options["backend"] == "nccl"
         profiles = [profile_of(options, node) for node in options["nodes"]]
         memory = min((int((profile.get("gpu") or {}).get("memory_mb") or 0) for profile in profiles), default=0)
@@ -103,7 +103,7 @@ class Hpl(ProgramStage[HplOptions]):
             fault = f"n {wrong['n']}: the solution is wrong, scaled residual {wrong['residual']}"
         return Judged(
             said=said,
-            # With several nodes, each may be the cause.
+            # With several nodes, any of them may be the cause.
             faults=[Fault(nodes[0] if len(nodes) == 1 else "", fault, fault)] if fault else [],
             gaps=[gap] if gap and not fault else [],
             doubt="" if floor else f"no floor is known: set {option('hpl_gflops')}",
@@ -137,7 +137,7 @@ def read_hpl(text: str) -> list[dict[str, Any]]:
 
 
 def _gap(solved: list[dict[str, Any]], ranks: int) -> str:
-    """Return why the output proves nothing; empty if it does."""
+    """Return why the output is inconclusive; empty if it is conclusive."""
     if not solved:
         return f"no system was solved ({option('hpl_program')}, {option('hpl_image')})"
     last, took = solved[-1], solved[-1]["p"] * solved[-1]["q"]

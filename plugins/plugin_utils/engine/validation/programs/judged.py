@@ -38,10 +38,10 @@ class Judged:
 
     Attributes:
         said: the result in one line.
-        figures: for the report, under the name of the stage; None for a stage without.
+        figures: values for the report under the stage's name; None if the stage has none.
         faults: the most informative first.
         gaps: missing results, which prevent a verdict.
-        doubt: why a result without faults and gaps proves nothing.
+        doubt: why a result without faults and gaps is inconclusive.
         notes: further findings.
         source: source of the floors.
         program: name of the program.
@@ -61,7 +61,7 @@ class Judged:
     most: int = _MOST
 
     def answer(self, name: str) -> dict[str, Any]:
-        """Return verdict, reason, findings, source, blamed, program, version, and the figures under the name."""
+        """Return verdict, reason, findings, source, blamed, program, version, and the stage's values under its name."""
         lines = [str(fault) for fault in self.faults]
         if lines:
             verdict, reason = FAIL, lines[0]

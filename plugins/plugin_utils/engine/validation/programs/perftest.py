@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Read the output of perftest's ib_write_bw on the clients of all pairs.
+"""Parse the output of perftest's ib_write_bw from the clients of all pairs.
 
 The job puts ``busbar-rdma RAIL CLIENT SERVER: `` before each line of a client, so that lines of several clients can be
 separated. The heading names the unit, ``BW average[Gb/sec]`` or ``BW average[MiB/sec]`` (``[MB/sec]`` before it was
@@ -23,7 +23,7 @@ _HEAD = re.compile(r"^\s*#bytes\s+#iterations\s+BW peak\[(\S+)/sec\]\s+BW averag
 _NUMBER = r"\d+\.?\d*"
 _ROW = re.compile(rf"^\s*(\d+)\s+(\d+)\s+({_NUMBER})\s+({_NUMBER})(?:\s+({_NUMBER}))?\s*$")
 _LOUD = re.compile(r"couldn't|unable|failed|error|not found|cannot|denied", re.IGNORECASE)
-# To Gb/s, 10^9 bits per second; MB of perftest are 2^20 bytes.
+# Factors to Gb/s (10^9 bits per second); perftest's MB is 2^20 bytes.
 _UNITS = {"Gb": 1.0, "MiB": (1 << 20) * 8 / 1e9, "MB": (1 << 20) * 8 / 1e9}
 _LONGEST = 200
 _TOLERANCE = 0.02
@@ -45,9 +45,9 @@ class Measured(TypedDict):
 
 
 def read_pairs(text: str) -> dict[Way, Measured]:
-    """Return the bandwidth of each way; it never raises.
+    """Return the bandwidth in each direction; it never raises.
 
-    Two rows, and a message rate that contradicts the average, count as not measured.
+    Output with two rows, or with a message rate that contradicts the average, counts as not measured.
     """
     lines: dict[Way, list[str]] = {}
     for line in text.splitlines():
@@ -63,7 +63,7 @@ def _measured(lines: list[str]) -> Measured:
             unit = _UNITS.get(head[2])
         elif unit and (row := _ROW.match(line)):
             average = float(row[4]) * unit
-            # 10^6 messages per second, so Gb/s.
+            # perftest prints the rate in 10^6 messages per second, so this is Gb/s.
             expected = int(row[1]) * 8 * float(row[5] or 0) / 1e3
             if row[5] and abs(expected - average) > _TOLERANCE * max(expected, average):
                 return {"gbps": None, "said": f"the message rate contradicts the bandwidth: {' '.join(row[0].split())}"}

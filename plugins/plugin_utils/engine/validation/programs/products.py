@@ -1,10 +1,10 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Read and compare the results of busbar_gemm.py, which the stages gemm and soak run.
+"""Parse and compare the results of busbar_gemm.py, which the gemm and soak stages run.
 
-Three results are wrong at any speed: a product that differs from the same product before, a copy that differs from its
-source, and a result that differs from that of most devices of the same kind with the same library. If two results are
-equally frequent, one is wrong, but on an unknown node.
+Three results are wrong at any speed: a product that differs from an earlier run of the same product, a copy that
+differs from its source, and a result that differs from that of most devices of the same kind with the same library. If
+two results are equally frequent, one of them is wrong, but the faulty node is unknown.
 
 A straggler is a device that is below the median of its kind by more than a given share; the median requires at least
 four devices, so that a single one does not determine it.
@@ -52,7 +52,7 @@ def read_products(text: str, nodes: list[str], what: str) -> tuple[list[Rank], d
     Args:
         text: the output of the job.
         nodes: the nodes that took part.
-        what: gpu or cpu; ranks on the other are left out.
+        what: gpu or cpu; other ranks are skipped.
 
     Returns:
         For each rank the keys _TEXTS, _WHOLE (integers) and _SPEEDS; incomplete lines are left out.
@@ -83,7 +83,7 @@ def device_name(what: str, device: int) -> str:
 
 
 def gaps_of(ranks: list[Rank], said: dict[str, str], nodes: list[str], per_node: int) -> dict[str, str]:
-    """Return the reason of missing ranks for each node with any."""
+    """Return why ranks are missing, for each node that lacks some."""
     found = Counter(rank["node"] for rank in ranks)
     words = "{} of {} rank(s) reported results"
     return {node: said.get(node) or words.format(found[node], per_node) for node in nodes if found[node] < per_node}
@@ -111,8 +111,8 @@ def compared(ranks: list[Rank], floors: dict[str, Floor], spread: float) -> list
     """Return the faults, wrong results first; each rank gets the keys wrong and median_share (of like devices).
 
     Args:
-        ranks: of all devices.
-        floors: of each node.
+        ranks: ranks of all devices.
+        floors: floors of each node.
         spread: share of 1 that a device may be below the median of its kind.
     """
     faults = []

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage rdma_pairs: RDMA writes from each node to its two neighbours and back, one rail at a time."""
+"""The rdma_pairs stage: RDMA writes from each node to its two neighbours and back, one rail at a time."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["RdmaPairs"]
 
 _TWO = 2
-# Published RDMA writes on healthy links of 100 Gb/s reach 0.97 of the rate of the NIC, and more.
+# Published RDMA writes on healthy 100 Gb/s links reach 0.97 of the NIC rate or more.
 _SHARE, _SOURCE = 0.9, "computed: 0.9 of the rate of the profile's NICs"
 _RAIL = re.compile(r"[\w.-]+")
 
 
 class RdmaPairsOptions(TypedDict):
-    """The options validation_rdma_pairs_*: gbps is the floor of a rail, 0 for a share of the profile's NICs."""
+    """The validation_rdma_pairs_* options: gbps is the floor of a rail (0: a share of the profile's NIC rate)."""
 
     script: str
     seconds: Annotated[int, Span(1)]
@@ -41,7 +41,7 @@ class RdmaPairsOptions(TypedDict):
 
 
 class RdmaPairs(ProgramStage[RdmaPairsOptions]):
-    """Finds a rail that is slow in one direction, which collectives mask with the other rails."""
+    """Finds a rail that is slow in one direction, which collectives hide by using the other rails."""
 
     name = "rdma_pairs"
     form = RdmaPairsOptions
@@ -70,13 +70,13 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
     )
 
     def problems(self, options: Options) -> list[str]:
-        """Return problems of the rail names."""
+        """Return the problems with the rail names."""
         if self.requested(options) and not all(_RAIL.fullmatch(rail) for rail in self.own(options)["rails"]):
             return [f"{option('rdma_pairs_rails')}: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
         return []
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the single test, if there are at least two nodes for it."""
+        """Return the stage's only test if at least two nodes are available."""
         if not self.tests_of(state) and len(nodes) + options["partners"] < _TWO:
             return Next(skipped=f"{len(nodes)} node(s) passed what came before, a pair has two")
         return super().next_tests(options, state, nodes)

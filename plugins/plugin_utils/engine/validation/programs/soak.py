@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage soak: alternating matrix products and all-reduces for a given time, while all nodes are monitored."""
+"""The soak stage: alternating matrix products and all-reduces for a given time, while all nodes are monitored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MINUTE_S = 60
 
 
 class SoakOptions(TypedDict):
-    """The options validation_soak_*: spread and decay are percent, bytes a size as bytes_of takes it."""
+    """The validation_soak_* options: spread and decay in percent, bytes as a size for bytes_of."""
 
     script: str
     minutes: Annotated[float, Span(0.1)]
@@ -81,7 +81,7 @@ class Soak(ProgramStage[SoakOptions]):
     )
 
     def problems(self, options: Options) -> list[str]:
-        """Return problems of the size, and whether the time limit of all tests is too short."""
+        """Return the problems with the size, and with a time limit for all tests that is too short."""
         if not self.requested(options):
             return []
         own, problems = self.own(options), []

@@ -182,7 +182,7 @@ def _all_reduce(ran: Ran, nodes: list[str], expected: Expected, found: _Measured
     if answer["verdict"] == FAIL:
         found.faults.append(Fault("", words))
     elif answer["reason"] == ONE_RANK:
-        # The sums were checked. A soak of one GPU is judged by its products alone.
+        # The results were checked. A soak on one GPU is judged by its products only.
         found.alone = True
     elif answer["verdict"] != PASS or answer["measured_busbw"] is None:
         found.gaps.append(words)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the output of a soak: one program after the other, and between them the samples of each node."""
+"""Parse the output of a soak: programs in sequence, and between them the samples of each node."""
 
 from __future__ import annotations
 

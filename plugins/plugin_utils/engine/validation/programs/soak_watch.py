@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The samples of nodes under load: errors that prove a fault, further findings, and the figures for the report."""
+"""The samples of nodes under load: errors that prove a fault, further findings, and the values for the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _US = 1_000_000
 _LONGEST = 120
 _MOST_POINTS = 200
 _MOST_WORDS = 3
-# Hardware protection against damage. A software power cap and the clocks of an idle GPU are normal.
+# Throttling that protects the hardware from damage. A software power cap and the clocks of an idle GPU are normal.
 _SLOWDOWNS = {
     "hw_slowdown": "slowed down by the hardware",
     "hw_thermal_slowdown": "too hot, slowed down by the hardware",
@@ -65,7 +65,7 @@ def watched_faults(seen: dict[str, Seen], nodes: list[str]) -> tuple[list[Fault]
 
 
 def _rises(record: Seen, key: str) -> dict[int, float]:
-    """Return the increase of a counter for each device; a counter that was reset counts with its value."""
+    """Return the increase of a counter for each device; a counter that was reset counts with its current value."""
     before = {device["device"]: device[key] for device in (record.begin or {"devices": []})["devices"]}
     after = {device["device"]: device[key] for device in (record.end or {"devices": []})["devices"]}
     return {

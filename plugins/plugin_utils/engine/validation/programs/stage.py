@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The base of the stages that run one program on all nodes, in one job."""
+"""The base class of stages that run one program on all nodes in one job."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ _PAIR = 2
 class ProgramStage(Stage[Own]):
     """A stage that runs one job on all nodes; a single node gets the requested number of partners.
 
-    A subclass declares its options (`form`) and its figures, and implements `judged`. The job is job_NAME.sh.j2.
+    A subclass declares its options (`form`) and its `figures`, and implements `judged`. The job template is
+    job_NAME.sh.j2.
 
     Attributes:
         per_gpu: whether the job has a rank on each GPU; otherwise one on each node.
-        figures: figures of its tests in report.json; no columns for a stage without.
+        figures: values of its tests in report.json; without columns if the stage has none.
         proves: whether a FAIL counts even if the job failed; a low speed of a node that is going down does not.
     """
 
@@ -50,7 +51,7 @@ class ProgramStage(Stage[Own]):
         return None
 
     def _ranks_per_node(self, options: Options, nodes: list[str]) -> int:
-        """Return the ranks on each node; with GPUs those of the node with the fewest."""
+        """Return the ranks on each node; with GPUs, as many as the node with the fewest GPUs has."""
         if not self.per_gpu:
             return 1
         if options["backend"] == "mpi":
@@ -58,7 +59,7 @@ class ProgramStage(Stage[Own]):
         return max(1, min((gpu_count(profile_of(options, node)) for node in nodes), default=1))
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the single test, unless it was run."""
+        """Return the stage's only test, unless it has already run."""
         if self.tests_of(state):
             return Next()
         return Next([self._planned(options, nodes)]) if nodes else Next(skipped="no node passed what came before")
@@ -108,7 +109,7 @@ class ProgramStage(Stage[Own]):
         return self.judged(options, nodes, planned["ranks_per_node"], text).answer(self.name)
 
     def judge(self, options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
-        """Return the report's entry of the test."""
+        """Return the report entry of the test."""
         nodes = entry["nodes"] + entry["partners"]
         answer = self.answer(options, planned, nodes, text or "")
         ranks = planned["ranks_per_node"] * len(nodes)
@@ -118,16 +119,16 @@ class ProgramStage(Stage[Own]):
     # -- the report ----------------------------------------------------------------------------------------------
 
     def read(self, value: object, plain: Callable[[object], str]) -> dict[str, Any] | None:
-        """Return the figures of a test."""
+        """Return the stage-specific values of a test."""
         return self.figures.read(value, plain) if self.figures.columns else None
 
     def charts(self, figures: dict[str, Any]) -> list[Chart]:
-        """Return the charts of the figures; the rows are in the order of the page."""
+        """Return the charts of a test; the rows are in the order of the page."""
         del figures
         return []
 
     def facts(self, figures: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return terms and values beside the table."""
+        """Return terms and values shown next to the table."""
         del figures
         return []
 

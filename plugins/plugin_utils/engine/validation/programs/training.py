@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage training: one job over all nodes, one scale after the other."""
+"""The training stage: one job on all nodes that runs one scale after another."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def _gauge(name: str, words: str, key: str) -> Gauge:
 
 
 class TrainingOptions(TypedDict):
-    """The options validation_training_*.
+    """The validation_training_* options.
 
-    efficiency is a share of 1, rate in samples/s, tflops in 10^12 operations per second of a rank, 0 for the
-    profile's; loss 0 for no reference, and loss_tolerance a share of it.
+    efficiency is a share of 1, rate is in samples/s, tflops in 10^12 operations per second of a rank (0: use the
+    profile's); loss is 0 without a reference, and loss_tolerance is a share of it.
     """
 
     script: str

@@ -1,17 +1,17 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The floors of a training: the operator's, else those of the weakest hardware, else derived from the network.
+"""The floors of a training run: the operator's, else those of the weakest hardware, else derived from the network.
 
-Without a declared efficiency, that of a real model is derived from the floors of the collectives, which the other
-stages require of the same network: a step without any overlap of communication takes the time of one rank plus that of
-an all-reduce of all gradients, 2(n-1)/n of their bytes at the floor of busbw (nccl-tests doc/PERFORMANCE.md). DDP
+Without a declared efficiency, the floor for a real model is derived from the floors of the collectives, which the other
+stages require from the same network: a step without any overlap of communication takes the time of one rank plus that
+of an all-reduce of all gradients, 2(n-1)/n of their bytes at the floor of busbw (nccl-tests doc/PERFORMANCE.md). DDP
 overlaps most of that with the backward pass (Li et al., PyTorch Distributed, VLDB 2020, section 3.2.3), so only a
 training that is slower than its network can miss the floor. A tenth is reserved for ranks that share power, memory and
 cores.
 
 The loss must decrease and reach that of a reference. Seed and samples are always the same (train_ddp.py), so one rank
-with as many steps of the same batches ends at the loss of the reference except for rounding. Many ranks see more
-samples in each step, so the reference is that of one rank.
+reaches the reference loss, except for rounding, after the same number of steps with the same batches. Many ranks see
+more samples in each step, so the reference applies to one rank.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _COMPUTED = "computed: gradients at the hardware's floor of busbw, nothing hidde
 # The toy model computes almost nothing, so it does not represent the network's share of a real step.
 _REAL = ("gpt", "resnet50")
 _BETWEEN = ("inter_node", "inter_domain")
-# With fewer steps a loss may still be above the first.
+# With fewer steps, the loss may still be above its initial value.
 _ENOUGH_STEPS = 50
 
 
 @dataclass(frozen=True)
 class Floors:
-    """The floors of a training; None if not known.
+    """The floors of a training run; None if unknown.
 
     Attributes:
-        efficiency: samples/s of all ranks over ranks times those of one, at least.
-        rate: samples/s of one rank, at least.
-        tflops: 10^12 operations per second of one rank, at least.
-        peak: what a GPU's tensor cores do at the most in bf16, 10^12 operations per second.
+        efficiency: minimum of the samples/s of all ranks, divided by those of one rank times the number of ranks.
+        rate: minimum samples/s of one rank.
+        tflops: minimum speed of one rank in 10^12 operations per second.
+        peak: peak speed of a GPU's tensor cores in bf16, in 10^12 operations per second.
         inside: busbw that the all-reduce of one node must reach, GB/s.
-        between: the same of several nodes.
+        between: the same between several nodes.
         source: where the floors come from.
     """
 
@@ -58,7 +58,7 @@ class Floors:
 
 
 def known_floors(own: dict[str, Any], profiles: list[dict[str, Any]], backend: str) -> Floors:
-    """Return the floors; a floor that is unknown for one node is unknown, since another node's does not apply to it.
+    """Return the floors; a floor that is unknown for any node is None, since another node's does not apply to it.
 
     Args:
         own: the options of the stage: efficiency, rate, tflops (0 if not set) and model.
@@ -93,7 +93,7 @@ def _slowest(profiles: list[dict[str, Any]], scopes: tuple[str, ...]) -> float |
 
 
 def efficiency_floor(floors: Floors, nodes: int, result: dict[str, Any], base: dict[str, Any] | None) -> float | None:
-    """Return the efficiency that a run must reach against as many single ranks, None if unknown.
+    """Return the efficiency that a run must reach relative to single ranks, None if unknown.
 
     Args:
         floors: the known floors.
@@ -132,7 +132,7 @@ class Reference:
 
 
 def wrong_loss(result: dict[str, Any], reference: Reference) -> str:
-    """Return why the loss of a run is wrong; empty if it is not.
+    """Return why the loss of a run is wrong; empty if it is right.
 
     Args:
         result: an entry of read_training, with any number of ranks.

@@ -1,14 +1,14 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Judge how well a training scales with the number of nodes, and find the bottleneck.
+"""Judge how well a training run scales with the number of nodes, and find the bottleneck.
 
-A step of many ranks cannot be faster than a step of one. The difference is lost time, which the measurements attribute
-to causes: the program measures on every rank a step without any communication, all ranks at once.
+A step of many ranks cannot be faster than a step of one. The difference is lost time. To attribute it to causes, the
+program also measures steps without communication on all ranks at the same time.
 
-- communication: the step without the slowest rank's own part of it; all ranks wait for the network.
-- loader: the time that a rank waits for its samples, without that of a single rank.
-- a slow node: the slowest rank's own part without that of the median rank.
-- sharing: the median rank's own part without that of one rank with a whole node (memory, power, cores).
+- communication: step time minus the slowest rank's computation; all ranks wait for the network.
+- loader: time that a rank waits for its samples, minus that of a single rank.
+- slow node: the slowest rank's computation minus the median rank's.
+- sharing: the median rank's computation minus that of one rank with a node to itself (memory, power, cores).
 
 The largest part is the cause. Sources: all ranks wait for the slowest, since DDP's all-reduce is a barrier (Li et al.,
 PyTorch Distributed, VLDB 2020, section 3.2); a ring of n ranks sends 2(n-1)/n of the gradients from each (nccl-tests
@@ -34,9 +34,9 @@ _CAUSES = {
     "sharing": "ranks of one node share what they need",
 }
 _NO_TORCH = 3
-# Above this the baseline was disturbed, because many ranks cannot be faster than as many single ones.
+# Above this efficiency the baseline was disturbed, because n ranks cannot be faster than n times one rank.
 _TOO_GOOD = 1.2
-# A node that takes this much longer than the median for the same work is reported with any verdict.
+# A node that takes this many times the median for the same work is reported regardless of the verdict.
 _SLOW = 1.25
 _FEWEST = 3
 # Waiting for samples is reported as a cause from this share of a step on.
@@ -48,13 +48,13 @@ _TWO = 2
 
 @dataclass(frozen=True)
 class Expected:
-    """The limits of a training's verdict.
+    """The limits for judging a training run.
 
     Attributes:
         scales: nodes and ranks per node of each requested run, the single rank first.
         backend: nccl or gloo; the required backend of the ranks.
         model: the required model; empty for any.
-        floors: the floors of the throughput.
+        floors: the throughput floors.
         wire: maximum GB/s that leave a node, None if unknown.
         reference: the reference loss of one rank.
     """
@@ -78,7 +78,7 @@ def scales_of(nodes: int, ranks: int) -> list[tuple[int, int]]:
 
 
 def judge_training(scales: list[dict[str, Any]], expected: Expected) -> Judged:
-    """Return the result of a training: faults, missing results, then speed.
+    """Return the result of a training run: faults, missing results, then speed.
 
     Args:
         scales: the result of read_training.
@@ -134,7 +134,7 @@ def _odd(row: dict[str, Any]) -> list[str]:
 
 
 def _doubt(rows: list[dict[str, Any]], expected: Expected) -> str:
-    """Return why values above all floors prove nothing; empty if they do."""
+    """Return why values above all floors are inconclusive; empty if they are conclusive."""
     disturbed = [words for row in rows if (words := _disturbed(row))]
     if disturbed:
         return f"{disturbed[-1]}; train again, longer ({option('training_seconds')})"
@@ -159,7 +159,7 @@ def _label(scale: tuple[int, int]) -> str:
 
 
 def _gap(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expected) -> str:
-    """Return why a run has no valid result; empty if it has."""
+    """Return why a run has no valid result; empty if it has one."""
     if found is None:
         words = "did not run"
     elif found["result"] is None and found["code"] == _NO_TORCH:
@@ -173,7 +173,7 @@ def _gap(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expecte
 
 
 def _strange(scale: tuple[int, int], result: dict[str, Any], expected: Expected) -> str:
-    """Return how a result differs from the request; empty if it does not."""
+    """Return how a result differs from the request; empty if it matches."""
     nodes, ranks = scale
     if (result["nodes"], result["world_size"]) != (nodes, nodes * ranks):
         took = f"{result['world_size']} rank(s) on {result['nodes']} node(s) took part"
@@ -190,7 +190,7 @@ def _strange(scale: tuple[int, int], result: dict[str, Any], expected: Expected)
 
 
 def _wrong(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expected) -> str:
-    """Return why the loss of a run is wrong; empty if it is not."""
+    """Return why the loss of a run is wrong; empty if it is right."""
     result = (found or {}).get("result")
     words = wrong_loss(result, expected.reference) if result and result["world_size"] else ""
     return f"{_label(scale)}: {words}" if words else ""
@@ -199,7 +199,7 @@ def _wrong(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expec
 def _row(
     scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | None, expected: Expected
 ) -> dict[str, Any]:
-    """Return the figures of a scale; seconds per step."""
+    """Return the report values of a scale; times are in seconds per step."""
     ranks = result["world_size"]
     ideal = base["samples_per_second"] * ranks if base else None
     efficiency = result["samples_per_second"] / ideal if ideal else None
@@ -233,7 +233,7 @@ def _row(
 
 
 def _lost(result: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
-    """Return the seconds per step lost against a single rank, by cause; unmeasured causes are left out."""
+    """Return the seconds per step lost compared with a single rank, by cause; unmeasured causes are left out."""
     own = [host["compute_seconds"] for host in result["hosts"] if host["compute_seconds"] is not None]
     alone = base["compute_seconds"]
     if not own or alone is None or result["all_reduce_seconds"] is None:
@@ -264,7 +264,7 @@ def _wire_seconds(scale: tuple[int, int], result: dict[str, Any], expected: Expe
 
 
 def _below(row: dict[str, Any], expected: Expected) -> str:
-    """Return how a scale misses its floor, and why; empty if it does not."""
+    """Return how far a scale falls below its floor, and why; empty if it reaches the floor."""
     if row["ranks"] == 1:
         return _too_slow(row, expected.floors)
     floor = row["efficiency_floor"]
@@ -275,7 +275,7 @@ def _below(row: dict[str, Any], expected: Expected) -> str:
 
 
 def _too_slow(row: dict[str, Any], floors: Floors) -> str:
-    """Return how one rank alone misses its floor; empty if it does not."""
+    """Return how far a single rank falls below its floor; empty if it reaches the floor."""
     rate, work = row["samples_per_second"], row["tflops_per_rank"]
     if floors.rate is not None and rate < floors.rate:
         words = f"{row['label']}: {rate:.4g} samples/s, floor {floors.rate:.4g}"
@@ -291,7 +291,7 @@ def _too_slow(row: dict[str, Any], floors: Floors) -> str:
 
 
 def _disturbed(row: dict[str, Any]) -> str:
-    """Return a message if the single rank was measured too slow, otherwise an empty text."""
+    """Return a message if the single rank was measured too slow, otherwise an empty string."""
     if row["efficiency"] is None or row["efficiency"] <= _TOO_GOOD:
         return ""
     return f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank: the single rank was disturbed"

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the output of the job of the stage training: for each scale the lines of its run, and its exit code."""
+"""Parse the output of the training stage's job: the lines and the exit code of the run at each scale."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_training(text: str) -> list[dict[str, Any]]:
 
     Returns:
         For each scale nodes and ranks_per_node (as requested), code (exit code; None if it did not end), said (the
-        program's message if it gave up) and result: None, or backend, torch, device, model, precision (texts),
+        program's message if it gave up) and result: None, or backend, torch, device, model, precision (strings),
         world_size and nodes (integers), samples_per_second, step_seconds, data_seconds, compute_seconds,
         all_reduce_seconds, tflops_per_rank, tokens_per_sample, cpus_per_rank, workers_per_rank, first_loss, final_loss,
         gradient_bytes, batch_per_rank and steps (numbers, None if not measured), losses (pairs of a step and its loss),

@@ -31,11 +31,11 @@ _RESULTS = {
 
 
 def judge_storage(data: list[dict[str, Any]], nodes: list[str], limits: Limits) -> dict[str, Any]:
-    """Return verdict, reason, findings, blamed (node and reason of each) and storage (the figures of the report).
+    """Return verdict, reason, findings, blamed (node and reason of each) and storage (the values for the report).
 
     Args:
         data: the result of read_storage.
-        nodes: names of the nodes that had to take part.
+        nodes: names of the nodes that must take part.
         limits: limits of the verdict.
     """
     said = {item["node"]: item for item in data if item["node"] in nodes}
@@ -83,7 +83,7 @@ def _squash(error: str) -> str:
 
 
 def _groups(found: Found, said: dict[str, dict[str, Any]], path: str) -> dict[str, int]:
-    """Return the tree that each node sees, and record the nodes that see another one than the majority."""
+    """Return the tree that each node sees, and record the nodes that see a different tree than the majority."""
     tree = {
         node: item["tree"]
         for node, item in said.items()
@@ -118,7 +118,7 @@ def _private(said: dict[str, dict[str, Any]], tree: dict[str, int], largest: set
 
 
 def _complaints(found: Found, said: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
-    """Judge the results of nodes of one tree about each other's files."""
+    """Judge what the nodes on one tree reported about each other's files."""
     names = {item["rank"]: node for node, item in said.items()}
     complaints: dict[tuple[str, str], str] = {}
     for node, item in said.items():
@@ -166,7 +166,7 @@ def _bad_renames(item: dict[str, Any]) -> list[tuple[int, str]]:
 
 
 def _locks(found: Found, said: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
-    """Record the results of the locks between nodes of one tree."""
+    """Record the results of the lock tests between nodes on one tree."""
     usable = {node: item for node, item in said.items() if node in groups and node not in found.faults}
     answer = lock_faults(usable, groups)
     for node, words in answer["faults"]:

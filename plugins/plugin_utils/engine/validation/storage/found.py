@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The results of a check of a shared tree, with their messages and figures."""
+"""The results of a shared tree check, with their messages and report values."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def mount_words(item: dict[str, Any]) -> str:
 
 
 def blamed_nodes(found: Found, nodes: list[str]) -> list[dict[str, str]]:
-    """Return the culprits; a fault that all nodes have has none."""
+    """Return the culprits; an empty list if all nodes have the fault."""
     if len(nodes) >= _ENOUGH and set(found.faults) >= set(nodes):
         return []
     return [{"node": node, "reason": "; ".join(reasons)} for node, reasons in sorted(found.faults.items())]
@@ -113,7 +113,7 @@ def words_of(
 
 
 def _folded(reasons: dict[str, list[str]]) -> list[tuple[str, str]]:
-    """Return one entry for all nodes with the same reasons."""
+    """Return one entry for each set of nodes with the same reasons."""
     alike: dict[str, list[str]] = {}
     for node, words in reasons.items():
         alike.setdefault("; ".join(words), []).append(node)
@@ -150,7 +150,7 @@ def slow_peers(said: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def figures(found: Found, nodes: list[str], said: dict[str, dict[str, Any]], limits: Limits) -> dict[str, Any]:
-    """Return the storage check's own keys of the report's entry; rates and floors in bytes/s."""
+    """Return the storage check's own keys of the report entry; rates and floors in bytes/s."""
     rows = []
     for node in nodes:
         item = said.get(node)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Read the output of busbar_storage_check: one observation per line, of all nodes, in any order."""
+"""Parse the output of busbar_storage_check: one observation per line, from all nodes in any order."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def read_storage(text: str) -> list[dict[str, Any]]:
         text: the output of the job.
 
     Returns:
-        Each has node, rank, mount, type and source (texts), local_locks, free and needed (bytes), write_error (empty on
-        success), back, tree, rename (peer and counts), lock (peer, result, error), each None if missing; sees (file,
-        peer, version, result), problems (texts), and speed: write and read, each None or rate (bytes/s or None), mode
+        Each has node, rank, mount, type and source (strings), local_locks, free and needed (bytes), write_error (empty
+        on success), back, tree, rename (peer and counts), lock (peer, result, error), each None if missing; sees (file,
+        peer, version, result), problems (strings), and speed: write and read, each None or rate (bytes/s or None), mode
         and error.
     """
     nodes: dict[int, dict[str, Any]] = {}

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage storage: the check of the shared tree, one job of all nodes at once."""
+"""The storage stage: checks the shared tree with one job on all nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PATH = re.compile(r"/[^\x00-\x1f]*")
 
 
 class StorageOptions(TypedDict):
-    """The options validation_storage_*: size as bytes_of takes it, floors in bytes/s, 0 for the profile's."""
+    """The validation_storage_* options: size for bytes_of, floors in bytes/s (0: use the profile's)."""
 
     script: str
     path: str
@@ -89,7 +89,7 @@ class Storage(ProgramStage[StorageOptions]):
     )
 
     def problems(self, options: Options) -> list[str]:
-        """Return problems of the path and the size."""
+        """Return the problems with the path and the size."""
         if not self.requested(options):
             return []
         own = self.own(options)

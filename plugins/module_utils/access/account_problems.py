@@ -1,4 +1,4 @@
-"""Validate declared users and groups, also against the accounts of a host."""
+"""Validate declared users and groups, alone and against a host's accounts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOBODY = 65534
 
 
 def account_problems(users: Items, groups: Items, known: Collection[str] | None = ()) -> list[Problem]:
-    """Return the problems of the declaration that do not depend on a host.
+    """Return the problems with the declaration that do not depend on a host.
 
     Args:
         users: items of users_accounts.
@@ -103,7 +103,7 @@ def removal_conflicts(host: str, users: Items, active: Mapping[str, Sequence[str
     Args:
         host: name of the host.
         users: items of users_accounts.
-        active: processes and jobs of each user, one sentence each, from the module account_info.
+        active: processes and jobs of each user, one sentence each, from the account_info module.
     """
     return [
         make_problem(
@@ -133,7 +133,7 @@ def _bad_entries(items: Iterable[Mapping[str, Any]], option: str, kind: str, key
 
 
 def _bad_directory_user(user: Mapping[str, Any], known: Collection[str] | None) -> Iterable[Problem]:
-    """Yield the problems of an entry without uid."""
+    """Yield the problems with an entry without uid."""
     name = str(user["name"])
     key = f"{USERS}[{name}]"
     if not _DIRECTORY_NAME.fullmatch(name) or (name == "root" and not is_present(user)):
@@ -188,7 +188,7 @@ def _doubles(items: Iterable[Mapping[str, Any]], option: str, kind: str, key: st
 
 
 def _taken(host: str, items: Items, here: Mapping[str, int], words: tuple[str, str, str]) -> Iterable[Problem]:
-    """Yield the conflicts of users or groups; entries declared absent free their name and number."""
+    """Yield the conflicts of users or groups; entries declared absent free their name and their UID or GID."""
     option, kind, key = words
     leaving = {item["name"] for item in items if not is_present(item)}
     holders: dict[int, list[str]] = {}

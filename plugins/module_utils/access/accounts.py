@@ -1,4 +1,4 @@
-"""Compute the changes of users and groups on a host."""
+"""Compute the changes to users and groups on a host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def password_digest(password_hash: str) -> str:
 
 
 def declared_groups(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]]) -> list[Item]:
-    """Return the declared groups, and a group with the user's name and number for each user without `group`."""
+    """Return the declared groups; each user without `group` adds one with the user's name and the UID as GID."""
     own = [
         {"name": user["name"], "gid": user.get("uid"), "state": user.get("state", "present")}
         for user in users
@@ -83,7 +83,7 @@ def account_plan(
 
 
 def key_files(users: Sequence[Mapping[str, Any]], existing: Sequence[str], directory: str) -> list[Item]:
-    """Return the authorized keys files for the module files.
+    """Return the authorized keys files, as entries for the `templates` module.
 
     Args:
         users: items of users_accounts.
@@ -112,7 +112,7 @@ def is_local(user: Mapping[str, Any]) -> bool:
 
 
 def slurm_users(users: Sequence[Mapping[str, Any]]) -> list[Item]:
-    """Return the Slurm users for the module slurm_accounting, with the default account first.
+    """Return the Slurm users for the slurm_accounting module, with the default account first.
 
     Args:
         users: items of users_accounts.
@@ -130,7 +130,7 @@ def slurm_users(users: Sequence[Mapping[str, Any]]) -> list[Item]:
 
 
 def _wanted(user: Mapping[str, Any], now: Mapping[str, Any], declared: set[str], defaults: Mapping[str, Any]) -> Item:
-    """Return the arguments that change a user; memberships in undeclared groups are kept."""
+    """Return the module arguments that change a user; memberships in undeclared groups are kept."""
     primary = user.get("group") or user["name"]
     kept = {name for name in now.get("groups", []) if name not in declared}
     comment = user.get("comment")

@@ -1,4 +1,4 @@
-"""Plan changes of users in the cluster's LDAP directory, without contacting it."""
+"""Plan changes to users in the cluster's LDAP directory, without contacting it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def next_number(taken: Iterable[int], first: int) -> int:
 
 
 class Settings(NamedTuple):
-    """Options of a site for the users of its directory."""
+    """The site's options for directory users."""
 
     suffix: str
     login_groups: Sequence[str]

@@ -1,4 +1,4 @@
-"""Look up users and groups of a host from all its sources (NSS)."""
+"""Look up the users and groups of a host in all its sources (NSS)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find conflicts between users of a directory and local or declared users."""
+"""Find conflicts between directory users and local or declared users."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def declared_holders(users: list[dict[str, Any]], groups: list[dict[str, Any]]) 
 
 
 def clashes(host: str, local: Iterable[Holder], directory: Sequence[Holder], min_id: int) -> list[Problem]:
-    """Return names and numbers of directory users and groups that the host or the declaration also uses.
+    """Return the names, UIDs and GIDs in the directory that the host or the declaration also uses.
 
     Args:
         host: name of the host.
         local: users and groups of the host and the declaration.
         directory: users and groups of the directory.
-        min_id: lower numbers of the directory are ignored.
+        min_id: lower UIDs and GIDs in the directory are ignored.
     """
     seen = [holder for holder in directory if holder.number >= min_id]
     by_name = {(holder.kind, holder.name): holder for holder in seen}

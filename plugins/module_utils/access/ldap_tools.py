@@ -31,10 +31,10 @@ _TIMEOUT_S = 60
 
 
 class LdapError(Exception):
-    """Error of a tool; `code` is the LDAP result code, or 255 if the server was not reached."""
+    """A tool failed; `code` is the LDAP result code, or 255 if the server was not reached."""
 
     def __init__(self, code: int, message: str) -> None:
-        """Store code and text."""
+        """Store the code and the message."""
         super().__init__(message)
         self.code = code
 
@@ -103,7 +103,7 @@ class Connection:
 
 
 def escaped(text: str) -> str:
-    """Return a text escaped as a filter value, RFC 4515."""
+    """Return a string escaped as a filter value (RFC 4515)."""
     return "".join(f"\\{ord(sign):02x}" if sign in "*()\\\0" else sign for sign in text)
 
 

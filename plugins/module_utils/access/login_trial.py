@@ -1,4 +1,4 @@
-"""Roll back changes of the SSH configuration automatically, unless a new login succeeds in time."""
+"""Roll back changes to the SSH configuration automatically, unless a new login succeeds in time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ UNIT = "busbar-login-trial"
 
 
 def restore_script(former: Mapping[str, str | None], service: str, remove: list[str]) -> str:
-    """Return a shell script that restores previous texts, restarts the service and removes the paths in `remove`.
+    """Return a shell script that restores previous contents, restarts the service and removes the paths in `remove`.
 
     Files are written in place and so keep mode and owner; files that did not exist before are removed.
 
     Args:
-        former: previous text of each file by path; None if it did not exist.
-        service: systemd unit of the SSH server; '' if it reads the files at each login.
+        former: previous content of each file by path; None if the file did not exist.
+        service: systemd unit of the SSH server; '' if the server reads the files at each login.
         remove: paths to remove.
     """
     lines = ["#!/bin/sh", f"logger -t {UNIT} 'no new login within the trial: restoring the former settings'"]
@@ -40,7 +40,7 @@ def restore_script(former: Mapping[str, str | None], service: str, remove: list[
 
 
 def read_note(text: str) -> dict[str, str | None]:
-    """Return the previous texts that the module `templates` saved.
+    """Return the previous file contents that the `templates` module saved.
 
     Raises:
         ValueError: the text is not such a record.

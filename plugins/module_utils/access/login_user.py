@@ -15,7 +15,7 @@ PROC = Path("/proc")
 def login_user(proc: Path = PROC, pid: int | None = None) -> pwd.struct_passwd:
     """Return the user of the outermost ancestor process that does not run as root; root if all do.
 
-    sudo sets environment variables with the calling user; su and others do not, and variables are not trustworthy.
+    sudo sets environment variables that name the calling user; su does not, and users can change variables.
     """
     found = 0
     current = os.getpid() if pid is None else pid

@@ -31,7 +31,7 @@ def user_processes(uids: Mapping[str, int], proc: Path = PROC) -> dict[str, list
     names = {str(uid): name for name, uid in uids.items()}
     found: dict[str, list[str]] = {}
     for folder in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
-        # A process may end meanwhile.
+        # A process may end in the meantime.
         with suppress(OSError):
             status = (folder / "status").read_text(errors="replace")
             ids, state = _IDS.search(status), _STATE.search(status)

@@ -38,7 +38,7 @@ __all__ = [
 FORMAT = 1
 MANIFEST, STATE, DUMP, GRAFANA = "manifest.json", "slurm_state", "accounting.sql", "grafana.db"
 DIRECTORY = "directory.ldif"
-# slurmctld writes changed state every five seconds; a copy takes much less time.
+# slurmctld writes changed state every five seconds; copying takes much less time.
 _TRIES = 5
 _PAUSE_S = 1.0
 _ROW = re.compile(rb"INSERT INTO `([^`]+)` ")
@@ -83,11 +83,11 @@ def collect(settings: Settings, folder: Path) -> dict[str, Any]:
 
 
 def copy_state(source: Path, target: Path, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Copy slurmctld's state directory, which may change meanwhile.
+    """Copy slurmctld's state directory, which may change during the copy.
 
     slurmctld writes each file under another name and renames it, so a name may be missing for a moment
-    (slurm/src/common/state_save.c). The copy is repeated until no file changed meanwhile. After several tries it is
-    accepted: its files are complete, but may be from different moments.
+    (slurm/src/common/state_save.c). The copy is repeated until no file changes during it. After several tries it is
+    accepted: each file is complete, but the files may be from different moments.
 
     Raises:
         BackupError: the directory contains no slurmctld state.
@@ -123,7 +123,7 @@ def _stamps(source: Path) -> dict[str, tuple[int, int]]:
 
 
 def _copy(source: Path, target: Path) -> bool:
-    """Copy a tree; return whether no file vanished meanwhile."""
+    """Copy a tree; return False if a file vanished during the copy."""
     whole = True
     for root, folders, names in os.walk(source):
         here = target / Path(root).relative_to(source)

@@ -25,7 +25,7 @@ def is_there(settings: Settings, part: str) -> str:
     """Return existing data that a part of a snapshot would replace, or ''.
 
     Raises:
-        BackupError: this cannot be determined.
+        BackupError: MariaDB does not answer.
     """
     if part == "slurm_state":
         state = Path(settings.slurm_state)
@@ -43,7 +43,7 @@ def refuse_present(settings: Settings, part: str) -> None:
     """Check that a host has no data that a part would replace.
 
     Raises:
-        BackupError: it has.
+        BackupError: the host has such data.
     """
     there = is_there(settings, part)
     if there:

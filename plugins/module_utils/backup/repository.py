@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Repository", "Snapshot"]
 
 _TAG = "busbar"
-# Exit codes since 0.17, https://restic.readthedocs.io/en/stable/075_scripting.html; before, 1 and the texts below.
+# Exit codes since 0.17, https://restic.readthedocs.io/en/stable/075_scripting.html. Older releases exit with 1, so
+# their messages below are matched.
 _MISSING, _WRONG_PASSWORD = 10, 12
 _SAYS_MISSING = (
     "Is there a repository at the following location?",
@@ -36,7 +37,7 @@ class Snapshot(NamedTuple):
     host: str
 
     def __str__(self) -> str:
-        """Return the line of a list."""
+        """Return a line with the short id, the time and the host."""
         return f"{self.id[:8]}  {self.time[:19].replace('T', ' ')}  {self.host}"
 
 
@@ -98,7 +99,7 @@ class Repository:
         if known or not _is_missing(there):
             raise BackupError(self.error_message("cat config", there))
         made = self.run("init")
-        # Another host may have created it at the same time.
+        # Another host may have created the repository at the same time.
         if made.status and self.run("cat", "config").status:
             raise BackupError(self.error_message("init", made))
         return made.status == 0

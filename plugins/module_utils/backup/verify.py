@@ -100,7 +100,7 @@ def stage_of(settings: Settings) -> Path:
 
 
 def verify(repository: Repository, snapshot: Snapshot, *, data: bool) -> dict[str, Any]:
-    """Restore a snapshot to temporary places, verify it, and remove it.
+    """Restore a snapshot to temporary locations, verify it, and remove the restored copy.
 
     Args:
         repository: repository of the snapshot.
@@ -108,7 +108,7 @@ def verify(repository: Repository, snapshot: Snapshot, *, data: bool) -> dict[st
         data: whether restic also reads all data of the repository, not only of this snapshot.
 
     Returns:
-        The parts in the snapshot, and ``files``, ``tables``, ``rows`` and ``entries``: the verified numbers.
+        The parts in the snapshot, and the verified counts: ``files``, ``tables``, ``rows`` and ``entries``.
 
     Raises:
         BackupError: something is damaged, missing or differs.
@@ -151,7 +151,7 @@ def verify(repository: Repository, snapshot: Snapshot, *, data: bool) -> dict[st
 
 
 def missing_of(settings: Settings, folder: Path, stage: Path) -> list[str]:
-    """Return the parts and paths of this host that are missing in a restored snapshot."""
+    """Return the parts and paths of this host that are missing from a restored snapshot."""
     parts = [part for part in parts_of(settings) if not (stage / _HELD_AS[part]).exists()]
     paths = [*settings.paths, *(path for path in settings.configurations if Path(path).exists())]
     return parts + [path for path in paths if not (folder / path.lstrip("/")).exists()]
@@ -159,7 +159,7 @@ def missing_of(settings: Settings, folder: Path, stage: Path) -> list[str]:
 
 @contextlib.contextmanager
 def scratch_folder(user: str) -> Iterator[Path]:
-    """Create a temporary directory owned by a daemon's user below /var/lib, which has room, and remove it."""
+    """Provide a temporary directory, owned by a daemon's user, below /var/lib, which has enough space."""
     place = Path(tempfile.mkdtemp(prefix="busbar-verify-", dir="/var/lib"))
     try:
         shutil.chown(place, user, user)

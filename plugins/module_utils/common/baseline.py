@@ -3,8 +3,8 @@
 `/var/lib/busbar/baseline`, which only root reads, contains
 - `host.json`: packages, holds, users, groups, units and paths before the first change;
 - `files`: copies of `/etc`, and of each other file that busbar replaced, made before the first write;
-- `written`: one line for each changed file, with the hash that busbar wrote, so that later changes by hand are seen;
-- `last`: the last text that busbar wrote to a file in which others add lines.
+- `written`: one line for each changed file, with the hash that busbar wrote, to detect later manual changes;
+- `last`: the content that busbar last wrote to files that also contain lines of other programs.
 
 apt logs the transactions of busbar to history-busbar.log; `dnf history` shows them with a comment.
 """
@@ -51,13 +51,13 @@ ACCOUNTS = {"users": Path("/etc/passwd"), "groups": Path("/etc/group")}
 BASELINE = Path("/var/lib/busbar/baseline")
 HISTORY = Path("/var/log/apt/history-busbar.log")
 COMMENT = "--comment=busbar"
-# Directories whose entries are listed; elsewhere are files of the system, of packages and of users.
+# Directories whose entries are listed; other directories contain files of the system, of packages and of users.
 TOPS = ("/etc", "/usr/local", "/opt", "/srv", "/root", "/var/lib", "/var/log", "/var/spool", "/var/cache")
-# Others add lines to these files; comparing with busbar's last text separates their lines.
+# Other programs also add lines to these files. A comparison with the content that busbar last wrote identifies them.
 SHARED = ("/etc/hosts", "/etc/fstab")
 # Accounts are removed with userdel and groupdel, never restored from a copy.
 _SECRETS = ("shadow", "shadow-", "gshadow", "gshadow-")
-# Signs of a busbar release that took no baseline.
+# Signs of an older busbar release that did not take a baseline.
 _OLDER = ("/etc/sudoers.d/busbar", "/usr/local/lib/busbar", "/etc/security/limits.d/80-busbar.conf")
 _DPKG = "${Package}\\t${Version}\\t${db:Status-Status}\\n"
 _RPM = "%{NAME}\t%{VERSION}-%{RELEASE}\n"
@@ -115,7 +115,7 @@ def before_packages(module: AnsibleModule, command: Sequence[str]) -> list[str]:
     words = list(command)
     if module.check_mode:
         return words
-    if "install" in words:  # a killed uninstallation is not resumed
+    if "install" in words:  # an interrupted uninstallation is not resumed after an installation
         (BASELINE / "going").unlink(missing_ok=True)
     if words[:2] == ["apt-mark", "hold"]:
         _append(module, dict.fromkeys(words[2:], "hold"))
@@ -191,7 +191,7 @@ def names_in(path: Path) -> dict[str, int]:
 def listed_paths(module: AnsibleModule) -> list[str]:
     """Return the paths below TOPS on the same file system, three levels deep."""
     words = ["find", *TOPS, "-xdev", "-mindepth", "1", "-maxdepth", "3"]
-    # `find` fails if a directory is missing or removed meanwhile, but lists the others.
+    # `find` fails if a directory is missing or is removed during the run, but lists the others.
     return str(module.run_command(words)[1]).splitlines()
 
 

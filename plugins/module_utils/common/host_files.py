@@ -1,4 +1,4 @@
-"""Validate and replace files of a host as a group, for `templates` and other modules."""
+"""Validate and replace several files on a host together, for `templates` and other modules."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def current_text(path: Path, errors: str = "replace") -> str | None:
 
 
 def write_temporary(module: AnsibleModule, text: str) -> str:
-    """Write the text to a private temporary file, which Ansible removes at the end, and return its path."""
+    """Write text to a private temporary file, which Ansible removes at the end, and return its path."""
     descriptor, name = tempfile.mkstemp(prefix="busbar-")
     module.add_cleanup_file(name)
     with os.fdopen(descriptor, "wb") as stream:
@@ -59,7 +59,7 @@ def write_temporary(module: AnsibleModule, text: str) -> str:
 
 
 def validate(module: AnsibleModule, item: dict[str, Any], temporary: str) -> None:
-    """Fail the module unless the validation command accepts the new text."""
+    """Fail the module unless the validation command accepts the new content."""
     words = [word.replace("%s", temporary) for word in shlex.split(item["validate"])]
     if module.check_mode and module.get_bin_path(words[0]) is None:
         return  # a real run would have installed the program by now
@@ -105,7 +105,7 @@ def keep(
             path.parent.mkdir(parents=True, exist_ok=True)
         os.chmod(temporary, int(item["mode"], 8))  # noqa: PTH101 - a string from Ansible's own helpers
         if before is not None:
-            set_attributes(module, item)  # otherwise the new text briefly has the old mode and owner
+            set_attributes(module, item)  # otherwise the new content briefly has the old mode and owner
         with umask(0o077):  # Ansible gives a new file the mode of the umask
             module.atomic_move(temporary, item["path"], unsafe_writes=unsafe_writes)
         set_attributes(module, item)
@@ -113,7 +113,7 @@ def keep(
 
 
 def plan(module: AnsibleModule, files: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], str | None, str | None]]:
-    """Return options, current text and validated temporary file of each file."""
+    """Return the options, the current content and the validated temporary file of each file."""
     steps = []
     for item in files:
         if not os.path.isabs(item["path"]) or (item["state"] == "present" and item["content"] is None):  # noqa: PTH117
@@ -131,7 +131,7 @@ def plan(module: AnsibleModule, files: Sequence[dict[str, Any]]) -> list[tuple[d
 
 
 def read_pending(module: AnsibleModule, files: Sequence[Mapping[str, Any]], note: str | None) -> dict[str, str | None]:
-    """Return the previous text of each file that was written but not applied; None if the file did not exist."""
+    """Return the previous content of each file that was written but not applied; None if the file did not exist."""
     text = current_text(Path(note)) if note else None
     try:
         noted = json.loads(text) if text else {}
@@ -141,7 +141,7 @@ def read_pending(module: AnsibleModule, files: Sequence[Mapping[str, Any]], note
 
 
 def note_pending(module: AnsibleModule, note: str | None, former: dict[str, str | None]) -> None:
-    """Save the previous texts until a handler applies the new ones."""
+    """Keep the previous file contents until a handler applies the new ones."""
     if not note or not former or module.check_mode:
         return
     path = Path(note)
@@ -203,7 +203,7 @@ def unpacked(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(text: str) -> str:
-    """Return content for the diff: the members of a zip archive (such as a program), or the text."""
+    """Return content for the diff: the member names if it is a zip archive (such as a program), else the text."""
     data = text.encode(errors=_EXACT)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -87,7 +87,7 @@ class Packages:
     def right_versions(self) -> list[str]:
         """Return NAME=VERSION of each package that has its declared version.
 
-        Naming them in a transaction keeps dependencies of other packages from moving them.
+        A transaction that lists them does not up- or downgrade them to satisfy other packages.
         """
         found = ((each, self.present.get(each["name"])) for each in self.wanted if each["version"])
         return [
@@ -131,7 +131,7 @@ class Apt(Packages):
         return parse_dpkg(self.module.run_command(["dpkg-query", "-W", "-f", DPKG_FORMAT, *names])[1])
 
     def change(self, changes: Changes) -> None:
-        """Make the changes in one transaction, then set and remove holds; moving a held package removes its hold."""
+        """Make the changes in one transaction, then set and remove holds; a version change removes a package's hold."""
         plain = [word for word in changes["install"] if "=" not in word]
         exact, fetched = self.exact_words(
             [word for word in changes["install"] if "=" in word], lacking_lists=bool(plain)
@@ -153,7 +153,7 @@ class Apt(Packages):
         if fetched:
             self.fetch_lists()
         words, lacking = self.resolve(install)
-        if lacking and not fetched:  # it may be newer than the lists
+        if lacking and not fetched:  # a package may be newer than the lists
             fetched = True
             self.fetch_lists()
             words, lacking = self.resolve(install)
@@ -175,7 +175,7 @@ class Apt(Packages):
         return resolved(install, parse_madison(self.module.run_command(command, environ_update=ENVIRONMENT)[1]))
 
     def transaction(self, words: list[str], *, fetched: bool, moves: bool) -> None:
-        """Run one apt transaction; release holds of the family first, because apt does not move held packages."""
+        """Run one apt transaction; release holds of the family first, because apt does not change held packages."""
         options = ["--allow-downgrades", "--allow-change-held-packages"] if moves else []
         command = install_command(self.module, recommends=self.params["recommends"], apt=options)
         self.refuse_protected([*command, *words])
@@ -267,7 +267,7 @@ class Dnf(Packages):
             options = ["--allowerasing"] if exact or changes["remove"] else []
             command = install_command(self.module, recommends=self.params["recommends"], dnf=options)
             self.install(freed.difference(changes["unhold"]), changes, [*command, *words])
-        # The first transaction may have removed some of these already.
+        # The first transaction may already have removed some of these packages.
         self.present = self.read()
         if gone := self.changes()["remove"]:
             self.step(freed.difference(changes["unhold"]), "dnf", "-y", "remove", *gone)
@@ -285,7 +285,7 @@ class Dnf(Packages):
     def free(self, names: set[str], *, family: bool) -> set[str]:
         """Remove the version locks of these packages, and of the family if `family` is set; return the unlocked names.
 
-        Delete locks by their line, for any version: dnf takes a lock on another version for an existing one.
+        Locks are deleted by their full line and for every version, because dnf adds no lock if another one exists.
         """
 
         def concerns(name: str) -> bool:
@@ -323,5 +323,5 @@ class Dnf(Packages):
 
 
 def host_packages(module: Any) -> Packages:  # noqa: ANN401 - Ansible has no types
-    """Return the package manager of the host for the parameters of the module `packages`."""
+    """Return the host's package manager, initialized with the parameters of the `packages` module."""
     return Apt(module) if module.get_bin_path("apt-get") else Dnf(module)

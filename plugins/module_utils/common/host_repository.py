@@ -77,7 +77,7 @@ def fetch(url: str) -> bytes:
 
 
 def wanted_key(params: dict[str, Any], present: str | None) -> str:
-    """Return the declared key alone, armoured: from the host if it is valid there, otherwise as given or downloaded.
+    """Return only the declared key, armoured: the host's copy if it is valid, otherwise the given or downloaded one.
 
     Raises:
         RefusedError: the fingerprint differs from the declared one.
@@ -180,7 +180,7 @@ def check_source(params: dict[str, Any], source: Source) -> None:
 
 
 def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the files of the repository with their texts ('' removes a file), and the paths of key and source.
+    """Return the contents of the repository's files ('' removes a file), and the paths of key and source.
 
     Raises:
         RefusedError: the declaration is invalid.
@@ -218,7 +218,7 @@ def keep_repository(module: AnsibleModule, params: dict[str, Any]) -> dict[str, 
 
     Args:
         module: the running module.
-        params: options of the module package_repository.
+        params: options of the package_repository module.
 
     Raises:
         RefusedError: the repository is rejected; nothing was changed.

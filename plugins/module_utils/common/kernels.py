@@ -26,8 +26,8 @@ def newer_kernel(running: str, installed: Sequence[str]) -> str:
 
     Args:
         running: output of `uname -r`: '6.8.0-60-generic', '6.12.48+deb13-amd64', '5.14.0-570.el9.x86_64'.
-        installed: bootable releases. If the running one is missing, as in a container, the kernel is that of another
-            host.
+        installed: bootable releases. If the running one is missing, as in a container, the running kernel belongs to
+            another host.
     """
     now = _key(running)
     if running not in installed or now is None:

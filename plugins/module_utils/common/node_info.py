@@ -1,4 +1,4 @@
-"""Parse information about a node from texts of /proc, /sys and /etc.
+"""Parse information about a node from the contents of files in /proc, /sys and /etc.
 
 Pure functions that run on the node's system Python (3.9, standard library only).
 """

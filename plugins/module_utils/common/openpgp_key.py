@@ -101,7 +101,7 @@ def body_length(data: bytes, place: int, *, new_format: bool, kind: int) -> tupl
 
 
 def packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield the tag, the body and the whole of each packet.
+    """Yield the tag, the body and the complete bytes of each packet.
 
     Raises:
         ValueError: the data is not a sequence of complete packets.

@@ -169,7 +169,7 @@ def resolved(install: Iterable[str], known: Mapping[str, Sequence[str]]) -> tupl
 
 
 def after_changes(present: Mapping[str, Present], changes: Changes) -> dict[str, Present]:
-    """Return the packages as they are after the changes."""
+    """Return the packages that will be installed after the changes."""
     after = {name: item for name, item in present.items() if name not in changes["remove"]}
     for word in changes["install"]:
         name, _, version = word.partition("=")

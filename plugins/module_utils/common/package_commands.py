@@ -44,7 +44,7 @@ SUMMARY = "Errors were encountered while processing:"
 MOST_LINES = 30
 MOST_SCRIPT_LINES = 5
 MOST_FETCHES = 3
-# dpkg prints one of these when it starts on a package; the lines after it come from the maintainer script.
+# dpkg prints one of these when it starts to process a package; the lines after it come from the maintainer script.
 STEPS = ("Setting up ", "Unpacking ", "Preparing to unpack ", "Processing triggers ", "Removing ")
 FETCH = re.compile(r"[EW]: (?:Failed to fetch|Unable to fetch)")
 # The policy applies only while a process holds the lock; a stale file has no effect.
@@ -64,7 +64,7 @@ def install_command(
     apt: Sequence[str] = (),
     dnf: Sequence[str] = (),
 ) -> list[str]:
-    """Return the install command of the host's package manager; `apt` and `dnf` are options of one of them."""
+    """Return the install command of the host's package manager; `apt` and `dnf` are extra options for each one."""
     if module.get_bin_path("apt-get"):
         return [*APT, *([] if recommends else ["--no-install-recommends"]), *apt, "install"]
     return ["dnf", "-y", *([] if recommends else ["--setopt=install_weak_deps=False"]), *dnf, "install"]
@@ -77,7 +77,7 @@ def run_manager(
     *,
     recorded: bool = True,
 ) -> tuple[int, str]:
-    """Return the exit status and the output of a package manager; fail the module if another one keeps the lock.
+    """Return the exit status and the output of a package manager; fail the module if another process keeps the lock.
 
     Args:
         module: the running module.
@@ -100,7 +100,7 @@ def lists_are_fresh(lists: Path = LISTS) -> bool:
     """Return whether apt's package lists exist and were updated within the last hour."""
     found = [*lists.glob("*_Packages*"), *lists.glob("*_InRelease"), *lists.glob("*_Release")]
     return any(path.name.find("_Packages") > 0 for path in found) and (
-        # A list has the server's date; the directory has the time of the update.
+        # A list file has the server's timestamp; the directory has the time of the update.
         time.time() - lists.stat().st_mtime < FRESH_S
     )
 
@@ -157,8 +157,9 @@ def services_held(*, held: bool, policy: Path = POLICY, lock: Path = POLICY_LOCK
 def error_text(said: str) -> str:
     """Return the errors and their reasons from the output of a package manager, or its last lines.
 
-    apt prints reasons before its errors, as a list of unmet dependencies, and since 3.0 also after them, indented. dnf
-    indents them after the word Error. If a maintainer script fails, dpkg names the package after the script's output.
+    apt prints the reasons as a list of unmet dependencies before its errors, and since 3.0 also indented after them.
+    dnf prints them indented after the word Error. If a maintainer script fails, dpkg prints the package name after the
+    script's output.
     """
     reasons: list[str] = []
     errors: list[str] = []
@@ -185,7 +186,7 @@ def error_text(said: str) -> str:
 
 
 def fetch_problems(said: str, shown: str = "") -> str:
-    """Return the files that apt could not fetch, to append to an error; '' if it fetched all.
+    """Return the part of an error message that lists files apt could not fetch; '' if it fetched all.
 
     Args:
         said: output of apt.

@@ -144,6 +144,6 @@ def over_limit_text(holder: Holder, limit_s: float = LIMIT_S) -> str:
 
 
 def wait_for_lock(module: Any, holder: Holder | None) -> None:  # noqa: ANN401 - Ansible has no types
-    """Fail the module with the holder of the lock, if there is one."""
+    """Fail the module if a process holds the lock; the result contains the holder."""
     if holder is not None:
         module.fail_json(msg=f"the package manager is busy: {holder_text(holder)}", waits_for=holder)

@@ -106,7 +106,7 @@ def apt_preferences(pins: Iterable[Pin], header: str, source: Source | None = No
 
 
 def dnf_repository(source: Source, key: str, header: str, checks: Mapping[str, bool]) -> str:
-    """Return the text of a .repo file; `checks` has whether `packages` and `metadata` are signed."""
+    """Return the text of a .repo file; `checks` states whether `packages` and `metadata` are signed."""
     priority = DNF_NORMAL_PRIORITY if source["priority"] <= NORMAL_PRIORITY else DNF_PREFERRED_PRIORITY
     parser = configparser.ConfigParser(interpolation=None)
     parser[f"busbar-{source['name']}"] = {

@@ -42,7 +42,7 @@ def is_advice(problem: Mapping[str, object]) -> bool:
 
 
 def one_line(problem: Problem) -> str:
-    """Return key and description of a problem, for texts that add hosts and remedy themselves."""
+    """Return key and description of a problem, for messages that add hosts and remedy separately."""
     return f"{problem['key']}: {problem['problem']}"
 
 

@@ -17,7 +17,7 @@ REFUSED = "busbar_refused"
 
 
 def refusal(headline: str, problems: Sequence[Problem]) -> dict[str, Any]:
-    """Return the failed result of a module on a node whose problems the user can correct.
+    """Return a failed module result with problems that the user can fix.
 
     Args:
         headline: the action that was not taken.

@@ -1,9 +1,9 @@
 """Parse the lines of dnf's versionlock.
 
 Source: plugins/versionlock.py of github.com/rpm-software-management/dnf-plugins-core, 4.3 to 4.10. `versionlock add`
-writes a comment with the date and NAME-EPOCH:VERSION-RELEASE.*, with epoch 0 for none; if any version of the package
-is locked already, it writes nothing and succeeds. A line with `!` is an exclude. With --raw, or by hand, a line may be
-any package specification; `versionlock delete` finds such a line only by its whole text.
+writes a comment with the date, and NAME-EPOCH:VERSION-RELEASE.* with epoch 0 if the package has none. If any version
+of the package is already locked, it writes nothing and succeeds. A line with `!` is an exclude. A line from --raw or by
+hand may be any package specification; `versionlock delete` finds such a line only by its full text.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ _FLAGS = frozenset(
         "x-create=file",
     }
 )
-# Special in fstab lines, in the shell with which Enroot reads them, or as separator.
+# Characters that are special in fstab lines, in the shell that Enroot reads them with, or in Pyxis' format.
 _UNSAFE = frozenset(" \t\n\"'`$\\#")
 
 
@@ -60,7 +60,7 @@ def _problem(mount: str, problem: str, remedy: str) -> Problem:
 
 
 def _flag_problems(mount: str, flags: Sequence[str]) -> list[Problem]:
-    """Return the flags that Enroot does not know."""
+    """Return a problem for each flag that Enroot does not support."""
     problems = []
     for flag in flags:
         if flag not in _FLAGS:

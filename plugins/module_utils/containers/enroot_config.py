@@ -24,7 +24,7 @@ __all__ = [
 
 _APPARMOR = "kernel.apparmor_restrict_unprivileged_userns"
 _FIRST_PROFILE = [3, 5, 0]
-# Kernel settings that Enroot requires; a setting that the kernel does not have restricts nothing.
+# Kernel settings that Enroot requires (`user.*`: at least this value); settings missing from the kernel are ignored.
 NAMESPACE_SETTINGS: dict[str, int] = {
     "kernel.unprivileged_userns_clone": 1,
     "user.max_user_namespaces": 15000,
@@ -93,7 +93,8 @@ def declaration_problems(
 def brings_profile(release: Mapping[str, str], family: str) -> bool:
     """Return whether Enroot's package has an AppArmor profile that allows it to create namespaces.
 
-    Since 3.5.0 those for Debian and Ubuntu have conf/apparmor.profile for /usr/bin/enroot-nsenter (pkg/deb/rules).
+    Since 3.5.0 the packages for Debian and Ubuntu contain conf/apparmor.profile for /usr/bin/enroot-nsenter
+    (pkg/deb/rules).
     """
     version = [int(part) for part in re.findall(r"\d+", release["version"])]
     return family == "Debian" and version >= _FIRST_PROFILE
@@ -108,7 +109,7 @@ def namespace_problems(
         host: name of the host.
         settings: value of each of `NAMESPACE_SETTINGS`; None if the kernel does not have the setting.
         works: whether a trial as an unprivileged user succeeded.
-        profile: whether the package to be installed allows it if only AppArmor forbids it.
+        profile: whether the package to be installed contains an AppArmor profile that allows it.
     """
     wrong = {
         key: wanted
@@ -160,7 +161,7 @@ def disk_problems(host: str, path: str, disk: Mapping[str, Any], minimum_mb: int
 
 
 def _user_problems(host: str, unknown: Sequence[str]) -> list[Problem]:
-    """Return the problem of users that are unknown to a host."""
+    """Return a problem that lists the users unknown to a host."""
     if not unknown:
         return []
     remedy = "declare them in users, or remove their credentials"
@@ -188,8 +189,8 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
         found: result of `read_enroot`.
 
     Returns:
-        `problems`; `files`, names; `built`, whether a build host makes the packages, whose `sha256` is then empty;
-        `mounts`, lines of fstab; and without problems `packages` for the module upstream_release; `config`, the text of
+        `problems`; `files`, names; `built`, whether a build host builds the packages, whose `sha256` is then empty;
+        `mounts`, lines of fstab; and without problems `packages` for the upstream_release module; `config`, the text of
         enroot.conf; `sysctls`, text.
     """
     names = package_files(declared["packages"], declared["release"], declared["family"], declared["architecture"])
@@ -205,7 +206,7 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
     plan: dict[str, Any] = {"problems": problems, "files": names, "mounts": lines, "built": built}
     if problems:
         return plan
-    # An installed program has its profile; if the trial fails nevertheless, a package does not help.
+    # An installed Enroot already has its profile; if the trial still fails, installing the package does not help.
     profile = not found["installed"] and brings_profile(declared["release"], declared["family"])
     problems += namespace_problems(host, found["settings"], works=found["works"], profile=profile)
     problems += disk_problems(host, declared["path"], found["disk"], int(declared["minimum_mb"]))

@@ -1,7 +1,7 @@
 """Validate registry credentials, and format them as Enroot's credentials files.
 
 Source: Enroot 4.1.2. src/docker.sh, _authenticate: a line of the file matches if its machine is the registry without
-port and its login is the user; then curl reads the file as netrc and takes the first line of the host that issues
+port and its login is the user; then curl reads the file as netrc and uses the first line for the host that issues
 tokens. _parse_uri: all names of Docker Hub are equivalent. src/common.sh, evalnetrc: if the sixth word of a line
 begins with $, the user's shell evaluates the rest of the line. doc/cmd/import.md: nvcr.io also needs authn.nvidia.com.
 """
@@ -103,7 +103,7 @@ def credential_texts(credentials: Sequence[Mapping[str, Any]]) -> dict[str, str]
 def credential_files(
     credentials: Sequence[Mapping[str, Any]], directory: str, kept: Sequence[str] = ()
 ) -> dict[str, list[Any]]:
-    """Return the errors in the credentials, and the credentials files, each readable by its user only.
+    """Return the errors in the credentials, and the credentials files, each readable only by its user.
 
     Args:
         credentials: items with `user`, `machine`, `login`, `password` and optionally `port`.
@@ -111,7 +111,7 @@ def credential_files(
         kept: users who have a file now.
 
     Returns:
-        `problems` without secrets; `files` for the module `templates`, empty if there are problems.
+        `problems` without secrets; `files` for the `templates` module, empty if there are problems.
     """
     faults = credential_faults(credentials)
     if faults:

@@ -75,10 +75,10 @@ def read_enroot(module: AnsibleModule, path: str, users: Sequence[str], users_di
         users_directory: parent of the users' credentials directories.
 
     Returns:
-        `works`, whether an unprivileged user could create a namespace; `installed`, whether Enroot's program tried it,
-        which an AppArmor profile may allow; `nvidia_cli`, whether nvidia-container-cli is installed; `settings` by
-        name, None if the kernel does not have one; `disk`, `total_mb`, `free_mb` and `type` of the file system;
-        `unknown_users`; `credentials`, the users who have some; `units`, systemd's states.
+        `works`, whether an unprivileged user could create a namespace; `installed`, whether the trial used Enroot's
+        program, which an AppArmor profile may allow; `nvidia_cli`, whether nvidia-container-cli is installed;
+        `settings` by name, None for a setting missing from the kernel; `disk` with `total_mb`, `free_mb` and `type` of
+        the file system; `unknown_users`; `credentials`, the users with a credentials file; `units`, systemd's states.
     """
     place = existing(Path(path))
     usage = shutil.disk_usage(place)

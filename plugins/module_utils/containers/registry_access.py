@@ -34,7 +34,7 @@ class Access(NamedTuple):
 
 
 class Login(NamedTuple):
-    """A login at a host, with the port to test; the password is None if the user's shell evaluates it."""
+    """A login for a host, with the port to test; the password is None if the user's shell evaluates it."""
 
     machine: str
     login: str
@@ -48,10 +48,10 @@ class Login(NamedTuple):
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, so the password is sent only to the requested URL."""
+    """Rejects redirects, so that the password is sent only to the requested URL."""
 
     def redirect_request(self, *_: object) -> None:
-        """Return None, which rejects the redirect."""
+        """Reject the redirect."""
 
 
 def fetch(address: str, authorization: str = "") -> tuple[int, str]:
@@ -77,14 +77,14 @@ def registry_access(
     http: bool = False,
     ask: Callable[[str, str], tuple[int, str]] = fetch,
 ) -> Access:
-    """Return whether a registry accepts a login; the texts do not contain the password.
+    """Return whether a registry accepts a login; the result does not contain the password.
 
     Args:
-        asked: the login and the registry.
+        asked: login to test, and its registry.
         others: logins of the same user by machine, for the token host.
         http: whether to connect without TLS.
-        ask: returns status and WWW-Authenticate header of a URL, given an Authorization header; raises OSError without
-            an answer.
+        ask: returns status and WWW-Authenticate header of a URL, given an Authorization header; raises OSError if
+            there is no answer.
     """
     scheme = "http" if http else "https"
     address = f"{scheme}://{asked.machine}{f':{asked.port}' if asked.port else ''}/v2/"
@@ -109,7 +109,7 @@ def registry_access(
 
 
 def _tried(ask: Callable[[str, str], tuple[int, str]], address: str, login: Login | None, tokens: str) -> Access:
-    """Return whether a URL accepts a login; `tokens` is its host if that is not the registry."""
+    """Return whether a URL accepts a login; `tokens` is the URL's host if it differs from the registry."""
     if login is None:
         return Access(MISSING, f"its tokens come from {tokens}, which has no entry", tokens)
     if login.password is None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SETTINGS", "user_namespace_problems"]
 
-# Kernel settings that can forbid them, as files below /proc/sys; missing if the kernel does not have them.
+# Kernel settings that can forbid user namespaces, as files below /proc/sys; some kernels do not have all of them.
 SETTINGS = (
     "user/max_user_namespaces",
     "kernel/unprivileged_userns_clone",
@@ -23,14 +23,14 @@ _FILE = "/etc/sysctl.d/90-user-namespaces.conf"
 def user_namespace_problems(
     host: str, key: str, settings: Mapping[str, int | None], refusal: str = "", *, allowed: bool = False
 ) -> list[Problem]:
-    """Return why unprivileged users of a host cannot run containers, as problems.
+    """Return the problems that keep unprivileged users of a host from running containers.
 
     Args:
         host: name of the host.
-        key: name of the variable that enables containers there.
+        key: name of the variable that enables containers on the host.
         settings: value of each of SETTINGS, None if the kernel does not have it.
         refusal: error of a trial as an unprivileged user; empty if it succeeded.
-        allowed: whether an AppArmor profile allows the runtime what AppArmor forbids to other programs.
+        allowed: whether an AppArmor profile exempts the runtime from AppArmor's restriction of other programs.
     """
     if not refusal:
         return []

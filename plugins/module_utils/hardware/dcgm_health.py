@@ -3,7 +3,7 @@
 The format is that of DCGM 3 and 4 (NVIDIA/DCGM, dcgmi/Health.cpp, GenerateOutputFromResponse, and DcgmiOutput.cpp): a
 `body` with `Overall Health` (`Healthy`, `Warning` or `Failure`), then one object per kind of entity (`GPU`, …) with
 entities by number, each with `Errors` by system. NVIDIA publishes no stable schema, so any other output raises
-ValueError instead of blaming the node.
+ValueError instead of counting as a fault of the node.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_WATCHING", "Incident", "dcgm_incidents", "dcgm_problems"]
 
-# Output of dcgmi, with status 253, before watches are enabled.
+# Output of dcgmi, with exit status 253, before watches are enabled.
 NOT_WATCHING = "Health watches not enabled"
 _OVERALL = "Overall Health"
 _STATES = {"Healthy", "Warning", "Failure"}
-# PCIe replays and CRC errors persist and slow down every collective; thermal and power warnings pass.
+# PCIe replays and CRC errors persist and slow down every collective; thermal and power warnings are temporary.
 _LINKS = ("PCIe", "NVLINK")
 
 
@@ -73,7 +73,7 @@ def _entities(kind: str, group: dict[str, Any]) -> Iterator[Incident]:
 
 
 def dcgm_problems(incidents: Sequence[Incident], level: str) -> list[str]:
-    """Return the findings that count at a level, one text each, in DCGM's order.
+    """Return the findings that count at a level, one string each, in DCGM's order.
 
     Args:
         incidents: result of `dcgm_incidents`.

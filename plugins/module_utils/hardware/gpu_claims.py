@@ -35,7 +35,7 @@ def claim_problems(
             empty for any.
     """
     claim = hardware.get("gpu")
-    # An nvidia-smi that does not know these options reports nothing to compare.
+    # An nvidia-smi that does not support these options reports nothing to compare.
     if not claim or facts["smi_state"] == "unusable":
         return []
     return [
@@ -56,7 +56,7 @@ def _faults(
         other = [] if gpu["lost"] else [*_model(claim, gpu)]
         faults += other or ([] if gpu["lost"] else [*_memory(claim, gpu, tolerance)])
         found += [(gpu, problem, remedy) for problem, remedy in faults]
-        # Another model has other links, so do not compare them.
+        # Do not compare the NVLinks of another model.
         own = {**claim, "nvlink_gbs": 0} if other else claim
         found += [each for each in link_faults(own, gpus) if each[0] is gpu]
     return found
@@ -88,7 +88,7 @@ def link_faults(
 def _gpu_problems(
     host: str, gpus: Sequence[Mapping[str, Any]], faults: Sequence[tuple[Mapping[str, Any], str, str]]
 ) -> Iterator[Problem]:
-    """Yield the faults of GPUs; a fault of all GPUs is reported once, so that reports of equal hosts can be merged."""
+    """Yield the faults of GPUs; a fault that all GPUs share is yielded once, so that equal hosts can be merged."""
     struck = Counter(problem for _, problem, _ in faults)
     reported = set()
     for gpu, problem, remedy in faults:
@@ -171,7 +171,7 @@ def _usual(gpus: Sequence[Mapping[str, Any]], key: str) -> int | None:
 def _link_width(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: int | None) -> Iterator[tuple[str, str]]:
     """Yield a link with fewer lanes than declared, or than the other GPUs have.
 
-    Some servers connect all boards with 8 of 16 lanes, so the maximum of the board proves nothing.
+    Some servers connect all boards with 8 of 16 lanes, so the board's maximum is not the expected value.
     """
     lanes, declared = gpu["pcie_width_current"], claim.get("pcie_width") or usual
     if lanes is not None and declared and lanes < declared:
@@ -183,9 +183,9 @@ def _link_width(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: int | N
 
 
 def _link_generation(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: int | None) -> Iterator[tuple[str, str]]:
-    """Yield a link of an older generation than declared, or than that of the other GPUs while all are active.
+    """Yield a PCIe link of an older generation than declared, or than the other GPUs' links while all are active.
 
-    An idle board may drop to generation 1; then the maximum of the link counts.
+    An idle board may drop to generation 1; then the link's maximum generation counts.
     """
     remedy = "reseat the board or its riser; check the slot's setting in the BIOS and the errors in dmesg (AER)"
     most, now, declared = gpu["pcie_gen_max"], gpu["pcie_gen_current"], claim.get("pcie_gen")
@@ -196,19 +196,19 @@ def _link_generation(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: in
 
 
 def nic_problems(host: str, claims: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems of the network cards of a node.
+    """Yield the problems with a node's network cards.
 
     Args:
         host: name of the host.
         claims: `nics` of the hardware profile.
-        facts: `rdma_ports`, `network_interfaces` and `pci_nics` from `devices` of the module `node_info`.
+        facts: `rdma_ports`, `network_interfaces` and `pci_nics` from `devices` of the `node_info` module.
     """
     for claim in claims:
         yield from (_rdma_ports if claim["rdma"] else _interfaces)(host, claim, facts)
 
 
 def _rdma_ports(host: str, claim: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem if too few RDMA ports run at the rate; boards without a driver are only counted."""
+    """Yield a problem if too few RDMA ports run at the declared rate; boards without a driver are only counted."""
     ports, count, rate = facts["rdma_ports"], int(claim["count"]), float(claim["gbps"])
     if not ports:
         if len(facts["pci_nics"]) < count:
@@ -231,7 +231,7 @@ def _rdma_ports(host: str, claim: Mapping[str, Any], facts: Mapping[str, Any]) -
 
 
 def _interfaces(host: str, claim: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem if too few interfaces run at the rate; interfaces with an unknown rate count as good."""
+    """Yield a problem if too few interfaces run at the declared rate; an unknown rate counts as sufficient."""
     found, count, rate = facts["network_interfaces"], int(claim["count"]), float(claim["gbps"])
     good = [each for each in found if each["up"] and (each["rate_gbps"] is None or each["rate_gbps"] >= rate)]
     # Interfaces of virtual machines and containers have no visible hardware.

@@ -1,4 +1,4 @@
-"""Find faults of single GPUs, independent of the hardware profile: lost, ECC, memory repairs, fabric, throttling."""
+"""Find faults of individual GPUs without a hardware profile: lost, ECC, memory repairs, fabric, throttling."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Ailment(NamedTuple):
 
 
 def gpu_label(gpu: Mapping[str, Any]) -> str:
-    """Return PCI address and serial number of a GPU, as far as they are known."""
+    """Return a GPU's PCI address and serial number, if known."""
     serial = str(gpu.get("serial") or "")
     known = serial and " " not in serial and set(serial) != {"0"}
     where = normal_address(str(gpu["pci_bus_id"])) if gpu.get("pci_bus_id") else "address unknown"
@@ -53,7 +53,7 @@ def gpu_label(gpu: Mapping[str, Any]) -> str:
 
 
 def gpu_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
-    """Return the faults of one GPU of parse_query(); missing values are not faults."""
+    """Return the faults of one GPU from parse_query(); missing values are not faults."""
     return [*lasting_ailments(gpu), *passing_ailments(gpu)]
 
 
@@ -72,7 +72,7 @@ def passing_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
 
 
 def _silence(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
-    """Yield faults from error texts in place of values; some values are errors on healthy boards, too."""
+    """Yield faults from error messages in place of values; healthy boards have such messages for some values, too."""
     odd = {str(text).strip("[]").lower() for text in gpu.get("odd_texts") or ()}
     if "gpu requires reset" in odd:
         yield Ailment("requires a reset", _RESET)

@@ -3,7 +3,7 @@
 """Find the CPU socket of each GPU from the kernel, and compare it with the hardware profile.
 
 Sources: the kernel's Documentation/ABI/testing/sysfs-bus-pci (local_cpulist, numa_node) and sysfs-devices-system-cpu
-(physical_package_id). Sockets are numbered by rank among the existing ones, which is Slurm's order.
+(physical_package_id). Sockets are numbered consecutively in ascending order of their ids, as in Slurm.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ __all__ = ["found_sockets", "gpu_places", "place_problems"]
 
 
 def gpu_places(root: Path, addresses: Sequence[str]) -> dict[str, Any]:
-    """Return `packages` and `numa_nodes` (numbers of those with CPUs), and `gpus`.
+    """Return the CPU socket and NUMA node of each GPU, and the number of both.
 
     Args:
         root: directory that contains /sys.
         addresses: PCI addresses of the GPUs.
 
     Returns:
-        `gpus` maps each address, normalized by normal_address(), to `package` and `numa`, which are None if the kernel
-        does not report them, or if all are equally near.
+        `packages` and `numa_nodes` (those with CPUs) are counts. `gpus` maps each address, normalized by
+        normal_address(), to `package` and `numa`, which are None if the kernel does not report them, or if the GPU is
+        equally close to several.
     """
     cpus = {
         int(folder.name[3:]): read(folder / "topology/physical_package_id")
@@ -64,7 +65,7 @@ def _numbers(text: str) -> Iterator[int]:
 
 
 def place_problems(host: str, hardware: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Problem]:
-    """Return a problem if GPUs are on other sockets than declared; empty if the kernel does not report sockets.
+    """Return a problem if GPUs are on other sockets than declared, and none if the kernel does not report sockets.
 
     Args:
         host: name of the host.
@@ -88,8 +89,8 @@ def found_sockets(facts: Mapping[str, Any], sockets: int) -> list[int]:
 
     Args:
         facts: `devices` of `node_info`, with `gpu_places`.
-        sockets: number of sockets in Slurm: those of the machine, or its NUMA nodes
-            (SlurmdParameters=numa_node_as_socket).
+        sockets: number of sockets in Slurm: the machine's sockets, or its NUMA nodes with
+            SlurmdParameters=numa_node_as_socket.
     """
     places = facts.get("gpu_places") or {}
     key = {places.get("numa_nodes"): "numa", places.get("packages"): "package"}.get(sockets)

@@ -20,7 +20,7 @@ KNOWN_FAILURES = (
 
 
 class Fault(NamedTuple):
-    """A fault of the GPUs of a node as a whole: component, problem and remedy."""
+    """A fault that concerns all GPUs of a node: component, problem and remedy."""
 
     key: str
     problem: str
@@ -38,7 +38,7 @@ def presence_faults(declared: int, facts: Mapping[str, Any]) -> list[Fault]:
 
 
 def _program(facts: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield a fault if nvidia-smi is installed and fails; a missing one will be installed."""
+    """Yield a fault if nvidia-smi is installed and fails; if it is missing, the nvidia_driver role installs it."""
     if facts["smi_state"] not in {"failed", "hung"}:
         return
     why = next(iter(facts["errors"]), "its output is unusable")

@@ -87,7 +87,7 @@ def run_limited(command: list[str], timeout_s: float) -> tuple[int | None, str]:
 
 
 def ask_smi(program: str | None, timeout_s: float, *, links: bool = True) -> tuple[dict[str, Any], list[str]]:
-    """Return the output of nvidia-smi, optionally with NVLinks, and the errors."""
+    """Return the output of nvidia-smi, optionally with NVLinks, and the error messages."""
     if not program:
         return {"state": "absent"}, []
     try:

@@ -32,10 +32,10 @@ def proc_version(text: str) -> str | None:
 
 
 def proc_gpus(files: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the GPUs of /proc/driver/nvidia/gpus.
+    """Return the GPUs in /proc/driver/nvidia/gpus.
 
     Args:
-        files: PCI address (name of the directory) to the text of its file `information`.
+        files: PCI address (name of the directory) to the content of its file `information`.
     """
     gpus = []
     for index, (address, text) in enumerate(sorted(files.items())):
@@ -65,17 +65,17 @@ def with_nvlinks(gpus: Sequence[dict[str, Any]], text: str) -> list[dict[str, An
 
 
 def join_sources(smi: Mapping[str, Any], proc: Mapping[str, Any], pci: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the GPUs of a host from the best source that answered.
+    """Return the GPUs of a host from the most detailed source that is available.
 
     Args:
-        smi: `state` (`ok`, `absent`, `failed`, `hung`, or `unusable` if it does not know `-q -x`), and its outputs
+        smi: `state` (`ok`, `absent`, `failed`, `hung`, or `unusable` if it does not support `-q -x`), and the outputs
             `query` and `nvlink`.
         proc: `version` and `gpus`, the inputs of proc_version() and proc_gpus().
-        pci: the host's GPUs on the bus, each with `address`, `width`, `width_max`, `generation`, `generation_max`.
+        pci: the host's GPUs on the PCI bus, each with `address`, `width`, `width_max`, `generation`, `generation_max`.
 
     Returns:
-        result of parse_query(), with `source` (`nvidia-smi`, `proc`, `pci`), `smi_state`, and `pci_gpus`, the
-        addresses on the bus.
+        The result of parse_query(), with `source` (`nvidia-smi`, `proc`, `pci`), `smi_state`, and `pci_gpus`, the
+        addresses on the PCI bus.
     """
     found = parse_query(str(smi.get("query") or ""))
     source, state = "nvidia-smi", str(smi["state"])

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Identify machine, GPUs and NICs of a job by their serial numbers and ids."""
+"""Identify the machines, GPUs and NICs of a job by their serial numbers and ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIELDS = ("id", "serial", "name")
 _LONGEST = 200
 _MOST = 64
 _MOST_NODES = 10_000
-# Placeholders for missing numbers that nvidia-smi prints and vendors leave in their tables.
+# Placeholders for missing serial numbers, from nvidia-smi and from vendors' DMI tables.
 _NONE = re.compile(r"(\[?n/?a\]?|\[not supported\]|none|0+|default string|to be filled.*|not specified)", re.IGNORECASE)
 
 

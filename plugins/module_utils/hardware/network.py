@@ -28,10 +28,10 @@ def pci_address(device: Path) -> str | None:
 
 
 def rdma_ports(root: Path) -> list[dict[str, Any]]:
-    """Return the ports of all RDMA devices, without virtual functions of local devices.
+    """Return the ports of all RDMA devices except virtual functions of local devices.
 
     Returns:
-        each with `device`, `port`, `active`, `state`, `rate_gbps` (Gb/s), `link_layer`, `address` (on the PCI bus),
+        Ports, each with `device`, `port`, `active`, `state`, `rate_gbps`, `link_layer`, `address` (on the PCI bus),
         `guid` (empty unless InfiniBand), and `roce_gids`, the indexes of RoCE v2 GIDs that map an IPv4 address.
     """
     ports = []
@@ -72,7 +72,7 @@ def pci_nics(root: Path) -> list[dict[str, str]]:
 
 
 def network_interfaces(root: Path) -> list[dict[str, Any]]:
-    """Return the network interfaces that have hardware."""
+    """Return the network interfaces that belong to a hardware device."""
     found = []
     for folder in listed(root / "sys/class/net"):
         if not (folder / "device").exists() or (folder / "device/physfn").exists():
@@ -93,7 +93,8 @@ def parse_addresses(text: str) -> list[dict[str, Any]]:
     """Return the interfaces in the output of `ip -j address`.
 
     Returns:
-        each with `name`, `infiniband`, `up`, and `addresses` with prefix ('10.0.0.5/24'), without link-local ones.
+        Interfaces, each with `name`, `infiniband`, `up`, and `addresses` with prefix length ('10.0.0.5/24'), without
+        link-local ones.
     """
     try:
         found = json.loads(text)

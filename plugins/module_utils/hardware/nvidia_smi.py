@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["KNOWN_FAILURES", "LOST", "bare_gpu", "failure_lines", "parse_query"]
 
 LOST = "GPU is lost"
-# Placeholders for missing values. Other texts are values, also errors such as "Insufficient Permissions".
+# Placeholders for missing values. Any other text is a value, including errors such as "Insufficient Permissions".
 _ABSENT = {"", "N/A", "[N/A]", "Not Found", "[Not Found]", LOST, f"[{LOST}]"}
 _ODD = re.compile(
     r"^\[?(GPU is lost|GPU requires reset|Insufficient Permissions|Unknown Error|ERR!|Not Supported|Invalid.*)\]?$",
@@ -66,13 +66,13 @@ _WHOLE = {
     "pcie_replays": ("pci/replay_counter", "pci/replays_since_reset"),
     "temperature_c": ("temperature/gpu_temp", "temperature/gpu_current_temp"),
 }
-# Newer drivers nest the GPU's limits one level deeper; limits of memory and module are separate.
+# Newer drivers nest the GPU's limits one level deeper, and report separate limits for memory and module.
 _LIMITS = {
     "power_limit_w": ("current_power_limit", "power_limit"),
     "power_default_w": ("default_power_limit",),
     "power_max_w": ("max_power_limit",),
 }
-# Newer layouts have counters per part of the memory; the oldest has one total.
+# Newer layouts have separate counters by memory and error type; the oldest layout has one total.
 _UNCORRECTED = (
     "sram_uncorrectable",
     "sram_uncorrectable_parity",
@@ -197,8 +197,8 @@ def _version(node: Node, paths: Sequence[str]) -> str | None:
 def _gpu_facts(node: Node, index: int) -> dict[str, Any]:
     """Return the values of one GPU.
 
-    `index` counts from 0 in list order; `minor_number` is that of /dev/nvidiaN. `odd_texts` are error texts in place of
-    values. `nvlink` is filled from `nvidia-smi nvlink -s`, because this output does not contain it.
+    `index` counts from 0 in list order; `minor_number` is the N of /dev/nvidiaN. `odd_texts` are error messages in
+    place of values. `nvlink` is filled from `nvidia-smi nvlink -s`, because this output does not contain it.
     """
     odd = sorted({text for text in node.texts() if _ODD.match(text)})
     return {
@@ -250,7 +250,7 @@ def _mig(node: Node) -> dict[str, Any]:
 
 
 def _ecc(node: Node) -> dict[str, Any]:
-    """Return the sums of the error counters in any of the three layouts; None for missing ones."""
+    """Return the sums of the error counters in any of the three layouts; None for missing counters."""
     totals: dict[str, Any] = {}
     for span in ("volatile", "aggregate"):
         counters = node.find(f"ecc_errors/{span}") or Node("")

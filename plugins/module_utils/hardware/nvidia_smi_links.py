@@ -28,7 +28,7 @@ def parse_nvlink(text: str) -> dict[str, Any]:
     Returns:
         `gpus`, each with `index`, `name`, `uuid`, `links_active`, `links_inactive`, `speeds_gb_s` (distinct rates in
         GB/s per direction, ascending), `inactive` (link numbers), and `note`, the reason for missing data, such as a
-        GPU without NVLink or in MIG mode. `errors` has the lines that belong to no GPU.
+        GPU without NVLink or in MIG mode. `errors` has the lines that do not belong to a GPU.
     """
     gpus: list[dict[str, Any]] = []
     errors: list[str] = []

@@ -24,7 +24,7 @@ _STEP = re.compile(r"^slurmstepd: \[(\d+)")
 def smi_runner(module: AnsibleModule) -> Smi | None:
     """Return a function that runs nvidia-smi on this host, or None if it is missing.
 
-    It is killed if it hangs in the driver; a GPU reset may take a minute.
+    The function kills nvidia-smi if it hangs in the driver; a GPU reset may take a minute.
     """
     program = module.get_bin_path("nvidia-smi", opt_dirs=PATHS)
     if program is None:
@@ -44,15 +44,12 @@ def one_line(text: str) -> str:
 
 
 def jobs_here(proc: Path = Path("/proc")) -> list[str]:
-    """Return the ids of the jobs with a step on this host, from the names of Slurm's step daemons.
-
-    This works without the controller.
-    """
+    """Return the ids of the jobs with a step on this host, from the names of slurmstepd processes."""
     found = set()
     for folder in proc.glob("[0-9]*"):
         try:
             match = _STEP.match((folder / "cmdline").read_text(errors="replace").replace("\0", " "))
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         if match:
             found.add(match.group(1))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["CSV_COLUMNS", "LOG", "Node", "read_csv", "read_text", "read_xml", "slug"]
 
 LOG = "nvidia_smi_log"
-# Bounded, so that no input makes the search slow.
+# The bounds keep the search fast for any input.
 _TAG = re.compile(r"<([/!?]?)([A-Za-z_][\w.:-]{0,99})?([^<>]*)>")
 _DEEPEST = 100
 _LONGEST_LINE = 2000
@@ -24,7 +24,7 @@ _TEXT_GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[
 _UNIT = re.compile(r"\s*\[[^\]]*\]$")
 _MOST_COLUMNS = 2000
 
-# --query-gpu columns whose name is not the XML path with other separators.
+# --query-gpu columns whose names differ from the XML path by more than separators.
 _COLUMNS = {
     "name": "product_name",
     "gpu_name": "product_name",
@@ -102,7 +102,7 @@ class Node:
         return None
 
     def texts(self) -> Iterator[str]:
-        """Yield the texts of all nodes below, in any order."""
+        """Yield the text of each descendant node, in any order."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -123,7 +123,7 @@ class Node:
 
 
 def slug(words: str) -> str:
-    """Return a name of the text form in the XML form: 'Product Name' gives 'product_name'."""
+    """Return the XML name for a name in the text form: 'Product Name' gives 'product_name'."""
     return re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_")
 
 

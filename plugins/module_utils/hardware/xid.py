@@ -1,4 +1,4 @@
-"""Parses Xid and SXid lines: errors that NVIDIA's GPU and NVSwitch drivers write to the kernel log.
+"""Parse Xid and SXid lines: errors that NVIDIA's GPU and NVSwitch drivers write to the kernel log.
 
 Formats: krcReportXid in src/nvidia/src/kernel/gpu/rc/kernel_rc.c and NVSWITCH_PRINT_SXID in
 src/common/nvswitch/kernel/inc/common_nvswitch.h of github.com/NVIDIA/open-gpu-kernel-modules. Old drivers omit "PCI:".
@@ -81,7 +81,7 @@ def is_unparsed(line: str) -> bool:
 def _fatal(number: int, message: str) -> bool | None:
     """Return whether the message says fatal, or None if it does not say.
 
-    A message can contain the name of a user's process. Words in it must not change the severity.
+    A message can contain the name of a user's process, which must not change the severity.
     """
     if number in APPLICATION:
         return None

@@ -1,7 +1,7 @@
 """Run checks in parallel, each in a separate process with a time limit, with the node's system Python.
 
 A process that hangs in the kernel, on an unreachable file server or in a driver, cannot be killed, and waiting for it
-would keep the caller from ending. So it is killed and abandoned without waiting.
+would block the caller. So it gets SIGKILL and is abandoned without waiting.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ __all__ = [
     "service_problems",
 ]
 
-# Services that the roles enable; services that are not enabled on a host are ignored.
+# Services that the roles enable; those not enabled on a host are ignored.
 SERVICES = (
     *("chrony", "chronyd", "munge", "slurmctld", "slurmdbd", "slurmd", "sackd", "mariadb", "nfs-server", "autofs"),
     *("prometheus", "prometheus-alertmanager", "alertmanager", "grafana-server"),
@@ -83,7 +83,7 @@ def _unescaped(path: str) -> str:
 
 
 def disk_problems(host: str, disk: Disk) -> list[Problem]:
-    """Return the problems of a mount."""
+    """Return the problems with a mount."""
     return [make_problem([host], "mounts", each.problem, each.remedy) for each in disk_findings(disk, 0)]
 
 
@@ -91,7 +91,7 @@ def certificate_end(text: str) -> float | None:
     """Return the expiry of a certificate in seconds since 1970, or None if the text does not contain it.
 
     Args:
-        text: output of `ssh-keygen -L` or of `openssl x509 -noout -enddate`; both in UTC.
+        text: output of `ssh-keygen -L` or of `openssl x509 -noout -enddate`, both in UTC.
     """
     seen = _VALID_TO.search(text)
     if seen:

@@ -29,8 +29,8 @@ class Finding(NamedTuple):
         severity: one of SEVERITIES.
         problem: component and problem, in one line.
         remedy: command or action.
-        value: measured value, if any. An event whose value begins with STATE reports a state: the last one counts, and
-            severity OFF ends it.
+        value: measured value, if any. An event whose value begins with STATE reports a state: only the latest counts,
+            and severity OFF clears it.
     """
 
     check: str
@@ -51,9 +51,9 @@ class Answer(NamedTuple):
     Attributes:
         findings: current problems.
         samples: counters by name, kept to compute rates.
-        events: findings that are read only once, such as lines of the kernel log; they last until the node reboots or
-            an administrator resumes it.
-        unknown: why the check has no result; this is not a fault of the node.
+        events: findings that are read only once, such as lines of the kernel log; they are kept until the node reboots
+            or an administrator resumes it.
+        unknown: why the check has no result; this does not count as a fault of the node.
     """
 
     findings: Sequence[Finding] = ()
@@ -81,6 +81,6 @@ class Node(NamedTuple):
 
 
 def weighed(findings: Iterable[Finding], severities: Mapping[str, str]) -> list[Finding]:
-    """Return findings with the site's severities, most severe first, without disabled ones."""
+    """Return findings with the site's severities, most severe first, without disabled checks."""
     found = [each._replace(severity=severities.get(each.check, each.severity)) for each in findings]
     return sorted((each for each in found if each.severity != OFF), key=lambda each: SEVERITIES.index(each.severity))

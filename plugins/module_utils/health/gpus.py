@@ -2,7 +2,7 @@
 
 The limits of 8 PCIe replays a minute and 100 NVLink CRC errors a second are those of DCGM's health watches
 (NVIDIA/DCGM, DCGM_LIMIT_MAX_PCIREPLAY_RATE and DCGM_LIMIT_MAX_NVLINK_CRC_ERROR). A node without jobs has no traffic and
-so no such errors. Their absence does not prove that the link is healthy, so the finding stays.
+therefore no such errors, which does not prove that the link is healthy. So the finding is kept.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _CORRECTED = "FEC Errors"
 
 
 def gpu_answer(node: Node, facts: Mapping[str, Any], missing_devices: Sequence[str]) -> Answer:
-    """Return the problems of the GPUs and their PCIe links, and the counters of the links.
+    """Return the problems with the GPUs and their PCIe links, and the links' counters.
 
     Args:
         node: with `gpus` (expected number), `gpu` (part of the hardware profile) and `limits`.
         facts: result of `read_gpus`.
         missing_devices: missing device files.
     """
-    # An nvidia-smi that does not know these options reports nothing to compare.
+    # An nvidia-smi that does not support these options reports nothing to compare.
     if facts["smi_state"] == "unusable":
         return Answer(unknown="nvidia-smi does not support the options -q -x")
     gpus = facts["gpus"]
@@ -58,7 +58,7 @@ def gpu_answer(node: Node, facts: Mapping[str, Any], missing_devices: Sequence[s
 
 
 def _ailing(gpus: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Yield the faults of GPUs; a fault of several GPUs is one finding."""
+    """Yield the faults of GPUs; several GPUs with the same fault give one finding."""
     for check, ailments in (("gpu", lasting_ailments), ("gpu_clocks", passing_ailments)):
         sick: dict[Ailment, list[Mapping[str, Any]]] = {}
         for gpu in gpus:

@@ -1,4 +1,4 @@
-"""The history of a node's health check: a size-limited file of JSON lines beside its state.
+"""The history of a node's health check: a size-limited file of JSON lines next to its state file.
 
 Runs with the node's system Python. Each line has `at` (seconds since 1970) and `event`: `found`, `cleared`, `boot`, or
 the action in Slurm (`drain`, `resume`, `withheld`, `given_back`). Findings also have `check`, `severity` and `problem`.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DONE", "MOST_BYTES", "NAME", "append", "entries", "keys_of", "last_entries"]
 
 NAME = "history.jsonl"
-# About 1500 lines: months of a node that fails occasionally, days of one that flaps at each check.
+# About 1500 lines: months for a node that fails occasionally, days for one whose findings change at each check.
 MOST_BYTES = 1 << 18
 # Actions that are recorded.
 DONE = frozenset({"drain", "resume", "withheld", "given_back"})
@@ -51,8 +51,8 @@ def entries(  # noqa: PLR0913 - what two looks can differ in
         findings: findings of this check.
         done: action on the node.
         reason: drain reason of that action.
-        booted: whether the node has rebooted since.
-        whole: whether every check answered; otherwise missing findings may not be resolved.
+        booted: whether the node has rebooted since the last check.
+        whole: whether every check has a result; otherwise a missing finding does not mean that it is resolved.
         now: seconds since 1970.
     """
     at = round(now)
@@ -72,7 +72,7 @@ def entries(  # noqa: PLR0913 - what two looks can differ in
     for key, problem in before.items():
         if whole and key not in present:
             found.append({"at": at, "event": "cleared", "check": key.partition(" ")[0], "problem": str(problem)})
-    # A withheld drain repeats at each check.
+    # A withheld drain recurs at each check.
     if done in DONE and (found or done != "withheld"):
         found.append({"at": at, "event": done, "problem": reason[:_LONGEST]})
     return found

@@ -1,12 +1,12 @@
-"""Reads hardware errors from the kernel log: Xid and SXid of NVIDIA's drivers, memory errors, file systems. Pure.
+"""Find hardware errors in kernel log lines: Xid and SXid of NVIDIA's drivers, memory and file systems. Pure functions.
 
 The severity of an Xid comes from the words of its message (Fatal, Nonfatal, Contained, Uncontained), else from the
 column "Resolution Bucket (Immediate Action)" of NVIDIA's catalogue
 (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of 2025-10): RESTART_BM, RESET_GPU and
 RESTART_VM are RESET, CHECK_MECHANICALS is ISOLATE, all others are MONITOR. 48 (double bit error) and 74 (NVLink) have
-workflows that end with a reset. 169, 173 and 175 are newer than the catalogue and classified by their names in
-src/common/sdk/nvidia/inc/nverror.h of github.com/NVIDIA/open-gpu-kernel-modules. SXid: those that NVSwitch calls fatal
-(Fabric Manager User Guide, "SXid Errors").
+workflows that end with a reset. 169, 173 and 175 are newer than the catalogue and are classified by their names in
+src/common/sdk/nvidia/inc/nverror.h of github.com/NVIDIA/open-gpu-kernel-modules. An SXid counts if the NVSwitch driver
+calls it fatal (Fabric Manager User Guide, "SXid Errors").
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def kernel_findings(lines: Iterable[str]) -> list[Finding]:
     for line in lines:
         for each in _line(line):
             key = each.check, each.value
-            # The driver prints an Xid once per channel, with different texts. For a state, the last line counts.
+            # The driver prints an Xid once per channel, with different messages. For a state, the last line counts.
             if key not in found or each.is_state:
                 found[key] = each
     return list(found.values())

@@ -46,7 +46,7 @@ DISK_S = 10
 # DCGM's default group of all GPUs.
 DCGM_GROUP = ("-g", "0")
 DCGM_WATCHES = "a"
-# slurmd's link to the configuration from slurmctld, and the file of a node with a local one.
+# slurmd's link to the configuration from slurmctld, and the path of a local configuration.
 _CONFIGURATIONS = ("run/slurm/conf/slurm.conf", "etc/slurm/slurm.conf")
 # Without the spool directory no job starts; without the log file slurmd continues.
 _SLURMD_FILES = {
@@ -55,9 +55,9 @@ _SLURMD_FILES = {
 }
 # Exit status of a shell for a missing program.
 _NOT_THERE = 127
-# UIDs of users: lower ones are system users, and distributions use those from 60000 for daemons.
+# UIDs of users: lower UIDs belong to system users, and distributions use those from 60000 for daemons.
 _USERS = (range(1000, 60000), range(65536, 1 << 32))
-# A new session may be about to join a job.
+# A younger session may still be about to join a job.
 _STRAY_AGE_S = 600
 
 
@@ -133,7 +133,7 @@ def _devices(node: Node) -> Answer:
 def _nvlinks(node: Node) -> Answer:
     timeout_s = float(node.declared["timeout_s"]) / 2
     said = {option: _command("nvidia-smi", "nvlink", option, limit_s=timeout_s) for option in ("-s", "-e")}
-    # GPUs and drivers without NVLink or without error counters print other texts.
+    # GPUs and drivers without NVLink or without error counters fail with a message.
     shown = {option: text if status == 0 else "" for option, (status, text) in said.items()}
     return nvlink_answer(node, shown["-s"], shown["-e"])
 
@@ -148,7 +148,7 @@ def _fabric_manager(node: Node) -> Answer:
 def _dcgm(node: Node) -> Answer:
     """Return the faults that DCGM's health watches found; enable the watches if necessary.
 
-    Without DCGM, or if it does not answer, the result is empty: systemd and the monitoring watch the daemon.
+    The result is empty if DCGM is missing or does not answer: systemd and the monitoring watch the daemon.
     """
     asked = node.declared.get("dcgm") or {}
     if asked.get("level", "never") == "never":
@@ -168,7 +168,7 @@ def _dcgm(node: Node) -> Answer:
     except ValueError as exc:
         return Answer(unknown=f"cannot parse the output of DCGM: {exc}")
     remedy = f"dcgmi health --host {asked['host']} -g 0 -c; dcgmi diag -r 2 once the node is empty"
-    # DCGM's watches forget an error once traffic stops, as on a drained node, so keep it as an event.
+    # DCGM's watches clear an error once traffic stops, as on a drained node, so keep it as an event.
     return Answer(events=[Finding("dcgm", RESET, problem, remedy, problem) for problem in problems])
 
 
@@ -177,7 +177,7 @@ def _short(text: str) -> str:
 
 
 def _kernel(node: Node) -> Answer:
-    """Return new events in the kernel log, since the boot or the last check."""
+    """Return events in the kernel log since the boot or the last check."""
     since = ("--since", f"@{int(node.log_since)}") if node.log_since else ()
     status, text = _command(
         "journalctl", "-k", "-b", "-q", "-o", "cat", "--no-pager", *since, limit_s=2 * COMMAND_S - 1
@@ -210,7 +210,7 @@ def _port_errors(root: Path, facts: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _link_downs(root: Path, facts: Mapping[str, Any]) -> dict[str, int]:
-    """Return how often each link went down: InfiniBand by port, others by interface."""
+    """Return how often each link went down, by port for InfiniBand and by interface for other networks."""
     places = {
         f"{port['device']}/{port['port']}": root
         / f"sys/class/infiniband/{port['device']}/ports/{port['port']}/counters/link_downed"
@@ -253,7 +253,7 @@ def _disk(node: Node, path: str, *, mount: bool = False) -> Answer:
 
 
 def _slurmd_disks(node: Node) -> Answer:
-    """Return problems of the file systems with slurmd's spool and log, if they are separate."""
+    """Return the problems with the file systems of slurmd's spool and log, if they are separate."""
     conf = next(filter(None, (read(node.root / path) for path in _CONFIGURATIONS)), "")
     findings: list[Finding] = []
     for severity, setting in _SLURMD_FILES.items():
@@ -294,7 +294,7 @@ def _mounted(path: str) -> bool:
 
 
 def _refuses_files(path: str) -> bool:
-    """Return whether a file system is read-only although statvfs denies it; root may lack permission on NFS."""
+    """Return whether a file system is read-only although statvfs reports otherwise; root may lack permission on NFS."""
     try:
         number = os.open(path, os.O_TMPFILE | os.O_WRONLY, stat.S_IRUSR)
     except PermissionError:
@@ -317,7 +317,7 @@ def _strays(node: Node) -> Answer:
             fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             groups = (folder / "cgroup").read_text(encoding="utf-8", errors="replace")
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has ended
         # State and start time in ticks since boot: proc(5), fields 3 and 22.
         young = up_s - int(fields[19]) / ticks < _STRAY_AGE_S
         if any(owner in each for each in _USERS) and fields[0] not in "ZX" and not young and not in_job(groups):

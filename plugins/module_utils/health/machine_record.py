@@ -23,7 +23,7 @@ _BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
 
 
 def machine_parts(root: Path, gpus: list[dict[str, object]]) -> list[dict[str, str]]:
-    """Return machine, GPUs and NICs that have a serial number or other id."""
+    """Return the machine, GPUs and NICs that have a serial number or other id."""
     dmi = root / "sys/class/dmi/id"
     # For boards with a device tree, such as Arm's.
     tree = root / "sys/firmware/devicetree/base"
@@ -45,7 +45,7 @@ def machine_parts(root: Path, gpus: list[dict[str, object]]) -> list[dict[str, s
 
 
 def machine_record(root: Path = Path("/"), history_file: str = HISTORY) -> dict[str, object]:
-    """Return the machine's parts and its health history; `problems` has the parts that cannot be read."""
+    """Return the machine's parts and its health history; `problems` lists the parts that cannot be read."""
     problems: dict[str, str] = {}
     gpus = read_gpus(root, pci_devices(root)["gpu"], find_smi(), SMI_TIMEOUT_S, links=False)
     if gpus["smi_state"] not in {"ok", "absent"}:

@@ -1,7 +1,7 @@
 """Check the network cards of a node: missing or slow cards, flapping links, errors. Pure functions.
 
 The limit of three link flaps in three hours is from Azure/cyclecloud-healthagent 2.0.2. Port errors are only reported,
-because the link retransmits; a validation measures whether it has become slow.
+because the link retransmits; a validation measures whether it is slower.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HOUR_S = 3600.0
 def network_answer(
     node: Node, facts: Mapping[str, Any], downs: Mapping[str, int], errors: Mapping[str, int] | None = None
 ) -> Answer:
-    """Return the problems of the network cards, and the counters of link flaps and errors.
+    """Return the problems with the network cards, and the counters of link flaps and errors.
 
     Args:
         node: with `nics` (part of the hardware profile) and `limits`.

@@ -28,7 +28,7 @@ __all__ = [
 _REPAIR_REASON = "busbar: repair"
 _BEGAN = "began"
 _WINDOW_S = 7 * 24 * 3600
-# A cluster of a thousand nodes with one repair per node and week fills this in a year.
+# A cluster of a thousand nodes with one repair per node and week exceeds this in a year.
 _MOST_RECORDS = 100_000
 _KEPT_S = 365 * 24 * 3600
 _LONGEST = 400
@@ -92,7 +92,7 @@ def repair_plan(
 
     Returns:
         `problems` (if there are any, ignore the rest), `nodes` with `reason`, `repairs` (in the last seven days),
-        `severity` (after an interrupted or failed repair) and `goes_on`; and `skipped` with reasons.
+        `severity` (after an interrupted or failed repair) and `goes_on`; and `skipped` nodes with reasons.
     """
     known = parse_nodes(seen["nodes"])
     strange = [name for name in asked if name not in cluster["compute"] or name not in known]
@@ -132,7 +132,7 @@ def choose(node: Mapping[str, Any], note: str, look: str, allowed: str, limit: i
 
     Args:
         node: entry of `repair_plan`.
-        note: the health check's note on the node; its first line is the severity of the drain.
+        note: content of the health check's note on the node; the first line is the severity of the drain.
         look: current findings of the health check as JSON; empty if it is not installed.
         allowed: `node_health_repair`, 'none', 'reset' or 'reboot'.
         limit: maximum number of repairs of a node in seven days.

@@ -1,7 +1,8 @@
 """Drain or resume the local node if necessary. Runs with the node's system Python.
 
-Only a node about to be drained asks Slurm, with one request, how many nodes are out of service. Nodes drained at the
-same moment notice each other with a second request, and the surplus ones resume. Running jobs continue either way.
+Only a node that is about to be drained asks Slurm how many nodes are out of service, with one request. Nodes that are
+drained at the same moment detect each other with a second request, and those over the limit resume. Running jobs
+continue either way.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ def settle(  # noqa: PLR0913 - what it decides by, and its ways out
         wait: sleeps.
 
     Returns:
-        result of `step`, `nothing`, or `withheld` if too many nodes are drained.
+        The result of `step`, `nothing`, or `withheld` if too many nodes are drained.
 
     Raises:
         OSError: Slurm does not answer.
         ValueError: the answer cannot be parsed.
     """
     known = note.exists()
-    # A node with hardware to replace is not resumed automatically.
+    # A node that needs a hardware replacement is not resumed automatically.
     resume = bool(declared["resume"]) and passes >= PASSES and ISOLATE not in _noted(note)
     if not findings and not (known and resume):
         return "nothing"

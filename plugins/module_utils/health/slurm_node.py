@@ -21,22 +21,22 @@ __all__ = [
     "step",
 ]
 
-# Prefix of the health check's drain reasons; drains with other reasons are never changed.
+# Prefix of the health check's drain reasons; nodes drained for other reasons are never changed.
 PREFIX = "busbar health:"
 # Number of consecutive checks that a node must pass before it is resumed.
 PASSES = 2
 _MOST_PROBLEMS = 3
-# Slurm has no limit, but sinfo and squeue show one line.
+# Slurm has no limit, but sinfo and squeue show only one line.
 _LONGEST_REASON = 400
 _NAME = re.compile(r"^\s*NodeName=(\S+)", re.MULTILINE)
 _STATE = re.compile(r"(?:^|\s)State=(\S+)", re.MULTILINE)
-# Slurm appends user and time; some releases append more.
+# Slurm appends the user and the time; some releases append more fields.
 _REASON = re.compile(r"(?:^|\s)Reason=(.*?)(?: \[[^\[\]@\s]*@(\d[^\[\]\s]*)\].*)?\s*$", re.MULTILINE)
 _OUT_OF_SERVICE = {"DRAIN", "DOWN", "FAIL", "FAILING"}
 
 
 class Record(NamedTuple):
-    """State, drain reason, name of a node in Slurm, and the time of the drain."""
+    """A node's state, drain reason and name in Slurm, and the time of the drain."""
 
     states: frozenset[str]
     reason: str
@@ -95,12 +95,12 @@ def records(text: str) -> list[Record]:
 
 
 def allowed_drains(nodes: int, percent: float) -> int:
-    """Return how many nodes the health check may keep drained at once: a percentage of all, but at least one."""
+    """Return how many nodes the health check may keep drained at once: a percentage of all nodes, at least one."""
     return max(1, math.floor(nodes * percent / 100))
 
 
 def drained_before(everyone: Sequence[Record], name: str) -> int:
-    """Return how many nodes the health check drained before this one, or all it drained if this one is not among them.
+    """Return how many nodes the health check drained before this node, or in total if it did not drain this node.
 
     Nodes drained in the same second are ordered by name, so all nodes compute the same order.
     """
@@ -117,7 +117,7 @@ def step(problems: Sequence[str], record: Record, *, resume: bool, known: bool) 
         record: state of the node in Slurm. A node that is out of service for another reason is left alone.
         resume: whether a recovered node may be resumed automatically.
         known: whether the node's state file says that the health check drained it. If it is in service nevertheless, an
-            administrator resumed it knowing the problem: earlier events are ignored.
+            administrator who knew the problem has resumed it, so earlier events are ignored.
     """
     if record.is_out and not record.is_ours:
         return "leave"

@@ -23,7 +23,7 @@ class State(NamedTuple):
     Attributes:
         boot: boot id; events of an earlier boot are discarded.
         samples: counters by name, each a list of time and value.
-        events: findings that last until a reboot or until an administrator resumes the node.
+        events: findings that are kept until a reboot or until an administrator resumes the node.
         log_since: time up to which the kernel log was read, seconds since 1970.
         passes: number of consecutive checks without a draining finding.
         standing: findings of the last check, problem by key, for the history.
@@ -75,7 +75,7 @@ def with_answers(state: State, answers: Mapping[str, Answer], now: float, window
                 events[key] = each
     events = {key: each for key, each in events.items() if each.severity != OFF}
     kernel = answers.get("kernel")
-    # If reading the log failed, the next run reads that part.
+    # If reading the log failed, the next run reads it from the same position.
     since = now if kernel is not None and not kernel.unknown else state.log_since
     return state._replace(
         samples=kept(state.samples, new, now, window_s), events=list(events.values()), log_since=since

@@ -39,7 +39,7 @@ SERVICE_PROPERTIES = (
 
 
 class Disk(NamedTuple):
-    """A file system as reported by statvfs; `error` if it does not answer, `mounted` is false if it is not mounted."""
+    """A file system as reported by statvfs; `error` is set if it does not answer."""
 
     path: str
     read_only: bool = False
@@ -58,7 +58,7 @@ class Process(NamedTuple):
 
 
 def disk_findings(disk: Disk, least_mb: float, *, check: str = "disk") -> Iterator[Finding]:
-    """Yield the problems of a file system.
+    """Yield the problems with a file system.
 
     Args:
         disk: state of the file system.
@@ -99,8 +99,8 @@ def memory_findings(figures: Mapping[str, float], declared_mb: float) -> Iterato
 
     Args:
         figures: result of `meminfo`.
-        declared_mb: memory that Slurm allocates to jobs, in MiB. The system needs more, so a lower total means a failed
-            DIMM.
+        declared_mb: memory that Slurm allocates to jobs, in MiB. A healthy node has more than that, so a lower total
+            means a failed DIMM.
     """
     total = figures.get("MemTotal")
     if total is not None and total < declared_mb:
@@ -114,7 +114,7 @@ def memory_findings(figures: Mapping[str, float], declared_mb: float) -> Iterato
 
 
 def clock_answer(text: str, most_s: float) -> Answer:
-    """Return the problem of the clock from the output of `chronyc -n tracking`.
+    """Return the problem with the clock, from the output of `chronyc -n tracking`.
 
     Munge rejects credentials that are five minutes old, so the limit is much lower.
     """
@@ -152,7 +152,7 @@ def _service_finding(block: Mapping[str, str], uptime_s: float | None) -> Findin
     is_waiting = block.get("SubState", "").startswith("auto-restart")
     is_looping = "NRestarts" in block and restarts >= _LOOP_RESTARTS and not _is_stable(block, uptime_s)
     if is_waiting or is_looping:
-        # systemd counts a restart after its delay, so a service that failed once has none yet.
+        # systemd counts a restart only after the restart delay, so a service that failed once has no restarts yet.
         severity = RESET if restarts >= _LOOP_RESTARTS else MONITOR
         problem = f"{name} does not stay up: restarted {restarts} times, last result {block.get('Result') or 'unknown'}"
         remedy = f"journalctl -u {name} -n 50 shows why; then systemctl restart {name}"
@@ -166,7 +166,7 @@ def _service_finding(block: Mapping[str, str], uptime_s: float | None) -> Findin
 
 
 def _is_stable(block: Mapping[str, str], uptime_s: float | None) -> bool:
-    """Return whether earlier restarts of a service no longer matter: it has run for a while, or is stopped."""
+    """Return whether earlier restarts of a service no longer matter, because it has run for a while or is stopped."""
     if block["ActiveState"] in {"active", "reloading", "refreshing"}:
         since = block.get("ActiveEnterTimestampMonotonic", "")
         return uptime_s is None or not since.isdigit() or uptime_s - int(since) / 1e6 >= _STABLE_S

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["growth", "kept", "rate"]
 
-# Otherwise a node that is checked every second would keep megabytes.
+# Without a limit, a node that is checked every second would keep megabytes of samples.
 _MOST = 400
 
 
@@ -51,7 +51,7 @@ def growth(samples: Samples, now: float, value: float, window_s: float) -> float
 def kept(
     samples: Mapping[str, Samples], new: Mapping[str, float], now: float, window_s: float
 ) -> dict[str, list[list[float]]]:
-    """Return old and new samples that a window still needs.
+    """Return the old and new samples that a window still needs.
 
     The last sample before the window is kept as the baseline for growth.
     """

@@ -4,14 +4,14 @@ Sources of the values of each generation:
 
 - NVIDIA Driver Installation Guide, "Kernel Modules" (docs.nvidia.com/datacenter/tesla/driver-installation-guide):
   Maxwell, Pascal and Volta need the proprietary modules, the open ones need Turing or newer. Open is the default since
-  branch 560. The guide of release 620 no longer has the proprietary modules; that of 615 does.
+  branch 560. The guide for release 620 no longer mentions the proprietary modules; the one for 615 does.
 - NVIDIA's announcement "NVIDIA Transitions Fully Towards Open-Source GPU Kernel Modules" (July 2024): Grace Hopper and
   Blackwell need the open modules, which exist since branch 515.
 - NVIDIA's announcements for Unix drivers: 580 is the last branch for Maxwell, Pascal and Volta.
 - "Supported Drivers and CUDA Toolkit Versions": 580 is the long-term branch, maintained until June 2028.
 - Minimum branches: B200 from the support matrix of NVIDIA's GPU Operator (570.133.20). B300 and GB300: 580, the oldest
-  in any recording of them. For older generations the first data center branch, in doubt the later one; all of these
-  are out of maintenance, so no available driver is excluded.
+  branch in any recorded nvidia-smi output. Older generations: the first data center branch, or the later one in doubt;
+  all of these are out of maintenance, so no available driver is excluded.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Generation(NamedTuple):
 
     name: str
     least_branch: int
-    # None: still supported by the newest branch.
+    # None if the newest branch still supports it.
     last_branch: int | None
     modules: Modules
     # Whether the host runs the subnet manager (NVLSM) of its NVSwitches (NVLink 5 and newer).
@@ -75,8 +75,8 @@ GENERATIONS: dict[str, Generation] = {
     "blackwell_ultra": Generation("Blackwell Ultra", 580, None, "open", subnet_manager=True, fabric_state=True),
 }
 
-# Searched in this order in the lower case model name without its brand: "RTX 6000" alone is Turing, with further words
-# it is a later generation.
+# Searched in this order in the lower-case model name without its brand: "RTX 6000" without a suffix is Turing, with a
+# suffix such as "Ada" it is a later generation.
 _MODELS: tuple[tuple[str, str], ...] = (
     (r"^gb300\b|^b300\b", "blackwell_ultra"),
     (r"^gb200\b|^gb10\b|^b[12]00\b|\bblackwell\b|^rtx 50[5-9]0\b|^rtx pro \d+", "blackwell"),
@@ -118,7 +118,7 @@ def kernel_modules(generation: Generation, branch: int) -> Literal["open", "prop
 
 
 def driver_branch(settings: Mapping[str, Any], system: Mapping[str, str] | None = None) -> int | None:
-    """Return the driver branch: as declared, of the declared version, or the default of the source.
+    """Return the driver branch: the declared one, that of the declared version, or the source's default.
 
     Return None if it depends on an unknown distribution, or if the declared value is not a branch.
     """
@@ -141,7 +141,7 @@ def wanted_parts(
 ) -> dict[str, bool]:
     """Return whether a host needs each fabric component.
 
-    In an NVLink rack, separate switch trays run fabric manager and NVLSM; the compute trays need only IMEX
+    In an NVLink rack, separate switch trays run the fabric manager and NVLSM; the compute trays need only IMEX
     (docs.nvidia.com/multi-node-nvlink-systems). In a single machine, NVLSM is needed since the fourth NVSwitch
     generation.
     """

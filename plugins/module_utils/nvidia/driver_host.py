@@ -28,7 +28,7 @@ SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e09
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub", "var/lib/dkms/mok.der")
 # In loading order.
 MODULES = ("nvidia", "nvidia-uvm", "ib_umad")
-# File names of the module: NVIDIA's, and those of Debian's packages.
+# File names of the module in NVIDIA's and Debian's packages.
 MODULE_FILE = re.compile(r"nvidia(-current(-open)?|-tesla(-\d+)?(-open)?|-open)?\.ko(\.(gz|xz|zst))?")
 # dkms 2.8 to 3.2: "nvidia/580.95.05, 6.8.0-136-generic, x86_64: installed", "nvidia/580.95.05: added".
 DKMS_LINE = re.compile(r"(?P<module>[^/,:]+)/(?P<version>[^,:]+)(?:, (?P<kernel>[^,]+), [^:]+)?: (?P<state>\w+)")
@@ -47,7 +47,7 @@ def read(path: Path) -> str:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Return name to version from lines with name, version and status, for installed packages."""
+    """Return the version of each installed package, from lines with name, version and status."""
     words = (line.split() for line in text.splitlines())
     return {line[0]: line[1] for line in words if len(line) > 2 and line[2][1] == "i"}  # noqa: PLR2004 - three words
 
@@ -110,7 +110,7 @@ def dkms_status(text: str) -> list[dict[str, str]]:
 
 
 def make_log(root: Path) -> dict[str, Any]:
-    """Return the newest log of a failed DKMS build; logs of successful builds are elsewhere."""
+    """Return the newest log of a failed DKMS build; DKMS moves the logs of successful builds elsewhere."""
     logs = sorted((root / "var/lib/dkms").glob("nvidia*/*/build/make.log"), key=lambda path: path.stat().st_mtime)
     if not logs:
         return {"path": "", "lines": []}
@@ -130,7 +130,7 @@ def kernel_side(module: AnsibleModule, root: Path, release: str) -> dict[str, An
 
 
 def loaded_version(program: str | None, root: Path, timeout_s: float = SMI_PATIENCE_S) -> str:
-    """Return the version of the loaded driver; ask nvidia-smi if /proc does not have it, as in some containers."""
+    """Return the version of the loaded driver, from nvidia-smi if /proc does not have it, as in some containers."""
     version = proc_version(read(root / "proc/driver/nvidia/version"))
     if version or not program:
         return version or ""
@@ -157,7 +157,7 @@ def parameters(text: str) -> dict[str, str]:
 
 
 def firmware(module: AnsibleModule, root: Path) -> dict[str, Any]:
-    """Return the Secure Boot state; the last of the variable's five bytes is its value."""
+    """Return the Secure Boot state; the last of the EFI variable's five bytes is its value."""
     try:
         enforced = (root / SECURE_BOOT).read_bytes()[-1:] == b"\x01"
     except OSError:

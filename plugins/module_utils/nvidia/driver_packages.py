@@ -34,8 +34,8 @@ __all__ = [
     "replaced_packages",
 ]
 
-# First branches whose names in NVIDIA's repositories have no branch suffix: fabric components, Ubuntu's packages.
-# Debian's never had one; its metapackage for computing came later.
+# First branches whose package names in NVIDIA's repositories have no branch suffix: fabric components, and packages for
+# Ubuntu. Debian's packages never had one; the first branch with a compute metapackage for Debian follows.
 _PLAIN_FABRIC_FROM = 580
 _PLAIN_UBUNTU_FROM = 590
 _DEBIAN_GATHERED_FROM = 560
@@ -78,10 +78,10 @@ class PackageSet(NamedTuple):
     """The packages of one choice.
 
     Attributes:
-        exact: have exactly the driver's version.
-        free: have independent versions.
+        exact: packages whose version must be the driver's.
+        free: packages with independent versions.
         kernel: packages with kernel modules, also in `exact` or `free`.
-        stream: the module stream to enable, on EL.
+        stream: the module stream to enable on EL.
         replaced: name patterns of the same packages in other branches or flavours, to remove.
         branch: branch suffix of names on Ubuntu; packages of other branches are removed.
     """
@@ -131,7 +131,7 @@ def first_branch(system: Mapping[str, str] | None) -> int:
 
 
 def no_packages(choice: Choice) -> tuple[str, str] | None:
-    """Return why a choice has no packages, and the remedy; None if it has packages."""
+    """Return why no packages exist for a choice, and the remedy; None if packages exist."""
     other = "set nvidia_driver_source: nvidia"
     if choice.source == "distribution":
         if is_el(choice.distribution):
@@ -197,7 +197,7 @@ def _fabric(choice: Choice) -> tuple[str, ...]:
     if choice.fabric_manager:
         old_el = is_el(choice.distribution) and not plain
         names += ["nvidia-fabric-manager" if old_el else f"nvidia-fabricmanager{suffix}", f"libnvidia-nscq{suffix}"]
-        # Ubuntu's repositories are not known to have it.
+        # Ubuntu's repositories are not known to contain it.
         names += [f"libnvsdm{suffix}"] if choice.nvlsm and choice.source == "nvidia" else []
     if choice.imex:
         names.append(f"nvidia-imex{suffix}")

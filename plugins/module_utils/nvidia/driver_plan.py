@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _PINS_FILE = "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
-# Settings that are not in there count only for modules that are loaded later.
+# Module parameters missing from the initramfs apply only to modules that are loaded later.
 _INITRAMFS = {"update-initramfs": "update-initramfs -u -k all", "dracut": "dracut --regenerate-all --force"}
 _NOT_ASKED = (
     "its repositories could not be queried, so the newest version is unknown",
@@ -50,7 +50,7 @@ _REMEDY_LOCKED = (
 )
 _PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/busbar.conf"
 _MODULES_FILE = "/etc/modprobe.d/busbar-nvidia.conf"
-# /proc/driver/nvidia/params shows these parameters by another name (kernel-open/nvidia/nv-reg.h of NVIDIA's modules).
+# /proc/driver/nvidia/params uses other names for these parameters (kernel-open/nvidia/nv-reg.h of NVIDIA's modules).
 _SHOWN_AS = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 REBOOT_BY_HAND = (
     "set -e nvidia_driver_reboot=true, which drains, reboots and checks the nodes in batches, or reboot by hand"
@@ -60,8 +60,9 @@ REBOOT_BY_HAND = (
 class Offer(TypedDict):
     """The driver versions of a branch that are available to a host.
 
-    `key`: name of the branch in the cluster's lock file. `known`: whether its repositories were queried. `versions`:
-    those that all packages have, in the repositories or installed. `installed`: version of the main package, or ''.
+    `key`: name of the branch in the cluster's lock file. `known`: whether the host's repositories were queried.
+    `versions`: versions in which all packages are available or installed. `installed`: version of the main package,
+    or ''.
     """
 
     key: str
@@ -84,16 +85,16 @@ def driver_plan(
         hardware: its hardware profile.
         settings: as for driver_problems(), with `kernel_parts` (auto, managed, skipped), `kernel_flavour`,
             `locked` (the version in the cluster's lock file) and `check_mode`.
-        system: `distribution`, `major`, and `container`, set if the host shares the kernel of another host.
+        system: `distribution`, `major`, and `container`, which is set if the host shares another host's kernel.
         found: result of `driver_host.read_driver`; None for a plan that only has `names`.
 
     Returns:
         `names` (packages to query), `family` (patterns of related packages), `key` (name of the branch in the cluster's
         lock file), `branch`, `modules`; with `found` also `offer` (available versions, for the lock file), `problems`,
         `version` (of the driver, '' if unknown before the run), `packages`, `absent` and `stream` (parameters of the
-        module `packages`), `moves` (whether another version is replaced), `imex_moves` (whether the member list of a
-        running IMEX changes), `headers` (packages that DKMS needs, in any version), `files` (for the module
-        `templates`), `drop_ins` (files for units of the packages), `kernel` (whether kernel parts are managed),
+        `packages` module), `moves` (whether another version is replaced), `imex_moves` (whether the member list of a
+        running IMEX changes), `headers` (packages that DKMS needs, in any version), `files` (for the `templates`
+        module), `drop_ins` (files for the packages' units), `kernel` (whether kernel parts are managed),
         `services` (each with `name`, `started`, and `right` if it is in that state), `initramfs` (command that
         regenerates it, or ''), `reboot` (reasons for a reboot), `blocked` (problems if GPU programs fail until then),
         `notes` (lines for the administrator). Valid once the packages are installed: `build` (whether to run DKMS
@@ -194,7 +195,7 @@ def _wanted(names: PackageSet, version: str, found: Mapping[str, Any]) -> list[d
 
 
 def _pins(choice: Choice, version: str) -> list[dict[str, str]]:
-    """Return the pin of the whole family; a priority above 1000 also wins over newer installed versions."""
+    """Return the pin of the whole family; a priority above 1000 also overrides newer installed versions."""
     if is_el(choice.distribution) or not version:
         return []
     lines = [f"Package: {' '.join(FAMILY)}", f"Pin: version {version}-*", "Pin-Priority: 1001"]
@@ -203,7 +204,7 @@ def _pins(choice: Choice, version: str) -> list[dict[str, str]]:
 
 
 def lock_key(source: str, distribution: str, major: str, branch: int) -> str:
-    """Return the name of a branch in the lock file; packages of a distribution have separate version numbers."""
+    """Return the name of a branch in the lock file; each distribution's packages have separate version numbers."""
     return str(branch) if source == "nvidia" else f"{distribution.lower()}{major}-{branch}"
 
 
@@ -252,7 +253,7 @@ def make_offer(key: str, names: PackageSet, branch: int, found: Mapping[str, Any
 def choose_version(
     host: str, names: PackageSet, branch: int, settings: Mapping[str, Any], found: Mapping[str, Any]
 ) -> tuple[str, list[Problem]]:
-    """Return the driver version, '' if not known yet, and why it is not available.
+    """Return the driver version ('' if not known yet), and the problems that make it unavailable.
 
     Precedence: declared version, lock file, installed version, newest version that all packages have.
     """
@@ -265,7 +266,7 @@ def choose_version(
         unknown = not version and not settings.get("check_mode")
         return version, [make_problem([host], "nvidia_driver_version", *_NOT_ASKED)] if unknown else []
     if not version:
-        # No version is complete; report what the newest one lacks.
+        # No version has all packages; report those that the newest version lacks.
         of_branch = [each for each in offers[names.exact[0]] if _is_of_branch(each, branch)]
         version = max(of_branch, key=version_order, default="")
     lacking = [name for name in names.exact if installed[name] != version and version not in offers[name]]
@@ -283,7 +284,7 @@ def _not_offered(host: str, name: str, wanted: str, offers: Collection[str], rem
 
 
 def modules_to_load(choice: Choice, version: str, found: Mapping[str, Any]) -> list[str]:
-    """Return the modules to load now; none if another driver holds the GPUs, or without GPUs.
+    """Return the modules to load now: none if another driver uses the GPUs or the host has no GPUs.
 
     CUDA opens /dev/nvidia-uvm as the user, who may not load its module; NVLSM uses ib_umad.
     """
@@ -294,7 +295,7 @@ def modules_to_load(choice: Choice, version: str, found: Mapping[str, Any]) -> l
 
 
 def parameters_of(settings: Mapping[str, Any], choice: Choice) -> dict[str, dict[str, str]]:
-    """Return the module parameters; NCCL in an NVLink rack needs the device of an IMEX channel."""
+    """Return the module parameters; NCCL in an NVLink rack needs an IMEX channel device."""
     declared = settings.get("module_parameters") or {}
     merged = {
         str(module): {str(key): _value(value) for key, value in each.items()} for module, each in declared.items()
@@ -311,7 +312,7 @@ def _value(value: object) -> str:
 def kernel_files(
     choice: Choice, settings: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]], *, kernel: bool
 ) -> list[dict[str, str]]:
-    """Return the files of the host for the module `templates`."""
+    """Return the host's files, as entries for the `templates` module."""
     lines = ["# Written by busbar: nvidia_driver_module_parameters.", "blacklist nouveau", "options nouveau modeset=0"]
     lines += [
         f"options {module} {' '.join(f'{key}={value}' for key, value in each.items())}"
@@ -347,8 +348,8 @@ def imex_nodes(settings: Mapping[str, Any]) -> list[str]:
 def drop_ins(command: str) -> list[dict[str, str]]:
     """Return the drop-in that enables persistence mode in the persistence daemon.
 
-    Ubuntu's unit starts it with --no-persistence-mode, and stops it when no device wants it: without a display, the
-    driver then releases the GPUs between two programs, and each program waits for seconds.
+    Ubuntu's unit starts the daemon with --no-persistence-mode, and stops it when no device requires it: without a
+    display, the driver then releases the GPUs between two programs, and each program start takes seconds longer.
     """
     if not command:
         return []
@@ -359,7 +360,7 @@ def drop_ins(command: str) -> list[dict[str, str]]:
 
 
 def services_of(choice: Choice, units: Mapping[str, Mapping[str, str]], *, started: bool) -> list[dict[str, Any]]:
-    """Return the services; with another driver version loaded they refuse to start, so they wait for the reboot."""
+    """Return the services; they cannot start while another driver version is loaded, so they wait for the reboot."""
     names = ["nvidia-persistenced"]
     names += ["nvidia-fabricmanager"] if choice.fabric_manager else []
     names += ["nvidia-imex"] if choice.imex else []
@@ -373,7 +374,7 @@ def _is_right(unit: Mapping[str, str], started: bool) -> bool:  # noqa: FBT001 -
 
 
 def parameter_reasons(found: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Yield the module parameters that require a reboot."""
+    """Yield a reboot reason for each module parameter whose loaded value differs from the declared one."""
     running = found.get("parameters") or {}
     for key, value in parameters.get("nvidia", {}).items():
         name = key.removeprefix("NVreg_")
@@ -385,7 +386,7 @@ def parameter_reasons(found: Mapping[str, Any], parameters: Mapping[str, Mapping
 def notes_of(
     settings: Mapping[str, Any], skipped: str, reboot: Sequence[str], found: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield notes for the administrator: unmanaged parts, a due reboot, steps for Secure Boot."""
+    """Yield notes for the administrator: unmanaged parts, a required reboot, steps for Secure Boot."""
     if skipped:
         yield f"kernel modules, their settings and the driver's services are left alone: {skipped}"
         return

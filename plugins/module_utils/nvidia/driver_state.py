@@ -1,4 +1,4 @@
-"""Check whether the installed driver is running: kernel module, GPUs and fabric, and reasons for a reboot."""
+"""Check whether the installed driver is running (kernel module, GPUs, fabric), and why a reboot is needed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def blocking_reasons(version: str, found: Mapping[str, Any], there: str = "insta
     Args:
         version: version of the driver, '' if unknown.
         found: result of `driver_host.read_driver`.
-        there: whether that version is `installed` or only `declared`.
+        there: `installed`, or `declared` if that version is not installed yet.
     """
     loaded = str(found["loaded"] or "")
     reasons = ["nouveau is loaded and holds the GPUs"] if found["nouveau"] else []
@@ -111,7 +111,7 @@ def unready_reasons(
 
 
 def _fabric(hardware: Mapping[str, Any], gpus: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield why GPUs are not in the fabric; GPUs before Hopper do not report it, and GPUs with MIG leave it."""
+    """Yield why GPUs have not joined the fabric; GPUs before Hopper do not report it, and GPUs with MIG leave it."""
     generation = known_generation(hardware["gpu"])
     silent_is_well = generation is None or not generation.fabric_state
     for gpu in gpus:

@@ -27,7 +27,7 @@ COMPUTE_MODES = ("default", "exclusive_process", "prohibited")
 LOCKS = {"graphics_clocks_mhz": ("-lgc", "-rgc"), "memory_clocks_mhz": ("-lmc", "-rmc")}
 _PAIR = 2
 _WATT = 0.5
-# Settings lost when the driver is unloaded, which without persistence happens when the last program ends.
+# Settings that are lost when the driver is unloaded; without persistence this happens when the last program ends.
 _VOLATILE = ("power_limit_w", *LOCKS, "application_clocks_mhz", "vboost")
 
 
@@ -41,7 +41,7 @@ class Fault(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One call of nvidia-smi: setting, GPUs, options, current and new value."""
+    """One nvidia-smi call: setting, GPUs, options, current and new value."""
 
     key: str
     gpus: tuple[int, ...]
@@ -130,12 +130,12 @@ def _lock_line(key: str, settings: Mapping[str, Any]) -> list[str]:
 def settings_plan(
     settings: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], locked: Sequence[str]
 ) -> tuple[list[Fault], list[Step]]:
-    """Return unsupported settings and the needed nvidia-smi calls; equal GPUs share a call.
+    """Return unsupported settings and the required nvidia-smi calls; GPUs that need the same change share a call.
 
     Args:
         settings: declared settings without errors in settings_form().
         gpus: result of `settings_found`.
-        locked: option lines with which clocks were locked since the driver was loaded.
+        locked: nvidia-smi options that locked clocks since the driver was loaded.
     """
     faults: dict[tuple[str, str, str], list[int]] = {}
     steps: dict[tuple[str, tuple[str, ...], str, str], list[int]] = {}

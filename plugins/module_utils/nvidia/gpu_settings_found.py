@@ -18,7 +18,7 @@ _SLIDER = re.compile(r"^\s*\|\s*(\d+)\s+vboost\s+(\d+)\s+(\d+)\s*\|", re.MULTILI
 
 
 def settings_found(text: str, sliders: str = "") -> list[dict[str, Any]]:
-    """Return the settings of each GPU; unsupported ones are None.
+    """Return the settings of each GPU; unsupported settings are None.
 
     Args:
         text: output of `nvidia-smi -q -x`.
@@ -45,7 +45,7 @@ def _settings(gpu: Node) -> dict[str, Any]:
         "ecc_pending": _flag(gpu, "ecc_mode/pending_ecc"),
         "compute_mode": mode.lower() if mode and mode != "N/A" else None,
         "power": {
-            # Older drivers use the second name for the current limit.
+            # Older drivers use the second name.
             "now": _number(power, "current_power_limit", "power_limit"),
             "least": _number(power, "min_power_limit"),
             "most": _number(power, "max_power_limit"),

@@ -98,7 +98,8 @@ def choose_mode(wanted: str, facts: Mapping[str, Any]) -> dict[str, str]:
         wanted: one of MODES.
         facts: `rdma` (whether the hardware profile has RDMA NICs), `kernel` (release), `driver` (version, empty if
             unknown), `open` (whether its modules are the open ones; None if unknown), `peer_memory` (whether ib_core
-            supports nvidia_peermem; None if unknown), `peermem_there` (None if unknown).
+            supports nvidia_peermem; None if unknown), `peermem_there` (whether the kernel has the module; None if
+            unknown).
 
     Returns:
         `mode`, empty if not known yet; `reason`; and `problem` and `remedy`, empty without a problem.
@@ -175,10 +176,10 @@ def _peers(branch: int | None, facts: Mapping[str, Any]) -> tuple[bool | None, s
 
 
 def bus_notes(facts: Mapping[str, Any]) -> list[str]:
-    """Return the PCI and IOMMU settings that slow down copies between GPUs and NICs, and those that are unknown.
+    """Return the PCI and IOMMU settings that slow down copies between GPUs and NICs, and unknown settings.
 
     Args:
-        facts: `acs` (bridge to whether it redirects, None if unknown), `iommu` (types of the groups' domains, empty
+        facts: `acs` (for each bridge whether it redirects, None if unknown), `iommu` (domain types of the groups, empty
             without an IOMMU), `devices` (addresses of GPUs and NICs).
     """
     if not facts["devices"]:

@@ -21,7 +21,7 @@ KALLSYMS = 1 << 26
 
 
 def installed_driver(module: AnsibleModule) -> tuple[str, bool] | None:
-    """Return version and openness of the driver that modprobe would load."""
+    """Return the version of the driver that modprobe would load, and whether its modules are the open ones."""
     if module.get_bin_path("modinfo", opt_dirs=["/sbin", "/usr/sbin"]) is None:
         return None
     found = [module.run_command(["modinfo", "-F", field, "nvidia"]) for field in ("version", "license")]
@@ -31,7 +31,7 @@ def installed_driver(module: AnsibleModule) -> tuple[str, bool] | None:
 
 
 def peer_memory(root: Path) -> bool | None:
-    """Return whether ib_core supports nvidia_peermem; None if it is not loaded or the symbols cannot be read."""
+    """Return whether ib_core supports nvidia_peermem; None if it is not loaded or its symbols cannot be read."""
     if not (root / "sys/module/ib_core").is_dir():
         return None
     try:
@@ -43,7 +43,7 @@ def peer_memory(root: Path) -> bool | None:
 
 
 def peermem_there(root: Path, release: str) -> bool | None:
-    """Return whether the kernel has the module; None if its modules cannot be read."""
+    """Return whether the kernel has the nvidia_peermem module; None if its modules cannot be read."""
     try:
         with (root / "lib/modules" / release / "modules.dep").open() as file:
             return any("nvidia-peermem.ko" in line.partition(":")[0] for line in file)
@@ -75,8 +75,8 @@ def read_gpudirect(module: AnsibleModule) -> dict[str, Any]:
     """Return the facts about RDMA access to GPU memory; unknown values are None or empty.
 
     Returns:
-        `container` (kind, empty on a host with its own kernel); `kernel`; `driver` and `open` of the loaded driver, or
-        else of the installed one; `loaded` (whether one is loaded); `peermem_there`, `peermem_loaded`; `peer_memory`
+        `container` (kind, empty outside containers); `kernel`; `driver` and `open` of the loaded driver, or else of the
+        installed one; `loaded` (whether a driver is loaded); `peermem_there`, `peermem_loaded`; `peer_memory`
         (whether ib_core supports it); `gdrcopy_loaded`; `devices`, `acs`, `iommu`.
     """
     release = platform.release()

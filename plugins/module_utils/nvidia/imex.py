@@ -23,8 +23,8 @@ def nvlink_racks(hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]
 
     Args:
         hosts: possible members.
-        variables: variables of each host: `nvlink_domain` names its rack; its address is `hosts_address`, or else
-            `ansible_host`, or else its name.
+        variables: variables of each host: `nvlink_domain` is the rack; the address is `hosts_address`, or else
+            `ansible_host`, or else the name.
     """
     racks: dict[str, dict[str, list[str]]] = {}
     for host in hosts:

@@ -58,7 +58,7 @@ def wanted_headers(found: Mapping[str, Any], *, is_el: bool) -> list[str]:
     release, installed = str(found["kernel_release"]), found["installed"]
     if is_el:
         if EL_HEADERS not in installed:
-            # The version of the running kernel; another version would install another kernel.
+            # Request the running kernel's version; another version would install another kernel.
             return [f"{EL_HEADERS}-{release}"]
         return [] if found["headers"] else [f"kernel-devel-{release}"]
     exact, *followers = header_names(release, found["kernels"])

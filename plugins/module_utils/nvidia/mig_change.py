@@ -70,7 +70,7 @@ def _on(mode: str | None) -> bool | None:
 
 
 def mig_plan(layout: object, states: Sequence[GpuState]) -> MigPlan:
-    """Return the changes from the current state to the layout; matching GPUs are left alone.
+    """Return the changes from the current state to the layout; GPUs that match it are left alone.
 
     Instances with the right profiles at other placements match, because the driver may have placed them.
     """
@@ -128,7 +128,7 @@ def _shown(index: int, *, on: bool, instances: Sequence[tuple[str, int]]) -> str
 
 
 def boot_layout(gpu: Mapping[str, Any], layout: object) -> list[str]:
-    """Return the index and instances of each divided GPU, as in `0 1g.10gb:0,1g.10gb:1`.
+    """Return the index and instances of each GPU with MIG, such as `0 1g.10gb:0,1g.10gb:1`.
 
     Raises:
         ValueError: the layout does not fit the GPUs of the profile.

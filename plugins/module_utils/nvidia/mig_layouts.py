@@ -2,9 +2,9 @@
 
 Names, sizes and counts of the profiles are from NVIDIA's MIG User Guide, "Supported MIG Profiles" (release 580 and
 610); possible placements are from `nvidia-smi mig -lgipp`: of eight memory slices a `1g` takes one of the first seven,
-a `1g` of double memory two from an even start, a `2g` two from 0, 2 or 4, a `3g` four from 0 or 4, a `4g` the first
-four and a `7g` all. GPUs with four slices (A30, RTX PRO) count in quarters. The profiles of GB200, GB300 and B300 are
-from NVIDIA's mig-parted configuration; drivers of branch 610 round some of them differently.
+a `1g` with double memory takes two from an even start, a `2g` two from 0, 2 or 4, a `3g` four from 0 or 4, a `4g` the
+first four and a `7g` all. GPUs with four slices (A30, RTX PRO) count in quarters. The profiles of GB200, GB300 and B300
+are from NVIDIA's mig-parted configuration; drivers of branch 610 round some of them differently.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ def mig_geometry(model: str, memory_mb: float) -> Geometry | None:
 
 
 def layout_entries(layout: object) -> list[dict[str, Any]]:
-    """Return the entries of a layout; a single entry gives a list of one.
+    """Return the entries of a layout as a list, also if it is a single entry.
 
     Raises:
-        ValueError: it is neither an entry nor a list of entries; the message names the error.
+        ValueError: it is neither an entry nor a list of entries.
     """
     entries = [layout] if isinstance(layout, dict) else layout
     if not isinstance(entries, list):
@@ -154,7 +154,7 @@ def gpu_layouts(layout: object, count: int) -> list[list[str]]:
 
 
 def _other_board(geometry: Geometry, profile: str) -> str:
-    """Return a hint that names the boards of the same GPU that have a profile, or ''."""
+    """Return a hint that names the boards with the same GPU that support a profile, or ''."""
     models = {word for word, _least, _most, name, _profiles in _TABLE if name == geometry.name}
     others = [name for word, _least, _most, name, profiles in _TABLE if word in models and profile in profiles]
     return f"; {' and '.join(others)} has it: is this the right hardware?" if others else ""
@@ -166,7 +166,7 @@ def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:
     Large profiles are placed first and as high as possible, which keeps the rest usable; all placements are tried.
 
     Raises:
-        ValueError: a profile is unknown to the GPU, or they do not fit together.
+        ValueError: the GPU does not support a profile, or the profiles do not fit together.
     """
     for name in profiles:
         if name not in geometry.profiles:
@@ -192,7 +192,7 @@ def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _placed(geometry: Geometry, order: Sequence[str], taken: frozenset[int]) -> list[tuple[str, int]] | None:
-    """Return a placement of the profiles beside the taken slices, or None."""
+    """Return a placement of the profiles outside the taken slices, or None."""
     if not order:
         return []
     profile = geometry.profiles[order[0]]
@@ -289,13 +289,13 @@ def _size_order(profile: str) -> tuple[int, int, str]:
 
 
 def device_name(gpu: int, profile: str = "", number: int = 0, end: str = "") -> str:
-    """Return the path that the program mig_devices gives to a device file on a node with MIG.
+    """Return the path of a device file on a node with MIG, as created by the mig_devices program.
 
     Args:
         gpu: index of the GPU in nvidia-smi.
         profile: profile of the instance; empty for the device file of the GPU.
         number: index among the GPU's instances of this profile.
-        end: gi or ci, GPU instance or compute instance.
+        end: `gi` for the GPU instance, `ci` for the compute instance.
     """
     instance = f"-{profile.replace('+', '_')}-{number}-{end}" if profile else ""
     return f"/dev/busbar/gpu{gpu}{instance}"
@@ -318,5 +318,5 @@ def gres_counts(gpu: Mapping[str, Any] | None, mig: object) -> list[tuple[str, i
 
 
 def divided(mig: object, count: int) -> set[int]:
-    """Return the indexes of the GPUs that are divided."""
+    """Return the indexes of the GPUs with MIG instances."""
     return {index for entry in layout_entries(mig) for index in entry.get("gpus") or range(count)}

@@ -1,4 +1,4 @@
-"""Format the files that name RDMA devices, load their modules and configure IP over InfiniBand."""
+"""Format the files that name RDMA devices, load kernel modules and configure IP over InfiniBand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MANAGERS = {
     "ifupdown": ("/etc/network/interfaces.d", "busbar-ipoib-", ""),
 }
 LINKS = ("/etc/systemd/network", "10-busbar-rdma-", ".link")
-# Patterns that find files of earlier runs for removal.
+# Patterns of files from earlier runs, to remove stale ones.
 OURS = [f"{folder}/{prefix}*{suffix}" for folder, prefix, suffix in (*MANAGERS.values(), LINKS)]
 MODE_RULES = "/etc/udev/rules.d/90-busbar-ipoib.rules"
 NAMING_RULES = "/etc/udev/rules.d/60-rdma-persistent-naming.rules"
@@ -54,7 +54,7 @@ IN_THE_WAY = (
     "libosmvendor5",
     "opensm",
 )
-# Packages that indicate a vendor stack, in addition to those that a role wants.
+# Packages that indicate a vendor stack, in addition to those that a role installs.
 _TELLING = ("mlnx-ofed-kernel-dkms", "mlnx-ofed-kernel-utils", "ofed-scripts", "rdma-core")
 # Packages whose versions the plan needs, in addition to the wanted ones.
 ASKED = (*IN_THE_WAY, *_TELLING)
@@ -64,7 +64,7 @@ MODULES = "/etc/modules-load.d/busbar-rdma.conf"
 ROCE = "/usr/local/lib/busbar/roce_defaults"
 ROCE_UNIT = "/etc/systemd/system/busbar-roce.service"
 _NAMINGS = {"fallback": "NAME_FALLBACK", "pci": "NAME_PCI", "guid": "NAME_GUID", "kernel": "NAME_KERNEL"}
-# UUIDv5 namespace: stable per connection name.
+# UUIDv5 namespace, so that the UUID of a connection depends only on its name.
 _SPACE = uuid.UUID("6f6c2f0e-2f0c-4c5e-9c1c-2f1f0b6d7a10")
 
 
@@ -96,7 +96,7 @@ def link_files(names: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _networkd(entry: Mapping[str, Any]) -> str:
-    # No default route, and a boot must not wait for a fabric without a subnet manager.
+    # Add no default route, and do not let the boot wait for a fabric without a subnet manager.
     mtu = f"MTUBytes={entry['mtu']}\n" if entry["mtu"] else ""
     return (
         f"[Match]\nName={entry['name']}\n\n[Link]\n{mtu}RequiredForOnline=no\n\n"
@@ -129,8 +129,8 @@ def ipoib_files(manager: str, interfaces: Sequence[Mapping[str, Any]]) -> list[d
 
     Args:
         manager: one of MANAGERS.
-        interfaces: each with `name`, `address` with prefix, `mode` (`datagram` or `connected`) and `mtu`, 0 for the
-            kernel's default.
+        interfaces: each with `name`, `address` with prefix length, `mode` (`datagram` or `connected`) and `mtu`, 0 for
+            the kernel's default.
     """
     folder, prefix, suffix = MANAGERS[manager]
     text = {"networkd": _networkd, "NetworkManager": _network_manager, "ifupdown": _ifupdown}[manager]
@@ -167,7 +167,7 @@ def roce_script(mode: str, tos: int) -> str:
     """Return a shell script that sets the defaults of RoCE connections through the kernel's configfs.
 
     Args:
-        mode: `v1` or `v2`, empty to leave it unchanged.
+        mode: `v1` or `v2`; empty to leave it unchanged.
         tos: type of service, 0 to 255; -1 to leave it unchanged.
     """
     words = {"v1": "IB/RoCE v1", "v2": "RoCE v2"}

@@ -1,7 +1,7 @@
 """Choose NCCL_IB_GID_INDEX in /etc/nccl.conf for RoCE.
 
-NCCL 2.21 and newer find a RoCE v2 GID automatically (NCCL user guide, NCCL_IB_GID_INDEX: -1); older ones take index 0,
-which is RoCE v1. The index applies to all ports of a node, including InfiniBand, so it is set only if all ports have
+NCCL 2.21 and newer find a RoCE v2 GID automatically (NCCL user guide, NCCL_IB_GID_INDEX: -1); older releases use index
+0, which is RoCE v1. The index applies to all ports of a node, including InfiniBand, so it is set only if all ports have
 it.
 """
 
@@ -21,11 +21,11 @@ def nccl_gid_index(wanted: str, ports: Sequence[Mapping[str, Any]]) -> dict[str,
     """Return the index to write and an explanation.
 
     Args:
-        wanted: `auto`, a number, or empty for no index.
+        wanted: `auto`, an index, or empty for no index.
         ports: result of `rdma_ports`.
 
     Returns:
-        `index`, empty to write none, and `note`, the reason for that.
+        `index`, empty if none should be written, and `note`, the reason.
 
     Raises:
         ValueError: `wanted` is invalid.

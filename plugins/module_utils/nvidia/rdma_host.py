@@ -34,7 +34,7 @@ def said(module: AnsibleModule, *words: str) -> str:
 
 
 def field(text: str, name: str) -> str:
-    """Return the rest of the first line that begins with a name, or ''."""
+    """Return the rest of the first line that begins with `name`, or ''."""
     return next((line[len(name) :].strip() for line in text.splitlines() if line.startswith(name)), "")
 
 
@@ -74,7 +74,7 @@ def subnet_managers(module: AnsibleModule, ports: list[dict[str, Any]]) -> list[
 
 
 def answering(module: AnsibleModule, wanted: list[str], interfaces: list[dict[str, Any]]) -> list[str]:
-    """Return the addresses that another host answers."""
+    """Return the addresses at which another host answers."""
     own = {str(ipaddress.ip_interface(each).ip) for item in interfaces for each in item["addresses"]}
     return [one for one in wanted if one not in own and said(module, "ping", "-c", "1", "-W", "1", one)]
 
@@ -93,14 +93,15 @@ def read_rdma(
 
     Args:
         module: the running module.
-        packages: packages whose versions are wanted, in addition to those that conflict with others.
-        ask_addresses: addresses that no other host may have; each that is not local is pinged once.
+        packages: packages to look up, in addition to those that conflict with a vendor stack.
+        ask_addresses: addresses that no other host may have; each non-local one is pinged once.
         subnet_manager: whether to query the subnet manager of each InfiniBand port.
 
     Returns:
-        `container` (kind, empty on a host with its own kernel); `raises_limits`, whether root may; `memlock_hard`, the
-        limit of locked memory of PID 1; `ports`, `pci_nics`, `interfaces`, `default_interfaces` (of the default
-        routes), `manager` (network manager), `modules_loaded`, `packages` (name to version), `files` (of earlier runs),
+        `container` (kind, empty outside containers); `raises_limits`, whether root may raise hard limits;
+        `memlock_hard`, PID 1's limit of locked memory; `ports`, `pci_nics`, `interfaces`, `default_interfaces` (of the
+        default routes), `manager` (network manager), `modules_loaded`, `packages` (name to version), `files` (of
+        earlier runs),
         `subnet_managers`, `answering` (addresses that another host has).
     """
     ports = rdma_ports(ROOT)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["nic_problems", "rdma_plan"]
 
 _MELLANOX = "15b3"
-# Package versions from DOCA or MLNX_OFED contain one of these: 2501mlnx56-1.2501060.
+# Package versions from DOCA or MLNX_OFED contain one of these, as in 2501mlnx56-1.2501060.
 _VENDOR = ("mlnx", "OFED")
 
 
@@ -40,12 +40,12 @@ def rdma_plan(host: str, declared: Mapping[str, Any], facts: Mapping[str, Any]) 
 
     Args:
         host: name of the host.
-        declared: see declaration_problems(), with `memlock` and `kernel_managed` (`always`, `never`, or `auto`: not in
-            a container), which decides whether kernel files are managed.
+        declared: see declaration_problems(), with `memlock` and `kernel_managed`, which decides whether kernel files
+            are managed (`always`, `never`, or `auto`: except in containers).
         facts: result of `rdma_host.read_rdma`.
 
     Returns:
-        `problems`; `files` for the module `templates`; `load`, modules to load; `apply`, interfaces with `name`,
+        `problems`; `files` for the `templates` module; `load`, modules to load; `apply`, interfaces with `name`,
         `path`, `pending` and `commands`; `skipped` and `notes`, lines to print.
     """
     problems = [*declaration_problems(host, declared), *_found_problems(host, declared, facts)]
@@ -88,7 +88,7 @@ def _systemd(memlock: str) -> str:
 
 
 def _modules(declared: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
-    """Return the modules to load; Mellanox modules only with such a card."""
+    """Return the modules to load; Mellanox modules only if the host has a Mellanox card."""
     mellanox = any(nic["vendor"] == _MELLANOX for nic in facts["pci_nics"])
     return [name for name in declared["modules"] if not name.startswith("mlx") or mellanox]
 
@@ -118,7 +118,7 @@ def _roce_unit() -> str:
 
 
 def _interfaces(ipoib: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return commands, file and pending state of each present interface; pending means without its address."""
+    """Return commands, file and pending state of each existing interface; a pending one lacks its address."""
     there = {item["name"]: item for item in facts["interfaces"]}
     folder, prefix, suffix = MANAGERS.get(facts["manager"], ("", "", ""))
     return [

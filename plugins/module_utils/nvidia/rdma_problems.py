@@ -25,8 +25,8 @@ _DEVICE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _INTERFACE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
 _MODULE = re.compile(r"[a-z0-9_-]+")
 _ENTRY = {"name", "address", "mode", "mtu"}
-# IPoIB takes 4 bytes of the fabric's MTU of at most 4096; connected mode allows the IP maximum
-# (Documentation/infiniband/ipoib.rst of the kernel).
+# IPoIB uses 4 bytes of the fabric's MTU, which is at most 4096; connected mode allows the IP maximum (the kernel's
+# Documentation/infiniband/ipoib.rst).
 _MOST = {"datagram": 4092, "connected": 65520}
 _LEAST = 68
 _MOST_TOS = 255
@@ -164,7 +164,7 @@ def shared_address_problems(hosts: Sequence[str], hostvars: Mapping[str, Mapping
 
 
 def address_problems(interfaces: Mapping[str, Any], taken: Mapping[str, str]) -> list[Problem]:
-    """Return duplicate IPoIB addresses, and those that are a host's management address.
+    """Return duplicate IPoIB addresses, and IPoIB addresses that are a host's management address.
 
     Args:
         interfaces: host to its `rdma_ipoib_interfaces`.

@@ -19,7 +19,7 @@ __all__ = ["Repository", "System", "nvidia_repository"]
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos"
 CONTAINER = "https://nvidia.github.io/libnvidia-container"
 DOCA = "https://linux.mellanox.com/public/repo/doca"
-# Distribution and version to NVIDIA's name for it, key file, and fingerprint.
+# For each distribution and version, NVIDIA's name, the key file, and the fingerprint.
 CUDA_DISTRIBUTIONS = {
     "Debian 12": ("debian12", "3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
     "Debian 13": ("debian13", "8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200"),
@@ -31,7 +31,7 @@ CONTAINER_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 # NVIDIA calls ARM servers "sbsa", and has no packages for Debian on them.
 CUDA_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
 DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-# Higher than apt's 500, so NVIDIA's packages win over the distribution's; NVIDIA's pin file also uses 600.
+# Higher than apt's default of 500, so NVIDIA's packages override the distribution's; NVIDIA's pin file also uses 600.
 PREFERRED = 600
 
 
@@ -68,7 +68,7 @@ def release_name(system: System) -> str:
 
 
 def vendor_defaults(name: str, system: System) -> dict[str, str]:
-    """Return NVIDIA's url, key_url and fingerprint, as far as they are known."""
+    """Return NVIDIA's url, key_url and fingerprint, where known."""
     if name == "cuda":
         label, key, fingerprint = CUDA_DISTRIBUTIONS.get(release_name(system), ("", "", ""))
         architecture = CUDA_ARCHITECTURES.get(system["architecture"], "")
@@ -87,7 +87,7 @@ def vendor_defaults(name: str, system: System) -> dict[str, str]:
 
 
 def mirrored_key(vendor: Mapping[str, str], url: str) -> str:
-    """Return the key URL for a mirror: below the mirror if the vendor has it there, otherwise the vendor's."""
+    """Return the key URL for a mirror: in the mirror if the vendor's key is below its repository, else the vendor's."""
     own, key = vendor.get("url", ""), vendor.get("key_url", "")
     if own and url != own and key.startswith(own):
         return f"{url.rstrip('/')}/{key[len(own) :]}"
@@ -98,8 +98,8 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
     """Return the repository `name` for a host.
 
     `declared` has the options of the role (`url`, `suite`, `components`, `key_url`, `key_file`, `fingerprint`,
-    `priority`; empty: the vendor's) and the site-wide overrides by repository name: `urls`, `key_urls`, `fingerprints`.
-    The latter win. With `key_file`, which was read on the provisioning host, no key is downloaded.
+    `priority`; empty for the vendor's default) and the site-wide options by repository name, which override them:
+    `urls`, `key_urls`, `fingerprints`. With `key_file`, which was read on the provisioning host, no key is downloaded.
     """
     vendor = vendor_defaults(name, system)
 

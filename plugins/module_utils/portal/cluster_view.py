@@ -1,4 +1,4 @@
-"""Read notebook jobs, free resources of partitions, and accounts of users for the portal."""
+"""Read notebook jobs, free resources by partition, and users' accounts for the portal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ENDS = {
     "COMPLETED": "it was shut down, or idle for too long",
     "FAILED": "it ended with an error, which is in its log",
 }
-# sinfo's short node states; all others, and those with * for no answer, count as out of service.
+# sinfo's short node states. All others, and states with * (not responding), count as out of service.
 _NODES = {
     "idle": "idle",
     "plnd": "idle",
@@ -64,12 +64,12 @@ class Job(NamedTuple):
 
     @property
     def is_pending(self) -> bool:
-        """Whether it is pending."""
+        """Whether the job is pending."""
         return self.state in PENDING
 
     @property
     def is_running(self) -> bool:
-        """Whether it is running on a node."""
+        """Whether the job is running on a node."""
         return self.state in RUNNING
 
 
@@ -90,7 +90,7 @@ class Partition(NamedTuple):
 
 
 def parse_jobs(text: str) -> dict[str, Job]:
-    """Return the notebook jobs by number from the output of `JOBS`."""
+    """Return the notebook jobs by job id from the output of `JOBS`."""
     jobs = {}
     for line in text.splitlines():
         fields = line.split("|")

@@ -1,4 +1,4 @@
-"""The portal's form, with the choices of a user and the free resources."""
+"""The portal's form, with the user's choices and the free resources."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def page(  # noqa: PLR0913 - each is a part of the page
         environments: titles by name.
         proposed: initial `minutes`, `cpus` and `memory_gib`; memory 0 leaves the choice to Slurm.
         most_minutes: maximum time.
-        ended: why the last notebook ended; empty if there was none.
+        ended: why the last notebook ended; empty if the user had no notebook.
     """
     if not partitions:
         return '<p class="alert alert-danger">No partition of the cluster is open to you: ask its administrators.</p>'
@@ -84,7 +84,7 @@ def page(  # noqa: PLR0913 - each is a part of the page
 
 
 def choices_from_form(form: Mapping[str, Sequence[str]], most_minutes: int) -> dict[str, str]:
-    """Return the fields of a request from the fields of the form, which has hours instead of minutes.
+    """Return the request fields for the submitted form, which has hours instead of minutes.
 
     Raises:
         ValueError: the time is not a number, or exceeds the maximum.

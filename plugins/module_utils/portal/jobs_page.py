@@ -27,7 +27,7 @@ def queue_rows(jobs: Iterable[Mapping[str, Any]], grafana: str) -> list[dict[str
     """Return the rows of jobs in the queue.
 
     Args:
-        jobs: jobs of a user from `my_jobs.parse_queue`.
+        jobs: a user's jobs from `my_jobs.parse_queue`.
         grafana: URL below which each job has a dashboard; empty without Grafana.
     """
     return [
@@ -83,7 +83,7 @@ def cluster_rows(partitions: Sequence[Partition]) -> list[dict[str, Any]]:
 
 
 def validated(text: str) -> dict[str, str]:
-    """Return verdict, time and tests of the last validation from its metrics; empty if there was none.
+    """Return verdict, time and tests of the last validation from its metrics; empty if none has run.
 
     Raises:
         ValueError: the text does not contain metrics of a validation.

@@ -16,8 +16,8 @@ class Kept:
     """A cached answer, shared by all callers within some seconds.
 
     Args:
-        ask: makes the request; its exceptions reach the waiting caller.
-        seconds: lifetime of an answer, from the request on.
+        ask: makes the request; its exceptions propagate to the waiting caller.
+        seconds: lifetime of an answer, from the start of the request.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[dict[str, Any]]], seconds: float) -> None:
@@ -28,7 +28,7 @@ class Kept:
         self._asked = self._changed = float("-inf")
 
     async def get(self) -> dict[str, Any]:
-        """Return the answer."""
+        """Return the cached answer, or request a new one."""
         async with self._lock:
             now = time.monotonic()
             if self._asked <= self._changed or now - self._asked > self._seconds:
@@ -37,7 +37,7 @@ class Kept:
             return self._answer
 
     def forget(self) -> None:
-        """Discard the answer to all earlier requests, including those in progress."""
+        """Discard the answers to all earlier requests, including those in progress."""
         self._changed = time.monotonic()
 
 
@@ -48,7 +48,7 @@ class KeptEach:
         ask: makes the request for a user.
         seconds: lifetime of an answer.
         at_once: maximum number of concurrent requests.
-        most: maximum number of users in the cache; the least recent ones are dropped.
+        most: maximum number of users in the cache; the least recently used are dropped.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class KeptEach:
         self._kept: dict[str, Kept] = {}
 
     async def get(self, user: str) -> dict[str, Any]:
-        """Return the answer for a user."""
+        """Return a user's cached answer, or request a new one."""
 
         async def ask() -> dict[str, Any]:
             async with self._free:

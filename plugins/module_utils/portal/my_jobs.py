@@ -1,6 +1,6 @@
-"""Parse the queued and ended jobs of a user, with the efficiency of the latter.
+"""Parse a user's queued and ended jobs, including the efficiency of ended jobs.
 
-Users choose job names, with any characters: fields are separated by random marks.
+Job names are chosen by users and may contain any character, so fields are separated by random marks.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Queued(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """An ended job; `cpu`, `memory` and `gpu` are used fractions of the allocation (1: all), None if not measured."""
+    """An ended job; `cpu`, `memory` and `gpu` are the used fractions of the allocation, None if not measured."""
 
     number: str
     raw: str
@@ -71,7 +71,7 @@ def queue_command(marks: Marks) -> list[str]:
 
 
 def ended_command(marks: Marks, user: str, days: int) -> list[str]:
-    """Return the `sacct` command for the recent jobs of a user, with numeric times."""
+    """Return the `sacct` command for a user's recent jobs, with numeric times."""
     return [
         *("sacct", "--noheader", "--parsable2", "--noconvert", f"--delimiter={marks.field}"),
         *(f"--user={user}", f"--starttime=now-{days}days", f"--format={','.join(_ENDED)}"),
@@ -169,7 +169,7 @@ def _ended(row: dict[str, str], steps: Sequence[dict[str, str]]) -> Ended:
 
 
 def _tres(text: str) -> dict[str, float]:
-    """Parse ``cpu=2,mem=1024M,gres/gpu=1``; typed entries such as ``gres/gpu:h100`` are also in the untyped sum."""
+    """Parse ``cpu=2,mem=1024M,gres/gpu=1``; the untyped entries include typed ones such as ``gres/gpu:h100``."""
     return {found[1]: float(found[2]) * _UNITS[found[3]] for found in _TRES.finditer(text)}
 
 

@@ -1,7 +1,7 @@
-"""Build sbatch arguments and the script of a notebook job from a user's choices in the portal.
+"""Build the sbatch arguments and the script of a notebook job from a user's choices in the portal.
 
-The hub is not trusted with either. It sends a request with a few fields, which this code validates in a program that
-root owns and that runs as the user. sbatch arguments and script contain nothing else.
+The hub is not trusted. It sends a request with a few fields. A program owned by root, which runs as the user, validates
+them with this code and puts nothing else into the arguments and the script.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Environment(NamedTuple):
     """The environment of a notebook: modules to load and directories for PATH, or an image.
 
     Attributes:
-        image: runs in a container of this image, with the image's `python`, which has JupyterHub and JupyterLab.
+        image: container image whose `python` has JupyterHub and JupyterLab; the notebook runs in it.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Environment(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The choices of a user in the form; empty ones are left to Slurm."""
+    """A user's choices in the form; empty ones are left to Slurm."""
 
     partition: str
     account: str
@@ -78,7 +78,7 @@ def parse_choice(fields: Mapping[str, Any], environments: Mapping[str, Environme
     """Return the validated choices.
 
     Args:
-        fields: fields of `Choice`, numbers as such or as text.
+        fields: fields of `Choice`; numbers may be strings.
         environments: environments of the site, by name.
 
     Raises:
@@ -135,7 +135,7 @@ def sbatch_command(choice: Choice, log: str, home: str) -> list[str]:
 
 
 def variables(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the JupyterHub variables for the notebook, without other variables of the hub.
+    """Return the JupyterHub variables for the notebook, without the hub's other variables.
 
     Raises:
         RequestError: a value is not one line of text.
@@ -157,7 +157,7 @@ def _files(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _in_image(environment: Environment, names: list[str], start: list[str], runtime: str) -> list[str]:
-    """Return the lines that start the notebook in a container, which has the needed paths of the node."""
+    """Return the lines that start the notebook in a container with the required paths of the node."""
     folder = PurePosixPath(start[2]).parent
     words = shlex.join([environment.python, *start[1:]])
     image = shlex.quote(environment.image)
@@ -166,7 +166,7 @@ def _in_image(environment: Environment, names: list[str], start: list[str], runt
         # ch-run sets HOME to a directory in the image.
         return [*lines, f'ch-job {image} --set-env=HOME="$HOME" --cd="$HOME" -- {words} "$folder" &']
     mounts = f'{shlex.quote(str(folder))},"$HOME","$folder"'
-    # Pyxis prefers the image's value of a variable unless the variable is listed.
+    # Pyxis uses the image's value of a variable unless the variable is listed.
     kept = ",".join(["HOME", "JUPYTER_CONFIG_PATH", *names])
     step = 'srun --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --mpi=none'
     container = f'--container-image={image} --container-mounts={mounts} --container-workdir="$HOME"'
@@ -182,14 +182,14 @@ def script(
 ) -> str:
     """Return the script of the job.
 
-    Keys and tokens are in the script, which slurmctld and slurmd store readable only for root and the user. The job's
-    environment is not used, because a site's accounting database may store it.
+    The script contains keys and tokens; slurmctld and slurmd store it so that only root and the user can read it. The
+    job's environment is not used, because a site's accounting database may store it.
 
     Args:
         environment: environment of the notebook.
-        given: variables of the hub, of which those of JupyterHub are used.
+        given: the hub's variables, of which JupyterHub's are used.
         files: `authority`, `certificate` and `key` in PEM, for mutual TLS between hub and notebook.
-        start: command of the notebook: its Python, an option and the program; the directory of the files is appended.
+        start: command of the notebook: Python, an option and the program; the directory of the files is appended.
         runtime: container runtime: `pyxis` or `charliecloud`.
 
     Raises:
@@ -206,9 +206,9 @@ def script(
         [
             "#!/bin/bash -l",
             "umask 077",
-            # Both runtimes mount this directory or its contents, independent of the node's TMPDIR.
+            # Both runtimes mount /tmp or its contents, independent of the node's TMPDIR.
             *(["export TMPDIR=/tmp"] if environment.image else []),
-            # Remove files of killed notebooks; rm does not follow links of other users.
+            # Remove files of killed notebooks; rm does not follow other users' links.
             'for old in "${TMPDIR:-/tmp}"/notebook.*; do',
             '    [ -O "$old" ] && ! kill -0 "$(cat "$old/pid" 2>/dev/null)" 2>/dev/null && rm -rf -- "$old"',
             "done",

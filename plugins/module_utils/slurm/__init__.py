@@ -1,1 +1,1 @@
-"""Nodes, jobs and accounting of Slurm on a host, and its metrics collector."""
+"""Slurm's nodes, jobs and accounting on a host, and the metrics collector."""

@@ -24,8 +24,8 @@ class Found(NamedTuple):
 
     `state` is the result of `accounting.parse_state`. `members` has the names in each group, or None if the directory
     does not have the group. `known` are the users that this host resolves. `made` are the associations (account, user)
-    that earlier runs added, `busy` those with unfinished jobs. `coordinators` are pairs (account, user), `rights` the
-    triples of `RightsSeen.made`.
+    that earlier runs added, `busy` the associations with unfinished jobs. `coordinators` are pairs (account, user),
+    `rights` the triples of `RightsSeen.made`.
     """
 
     state: Mapping[str, Any]
@@ -49,7 +49,7 @@ class Decision(NamedTuple):
     """Steps to run.
 
     `made` and `rights` are the associations and rights that busbar manages after the steps. `refusals` need an
-    administrator, `notes` are informational.
+    administrator's decision, `notes` are informational.
     """
 
     steps: Sequence[Step]
@@ -132,7 +132,7 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
     steps = _joins(found, cluster, wanted)
     mine = {(account, user) for account, user in found.made if account in accounts and user not in declared}
     held = {one for one in mine if one in found.state["associations"]}
-    # An unknown user may be one that only this host fails to resolve.
+    # Skip unknown users: perhaps only this host fails to resolve them.
     leavers = sorted(one for one in held - {*wanted} if one[0] not in frozen and one[1] not in strangers)
     open_leavers = [one for one in leavers if not _is_closed(found, one)]
     rights, kept, more_notes, more_refusals = decide_rights(
@@ -167,7 +167,7 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
     away, waiting = _leaves(found, cluster, leavers)
     notes += waiting
     gone = {step.about for step in away if step.commands[-1][0] == "delete"}
-    # Remove a right before its account, and add it after.
+    # Revoke a right before its account is removed, and grant it after the account is added.
     taking = [Step(step.right, [step.command], step.why) for step in rights if step.takes]
     giving = [Step(step.right, [step.command], step.why) for step in rights if not step.takes]
     made = frozenset((held | {*wanted}) - gone)

@@ -18,8 +18,8 @@ class RightsSeen(NamedTuple):
     """State of accounting and directory.
 
     `coordinators` are pairs (account, user), `levels` the AdminLevel by user, in lower case. `made` are the rights that
-    earlier runs gave: triples ("coordinator", account, user) and ("level", name of the level, user). `associated` are
-    users who have an account or get one in this run. `members` and `known` are as in `Found`.
+    earlier runs granted: triples ("coordinator", account, user) and ("level", name of the level, user). `associated`
+    are users who have an account or get one in this run. `members` and `known` are as in `Found`.
     """
 
     coordinators: Collection[tuple[str, str]]
@@ -60,8 +60,8 @@ def decide_rights(
 ) -> tuple[list[RightsStep], frozenset[tuple[str, str, str]], list[str], list[str]]:
     """Return the steps, the rights that busbar manages after them, notes and refusals.
 
-    Rights that an administrator granted by hand are neither revoked nor lowered. A missing group, or an empty group
-    that granted rights, revokes none.
+    Rights that an administrator granted manually are neither revoked nor lowered. If a group is missing, or is empty
+    and has granted rights, no rights are revoked.
 
     Args:
         seen: state of accounting and directory.
@@ -75,7 +75,7 @@ def decide_rights(
     frozen: set[tuple[str, str]] = set()
     notes, refusals = [], []
     levelled: set[str] = set()
-    # An unknown user may be one that only this host fails to resolve.
+    # Skip unknown users: perhaps only this host fails to resolve them.
     strangers: set[tuple[str, str, str]] = set()
     for group, (kind, what) in asking:
         names = seen.members.get(group)
@@ -121,7 +121,7 @@ def _has(seen: RightsSeen, right: tuple[str, str, str]) -> bool:
 
 
 def _given(seen: RightsSeen, right: tuple[str, str, str], group: str, notes: list[str]) -> list[RightsStep]:
-    """Return the step that grants a missing right; only note a level that an administrator set by hand."""
+    """Return the step that grants a missing right; add only a note if an administrator set the level manually."""
     kind, what, user = right
     if _has(seen, right):
         return []

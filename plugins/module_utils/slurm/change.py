@@ -1,4 +1,4 @@
-"""Decide how a change of Slurm's configuration is applied, and whether nodes are ready."""
+"""Decide how a change to Slurm's configuration is applied, and whether nodes are ready."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["changed_keys", "old_files", "parse_config", "slurm_action", "unready_nodes"]
 
-# Since 23.11 `scontrol reconfigure` starts a new slurmctld beside the old one; before, it re-read some keys.
+# Since 23.11 `scontrol reconfigure` starts a new slurmctld process; older releases only re-read some keys.
 FORKING = (23, 11)
 # Even a forking reconfigure cannot change sockets, authentication, the state location and the systemd unit.
 ALWAYS_RESTART = frozenset(
@@ -33,7 +33,7 @@ ALWAYS_RESTART = frozenset(
         "statesavelocation",
     }
 )
-# Releases before 23.11 read these only at their start.
+# Releases before 23.11 read these only at startup.
 OLD_RESTART = frozenset({"gres.conf", "grestypes", "nodename", "nodeset", "slurmctldparameters", "topologyplugin"})
 _OLD_RESTART_PATTERN = re.compile(r".*(type|plugins?)")
 _READY = frozenset({"idle", "mixed", "allocated", "completing", "planned", "reserved", "maint", "powering_up"})
@@ -59,10 +59,10 @@ def changed_keys(before: str, after: str) -> list[str]:
 
 
 def old_files(changes: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return the files that revert changes, in the form of the module `templates`.
+    """Return the files that revert changes, as entries for the `templates` module.
 
     Args:
-        changes: one entry per changed file: its path in `before_header`, its text in `before` and `after`.
+        changes: one entry per changed file: the path in `before_header`, the content in `before` and `after`.
     """
     return [
         {
@@ -140,8 +140,8 @@ def _is_ready(state: str, by: str, reason: str) -> bool:
 def _is_set_by_slurm(by: str, reason: str) -> bool:
     """Return whether Slurm drained a node.
 
-    If a drained node stops responding, slurmctld appends its own reason after " : " and becomes the author of the whole
-    reason, also after the node has returned (node_mgr.c; seen with 24.11).
+    If a drained node stops responding, slurmctld appends a reason after " : " and becomes the author of the whole
+    reason, which stays when the node returns (node_mgr.c; seen with 24.11).
     """
     first, joined, _ = reason.partition(" : ")
     return by in {"slurm", "64030", "Unknown"} and not (joined and not matching_reasons(first))

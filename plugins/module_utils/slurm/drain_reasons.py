@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drain reasons that Slurm sets on a node, with cause and remedy, for doctor, the alerts' test and the docs.
 
-The texts are from Slurm's source, releases 22.05 to 26.05: in src/slurmctld node_mgr.c, agent.c, job_mgr.c,
-proc_req.c, ping_nodes.c, power_save.c and read_config.c, src/interfaces/gres.c, src/slurmd. Slurm joins several texts
+The reasons are from Slurm's source, releases 22.05 to 26.05: in src/slurmctld node_mgr.c, agent.c, job_mgr.c,
+proc_req.c, ping_nodes.c, power_save.c and read_config.c, src/interfaces/gres.c, src/slurmd. Slurm joins several reasons
 with a comma or " : ".
 """
 
@@ -191,7 +191,7 @@ _RETURNS = f"the node returns by itself; if sinfo still shows it as down: {_RESU
 
 
 def matching_reasons(reason: str) -> list[DrainReason]:
-    """Return the entries with a text that occurs in the reason of a node."""
+    """Return the entries that match part of a node's reason."""
     return [each for each in DRAIN_REASONS if any(text.lower() in reason.lower() for text in each.texts)]
 
 

@@ -20,8 +20,8 @@ _OUT = ("drain", "down", "fail", "maint", "boot", "reboot", "power")
 class NodeService(TypedDict):
     """The state of a node in Slurm.
 
-    `known`: Slurm has the node. `drain`: drain it. `ours`: resume it after success; a node that an administrator or
-    Slurm took out of service keeps its drain and its reason.
+    `known`: Slurm has the node. `drain`: drain the node. `ours`: resume the node after success; a node that an
+    administrator or Slurm took out of service keeps its state and reason.
     """
 
     known: bool
@@ -52,7 +52,7 @@ def unknown_jobs(node: str, answer: Mapping[str, Any], daemons: Collection[str])
 
     Args:
         node: name of the node.
-        answer: result of ``sinfo -h -N -o '%N|%T|%E'``: `rc`, `stdout`, `stderr`, `msg`; empty if it did not run.
+        answer: result of ``sinfo -h -N -o '%N|%T|%E'``: `rc`, `stdout`, `stderr`, `msg`; empty if sinfo did not run.
         daemons: which of slurmd and slurmstepd run on the node.
     """
     if answer.get("rc") == 0:
@@ -66,7 +66,7 @@ def unknown_jobs(node: str, answer: Mapping[str, Any], daemons: Collection[str])
 
 
 def jobs_of_rack(text: str, members: Sequence[str]) -> list[str]:
-    """Return the jobs on some nodes, from lines of ``squeue -h -o '%N|job %i of %u'``, each with its nodes.
+    """Return the jobs on the nodes of a rack, from lines of ``squeue -h -o '%N|job %i of %u'``, each with its nodes.
 
     Args:
         text: output of squeue.

@@ -1,8 +1,8 @@
 """Keep new nodes of a cluster drained until their validation passes.
 
-A line DownNodes in slurm.conf drains them before any slurmd can register, because slurmctld applies it while it builds
-its node table (_handle_all_downnodes in Slurm's read_config.c). From then on the saved state keeps them drained, so
-the line is only needed until slurmctld has read it.
+A DownNodes line in slurm.conf drains them before any slurmd can register, because slurmctld applies it while it builds
+the node table (_handle_all_downnodes in Slurm's read_config.c). The saved state then keeps them drained, so the line is
+only needed until slurmctld has read it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def gated_in_file(text: str) -> set[str]:
 
 
 def gate_lines(before: str, nodes: Iterable[str]) -> list[str]:
-    """Return the slurm.conf line that drains the new nodes of the cluster; empty without new nodes.
+    """Return the slurm.conf line that drains the cluster's new nodes; empty if there are no new nodes.
 
-    The first configuration of a cluster drains no node, because no users' jobs can start yet.
+    A cluster's first configuration drains no nodes, because no user jobs can start yet.
 
     Args:
         before: the current slurm.conf; empty if it does not exist.

@@ -10,7 +10,7 @@ from .hostlist import expand_hosts
 
 __all__ = ["HELD_JOBS", "JOBS_OF_USERS", "HeldJob", "read_held_jobs"]
 
-# Slurm 21.08 has these names, too. No field holds free text from users, so no field can contain the separator.
+# Field names since Slurm 21.08. No field holds free text from users, so no field can contain the separator.
 _FIELD = "\x1f"
 _FIELDS = (
     *("JobArrayID", "State", "UserName", "Account", "QOS", "Partition", "NodeList", "ReqNodes"),
@@ -21,7 +21,7 @@ HELD_JOBS = (
     *("squeue", "--all", "--noheader", "--states=PENDING,RUNNING,SUSPENDED"),
     *("--Format", ",".join(f"{name}:{_FIELD}" for name in _FIELDS)),
 )
-# The same for some users; their names follow, separated by commas.
+# The same for selected users, whose names follow, separated by commas.
 JOBS_OF_USERS = (*HELD_JOBS, "--users")
 _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 _ENDLESS = 1 << 31
@@ -59,7 +59,7 @@ def read_held_jobs(text: str) -> list[HeldJob]:
 
 def _job(line: str) -> HeldJob:
     fields = [field.strip() for field in line.strip("\r").split(_FIELD)]
-    # squeue prints the suffix after the last field, too.
+    # squeue also prints the separator after the last field.
     if len(fields) != len(_FIELDS) + 1 or not _LABEL.fullmatch(fields[0]):
         message = f"squeue prints what is not understood: {line[:200]!r}"
         raise ValueError(message)
@@ -76,10 +76,10 @@ def _job(line: str) -> HeldJob:
         nodes=tuple(expand_hosts(_value(nodes))),
         required=tuple(expand_hosts(_value(required))),
         node_count=max(1, int(amounts.pop("node", 0)), int(count) if count.isdigit() else 0),
-        # A job without a time limit uses that of its partition.
+        # A job without a time limit uses its partition's limit.
         minutes=_ENDLESS if minutes == "UNLIMITED" else read_minutes(minutes),
         per_job=amounts,
-        # 'gres/gpu:2' here, 'gres:gpu:2' in older releases.
+        # 'gres/gpu:2', or 'gres:gpu:2' in older releases.
         per_node=count_gres(re.sub(r"gres[:/]", "", _value(per_node))),
     )
 

@@ -16,7 +16,7 @@ _RANGE = re.compile(r"^([0-9]{1,18})-([0-9]{1,18})$")
 
 
 def split_outside(text: str, opening: str, closing: str) -> list[str]:
-    """Split a text at commas outside brackets; empty parts are omitted."""
+    """Split a string at commas outside brackets; empty parts are omitted."""
     parts, part, depth = [], "", 0
     for character in text:
         depth += (character == opening) - (character == closing)
@@ -32,11 +32,11 @@ def expand_hosts(text: str, most: int = MOST_HOSTS) -> list[str]:
     """Return the names in a host list: 'gpu[1,08-09]x' gives 'gpu1x', 'gpu08x', 'gpu09x'.
 
     Raises:
-        ValueError: it has more than `most` hosts; checked before expanding.
+        ValueError: the list has more than `most` hosts; checked before expanding.
     """
     hosts: list[str] = []
     for item in split_outside(text, "[", "]"):
-        # With one group, split() gives fixed text and ranges in turn.
+        # The pattern has one group, so split() returns fixed text and ranges alternately.
         parts = _RANGES.split(item)
         if len(hosts) + prod(_count(part) for part in parts[1::2]) > most:
             message = f"host list of more than {most} names: {text[:80]!r}"

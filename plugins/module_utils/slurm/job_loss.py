@@ -1,4 +1,4 @@
-"""Report jobs that a change of Slurm's configuration or accounting would end or leave pending forever."""
+"""Report jobs that a change to Slurm's configuration or accounting would end or leave pending forever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_LINES = 20
 
 
 class Loss(NamedTuple):
-    """A job, the reason of its loss, and a command that keeps further jobs away (or '')."""
+    """A job, the reason for its loss, and a command that prevents further such jobs (or '')."""
 
     job: HeldJob
     reason: str
@@ -38,7 +38,7 @@ def configuration_losses(
 ) -> list[Loss]:
     """Return the jobs that a new slurm.conf would end or block, one entry per job.
 
-    Without `gres_in_use`, ignore changed numbers of GPUs under running jobs, because the caller drains the node first.
+    Without `gres_in_use`, ignore changed GPU counts under running jobs, because the caller drains the node first.
     """
     losses = []
     memory, cpus = _held(jobs, "mem"), _held(jobs, "cpu")
@@ -68,7 +68,7 @@ def accounting_losses(jobs: Iterable[HeldJob], declared: Accounting) -> list[Los
 
 
 def removed_names(old: ClusterConf, new: ClusterConf) -> list[str]:
-    """Return nodes and partitions of the old configuration that are missing in the new one, with their kind."""
+    """Return nodes and partitions of the old configuration that are missing from the new one, with their kind."""
     nodes = [f"node {name}" for name in old.nodes if name not in new.nodes]
     return nodes + [f"partition {name}" for name in old.partitions if name not in new.partitions]
 
@@ -109,7 +109,7 @@ def _drain(node: str) -> str:
 
 
 def _missing(job: HeldJob, new: ClusterConf) -> tuple[str, str] | None:
-    """Return the loss of a job that uses a removed node or partition; Slurm ends running and pending ones."""
+    """Return the loss of a job that uses a removed node or partition; Slurm ends such running and pending jobs."""
     for node in dict.fromkeys((*job.nodes, *job.required)):
         if node not in new.nodes:
             return f"node {node} is no longer configured, so Slurm would end the job", _drain(node)
@@ -240,7 +240,7 @@ def _accounting_reason(job: HeldJob, accounts: Mapping[str, Any], users: Mapping
 
 
 def _lineage(account: str, accounts: Mapping[str, Any]) -> list[str]:
-    """Return an account and its ancestors, as far as they are declared."""
+    """Return an account and its declared ancestors."""
     found: list[str] = []
     while account in accounts and account not in found:
         found.append(account)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Submit test jobs to selected nodes, monitor and cancel them, for the module slurm_tests."""
+"""Submit test jobs to selected nodes, monitor and cancel them, for the slurm_tests module."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MINUTE_S = 60
 # The job of the previous test may still be completing.
 _JOBS_END_S = 3
 _QUICK_S, _QUICK_POLL_S = 5, 0.2
-# Errors for a partition, account or QOS that does not exist or that the user may not use (slurm_errno.c).
+# Slurm's errors if a partition, account or QOS does not exist or the user may not use it (slurm_errno.c).
 _REFUSED_QUEUE = re.compile(r"nvalid (partition|account|qos)|account/partition|not permitted to use", re.IGNORECASE)
 # Each node costs one request to slurmctld.
 _MOST_ASKED = 8
@@ -60,7 +60,7 @@ class Runner:
         self.begun = time.monotonic()
         self.answered = False
         self.silent = False
-        # Nodes that were resumed for a test and could not be drained again, each with the remedy.
+        # Nodes that were resumed for a test and could not be drained again, with the remedy for each.
         self.unrestored: dict[str, str] = {}
         asked = module.params.get("reservation")
         self.reservation: NodeReservation | None = None
@@ -89,7 +89,7 @@ class Runner:
     def ask(self, *command: str, data: str | None = None) -> tuple[int, str, str]:
         """Run a Slurm command; return exit code (127 if the program is missing), output and error.
 
-        After one timeout later calls fail at once, because each of many jobs would wait for the timeout again.
+        After one timeout all later calls fail immediately; otherwise each of many jobs would wait for the timeout.
         """
         if self.silent:
             return _TIMED_OUT, "", "no answer"
@@ -101,8 +101,8 @@ class Runner:
     def wait_for_nodes(self) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
         """Return the states of all nodes, and why nodes of the tests are not available yet.
 
-        The wait ends when the nodes are idle, when they cannot become idle, or at the timeout. Otherwise it ends after
-        `patience` seconds, and the caller may call again.
+        The wait ends when the nodes are idle, when they cannot become idle, or at the timeout, but at the latest after
+        `patience` seconds; then the caller may call again.
         """
         wanted = sorted({node for test in self.params["tests"] for node in test["nodes"]})
         begun = time.monotonic()
@@ -124,7 +124,7 @@ class Runner:
             time.sleep(self.pause(here, longest=max(1.0, self.params["poll"])))
 
     def pause(self, waited: float, longest: float) -> float:
-        """Return the seconds until the next poll: short at first, because small tests end within seconds."""
+        """Return the seconds until the next poll: few at first, because small tests end within seconds."""
         return min(_QUICK_POLL_S, longest) if waited < _QUICK_S else longest
 
     def left(self) -> float | None:
@@ -139,7 +139,7 @@ class Runner:
 
     @property
     def reserved(self) -> Reserved:
-        """The nodes in the reservation of the tests."""
+        """The nodes in the tests' reservation."""
         if self.reservation is None:
             return NOT_RESERVED
         if self._reserved is None:
@@ -157,7 +157,7 @@ class Runner:
         return choose_nodes(test["nodes"], helping, test["partners"], nodes, share=share, reserved=reserved)
 
     def submit_all(self, nodes: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
-        """Submit all tests, in a reservation if nodes are out of service; return their result entries."""
+        """Submit all tests, in a reservation if nodes are out of service; return the result entries."""
         tests = self.params["tests"]
         chosen = [self.choose(test, nodes)[:2] for test in tests]
         members = sorted({node for pair in chosen for some in pair for node in some})
@@ -179,7 +179,7 @@ class Runner:
             if held:
                 self.wait_for_start([entry["job_id"] for entry in entries if entry["job_id"]])
         finally:
-            # Drain again even if slurmctld timed out before.
+            # Drain the nodes again even if slurmctld timed out before.
             self.silent = False
             self.unrestored = place.drain(held)
             place.let_go(held, self.unrestored)
@@ -272,7 +272,7 @@ class Runner:
         return f"{len(usable) + len(partners)} usable node(s), {test['minimum']} needed{why}"
 
     def follow(self) -> list[dict[str, Any]]:
-        """Poll the jobs until all end or `patience` is over, cancel late ones, and return their entries."""
+        """Poll the jobs until all have ended or `patience` is over, cancel late jobs, and return the entries."""
         entries = [{**job, "reason": "", "busy": {}, "problem": "", "over": False} for job in self.params["jobs"]]
         open_jobs = {entry["job_id"]: entry for entry in entries}
         begun = time.monotonic()
@@ -295,7 +295,7 @@ class Runner:
     def look(self, jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
         """Update the entries from squeue; return the jobs that must be cancelled, with the reason."""
         code, out, err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(jobs), "-o", "%i|%T|%B|%r")
-        # squeue reports an invalid job id for jobs that ended long ago; slurmctld has answered all the same.
+        # squeue fails with an invalid job id for jobs that ended long ago; that is also an answer from slurmctld.
         heard = code == 0 or "nvalid job id" in err
         self.answered = self.answered or heard
         now, queue, late = time.monotonic(), parse_queue(out), {}
@@ -310,7 +310,7 @@ class Runner:
         return late
 
     def too_late(self, entry: dict[str, Any], now: float, *, heard: bool) -> str:
-        """Return why a job must be cancelled, or ''; without an answer of slurmctld the state is unknown."""
+        """Return why a job must be cancelled, or ''; without an answer from slurmctld its state is unknown."""
         waited = now - entry["submitted_at"]
         if self.left() == 0:
             began = "" if entry["started_at"] else f", and the job had not begun{_because(entry['reason'])}"
@@ -326,7 +326,7 @@ class Runner:
         return ""
 
     def release(self) -> str:
-        """Delete the reservation of the tests; return why it still exists, or ''.
+        """Delete the tests' reservation; return why it still exists, or ''.
 
         A cancelled job stays in the reservation until its nodes have completed it.
         """
@@ -379,7 +379,7 @@ class Runner:
     def gave_way(self, entry: dict[str, Any]) -> None:
         """Record the jobs that preempted a test; preemption is not a fault of its nodes."""
         taken = {node: jobs for node in entry["nodes"][:_MOST_ASKED] if (jobs := self.who_is_on(node))}
-        # A preempting job that is about to start appears in squeue only later.
+        # squeue shows a preempting job only after it starts.
         entry["busy"] |= taken or dict.fromkeys(entry["nodes"], "a job of higher priority")
         entry["problem"] = f"{CUT}it gave way to {'; '.join(sorted(set(entry['busy'].values())))}"
 

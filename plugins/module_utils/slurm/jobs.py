@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse Slurm's output about nodes and jobs, and choose the nodes of a test."""
+"""Parse Slurm's output about nodes and jobs, and choose the nodes for a test."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 # Prefix of the problem of a job that ended for reasons unrelated to its nodes.
 CUT = "cut off: "
-# State of a job that was preempted by one of higher priority.
+# State of a job that a job with higher priority preempted.
 PREEMPTED = "PREEMPTED"
 CUT_BY_LIMIT = f"{CUT}the time for all tests is over"
 ENDED = frozenset(
@@ -131,7 +131,7 @@ def occupied_words(queue: str) -> str:
 
 
 def jobs_on(queue: str, nodes: Iterable[str]) -> dict[str, list[str]]:
-    """Return descriptions of the jobs on some nodes, from lines of ``squeue -h -o '%i|%u|%N'``."""
+    """Return descriptions of the jobs on each of `nodes`, from lines of ``squeue -h -o '%i|%u|%N'``."""
     wanted, found = set(nodes), dict[str, list[str]]()
     for line in queue.splitlines():
         fields = line.strip().split("|")
@@ -194,7 +194,7 @@ def sbatch_arguments(
     """Return the arguments of sbatch for a test on exactly these nodes.
 
     Args:
-        job: name, arguments (list of texts) and output (a path pattern of sbatch).
+        job: name, arguments (list of strings) and output (a path pattern of sbatch).
         nodes: names of the nodes.
         minutes: time limit of the job.
         share: whether other jobs may run on the nodes; otherwise the job allocates whole nodes.

@@ -19,7 +19,7 @@ _COMMON = {
     "MaxTRESMinsPerJob": "tres",
     "MaxWallDurationPerJob": "minutes",
 }
-# Limit to kind of value; `sacctmgr` accepts these names in `show … format=` and in `set`.
+# Kind of value of each limit; `sacctmgr` accepts these names in `show … format=` and in `set`.
 ASSOCIATION_LIMITS = {**_COMMON, "MaxJobs": "count", "MaxJobsAccrue": "count", "MaxSubmitJobs": "count"}
 QOS_LIMITS = {
     **_COMMON,
@@ -82,7 +82,7 @@ def canonical_limits(limits: dict[str, object], known: dict[str, str]) -> dict[s
 
 
 def normal_value(value: object, kind: str) -> str:
-    """Return the normalized text of a value, so that equal limits have equal texts; '' means no limit.
+    """Return the normalized form of a value, so that equal limits compare equal; '' means no limit.
 
     Args:
         value: declared text or number, or output of sacctmgr.

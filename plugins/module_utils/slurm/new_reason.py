@@ -1,4 +1,4 @@
-"""Drain reasons of busbar, also for programs that only have the Python standard library."""
+"""Drain reasons that busbar sets, for programs that only have the Python standard library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["NEW_REASON", "NEW_RESERVATION", "UPGRADE_REASON", "is_new", "is_unte
 
 NEW_REASON = "busbar: new"
 UPGRADE_REASON = "busbar: upgrade of Slurm"
-# While a new node is resumed for a test, this reservation keeps other jobs off it.
+# This reservation keeps other jobs off a new node while it is resumed for a test.
 NEW_RESERVATION = "busbar-new"
 
 
@@ -18,7 +18,7 @@ def is_new(reason: str) -> bool:
 def is_untested(reason: str) -> bool:
     """Return whether a drain reason marks a new node without a verdict.
 
-    If a drained node stops responding, slurmctld appends its own reason after " : " (seen with 24.11).
+    If a drained node stops responding, slurmctld appends a reason after " : " (seen with 24.11).
     """
     return reason.partition(" : ")[0] == NEW_REASON
 

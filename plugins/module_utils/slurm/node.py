@@ -19,7 +19,7 @@ _FIELD = re.compile(r"(?:^|\s)(State|Gres|Reason)=(.*?)(?=\s+\w+=|$)", re.MULTIL
 
 
 def node_fields(text: str) -> dict[str, str]:
-    """Return State, Gres and Reason from `scontrol show node`; the reason without user and time."""
+    """Return State, Gres and Reason (without user and time) from `scontrol show node`."""
     fields = {key: value.strip() for key, value in _FIELD.findall(text)}
     fields["Reason"] = re.sub(r"\s*\[[^\]]*\]$", "", fields.get("Reason", ""))
     return fields
@@ -40,7 +40,7 @@ class SlurmNode:
     """The local node, queried and changed with scontrol and squeue."""
 
     def __init__(self, name: str, reason: str, run: Run) -> None:
-        """Keep the name of the node and the drain reason that identifies our drains."""
+        """Store the node's name and the reason that identifies busbar's drains."""
         self.name, self.reason, self._run = name, reason, run
 
     def fields(self) -> dict[str, str] | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EVENTS", "FAILED_JOBS", "NODES", "NODE_FAILURES", "TIMES", "failed_jobs", "node_events", "nodes_now"]
 
-# Seconds since 1970, independent of the time zone; all commands of Slurm follow it (SLURM_TIME_FORMAT).
+# All Slurm commands then print seconds since 1970, independent of the time zone.
 TIMES = {"SLURM_TIME_FORMAT": "%s"}
 
 NODES = ("scontrol", "--oneliner", "show", "nodes")
@@ -27,7 +27,7 @@ EVENTS = ("sacctmgr", "--noheader", "--parsable2", "show", "event", "format=node
 # a requeued job.
 _FIELDS = "--format=JobIDRaw,State,ExitCode,User,NNodes,NodeList,FailedNode,End,JobName"
 FAILED_JOBS = ("sacct", "--allusers", "--allocations", "--duplicates", "--noheader", "--parsable2", _FIELDS)
-# Failures of nodes; other states may be the fault of the job.
+# States caused by a node; other failures may be the job's fault.
 NODE_FAILURES = ("NODE_FAIL", "BOOT_FAIL")
 _EVENT_FIELDS = 6
 _JOB_FIELDS = 9
@@ -45,7 +45,7 @@ def _when(text: str | None) -> int | None:
 
 
 def nodes_now(text: str) -> dict[str, dict[str, Any]]:
-    """Return the output of `NODES` by node: `state` in one word, `flags`, `reason`, `by`, `since`, `booted`, `version`.
+    """Parse the output of `NODES` by node: `state` in one word, `flags`, `reason`, `by`, `since`, `booted`, `version`.
 
     Raises:
         ValueError: the output has no node.
@@ -74,7 +74,7 @@ def nodes_now(text: str) -> dict[str, dict[str, Any]]:
 
 
 def node_events(text: str, nodes: Collection[str] | None = None) -> list[dict[str, Any]]:
-    """Return the events of `EVENTS`, oldest first: `node`, `from`, `until` (None: now), `state`, `by`, `reason`.
+    """Parse the output of `EVENTS`, oldest first: `node`, `from`, `until` (None: ongoing), `state`, `by`, `reason`.
 
     Args:
         text: output of the command.
@@ -93,7 +93,7 @@ def node_events(text: str, nodes: Collection[str] | None = None) -> list[dict[st
 
 
 def failed_jobs(text: str, nodes: Collection[str] | None = None) -> list[dict[str, Any]]:
-    """Return the jobs of `FAILED_JOBS`, oldest first; `nodes` is a host list.
+    """Return the jobs in the output of `FAILED_JOBS`, oldest first; their `nodes` is a host list.
 
     Args:
         text: output of the command.

@@ -1,4 +1,4 @@
-"""Parse `scontrol show nodes`, as text or as JSON of any release."""
+"""Parse the output of `scontrol show nodes` as text, or as JSON from any release."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIB = 1 << 20
 _UNTYPED = "gpu"
 _NOTES = re.compile(r"\([^)]*\)")
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z]*(?:[/:]\w+)*)=")
-# scontrol appends user and time of the reason (separate fields in JSON), and then other fields.
+# scontrol appends the reason's user and time (separate fields in JSON), and then other fields.
 _SIGNED = re.compile(r"\s*\[\S+@\d[^\]]*\](?:\s+(?:Comment|Extra|InstanceId|InstanceType|ReservationName)=.*)?$")
 
 
@@ -120,7 +120,7 @@ def _node(  # noqa: PLR0913 - the parts of a node
     cpus: tuple[Any, Any],
     memory: tuple[Any, Any],
 ) -> Node:
-    """Return a node from the values of either format; their memory is in MiB."""
+    """Return a node from the values of either format; memory values are in MiB."""
     gpus, used = count_gpus(gres[0]), count_gpus(gres[1])
     return Node(
         name=name,
@@ -128,7 +128,7 @@ def _node(  # noqa: PLR0913 - the parts of a node
         reason="" if reason == "none" else reason,
         partitions=partitions,
         gpus=gpus,
-        # Nodes without GPUs report gpu:0 in use.
+        # Nodes without GPUs report gpu:0 as used.
         gpus_used={**dict.fromkeys(gpus, 0), **{kind: count for kind, count in used.items() if count}},
         cpus=plain_number(cpus[0]),
         cpus_used=plain_number(cpus[1]),

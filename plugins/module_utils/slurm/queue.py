@@ -122,7 +122,7 @@ def _job(fields: list[str]) -> Job:
         partition=partition.partition(",")[0],
         user=user,
         account=account,
-        # Some reasons continue with names of nodes or of a reservation.
+        # Some reasons are followed by names of nodes or of a reservation.
         reason=word[0] if word else "None",
         eligible=_time(eligible),
         start=_time(start),
@@ -152,7 +152,7 @@ def read_scheduler(text: str) -> Scheduler:
             continue
         matched = _COUNT.match(line)
         if matched:
-            # The backfill section repeats names of the main scheduler.
+            # The backfill section uses the same names as the main scheduler's section.
             counts.setdefault(("backfill" if section.startswith("Backfill") else "", matched[1]), int(matched[2]))
     if ("", "Server thread count") not in counts:
         message = f"sdiag reported no thread count: {text[:200]!r}"

@@ -14,7 +14,7 @@ __all__ = ["parse_candidates", "path_to", "release", "release_text", "window", "
 Release = tuple[int, int]
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
-# Releases without a regular schedule; since 24.05 there is one each May and November.
+# Releases before the regular schedule of one each May and November, which starts with 24.05.
 _FORMER: tuple[Release, ...] = (
     *((17, 2), (17, 11), (18, 8), (19, 5), (20, 2), (20, 11)),
     *((21, 8), (22, 5), (23, 2), (23, 11)),
@@ -39,7 +39,7 @@ def release(text: str) -> Release:
 
 
 def release_text(version: str) -> str:
-    """Return the major release of a version as Slurm writes it: '26.05' of '26.05.5-1'."""
+    """Return the major release of a version as Slurm writes it: '26.05' for '26.05.5-1'."""
     year, month = release(version)
     return f"{year}.{month:02d}"
 
@@ -100,7 +100,7 @@ def _reaches(begin: int, number: int) -> bool:
 
 
 def window_problem(installed: str, target: str) -> tuple[str, str]:
-    """Return why an upgrade in one step is not supported, and the remedy; two empty texts if it is.
+    """Return why an upgrade in one step is not supported, and the remedy; two empty strings if it is supported.
 
     Args:
         installed: installed version of a daemon, such as ``24.11.5-4``.
@@ -125,7 +125,7 @@ def window_problem(installed: str, target: str) -> tuple[str, str]:
 
 
 def parse_candidates(output: str) -> dict[str, tuple[str, str]]:
-    """Return the installed and the candidate version of each package from `apt-cache policy`, '' for a missing one."""
+    """Return each package's installed and candidate version from `apt-cache policy`, '' for a missing version."""
     found: dict[str, tuple[str, str]] = {}
     name = installed = ""
     for line in output.splitlines():

@@ -1,4 +1,4 @@
-"""Apt source and preferences that install one Slurm release from another suite, and nothing else. Pure functions."""
+"""Format an apt source and preferences that allow only Slurm, in one release, from another suite. Pure functions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def source_text(repository: Mapping[str, Any], url: str, keyring: str) -> str:
 
 
 def preferences_text(repository: Mapping[str, Any], also: Sequence[str]) -> str:
-    """Return apt preferences that pin Slurm to its release, allow what it needs, and block the rest of the suite.
+    """Return apt preferences that pin Slurm's release, allow its dependencies, and block the rest of the suite.
 
     Args:
         repository: `slurm_repository`.

@@ -4,12 +4,11 @@
 
 Slurm starts no job on a drained node, not even in a reservation (select_nodes checks avail_node_bitmap). So a drained
 node is resumed inside the reservation and drained again with the same reason as soon as the test's job has started.
-The running job continues, and the node stays drained even if the run is killed. Slurm records the caller as user of
-the new drain (update_node in node_mgr.c), so the first user and time are saved.
+The running job continues, and the node stays drained even if the run is killed. Slurm records the caller as the user of
+the new drain (update_node in node_mgr.c), so the original user and time are saved.
 
 MAINT lets the reservation overlap with others and keeps their jobs off its nodes (job_test_resv in Slurm's
-reservation.c); IGNORE_JOBS tolerates running jobs. The reservation has an end time, so a killed run leaves it only
-temporarily.
+reservation.c); IGNORE_JOBS tolerates running jobs. The reservation has an end time, so it expires after a killed run.
 
 New nodes are also in a second reservation without an end time. If a run is killed while they are resumed, they stay in
 it, closed to other users' jobs, until they are tested again.
@@ -42,7 +41,7 @@ NO_REASON = "busbar: was drained before its validation"
 
 
 class Reservation(NamedTuple):
-    """A reservation of Slurm."""
+    """A Slurm reservation."""
 
     name: str
     nodes: tuple[str, ...]
@@ -51,7 +50,7 @@ class Reservation(NamedTuple):
     flags: frozenset[str]
 
     def is_of(self, user: str) -> bool:
-        """Return whether busbar made the reservation for a user."""
+        """Return whether busbar created the reservation for a user."""
         return self.users == (user,) and not self.accounts and {"MAINT", "IGNORE_JOBS"} <= self.flags
 
 
@@ -59,7 +58,7 @@ def parse_reservation(text: str) -> Reservation | None:
     """Return the reservation in the output of ``scontrol -o show reservation NAME``, or None.
 
     Raises:
-        ValueError: its list of nodes cannot be parsed.
+        ValueError: the node list cannot be parsed.
     """
     line = next((line for line in text.splitlines() if line.startswith("ReservationName=")), None)
     if line is None:
@@ -83,9 +82,9 @@ class NodeReservation:
 
         Args:
             ask: runs a command; returns exit code, output and error.
-            name: name of the site's reservation, which is not changed; empty for busbar's.
-            user: user of the jobs in it.
-            fresh: whether this validation has not created it yet, so an existing one belongs to another run.
+            name: name of the site's reservation, which is not changed; empty for busbar's reservation.
+            user: user of the jobs in the reservation.
+            fresh: whether this validation has not created it yet, so that an existing one belongs to another run.
         """
         self._ask = ask
         self._own = not name
@@ -107,7 +106,7 @@ class NodeReservation:
         return found, ""
 
     def problem(self) -> str:
-        """Return why the reservation cannot be used, with the remedy; '' if it can, or if Slurm does not answer."""
+        """Return why the reservation cannot be used, with the remedy; '' if usable or if Slurm does not answer."""
         found, unknown = self.find()
         if not unknown and (refused := self._refused(found)):
             return refused
@@ -145,7 +144,7 @@ class NodeReservation:
         )
 
     def open(self, nodes: Iterable[str], seconds: float) -> str:
-        """Put these nodes in the reservation for `seconds` plus a grace period; return an error or ''."""
+        """Add the nodes to the reservation for `seconds` plus a grace period; return an error or ''."""
         members = sorted(nodes)
         found, problem = self.find()
         problem = problem or self._refused(found)
@@ -171,12 +170,12 @@ class NodeReservation:
         return ""
 
     def new_nodes(self, members: Iterable[str]) -> list[str]:
-        """Return the nodes that a killed run left resumed, in the reservation for new nodes."""
+        """Return the nodes in the reservation for new nodes that a killed run did not drain again."""
         gate, _unknown = self.find(NEW_RESERVATION)
         return sorted({*members} & {*gate.nodes}) if gate is not None and gate.is_of(self._user) else []
 
     def hold(self, held: dict[str, str]) -> str:
-        """Add the new nodes among the drained ones to the reservation without end; return an error or ''."""
+        """Add the new nodes among the drained ones to the reservation without end time; return an error or ''."""
         new = sorted(node for node, reason in held.items() if is_new(reason))
         if not new or not self._own:
             return ""
@@ -191,7 +190,7 @@ class NodeReservation:
         return f"the reservation {NEW_RESERVATION} could not be made: {err or out or code}" if code != 0 else ""
 
     def let_go(self, held: dict[str, str], left: Iterable[str]) -> None:
-        """Remove nodes from the reservation without end, if all of them are drained again (`left` is empty)."""
+        """Remove nodes from the reservation without end time if all are drained again (`left` is empty)."""
         gate, _unknown = self.find(NEW_RESERVATION) if held and not {*left} else (None, "")
         if gate is None or not gate.is_of(self._user):
             return
@@ -207,7 +206,7 @@ class NodeReservation:
         return "" if code == 0 else f"{', '.join(sorted(held))} could not be resumed: {err or out or code}"
 
     def drain(self, held: dict[str, str]) -> dict[str, str]:
-        """Drain nodes again with their reasons; return those that could not be drained, with the remedy."""
+        """Drain nodes again with their reasons; return the nodes that could not be drained, with the remedy."""
         nodes_of: dict[str, list[str]] = {}
         for node, reason in held.items():
             nodes_of.setdefault(reason or NO_REASON, []).append(node)

@@ -19,7 +19,7 @@ _LONGEST = 200
 
 
 class Family(NamedTuple):
-    """Time series with one name, without the prefix ``busbar_slurm_``; samples are label values and a value."""
+    """Time series with one name, without the prefix ``busbar_slurm_``; a sample has label values and a value."""
 
     name: str
     help: str
@@ -45,7 +45,7 @@ def _clean(text: str) -> str:
 
 
 def node_families(nodes: Sequence[Node], *, native: bool = False) -> list[Family]:
-    """Return the series of nodes and GPUs; `native` omits those that slurmctld exports."""
+    """Return the series for nodes and GPUs; `native` omits those that slurmctld exports."""
     states: dict[tuple[str, ...], float] = {(state,): 0.0 for state in NODE_STATES}
     total: Counter[tuple[str, ...]] = Counter()
     used: Counter[tuple[str, ...]] = Counter()
@@ -77,7 +77,7 @@ def node_families(nodes: Sequence[Node], *, native: bool = False) -> list[Family
 
 
 def job_families(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> list[Family]:
-    """Return the series of the queue; partitions without jobs have zeros."""
+    """Return the series for the queue; partitions without jobs have zeros."""
     names = dict.fromkeys(partitions)
     counts: Counter[tuple[str, ...]] = Counter()
     reasons: Counter[tuple[str, ...]] = Counter()
@@ -91,7 +91,7 @@ def job_families(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> 
         users[job.user, job.account, job.state] += 1
         if job.state == "pending":
             reasons[job.partition, job.reason] += 1
-            # Held, dependent and deferred jobs have no eligible time, or one in the future.
+            # Held, dependent and deferred jobs have no eligible time or one in the future.
             if 0 < job.eligible <= now:
                 oldest[job.partition] = max(oldest.get(job.partition, 0), now - job.eligible)
         elif job.state == "running":
@@ -117,7 +117,7 @@ def job_families(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> 
 def job_series(jobs: Iterable[Job], limit: int) -> list[Family]:
     """Return series for each running job and its nodes, at most `limit` of each, and the number of omitted jobs.
 
-    Jobs with the most GPUs come first, so that the omitted ones matter least.
+    Jobs with the most GPUs come first, so that only the least important series are omitted.
     """
     running = sorted((job for job in jobs if job.state == "running"), key=lambda job: (-job.gpus, int(job.number)))
     info: list[tuple[tuple[str, ...], float]] = []
@@ -134,7 +134,7 @@ def job_series(jobs: Iterable[Job], limit: int) -> list[Family]:
 
 
 def scheduler_families(scheduler: Scheduler, *, native: bool = False) -> list[Family]:
-    """Return the series of slurmctld; `native` omits those that it exports."""
+    """Return the series for slurmctld; `native` omits those that slurmctld exports."""
     rpcs = _counted("rpcs", "RPCs that slurmctld answered.", (), {(): scheduler.rpcs}, is_counter=True)
     if native:
         return [rpcs]

@@ -1,4 +1,4 @@
-"""Read numbers that a shared object exports from its file, because loading it would run its code."""
+"""Read exported numbers from the file of a shared object, because loading the object would run its code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SYMBOL = {1: ("IIIBBH", (0, 1, 5)), 2: ("IBBHQQ", (0, 4, 3))}
 
 
 def exported_number(data: bytes, name: str) -> int | None:
-    """Return an unsigned 32-bit number that a shared object exports under a name, or None if it does not.
+    """Return the unsigned 32-bit number that a shared object exports as `name`, or None if it has no such symbol.
 
     Raises:
         ValueError: the data is not a shared object, or is damaged.

@@ -21,7 +21,7 @@ PREFIX = "busbar-spank-"
 
 
 def release_of(version: str) -> str:
-    """Return the release of a version, the part that Slurm compares: '24.11.5' gives '24.11'."""
+    """Return the part of a version that Slurm compares: '24.11' for '24.11.5'."""
     return ".".join(version.split(".")[:2])
 
 

@@ -1,7 +1,8 @@
 """Check that slurmd has loaded its SPANK plugins and that a job step runs with them.
 
-slurmd loads the plugins of plugstack.conf when it starts or is reconfigured (man 8 spank); srun loads them by itself,
-but most plugins read their arguments only in slurmstepd. So neither `srun --help` nor a running slurmd is a proof.
+slurmd loads the plugins in plugstack.conf when it starts or is reconfigured (man 8 spank); srun also loads them, but
+most plugins read their arguments only in slurmstepd. So neither `srun --help` nor a running slurmd proves that they
+work.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PROC = Path("/proc")
 JOB_NAME = "busbar-spank"
 RELOAD_S = 60
 STEP_S = 60
-# Errors of srun without an allocation; they are not the fault of a plugin.
+# Errors of srun when it gets no allocation, which is not a plugin's fault.
 _NOT_GRANTED = ("Unable to allocate resources", "Unable to create step", "allocation has been revoked")
 _LEFT_BY_FAILURE = ("Epilog error", "Prolog error")
 
@@ -56,7 +57,7 @@ def slurmd_pid(run: Run) -> int:
 
 
 def not_loaded(pid: int, libraries: Sequence[str]) -> list[str]:
-    """Return the libraries that a process has not loaded; all if the process has ended."""
+    """Return the libraries that a process has not loaded; all of them if the process has ended."""
     try:
         maps = (PROC / str(pid) / "maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -81,8 +82,8 @@ def reload_slurmd(run: Run, libraries: Sequence[str]) -> str:
 def job_step(run: Run, node: str, before: str) -> Proof:
     """Run a job step as root on a node with a free core, and check its cleanup.
 
-    Slurm starts no step on a drained node. A node that an upgrade drained is therefore resumed in a reservation for
-    root, and drained again after the step.
+    Slurm starts no step on a drained node. Therefore a node that an upgrade drained is resumed in a reservation for
+    root and drained again after the step.
 
     Args:
         run: runs a command.
@@ -93,7 +94,7 @@ def job_step(run: Run, node: str, before: str) -> Proof:
         return _step(run, node, before)
     name = f"busbar-spank-{node}"
     delete = ["scontrol", "delete", f"ReservationName={name}"]
-    run(delete)  # Stale after a killed run.
+    run(delete)  # A killed run may have left the reservation.
     words = [f"ReservationName={name}", f"Nodes={node}", "StartTime=now", "Duration=5", "Users=root"]
     status, out, err = run(["scontrol", "create", "reservation", *words, "Flags=maint,ignore_jobs"])
     if status:

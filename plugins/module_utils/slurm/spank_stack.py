@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StackLine", "foreign_plugins", "stack_lines"]
 
-# Configuration directory of a controller, and the directory where slurmd and sackd store received files.
+# The controller's configuration directory, and the directory in which slurmd and sackd store received files.
 FOLDERS = ("/etc/slurm", "/run/slurm/conf")
 # Files that busbar writes.
 OURS = "plugstack.conf.d/busbar-*.conf"
@@ -56,7 +56,7 @@ def stack_lines(path: Path, seen: set[Path] | None = None) -> Iterator[StackLine
 def foreign_plugins(root: Path = Path("/")) -> list[dict[str, str]]:
     """Return the plugins that busbar does not load: `library`, `file` with its line, and `slurm`.
 
-    Plugins that Slurm already cannot load, because they are missing or invalid, are omitted: no upgrade changes that.
+    Missing or invalid plugins are omitted: Slurm cannot load them before an upgrade either.
 
     Args:
         root: root directory of the host.

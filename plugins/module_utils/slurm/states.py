@@ -27,7 +27,7 @@ _MARKS = {
 }
 _MARKED = re.compile(r"^(\w+)([^\w]*)$")
 _BUSY = {"ALLOCATED": "allocated", "ALLOC": "allocated", "MIXED": "mixed", "MIX": "mixed"}
-# Slurm starts, stops or reboots these nodes, or rejects them: neither free nor broken.
+# Slurm starts, stops, reboots or rejects these nodes; they are neither free nor broken.
 _AWAY = frozenset(
     {
         *("POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP", "POWER_UP", "CLOUD_DOWN"),
@@ -69,7 +69,7 @@ def node_state(words: Iterable[str]) -> str:
         ("down", down or unanswered),
         (busy, busy),
         ("other", known & _AWAY or "IDLE" not in known),
-        # Its jobs have ended but their epilogs have not; no job starts yet.
+        # The jobs have ended but their epilogs have not, so no job starts yet.
         ("allocated", "COMPLETING" in known),
         ("reserved", "RESERVED" in known),
         ("planned", "PLANNED" in known),

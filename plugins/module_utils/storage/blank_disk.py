@@ -11,7 +11,7 @@ import os
 __all__ = ["data_offset", "sample_places"]
 
 MEBIBYTE = 1 << 20
-# The amount read does not depend on the disk size: 52 MiB, and one seek per sample.
+# A check reads 52 MiB and seeks once per sample, independent of the disk size.
 HEAD = 32 * MEBIBYTE
 TAIL = 4 * MEBIBYTE
 SAMPLES = 256
@@ -19,7 +19,7 @@ SAMPLE = 64 << 10
 
 
 def sample_places(size: int) -> list[tuple[int, int]]:
-    """Return offset and length of each sample of a disk of `size` bytes, ordered and without overlap."""
+    """Return the offset and length of each sample on a disk of `size` bytes, ordered and without overlap."""
     step = max(size // SAMPLES, SAMPLE)
     spread = [(number * step // SAMPLE * SAMPLE, SAMPLE) for number in range(SAMPLES)]
     wanted = [(at, MEBIBYTE) for at in range(0, HEAD, MEBIBYTE)] + spread

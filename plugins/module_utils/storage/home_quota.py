@@ -1,6 +1,6 @@
 """Compare declared quotas of home directories with those of the file system.
 
-Used by the program on the file server and by preflight.
+Used by the quota program on the file server and by preflight.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MIB = 1 << 10
 _UNITS_KIB = {"M": _MIB, "G": 1 << 20, "T": 1 << 30}
 _SIZE = re.compile(r"([1-9][0-9]{0,9})([MGT])")
 _UNLIMITED = "none"
-# Mount options that enable user quotas (mount(8), xfs(5)); XFS with `uqnoenforce` counts usage without a limit.
+# Mount options that enable user quotas (mount(8), xfs(5)); XFS with `uqnoenforce` only counts usage.
 _SWITCHES = {"xfs": {"usrquota", "uquota", "quota"}, "ext4": {"usrquota", "quota"}}
 _REPORT = ("User", "BlockSoftLimit", "BlockHardLimit", "FileSoftLimit", "FileHardLimit")
 
@@ -80,7 +80,7 @@ def is_size(text: str) -> bool:
 def limit_of(size: str, soft_percent: int) -> Limit:
     """Return the limit for a size such as 200G, or `none`.
 
-    Both values are whole MiB: file systems round to blocks, and a rounded limit would look like a manual change.
+    Both limits are whole MiB: file systems round to blocks, and a rounded limit would look like a manual change.
 
     Raises:
         ValueError: the text is not a size.
@@ -136,7 +136,7 @@ def run_tool(command: Sequence[str], text: str = "") -> str:
 
 
 def file_system(path: str) -> str:
-    """Return the mount point of the file system for a directory, which need not exist yet.
+    """Return the mount point of the file system of a directory, which need not exist yet.
 
     Raises:
         QuotaError: the file system has no user quotas; the message includes a remedy.
@@ -184,7 +184,7 @@ def decide(
     Args:
         owners: UIDs with a home directory and their names; '' for a UID without a name.
         found: current limits; a missing UID has none.
-        made: limits that busbar set before, or began to set in a run that was killed.
+        made: limits that busbar set in earlier runs, including killed ones.
         default: limit for users that are not declared; None for no default.
         declared: limits by user name.
     """
@@ -207,7 +207,7 @@ def decide(
 
 
 def setquota_input(limits: Mapping[int, Limit], found: Mapping[int, Found]) -> str:
-    """Return the input of `setquota -b`: UID, block limits in KiB, and the unchanged limits of files."""
+    """Return the input of `setquota -b`: UID, block limits in KiB, and the unchanged file limits."""
     files = {number: entry.files for number, entry in found.items()}
     return "".join(
         "{} {} {} {} {}\n".format(number, *limit, *files.get(number, NONE)) for number, limit in sorted(limits.items())

@@ -1,4 +1,4 @@
-"""Format the names and addresses of the cluster in /etc/hosts."""
+"""Format the cluster's names and addresses for /etc/hosts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _reached_by(variables: Mapping[str, Any]) -> int:
 
 
 def _known_as(names: Iterable[str], ports: Iterable[int]) -> list[str]:
-    """Return the names of a host for known_hosts, with each port other than 22."""
+    """Return the names of a host in the format of known_hosts, with each port other than 22."""
     named = list(dict.fromkeys(filter(None, names)))
     return [name if port == SSH_PORT else f"[{name}]:{port}" for port in sorted(ports) for name in named]
 
@@ -76,8 +76,8 @@ def _known_as(names: Iterable[str], ports: Iterable[int]) -> list[str]:
 def hosts_file(current: str, block: str) -> str:
     """Return the text of /etc/hosts with the managed block as the only entries for the cluster's names.
 
-    These names are removed from other lines, as is Debian's line for 127.0.1.1: with it, daemons would listen on a
-    loopback address and advertise it.
+    These names are removed from other lines, including Debian's line for 127.0.1.1, which would make daemons listen on
+    a loopback address and advertise it.
 
     Raises:
         ValueError: a line of the block has no valid address or no name.

@@ -70,7 +70,7 @@ def bound_state(path: str, mounts: Sequence[Mount]) -> tuple[str, Fault | None]:
 
 
 def content_fault(path: str, names: Sequence[str]) -> Fault | None:
-    """Return why a directory with this content must not be mounted over, or None if it is empty."""
+    """Return why nothing may be mounted over a directory with this content, or None if it is empty."""
     if not names:
         return None
     if path.rstrip("/") == _HOMES:
@@ -86,7 +86,7 @@ def content_fault(path: str, names: Sequence[str]) -> Fault | None:
 
 
 def busy_fault(holders: Sequence[Mapping[str, Any]]) -> Fault | None:
-    """Return why a mount point used by these processes (`pid`, `command`) cannot be mounted over, or None."""
+    """Return why nothing can be mounted over a path that these processes (`pid`, `command`) use, or None."""
     if not holders:
         return None
     named = [f"{holder['command']} (pid {holder['pid']})" for holder in holders]
@@ -94,7 +94,7 @@ def busy_fault(holders: Sequence[Mapping[str, Any]]) -> Fault | None:
 
 
 def kernel_fault(kind: str, release: str) -> Fault:
-    """Return the fault for a kernel release without the module of a storage type."""
+    """Return the fault for a kernel release without the module for a storage type."""
     wanted = STORAGE_TYPES[kind]
     problem = f"the kernel {release} has no module {wanted.module}"
     if kind == "nfs":

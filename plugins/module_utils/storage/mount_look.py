@@ -63,7 +63,7 @@ class Examination:
         return fault is not None
 
     def look_bound(self, paths: list[str]) -> None:
-        """Check shared trees that are bind-mounted from outside."""
+        """Check shared directories that are bind-mounted from outside the host, such as into a container."""
         for path in paths:
             self.states[path], fault = bound_state(path, self.mounts)
             self.blame({"path": path}, fault)
@@ -107,7 +107,7 @@ class Examination:
         return endpoints(entry)[0][0] if entry["type"] == "nfs" else ""
 
     def place_fault(self, path: str) -> tuple[str, str] | None:
-        """Return the fault of a mount point without a mount."""
+        """Return the fault of a path on which nothing is mounted yet, or None."""
         place = Path(path)
 
         def content() -> list[str] | str:
@@ -127,7 +127,7 @@ class Examination:
         return content_fault(path, found) or busy_fault(holders(path))
 
     def stale_fault(self, path: str) -> tuple[str, str] | None:
-        """Return the fault of an existing mount that is unusable."""
+        """Return the fault of an existing but unusable mount, or None."""
         try:
             bounded(partial(os.statvfs, path), 2 * LOOK_S)
         except OSError as exc:
@@ -157,7 +157,7 @@ class Examination:
         return self.tried(entry) if ready and entry["type"] == "nfs" else None
 
     def tried(self, entry: dict[str, Any]) -> tuple[str, str] | None:
-        """Return why a trial NFS mount fails; it is made in a private namespace."""
+        """Return why a trial NFS mount in a private namespace fails, or None."""
         limit = max(LOOK_S, self.timeout_s)
         with tempfile.TemporaryDirectory(prefix="busbar-mount-") as folder:
             mount = ["mount", "-t", "nfs", "-o", trial_options(entry["options"]), entry["src"], folder]

@@ -1,4 +1,4 @@
-"""Parse and compare mounts of a host, and list the requirements of each storage type."""
+"""Parse and compare a host's mounts, and list the requirements of each storage type."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def nfs_source(source: str) -> tuple[str, str]:
 
 
 def option(options: Iterable[str], *names: str) -> str | None:
-    """Return the value of the last option with one of these names, '' if it has no value, None if missing."""
+    """Return the value of the last option with one of these names ('' if it has no value), or None if missing."""
     value = None
     for item in options:
         name, _, given = item.partition("=")
@@ -194,7 +194,7 @@ def is_same_mount(declared: Mapping[str, Any], found: Mount, addresses: Sequence
 def endpoints(entry: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Return (host, TCP port) of the servers of a mount, one of which must answer; [] if the source names none.
 
-    Ports: NFS 2049 (RFC 7530; the port of RDMA is not TCP's), Lustre 988, Ceph's monitors 3300 and 6789, WEKA 14000.
+    Ports: NFS 2049 (RFC 7530; NFS over RDMA uses another port), Lustre 988, Ceph monitors 3300 and 6789, WEKA 14000.
 
     Args:
         entry: `type`, `src` and `options`.
@@ -221,7 +221,7 @@ def is_rdma(options: Iterable[str]) -> bool:
 
 
 def fstab_options(entry: Mapping[str, Any], wait_s: int) -> str:
-    """Return the options field of the mount in fstab: the declared options and those for systemd.
+    """Return the options field of the mount in fstab: the declared options and systemd's options.
 
     Args:
         entry: `type`, `options` and `automount`.
@@ -268,7 +268,7 @@ def nfs_home_mounts(entries: Sequence[Mapping[str, Any]], base: str) -> list[str
 def trial_options(options: Iterable[str]) -> str:
     """Return the options for a trial NFS mount: the declared ones, read-only and with short timeouts.
 
-    `timeo` is in tenths of a second, `retry` in minutes (nfs(5)); nosharecache separates it from existing mounts.
+    `timeo` is in tenths of a second, `retry` in minutes (nfs(5)); nosharecache separates the trial from other mounts.
     """
     kept = [
         item for item in options if item not in _NOT_TRIED and not item.startswith(("x-", "timeo", "retrans", "retry"))
@@ -282,7 +282,7 @@ def kernel_offers(name: str, filesystems: str, modules: Iterable[str]) -> bool:
     Args:
         name: name of the file system or module.
         filesystems: text of /proc/filesystems.
-        modules: texts of modules.dep and modules.builtin of the running kernel.
+        modules: contents of modules.dep and modules.builtin of the running kernel.
     """
     if name in filesystems.split():
         return True

@@ -29,7 +29,7 @@ def null_call(version: int, xid: int) -> bytes:
 
 
 def reply_fault(reply: bytes, version: int, xid: int) -> str:
-    """Return the fault in a reply to `null_call`, to follow the server's name, or ''.
+    """Return the fault in a reply to `null_call`, worded to follow the server's name, or ''.
 
     Args:
         reply: the reply with its record mark.

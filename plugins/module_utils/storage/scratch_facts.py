@@ -49,7 +49,7 @@ def _node(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def block_tree(text: str) -> list[dict[str, Any]]:
-    """Return a device and the devices on top of it, itself first, from `lsblk --json --bytes --paths`.
+    """Return a device, followed by the devices on top of it, from `lsblk --json --bytes --paths`.
 
     Each has `path`, `kind` (disk, part, raid0, lvm, crypt, …), `number` (major:minor), `size` (bytes), `read_only` and
     `mountpoints` ([SWAP] for active swap).
@@ -72,7 +72,7 @@ def block_tree(text: str) -> list[dict[str, Any]]:
 def array_of(text: str) -> dict[str, Any] | None:
     """Return `name`, `uuid`, `level` and `devices` of an array from `mdadm --examine --export` of a member.
 
-    The name is without the host, the UUID in the form of file systems. None if the device is not a member.
+    The name excludes the host; the UUID has the format of file systems. None if the device is not a member.
     """
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     digits = values.get("MD_UUID", "").replace(":", "").lower()
@@ -107,7 +107,7 @@ def pv_group(text: str) -> dict[str, Any] | None:
 def mount_at(text: str, path: str) -> dict[str, str] | None:
     """Return `number`, `source` and `type` of the mount at a path from the text of /proc/self/mountinfo.
 
-    None if it is not a mount point; of several mounts on top of each other, the last one is visible and counts.
+    Return None if the path is not a mount point. If several mounts are on top of each other, the last one is visible.
     """
     found = None
     for line in text.splitlines():

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["module_run", "read_scratch"]
 
 BY_ID = Path("/dev/disk/by-id")
-# Without the column NAME lsblk prints no tree.
+# lsblk prints a tree only with the column NAME.
 LSBLK = ["lsblk", "--json", "--bytes", "--paths", "--output", "NAME,PATH,MAJ:MIN,TYPE,SIZE,RO,MOUNTPOINTS"]
 PVS = ["pvs", "--reportformat", "json", "--options", "pv_name,vg_name,vg_uuid,pv_count"]
-# Links that name the contents or position of a disk, rather than the disk.
+# Links named after the contents or position of a disk instead of the disk.
 NO_IDENTITY = ("lvm-pv-uuid-", "md-", "dm-")
 # Links that are inconvenient to type.
 OPAQUE = ("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-nvme.", "scsi-0", "scsi-1", "scsi-3")
@@ -33,7 +33,7 @@ UNKNOWN = {"name": "", "uuid": "", "level": "unknown", "devices": 0}
 
 
 def module_run(module: AnsibleModule) -> Run:
-    """Return a function that runs programs in the C locale, with an empty input that confirms nothing."""
+    """Return a function that runs programs in the C locale, with empty input, so that no prompt is confirmed."""
 
     def run(words: list[str]) -> tuple[int | None, str, str]:
         if module.get_bin_path(words[0]) is None:
@@ -45,7 +45,7 @@ def module_run(module: AnsibleModule) -> Run:
 
 
 def disk_ids(path: str, folder: Path = BY_ID) -> list[str]:
-    """Return the paths in /dev/disk/by-id of a disk, those with model and serial first."""
+    """Return the paths of a disk in /dev/disk/by-id, starting with those that contain model and serial number."""
     if not folder.is_dir():
         return []
     links = [link for link in folder.iterdir() if not link.name.startswith(NO_IDENTITY)]
@@ -54,7 +54,7 @@ def disk_ids(path: str, folder: Path = BY_ID) -> list[str]:
 
 
 def is_busy(path: str) -> bool:
-    """Return whether exclusive opening of the device fails: it is mounted, a member of an array, or held open.
+    """Return whether opening the device exclusively fails: it is mounted, a member of an array, or held open.
 
     This also covers partitions in use, and mounts in other mount namespaces.
     """

@@ -1,7 +1,7 @@
 """Plan the commands that turn disks into a scratch file system, or report why they must not be touched.
 
 A disk with contents is wiped only if `scratch_wipe_devices` names its id for that host, and never while it is in use.
-The role recognizes scratch that it made before by name or UUID and leaves it unchanged.
+The role recognizes scratch file systems from earlier runs by name or UUID and leaves them unchanged.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ def use_text(device: Device) -> str:
 
 
 def is_ours(declared: Declared, name: str, uuid: str) -> bool:
-    """Return whether an array, volume group or file system was made by the role."""
+    """Return whether the role created an array, volume group or file system."""
     return bool(name == declared["name"] or uuid == declared["uuid"])
 
 
 def mark(declared: Declared, device: Device) -> str:
-    """Return the UUID of the scratch that a disk belongs to, or ''."""
+    """Return the UUID of the scratch file system that a disk belongs to, or ''."""
     group, contents = device["group"], device["contents"]
     if declared["raid"] == "none":
         own = [item for item in contents if item["type"] == "xfs" and is_ours(declared, item["label"], item["uuid"])]
@@ -137,7 +137,7 @@ def device_problems(host: str, declared: Declared, devices: Sequence[Device]) ->
 
 
 def wipe_line(host: str, names: Sequence[str]) -> str:
-    """Return the `scratch_wipe_devices` setting that allows wiping these disks of a host."""
+    """Return the `scratch_wipe_devices` setting that allows wiping these disks on a host."""
     return f"scratch_wipe_devices: {{{host}: [{', '.join(names)}]}}"
 
 
@@ -154,7 +154,7 @@ def data_text(item: Mapping[str, Any]) -> str:
 
 
 def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[Problem]:
-    """Return the disks for a new scratch that are in use, or that have contents and may not be wiped."""
+    """Return the disks for a new scratch file system that are in use, or have contents and may not be wiped."""
     named, found = list(declared["wipe"].get(host) or []), []
     for item in devices:
         what = f"{item['given']} ({item['path']}, {size_text(item['size'])})"
@@ -173,9 +173,9 @@ def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -
 
 
 def membership_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[Problem]:
-    """Report a list that mixes disks of existing scratch with other disks.
+    """Report a declaration that mixes disks of an existing scratch file system with other disks.
 
-    It is accepted as new scratch only if no disk of the old one is in use and each of them may be wiped.
+    It is accepted as a new file system only if no disk of the old one is in use and all of them may be wiped.
     """
     named = set(declared["wipe"].get(host) or [])
     ours = [item for item in devices if mark(declared, item)]
@@ -200,7 +200,7 @@ def target_of(declared: Declared, devices: Sequence[Device]) -> Mapping[str, Any
 def existing_problems(
     host: str, declared: Declared, devices: Sequence[Device], target: Mapping[str, Any] | None
 ) -> list[Problem]:
-    """Return the reasons why existing scratch cannot be used."""
+    """Return the problems that make an existing scratch file system unusable."""
     found, group = [], devices[0]["group"]
     if group and group["devices"] != len(devices):
         said = f"the scratch on these disks has {group['devices']} of them, and {len(devices)} are declared"
@@ -231,7 +231,7 @@ def existing_problems(
 
 
 def _remake(declared: Declared) -> str:
-    """Return the remedy for scratch that was made of other disks."""
+    """Return the remedy for a scratch file system that was built from different disks."""
     path, array = declared["path"], array_path(declared)
     stop = {"mdadm": f"mdadm --stop {array}", "lvm": f"vgchange -an {declared['name']}"}.get(
         declared["raid"], "nothing more"
@@ -265,7 +265,7 @@ def place_problems(host: str, declared: Declared, facts: Mapping[str, Any], numb
 
 
 def _of_existing(host: str, declared: Declared, facts: Mapping[str, Any], found: str) -> dict[str, Any]:
-    """Return `problems`, `steps`, `array` and `uuid` for existing scratch; `found` is its UUID."""
+    """Return `problems`, `steps`, `array` and `uuid` for an existing scratch file system with UUID `found`."""
     devices = facts["devices"]
     target, paths = target_of(declared, devices), [item["given"] for item in devices]
     problems = existing_problems(host, declared, devices, target)
@@ -279,7 +279,7 @@ def _of_existing(host: str, declared: Declared, facts: Mapping[str, Any], found:
 
 
 def _of_new(host: str, declared: Declared, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `problems` and `steps` for disks that become new scratch."""
+    """Return `problems` and `steps` for disks that become a new scratch file system."""
     devices = facts["devices"]
     paths = [item["given"] for item in devices]
     problems = membership_problems(host, declared, devices) or content_problems(host, declared, devices)
@@ -289,14 +289,14 @@ def _of_new(host: str, declared: Declared, facts: Mapping[str, Any]) -> dict[str
 
 
 def _is_unknown(declared: Declared, device: Device) -> bool:
-    """Return whether a disk may belong to the role, and mdadm or LVM must be installed to find out."""
+    """Return whether a disk may belong to the role, but mdadm or LVM must be installed to find out."""
     own = {"mdadm": "linux_raid_member", "lvm": "LVM2_member"}.get(declared["raid"])
     unknown = device["group"] and device["group"]["level"] == "unknown"
     return bool(unknown) and own in {item["type"] for item in device["contents"]}
 
 
 def scratch_plan(host: str, declared: Declared, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes from the current disks to the declared scratch.
+    """Return the steps from the current disks to the declared scratch file system.
 
     Args:
         host: name of the host.
@@ -305,8 +305,8 @@ def scratch_plan(host: str, declared: Declared, facts: Mapping[str, Any]) -> dic
 
     Returns:
         `problems` (if there are any, ignore the rest), `steps` (commands to run now; empty if nothing changes),
-        `recipe` (commands that make scratch of blank disks), `uuid` of the file system, `array` (its UUID in mdadm's
-        format), and `undecided`: whether mdadm or LVM must be installed before a decision is possible.
+        `recipe` (commands that create the file system on blank disks), `uuid` of the file system, `array` (its UUID in
+        mdadm's format), and `undecided`: whether mdadm or LVM must be installed before a decision is possible.
     """
     devices, uuid = facts["devices"], declared["uuid"]
     plan = {"problems": [], "steps": [], "uuid": uuid, "array": md_uuid(uuid), "undecided": False}

@@ -1,7 +1,7 @@
-"""Commands that make a scratch file system of disks; none of them overwrites a disk that is not blank.
+"""Commands that create a scratch file system on disks; none of them overwrites a disk that is not blank.
 
-mdadm asks for confirmation and gets none, LVM and mkfs.xfs refuse without force. So if the plan overlooks data, the
-command fails and the data stays.
+mdadm asks for confirmation and gets none; LVM and mkfs.xfs refuse without a force option. So if the plan overlooks
+data, the command fails and the data stays intact.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def md_uuid(uuid: str) -> str:
 
 
 def wipe_steps(devices: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return the commands that remove all signatures from the disks, those of partitions first.
+    """Return the commands that remove all signatures from the disks, starting with their partitions.
 
-    wipefs opens each device exclusively, so it fails if one is in use.
+    wipefs opens each device exclusively, so it fails if a device is in use.
     """
     steps = []
     for item in devices:
@@ -49,10 +49,10 @@ def wipe_steps(devices: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def create_steps(declared: Declared, paths: Sequence[str]) -> list[list[str]]:
-    """Return the commands that make the array or volume from blank disks.
+    """Return the commands that create the array or volume on blank disks.
 
-    A new array may show signatures of an older one at the same place. They are wiped, because the disks were blank or
-    named to be wiped.
+    Signatures from an older array may reappear in the new array. They are wiped, because the disks were blank or
+    declared to be wiped.
     """
     name, chunk, count = declared["name"], str(declared["chunk_kb"]), str(len(paths))
     if declared["raid"] == "mdadm":
@@ -66,7 +66,7 @@ def create_steps(declared: Declared, paths: Sequence[str]) -> list[list[str]]:
 
 
 def format_steps(declared: Declared, paths: Sequence[str]) -> list[list[str]]:
-    """Return the commands that make the file system; mkfs.xfs detects the stripes of array and volume."""
+    """Return the commands that create the file system; mkfs.xfs detects the stripes of array and volume."""
     target = paths[0] if declared["raid"] == "none" else array_path(declared)
     made = ["mkfs.xfs", "-q", "-L", declared["name"], "-m", f"uuid={declared['uuid']}", *declared["mkfs_options"]]
     return [[*made, target], SETTLE]

@@ -66,7 +66,7 @@ class HostBase:
         self.diff: list[dict[str, str]] = []
         self.going: list[str] = []
         self.back: list[str] = []
-        # Users and groups of removed packages.
+        # Users and groups that belong to removed packages.
         self.names: set[str] = set()
         # Hashes and kinds that busbar wrote at each path, or 'any'.
         self.entries = read_written()
@@ -79,7 +79,7 @@ class HostBase:
         self.homes = [row[_HOME] for row in read_rows("users").values() if int(row[_UID]) >= _FIRST_PERSON]
 
     def output(self, *words: str) -> str:
-        """Return what a program prints, or fail the module."""
+        """Return the output of a program, or fail the module."""
         status, out, err = self.module.run_command(list(words), environ_update=ENVIRONMENT)
         if status != 0:
             shown = " ".join(words)[:200]
@@ -98,7 +98,7 @@ class HostBase:
         return self.module.get_bin_path("dpkg-query") is not None
 
     def keep_aside(self, source: Path, name: str, why: str) -> None:
-        """Copy a file that someone else wrote or changed to the kept files."""
+        """Keep a copy of a file that was not written by busbar or was changed since."""
         place = KEPT / name.lstrip("/")
         self.kept.append(f"{name}: {why}; kept as {place}")
         if self.module.check_mode:

@@ -1,4 +1,4 @@
-"""Restore a host to its state before busbar, and report what stays and why."""
+"""Restore a host to its state before busbar, and report what remains and why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_THE_SYSTEM = (
 
 
 class Host(ServicesOfHost):
-    """Restores a host in a safe order."""
+    """A host, restored in a safe order."""
 
     def run(self) -> None:
         """Restore the host, or list the changes in check mode.

@@ -1,4 +1,4 @@
-"""Remove packages during uninstallation, and protect data meanwhile."""
+"""Remove packages during uninstallation, and protect data while package scripts run."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AWAY", "UNIT_KINDS", "PackagesOfHost"]
 
-# Data is moved here while packages are removed whose scripts would delete it.
+# Holds data while packages are removed whose scripts would delete it.
 AWAY = BUSBAR / "data"
-# Copies of files that others wrote, while packages are removed.
+# Holds copies of files that busbar did not write while packages are removed.
 GUARD = BUSBAR / "guard"
 GOING = BASELINE / "going"
 SCRIPTS = Path("/var/lib/dpkg/info")
@@ -49,10 +49,10 @@ _NAME = re.compile(r"[a-z_][a-z0-9_-]*")
 
 
 class PackagesOfHost(PathsOfHost):
-    """Removes packages, and keeps data and files that others wrote."""
+    """A host whose packages are removed, while data and files that busbar did not write are kept."""
 
     def plan_packages(self) -> None:
-        """Choose the packages to remove and reinstall, and simulate it with the package manager.
+        """Choose the packages to remove and reinstall, and simulate the transaction with the package manager.
 
         Raises:
             RefusedError: the package manager would change other packages as well.
@@ -96,7 +96,7 @@ class PackagesOfHost(PathsOfHost):
 
         Args:
             names: packages.
-            left: choice of a killed run, used if apt cannot resolve the state that the run left.
+            left: choice of a killed run, used if apt cannot resolve the state after that run.
         """
         kind = self.output("dpkg", "--print-architecture").strip()
         with tempfile.TemporaryDirectory(prefix="busbar-") as folder:
@@ -119,7 +119,7 @@ class PackagesOfHost(PathsOfHost):
         return {name for name, state in states if name in names and state not in {"installed", "not-installed"}}
 
     def history(self) -> tuple[dict[str, str], set[str]]:
-        """Return the packages that busbar's transactions installed, and those that they removed."""
+        """Return the packages that busbar's transactions installed, and the packages that they removed."""
         if self.on_debian():
             data = HISTORY.read_bytes() if HISTORY.exists() else b""
             return parse_history(data[self.baseline["history"] :].decode(errors="replace"))
@@ -127,7 +127,7 @@ class PackagesOfHost(PathsOfHost):
         return parse_transactions(self.output("dnf", "history", "info", *fresh) if fresh else "")
 
     def new_names(self) -> set[str]:
-        """Return new users and groups that the scripts of removed packages name."""
+        """Return new users and groups that appear in the scripts of removed packages."""
         if not self.on_debian():
             text = self.output("rpm", "-q", "--scripts", "--provides", *self.going) if self.going else ""
         else:
@@ -158,7 +158,7 @@ class PackagesOfHost(PathsOfHost):
         self.going = going
 
     def package_command(self) -> list[str]:
-        """Return the command that removes packages, and with apt also reinstalls those that they replaced."""
+        """Return the command that removes packages and, with apt, reinstalls the packages that they replaced."""
         if self.module.get_bin_path("apt-get"):
             verb = "remove" if self.immovable() else "purge"
             words = [*APT, "--allow-change-held-packages", "--no-install-recommends", verb]
@@ -166,7 +166,7 @@ class PackagesOfHost(PathsOfHost):
         return ["dnf", "-y", "--setopt=clean_requirements_on_remove=False", "remove", *self.going]
 
     def change_packages(self) -> None:
-        """Remove packages; data and files that others wrote are kept."""
+        """Remove packages, but keep data and files that busbar did not write."""
         if self.module.check_mode or not (self.going or self.back):
             return
         for path in self.immovable():
@@ -222,7 +222,7 @@ class PackagesOfHost(PathsOfHost):
         return sorted(name for name in held if "hold" in self.entries.get(name, []))
 
     def release_guarded(self) -> None:
-        """Keep the copies of files that were removed with a package, also after a killed run."""
+        """Move copies of files that were removed with a package to the kept files, also after a killed run."""
         for copy in sorted(path for path in GUARD.rglob("*") if path.is_file()):
             name = f"/{copy.relative_to(GUARD)}"
             if not os.path.lexists(name):
@@ -230,7 +230,7 @@ class PackagesOfHost(PathsOfHost):
         shutil.rmtree(GUARD, ignore_errors=True)
 
     def guard(self) -> None:
-        """Copy files in /etc that others wrote, because package scripts remove whole directories."""
+        """Copy files in /etc that busbar did not write, because package scripts remove whole directories."""
         of_packages: set[str] = set()
         if self.on_debian() and self.going:
             of_packages = set(self.output("dpkg-query", "-L", *self.going).splitlines())
@@ -245,7 +245,7 @@ class PackagesOfHost(PathsOfHost):
                 shutil.copy2(path, copy)
 
     def put_away(self, path: str) -> None:
-        """Move data below /var/lib out of reach of package scripts; elsewhere other programs use it."""
+        """Move data below /var/lib out of reach of package scripts; data elsewhere is in use by other programs."""
         place, away = Path(path), AWAY / path.lstrip("/")
         if not is_below(path, [PACKAGED]) or path in self.immovable() or not place.is_dir():
             return
@@ -254,7 +254,7 @@ class PackagesOfHost(PathsOfHost):
         place.rename(away)
 
     def immovable(self) -> list[str]:
-        """Return mount points and links with data that package scripts may remove; they cannot be moved."""
+        """Return mount points and links with data that package scripts may remove and that cannot be moved."""
         device = Path(PACKAGED).stat().st_dev
         found = [path for path in self.data if is_below(path, [PACKAGED]) and Path(path).is_dir()]
         return [path for path in found if Path(path).is_symlink() or Path(path).stat().st_dev != device]

@@ -12,7 +12,7 @@ _IN_HISTORY = re.compile(r"([a-z0-9][a-z0-9+.-]+):\S+ \(([^)]*)\)")
 
 
 def parse_simulation(text: str) -> tuple[set[str], set[str]]:
-    """Return the packages that `apt-get --simulate` would remove, and those it would install."""
+    """Return the packages that `apt-get --simulate` would remove and those that it would install."""
     rows = [line.split() for line in text.splitlines()]
     words = [(row[0], row[1].partition(":")[0]) for row in rows if len(row) > 1]
     return (
@@ -22,7 +22,7 @@ def parse_simulation(text: str) -> tuple[set[str], set[str]]:
 
 
 def parse_history(text: str) -> tuple[dict[str, str], set[str]]:
-    """Return from apt's history the packages it installed ('manual' or 'automatic'), and others it removed.
+    """Return the packages that were installed ('manual' or 'automatic') and removed according to apt's history.
 
     Killed transactions are included, because apt logs a transaction before it starts dpkg.
     """
@@ -41,7 +41,7 @@ def parse_history(text: str) -> tuple[dict[str, str], set[str]]:
 
 
 def parse_transactions(text: str) -> tuple[dict[str, str], set[str]]:
-    """Return the same from `dnf history info` for the transactions with busbar's comment."""
+    """Return the same as `parse_history` from `dnf history info`, for the transactions with busbar's comment."""
     brought: dict[str, str] = {}
     taken: set[str] = set()
     for block in text.split("Transaction ID")[1:]:

@@ -38,7 +38,7 @@ def content_of(path: Path) -> bytes:
 
 
 def merged(original: str, last: str, now: str) -> str:
-    """Return the original text with the changes that others made to busbar's last text."""
+    """Return the original text with all changes that were made since busbar last wrote the file."""
     written, there = last.splitlines(), now.splitlines()
     gone = [line for line in written if line not in there]
     added = [line for line in there if line not in written]
@@ -47,7 +47,7 @@ def merged(original: str, last: str, now: str) -> str:
 
 
 def without_block(text: str, begin: str, end: str) -> str:
-    """Return a text without a block of Ansible's blockinfile; an unterminated block stays."""
+    """Return text without a block from Ansible's blockinfile; an unterminated block stays."""
     lines, inside = [], False
     for line in text.splitlines(keepends=True):
         if line.strip() == begin:
@@ -69,7 +69,7 @@ def top_paths(paths: Sequence[str]) -> list[str]:
 
 
 class PathsOfHost(HostBase):
-    """Restores files that busbar replaced, and removes those that it created."""
+    """A host on which files that busbar replaced are restored, and files that it created are removed."""
 
     def files(self) -> None:
         """Restore and remove all files; directories are removed after the packages."""
@@ -138,7 +138,7 @@ class PathsOfHost(HostBase):
             shutil.copy2(copy, path, follow_symlinks=False)
 
     def write(self, path: Path, data: bytes, like: Path) -> None:
-        """Write a file with the mode and owner of another one; in place if it is a mount point, as in a container."""
+        """Write a file with the mode and owner of `like`; in place if it is a mount point, as in a container."""
         self.show(path, data)
         if self.module.check_mode:
             return

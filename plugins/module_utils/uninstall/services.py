@@ -18,14 +18,14 @@ __all__ = ["ServicesOfHost"]
 
 FSTAB = "/etc/fstab"
 _NFS_SERVER = "nfs-server.service"
-# A new kernel enables all versions; rpc.nfsd disables those that its configuration omits.
+# The kernel enables all versions after a boot; rpc.nfsd disables those missing from its configuration.
 _NFS_VERSIONS = ("+3", "+4.0", "+4.1", "+4.2")
 # /etc/systemd/system/NAME.service.d/FILE
 _DROP_IN = 5
 
 
 def mounted() -> set[str]:
-    """Return the mount points of the host without stat(), which hangs if a file server is unreachable."""
+    """Return the host's mount points without stat(), which hangs if a file server is unreachable."""
     rows = (line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines())
     return {row[1].replace("\\040", " ") for row in rows}
 
@@ -33,8 +33,8 @@ def mounted() -> set[str]:
 def allow_nfs_versions(control: Path = Path("/proc/fs/nfsd/versions")) -> None:
     """Enable all NFS versions of the kernel while no server runs.
 
-    The kernel remembers disabled minor versions until the next boot, and rpc.nfsd only sets those in its configuration
-    (nfs-utils, nfssvc_setvers).
+    The kernel remembers disabled minor versions until the next boot, and rpc.nfsd only sets the versions in its
+    configuration (nfs-utils, nfssvc_setvers).
     """
     for version in _NFS_VERSIONS:
         # The kernel may lack a version. It accepts only whole lines (nfsctl.c, __write_versions).
@@ -43,16 +43,16 @@ def allow_nfs_versions(control: Path = Path("/proc/fs/nfsd/versions")) -> None:
 
 
 class ServicesOfHost(PackagesOfHost):
-    """Stops removed services, and restores the state of the others."""
+    """A host on which removed services are stopped, and the state of the others is restored."""
 
     def stop_units(self) -> None:
-        """Stop and disable the units whose file busbar wrote."""
+        """Stop and disable the units whose files busbar wrote."""
         for path in sorted(Path(name) for name in self.entries if is_below(name, [str(UNITS)])):
             if path.parent == UNITS and path.suffix in UNIT_KINDS and path.exists() and not copy_of(str(path)).exists():
                 self.output("systemctl", "disable", "--now", path.name)
 
     def unmount(self) -> None:
-        """Unmount busbar's mounts in fstab.
+        """Unmount the mounts that busbar added to fstab.
 
         Raises:
             RefusedError: a mount is in use.
@@ -119,7 +119,7 @@ class ServicesOfHost(PackagesOfHost):
             self.output("udevadm", "control", "--reload")
 
     def withdraw_exports(self) -> None:
-        """Restore the exports of an existing NFS server; the kernel still has busbar's exports."""
+        """Restore the exports of an NFS server that existed before; the kernel still has busbar's exports."""
         if self.touched("/etc/exports.d"):
             self.output("exportfs", "-ra")
         if _NFS_SERVER in self.baseline["active"] and self.touched("/etc/nfs.conf.d"):

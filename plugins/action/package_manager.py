@@ -1,4 +1,4 @@
-"""Action plugin of the modules that install packages: names the process that holds the lock, and retries."""
+"""Action plugin of the modules that install packages: reports the process that holds the lock, and retries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..plugin_utils.engine.common.printable import printable
 
 # Seconds between progress messages while waiting.
 AGAIN_S = 60
-# The module itself waits; this pause covers hosts with a wrong clock or malformed answers.
+# The module itself waits; this pause limits retries if a host's clock is wrong or its answer is malformed.
 PAUSE_S = 1
 
 

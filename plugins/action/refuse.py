@@ -1,4 +1,4 @@
-"""Action plugin that ends a host's run because of invalid input, and reports the problems."""
+"""Action plugin that ends the run of a host with invalid input, and reports the problems."""
 
 from __future__ import annotations
 

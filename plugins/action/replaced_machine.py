@@ -35,10 +35,10 @@ _COMPARE = "compare it with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` o
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Compares the machine that answers with the last known one, or records the outcome."""
+    """Compares the machine that answers with the last known machine, or records the outcome."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the detected event or the written record, or the reason for refusing the machine."""
+        """Return the detected event, the written record, or the reason why the machine is refused."""
         result = dict(super().run(tmp, task_vars)) | {"changed": False}
         _checked, arguments = self.validate_argument_spec(SPEC)
         known = task_vars or {}
@@ -70,7 +70,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         vouched = self._vouched(address, arguments, former_keys(ledger))
         if vouched.get("msg"):
             return refused | {"msg": f"{node}: {vouched['msg']}"}
-        # An open multiplexed connection would still point to the former machine.
+        # An open multiplexed connection would still lead to the previous machine.
         self._connection.reset()
         answer = self._machine(known)
         if "record" not in answer:
@@ -150,7 +150,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
 
 def _reported(node: str, place: Path) -> list[Any]:
-    """Return the node's parts from the newest report that lists any, or an empty list."""
+    """Return the node's parts from the newest report that contains them, or an empty list."""
     try:
         from ..plugin_utils.report_files import folders, read_report  # noqa: PLC0415 - a library may be missing
 

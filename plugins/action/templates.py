@@ -22,7 +22,7 @@ SPEC: dict[str, dict[str, Any]] = {
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Renders all files on the provisioning host, and writes them with one module execution on the host."""
+    """Renders all files on the provisioning host, and writes them with one module call on the managed host."""
 
     TRANSFERS_FILES = False
 
@@ -87,7 +87,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     def _text(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> str:
         """Return the rendered template, or the text of a file."""
-        # Same search path and rendering as ansible.builtin.template.
+        # The template lookup has the search path and rendering of ansible.builtin.template.
         lookup = lookup_loader.get("template", loader=self._loader, templar=self._templar)
         places = sources(entry)
         for folder, path in places:

@@ -1,7 +1,7 @@
 """Action plugin of `busbar.cluster.validation`: runs a validation from the provisioning host.
 
-The task is delegated to the controller, which submits and follows the jobs. Outputs are fetched over separate
-connections from the nodes that hold them.
+The task is delegated to the controller, which submits and monitors the jobs. Outputs are fetched over separate
+connections from the nodes that store them.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ SPEC = {
     "home": {"type": "path", "default": "/nonexistent"},
     "output_limit": {"type": "str", "default": "1G"},
 }
-# `busbar validate` shows lines with this prefix at once.
+# `busbar validate` shows lines with this prefix immediately.
 SAID = "VALIDATION"
 _LONGEST = 600
-# Characters of an output, without repeated lines. The longest tables and rank lists have about 10 MB.
+# Limit in characters of an output, without repeated lines. The longest tables and rank lists have about 10 MB.
 _MOST_KEPT = 1 << 26
 _BEGINS = "# busbar test: "
 
 
 def problems_of(arguments: dict[str, Any]) -> list[str]:
-    """Return the problems of a validation's arguments, each with its remedy."""
+    """Return the problems with a validation's arguments, each with its remedy."""
     problems = all_problems(arguments["options"])
     try:
         bytes_of(arguments["output_limit"])
@@ -74,7 +74,7 @@ class AnsibleTransport:
         controller: str,
         arguments: Mapping[str, Any],
     ) -> None:
-        """Take the module runner of the controller, the node connections, the report folder, and the arguments."""
+        """Store the function that runs modules on the controller, the node connections, and the arguments."""
         self._execute = execute
         self._nodes = nodes
         self._folder = folder
@@ -94,7 +94,7 @@ class AnsibleTransport:
             return {"msg": " ".join(str(exc).split())}
 
     def request(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Run the module slurm_tests on the controller."""
+        """Run the slurm_tests module on the controller."""
         if not self.interruption.why:
             self.interruption.look()
         self._user = str(arguments["user"])
@@ -125,7 +125,7 @@ class AnsibleTransport:
         return launch_error(out.decode(errors="replace"))
 
     def read(self, name: str) -> str:
-        """Return the text of a saved output, without repeated lines of NCCL."""
+        """Return the text of a saved output, without NCCL's repeated lines."""
         # Program output may not be valid UTF-8.
         with (self._folder / name).open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
             return condensed(bounded_lines(file), lambda line: line.startswith(_BEGINS), _MOST_KEPT).rstrip("\r\n")
@@ -138,7 +138,7 @@ class AnsibleTransport:
         return str(result.get("stderr") or result.get("msg") or "the controller did not answer").strip()
 
     def report_progress(self, line: str) -> None:
-        """Show a line, unless the validation was interrupted: then the parent no longer reads this process's output."""
+        """Show a line, unless the validation was interrupted: then the parent process no longer reads the output."""
         if not self.interruption.why:
             Display().display(f"{SAID} {printable(' '.join(line.split()))[:_LONGEST]}")
 
@@ -156,7 +156,7 @@ class AnsibleTransport:
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Runs a validation; its outputs and a report remain even if it fails."""
+    """Runs a validation; its outputs and a report are kept even if it fails."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the verdict and the path of the report."""
@@ -187,8 +187,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if done["folder"]:
             done["link_problem"] = point_to(folder)
         if transport.interruption.why:
-            # After Ctrl-C, ansible-playbook no longer reads results: one larger than a pipe (64 KiB) would block this
-            # worker.
+            # After Ctrl-C, ansible-playbook no longer reads results: a result larger than a pipe (64 KiB) would block
+            # this worker.
             self._task.args = {}
             done["metrics"] = ""
         return done

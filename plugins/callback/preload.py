@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Callback that loads shared plugins before workers are forked, and separates the SSH connections of runs."""
+"""Callback that loads shared plugins before workers are forked, and gives each run separate SSH connections."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from ..plugin_utils.engine.catalogue import check  # noqa: F401 - for those who 
 from ..plugin_utils.engine.catalogue.profiles import site_catalogue
 from ..plugin_utils.engine.catalogue.schema import validator
 
-# Loading one plugin of a type makes Ansible load all of that type.
+# Loading one plugin makes Ansible load all plugins of that type.
 FILTER = "busbar.cluster.fold_hosts"
 LOOKUPS = ("busbar.cluster.hardware", "template")
 ACTION = "busbar.cluster.templates"

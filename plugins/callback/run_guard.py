@@ -67,7 +67,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
             return
         sources, paths = list(context.CLIARGS.get("inventory") or []), [*map(_path, context.CLIARGS["args"])]
         problems = [*dict.fromkeys(problem for path in paths for problem in yaml_problems(sources, path))]
-        # Invalid YAML would be reported as a vault problem as well.
+        # Check the vault only if there are no other problems: it would report invalid YAML again.
         problems = problems or vault_problems(sources, paths, playbook.get_loader())
         tags, skipped = (context.CLIARGS.get(key) or [] for key in ("tags", "skip_tags"))
         self._refuse([*problems, *tag_problems(paths, tags, skipped)])
@@ -92,7 +92,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
                     self._display.warning(f"took over the stale lock of a killed run: {left}")
 
     def _refuse(self, problems: list[str]) -> None:
-        """Exit if there are problems: Ansible turns exceptions of callbacks into warnings."""
+        """Exit if there are problems; exceptions do not stop a run, because Ansible turns them into warnings."""
         for problem in problems:
             self._display.error(problem, wrap_text=False)
         if problems:

@@ -1,4 +1,4 @@
-"""Filter that returns the bcrypt hash of a password, as Prometheus and its exporters expect it."""
+"""Filter that returns the bcrypt hash of a password in the format of Prometheus and its exporters."""
 
 from __future__ import annotations
 

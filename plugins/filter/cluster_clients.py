@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 def clients(
     hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]], networks: Sequence[str] = ()
 ) -> list[str]:
-    """Return the clients that may mount, addresses folded into networks."""
+    """Return the clients that may mount the export, with addresses merged into networks."""
     return fold_clients(cluster_addresses(hosts, variables), networks)
 
 

@@ -1,4 +1,4 @@
-"""Filter plugin of enroot's credential files."""
+"""Filter that returns Enroot's credentials files."""
 
 from __future__ import annotations
 

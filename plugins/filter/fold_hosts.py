@@ -1,4 +1,4 @@
-"""Filter that folds host names."""
+"""Filter that folds host names into a host list such as gpu[01-04]."""
 
 from __future__ import annotations
 

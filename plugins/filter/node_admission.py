@@ -1,4 +1,4 @@
-"""Filter that returns the nodes that a running cluster has to admit, test or remove."""
+"""Filter that returns the nodes to add to, test in or remove from a running cluster."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def node_description(  # noqa: PLR0913, PLR0917 - arguments of a filter
     catalogue: Mapping[str, Mapping[str, Any]] | None = None,
     interfaces: str = "*",
 ) -> dict[str, str]:
-    """Return the generated YAML as `text`, or the `problem`."""
+    """Return the generated YAML as `text`, or a `problem`."""
     asked = [str(node) for node in nodes]
     if source == "hardware":
         return {"text": _profiles(asked, hostvars, names, catalogue or {}), "problem": ""}

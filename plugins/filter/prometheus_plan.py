@@ -1,4 +1,4 @@
-"""Filter that moves passwords out of the options of Prometheus and merges its rules."""
+"""Filter that moves passwords from Prometheus's options to separate files, and merges its rules."""
 
 from __future__ import annotations
 

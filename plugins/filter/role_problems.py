@@ -56,7 +56,7 @@ def role_problems(
     host: str | None = None,
     **cluster: Any,  # noqa: ANN401
 ) -> list[Problem]:
-    """Return the problems that one check of a role finds."""
+    """Return the problems that one of a role's checks finds."""
     known = cluster if host is None else {"host": host, **cluster}
     found: list[Problem] = getattr(checks_of(role), check)(options, known)
     return found

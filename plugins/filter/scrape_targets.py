@@ -53,7 +53,7 @@ def files(
     hostvars: Mapping[str, Mapping[str, Any]],
     catalogue: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, str]]:
-    """Return path and content of each job's target file."""
+    """Return the path and content of each job's target file."""
     listed = scrape_targets(jobs, hostvars, catalogue)
     return [{"path": f"{FOLDER}/{name}.yml", "content": targets_text(each)} for name, each in listed.items()]
 

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Lookup of the hardware profile of a host."""
+"""Lookup of a host's hardware profile."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         """Return the profile of each term, or all profiles.
 
         Raises:
-            AnsibleLookupError: if a name is unknown or not a string, or a profile of the site is invalid.
+            AnsibleLookupError: if a name is unknown or not a string, or one of the site's profiles is invalid.
         """
         known = variables or {}
         self.set_options(var_options=known, direct=kwargs)
@@ -86,7 +86,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         return found
 
     def _all(self, known: dict[str, Any]) -> dict[str, Any]:
-        """Return all profiles by name; only the collection's if the site's are invalid and `check` is off."""
+        """Return all profiles by name; only the collection's if the site's are invalid and `check` is false."""
         check = self.get_option("check")
         try:
             return known_profiles(self._templar.template, known, check=check)

@@ -113,7 +113,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         self.set_options(var_options=known, direct=kwargs)
         groups = {name: list(hosts) for name, hosts in known["groups"].items()}
         sources = known["ansible_inventory_sources"]
-        # Host variables hold only the value that won, so read the inventory again to find every place that sets one.
+        # Host variables contain only the effective value, so read the inventory again to find every definition.
         inventory = InventoryManager(loader=self._loader, sources=list(sources))
         settings = site_settings(inventory, self._loader, sources)
         cluster = dict(self.get_option("cluster").items())
@@ -142,7 +142,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             wrong_profiles = catalogue_problems(hosts, catalogue)
             problems += wrong_profiles
             judge.wrong.update({PROFILES} if wrong_profiles else ())
-            # Unknown hardware is already reported: the checks treat those hosts as hosts without GPUs.
+            # Unknown hardware is reported separately: the checks treat those hosts as hosts without GPUs.
             named: dict[str, Any] = {host["hardware"]: {} for host in hosts if host["hardware"]}
             cluster["catalogue"] = {**named, **catalogue}
         for module in modules:
@@ -154,7 +154,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         return problems + rotation_problems(self.get_option("rotated_secrets"), present, list(secrets), folder)
 
     def _hosts(self, hostvars: dict[str, Any], groups: dict[str, list[str]]) -> tuple[list[HostEntry], list[Problem]]:
-        """Return the entry of each host, and the problems of values that cannot be templated."""
+        """Return the entry of each host, and the problems with values that cannot be templated."""
         member: dict[str, list[str]] = {}
         for group, names in groups.items():
             for name in names:
@@ -186,7 +186,7 @@ class Judge:
     """
 
     def __init__(self, wrong: Iterable[Problem]) -> None:
-        """Take the problems of the invalid values."""
+        """Store the names of the options that the problems are about."""
         self.wrong = {re.split(r"[.\[]", each["key"])[0] for each in wrong}
 
     def can(self, keys: str) -> bool:
@@ -203,7 +203,7 @@ class Judge:
 
 
 def declared_types(settings: Sequence[Setting], values: Mapping[str, Any]) -> list[Problem]:
-    """Return the options of a wrong type, both as written and as evaluated in `values`."""
+    """Return the options whose value, as written or as evaluated in `values`, has the wrong type."""
     options = {**declared_options(), **{name: Option("", spec) for name, spec in SITE_VARIABLES.items()}}
     problems = type_problems(settings, options)
     reported = {each["key"] for each in problems}
@@ -218,7 +218,7 @@ def declared_types(settings: Sequence[Setting], values: Mapping[str, Any]) -> li
 
 
 def unknown_option_problems(settings: Sequence[Setting], allowed: Sequence[str]) -> list[Problem]:
-    """Return the variables with the prefix of a role that are not options."""
+    """Return the variables that have a role's prefix but are not options."""
     known = {*declared_options(), *SITE_VARIABLES}
     return former_problems(settings, known) + unknown_problems(settings, known, family_names(), allowed)
 

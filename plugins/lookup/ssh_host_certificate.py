@@ -77,7 +77,7 @@ class LookupModule(SecretsLookup):
         return [{"text": text, "end": certificate_end(text)} for text in texts]
 
     def _certificate(self, public_key: str, authority: str) -> str:
-        """Return the present certificate if it is still good, else a new one."""
+        """Return the present certificate if it does not need renewal, else a new one."""
         now, principals = int(time.time()), self.get_option("principals")
         current, days = str(self.get_option("current")), self.get_option("days")
         lasts = {"now": now, "renew_days": self.get_option("renew_days"), "days": days}

@@ -66,7 +66,7 @@ class LookupModule(SecretsLookup):
 
     @lookup_border
     def run(self, _terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[dict[str, Any]]:
-        """Return the current, the former and the trusted keys."""
+        """Return the current, previous and trusted keys."""
         directory, create = self.open_secrets(variables, kwargs)
         present, hosts = self.get_option("present"), self.get_option("hosts")
         before = ledger = read_ledger(directory)

@@ -121,7 +121,7 @@ class LookupModule(SecretsLookup):
         return [{"certificate": each, "not_after": end_of(each), **authorities} for each in certificates]
 
     def _certificate(self, public_key: str, authority: str, now: int) -> str:
-        """Return the present certificate if it is still good, else a new one."""
+        """Return the present certificate if it does not need renewal, else a new one."""
         names, days, current = self.get_option("names"), self.get_option("days"), str(self.get_option("current"))
         renew_days = self.get_option("renew_days")
         if not renewal_reason(current, public_key, authority, names=names, now=now, days=days, renew_days=renew_days):

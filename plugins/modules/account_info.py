@@ -1,4 +1,4 @@
-"""Module that reads what a host knows of the declared users and groups, and says what must change there."""
+"""Module that reads the declared users and groups on a host, and plans the changes."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ if TYPE_CHECKING:
 MOUNTINFO, PASSWD = Path("/proc/self/mountinfo"), Path("/etc/passwd")
 PATIENCE_S = 5
 BETWEEN_LOOKS_S = 5.0
-# The field of /etc/shadow with the day on which an account ends.
+# The field of /etc/shadow with the day on which an account expires.
 EXPIRES = 7
 DAY_S = 86400
 
 
 def shadow_rows(path: Path = Path("/etc/shadow")) -> list[list[str]]:
-    """Return the fields of all accounts."""
+    """Return the fields of each line in /etc/shadow; empty if it cannot be read."""
     try:
         return [line.split(":") for line in path.read_text(errors="replace").splitlines()]
     except OSError:
@@ -130,12 +130,12 @@ def shadow_rows(path: Path = Path("/etc/shadow")) -> list[list[str]]:
 
 
 def expired(rows: list[list[str]], today: float) -> set[str]:
-    """Return the names of accounts that have ended by a day, counted from 1970."""
+    """Return the names of the accounts that have expired; `today` is in days since 1970."""
     return {row[0] for row in rows if len(row) > EXPIRES and row[EXPIRES].isdecimal() and int(row[EXPIRES]) <= today}
 
 
 def shadow_digests(rows: list[list[str]]) -> dict[str, str]:
-    """Return a digest of each password's hash; nothing for who has none."""
+    """Return a digest of each account's password hash; accounts without a password are omitted."""
     return {row[0]: password_digest(row[1]) for row in rows if len(row) > 1 and row[1].startswith("$")}
 
 
@@ -143,12 +143,12 @@ class Homes:
     """Checks whether home directories exist, without hanging on a file server that does not respond."""
 
     def __init__(self, mounts: list[Mount]) -> None:
-        """Keep what is mounted."""
+        """Store the host's mounts."""
         self.mounts = mounts
         self.gone = False
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a home, or something that only its owner may look at, or that cannot be known now."""
+        """Return whether a home directory exists; True if this cannot be determined."""
         try:
             if not on_network(path, self.mounts):
                 return Path(path).is_dir()
@@ -161,7 +161,7 @@ class Homes:
 
 
 def describe(entry: pwd.struct_passwd, groups: list[grp.struct_group], password: str, homes: Homes) -> dict[str, Any]:
-    """Return one user as data."""
+    """Return a user's attributes in the format of account_plan()."""
     return {
         "uid": entry.pw_uid,
         "gid": entry.pw_gid,
@@ -177,7 +177,7 @@ def describe(entry: pwd.struct_passwd, groups: list[grp.struct_group], password:
 
 
 def user_jobs(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
-    """Return the jobs of users where this host runs slurmctld; where that does not answer, a sentence that says so."""
+    """Return users' jobs, or an error if slurmctld does not answer; empty if it runs on another host."""
     squeue = module.get_bin_path("squeue")
     if squeue is None or not runs_slurmctld():
         return {}
@@ -200,7 +200,7 @@ def user_jobs(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
 
 
 def activity(module: AnsibleModule, leaving: list[str], users: dict[str, pwd.struct_passwd]) -> dict[str, list[str]]:
-    """Return what keeps each leaving user of this host from being removed; nothing is asked where none leaves."""
+    """Return the processes and jobs that prevent removing each of the `leaving` users, after waiting for their end."""
     uids = {name: users[name].pw_uid for name in leaving if name in users}
     if not uids:
         return {}
@@ -215,7 +215,7 @@ def activity(module: AnsibleModule, leaving: list[str], users: dict[str, pwd.str
 
 
 def look(module: AnsibleModule) -> dict[str, Any]:
-    """Return what the host knows of the declared users and groups, and who of the leaving users is active."""
+    """Return the declared users and groups on this host, and which of the users to remove are active."""
     accounts, declared_groups = module.params["accounts"], module.params["groups"]
     uids = [int(item["uid"]) for item in accounts if item.get("uid") is not None]
     gids = [int(item["gid"]) for item in declared_groups if item.get("gid") is not None]
@@ -224,7 +224,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     digests, ended = shadow_digests(rows), expired(rows, time.time() / DAY_S)
     homes = Homes(parse_mountinfo(MOUNTINFO.read_text(errors="replace")) if MOUNTINFO.exists() else [])
     leaving = [str(item["name"]) for item in accounts if not is_present(item)]
-    # A user of a directory is not removed from hosts: userdel knows only the users of this file.
+    # A directory user is not removed from hosts: userdel supports only the users in /etc/passwd.
     elsewhere = {*leaving} - {holder.name for holder in local_holders(PASSWD, "user")}
     found = known_users([str(item["name"]) for item in accounts], uids)
     users = {name: entry for name, entry in found.items() if name not in elsewhere}
@@ -239,7 +239,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
 
 
 def planned(params: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Return what must change on the host, or why nothing may."""
+    """Return the changes for the host, or the problems that prevent any change."""
     accounts, groups, host = params["accounts"], params["groups"], params["host"]
     passwd = {name: user["uid"] for name, user in found["users"].items()}
     problems = account_conflicts(host, accounts, groups, passwd, found["groups"])

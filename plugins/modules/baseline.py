@@ -1,4 +1,4 @@
-"""Module that saves the state of a host before the first change, and brings the host back to it."""
+"""Module that saves the state of a host before the first change, and restores that state."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ REMEDY = (
 
 
 def refuse_older(module: AnsibleModule, signs: list[str]) -> None:
-    """Refuse a host whose former state is unknown."""
+    """Fail the module if the host's previous state is unknown."""
     module.fail_json(
         msg=f"{module.params['host']}: busbar changed this host before it took a baseline ({', '.join(signs)}), so the "
         f"former state is unknown.\n    remedy: {REMEDY}"

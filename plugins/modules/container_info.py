@@ -115,7 +115,7 @@ def read_settings(root: Path = PROC_SYS) -> dict[str, int | None]:
 
 
 def profile_allows(profile: str, *, installed: bool, loaded: Path = PROFILES) -> bool:
-    """Return whether AppArmor allows namespaces to the runtime by a profile: one that is loaded, or yet to come."""
+    """Return whether an AppArmor profile, loaded or about to be installed, allows the runtime namespaces."""
     if not profile:
         return False
     try:
@@ -135,7 +135,7 @@ def refusal(module: AnsibleModule) -> str:
 
 
 def logins_of(credentials: list[dict[str, Any]]) -> dict[str, dict[str, Login]]:
-    """Return for each user the logins by machine, with those that the host of tokens is given."""
+    """Return the logins of each user by machine, including those for separate token hosts."""
     found: dict[str, dict[str, Login]] = {}
     for item in with_token_hosts(credentials):
         password = None if is_evaluated(item["password"]) else item["password"]

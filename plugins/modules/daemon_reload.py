@@ -1,4 +1,4 @@
-"""Module that restarts or reloads a daemon and proves that it runs with its new configuration."""
+"""Module that restarts or reloads a daemon and verifies that it runs with its new configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Module that adds, changes and removes users of the cluster's own directory."""
+"""Module that adds, changes and removes users in the cluster's LDAP directory."""
 
 from __future__ import annotations
 
@@ -161,34 +161,34 @@ from ..module_utils.access.ldap_tools import SOCKET, Connection, LdapError, esca
 from ..module_utils.common.problems import make_problem
 
 PASSWD, GROUP = Path("/etc/passwd"), Path("/etc/group")
-# Keeps each search filter within a few kilobytes, which every LDAP server can handle.
+# Keeps each search filter within a few kilobytes, which every LDAP server supports.
 CHUNK = 100
-# Rules of sudo and polkit name groups, and a group of the directory with such a name would get what they give.
+# sudo and polkit rules refer to these groups; a directory group with such a name would get their privileges.
 POWERFUL_GROUPS = (
     *("root", "sudo", "wheel", "admin", "docker", "lxd", "incus", "incus-admin", "libvirt", "disk", "kmem", "shadow"),
     *("staff", "adm", "systemd-journal", "netdev", "busbar-tls"),
 )
-# Below, numbers are those of the distribution, the same on every host; above, those of people. In between packages take
-# what is free.
+# The distribution assigns lower ids, which are the same on every host; higher ids belong to people. In between,
+# packages use any free id.
 _LAST_FIXED, _FIRST_OF_PEOPLE = 99, 1000
-# Class, name and number of a user and of a group, as sssd looks for them with its ldap_schema.
+# Object class and attributes with the name and id of users and groups, depending on sssd's ldap_schema.
 _AD = {"user": ("user", "sAMAccountName", "uidNumber"), "group": ("group", "sAMAccountName", "gidNumber")}
 _POSIX = {"user": ("posixAccount", "uid", "uidNumber"), "group": ("posixGroup", "cn", "gidNumber")}
 PERSON = ("uid", "cn", "uidNumber", "gidNumber", "objectClass", "sshPublicKey")
 
 
 def protected_names(kind: str, local: list[Holder]) -> set[str]:
-    """Return names that no entry of the directory may take."""
+    """Return the names that directory entries must not have."""
     return {
         holder.name for holder in local if holder.kind == kind and not _LAST_FIXED < holder.number < _FIRST_OF_PEOPLE
     }
 
 
 def directory_holders(connection: Connection, base: str, schema: str, wanted: list[Holder]) -> list[Holder]:
-    """Return the users and groups of a directory that share a name or a number with one of `wanted`.
+    """Return the users and groups in a directory that share a name, UID or GID with one of `wanted`.
 
     Raises:
-        LdapError: the directory does not answer, or refuses the search.
+        LdapError: the directory does not answer, or rejects the search.
     """
     found = []
     for kind, (kind_class, name, number) in (_AD if schema == "ad" else _POSIX).items():
@@ -205,7 +205,7 @@ def directory_holders(connection: Connection, base: str, schema: str, wanted: li
 
 
 def compared(module: AnsibleModule, base: str, host: str, local: list[Holder]) -> None:
-    """Return users and groups of a directory that clash with those of the host."""
+    """Exit the module with the directory users and groups that conflict with those on the host."""
     compare = module.params["compare"]
     protected = {
         "protected_users": protected_names("user", local) | {"root"},

@@ -1,4 +1,4 @@
-"""Module that looks for what is wrong with a provisioned host."""
+"""Module that diagnoses problems on a provisioned host."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ TIMEOUT_S = 15
 
 
 class Look:
-    """A look at one host."""
+    """The diagnosis of one host."""
 
     def __init__(self, host: str, timeout_s: int) -> None:
-        """Take the host's name, and how long a command may take."""
+        """Store the host's name and the timeout of a command."""
         self.host = host
         self.timeout_s = timeout_s
 
@@ -95,7 +95,7 @@ class Look:
         return service_problems(self.host, text, time.monotonic())
 
     def mounts(self) -> list[Problem]:
-        """Return network file systems that are missing or do not answer, all asked at the same time."""
+        """Return network file systems that are missing or do not respond; all are checked in parallel."""
         found = network_mounts(_text(Path("/etc/fstab")), _text(Path("/proc/self/mountinfo")))
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             disks = pool.map(partial(_disk, timeout_s=self.timeout_s), found, found.values())
@@ -119,7 +119,7 @@ class Look:
         ]
 
     def slurm(self) -> Iterator[Problem]:
-        """Yield what Slurm's daemons and nodes lack."""
+        """Yield the problems with Slurm's daemons and nodes."""
         _, text = self.run("scontrol", "ping")
         yield from ping_problems(self.host, text)
         if _ACCOUNTING.search(_text(_CONFIGURATION)):
@@ -135,12 +135,12 @@ class Look:
             yield from drain_problems(read_text_nodes(text))
 
     def reservations(self) -> list[Problem]:
-        """Return the reservation of a validation."""
+        """Return a problem if a validation's reservation exists."""
         return reservation_problems(self.run("scontrol", "-o", "show", "reservation")[1])
 
 
 def _disk(path: str, mounted: bool, timeout_s: float) -> Disk:  # noqa: FBT001 - of a map
-    """Return how a mount is."""
+    """Return the state of a mount."""
     if not mounted:
         return Disk(path, mounted=False)
     try:

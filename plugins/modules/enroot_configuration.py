@@ -1,4 +1,4 @@
-"""Module that decides what a host is to have of Enroot, and lets its kernel take containers."""
+"""Module that plans Enroot on a host, and configures the kernel for containers."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ OPTIONS: dict[str, Any] = {
 
 
 def look(module: AnsibleModule) -> dict[str, Any]:
-    """Return what the host has; in check mode users may be about to come."""
+    """Return the host's state; in check mode, missing users are ignored because a real run may create them first."""
     given = module.params
     users = [] if module.check_mode else given["users"]
     return read_enroot(module, given["declared"]["path"], users, given["users_directory"])
 
 
 def allow(module: AnsibleModule, text: str) -> list[dict[str, str]]:
-    """Write and apply settings of the kernel; return the diff.
+    """Write and apply kernel settings; return the diff.
 
     Raises:
         OSError: the file cannot be written.

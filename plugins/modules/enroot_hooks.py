@@ -1,4 +1,4 @@
-"""Module that chooses what happens when a container of Enroot starts."""
+"""Module that selects the hooks that run when an Enroot container starts."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ OFFERED = Path("/usr/share/enroot/hooks.d")
 
 
 class Hooks:
-    """The hooks of a host."""
+    """The hooks on a host."""
 
     def __init__(self, module: AnsibleModule, directory: Path, offered: Path):
-        """Say where they are."""
+        """Store the directories of enabled and offered hooks."""
         self.module, self.check = module, module.check_mode
         self.directory, self.offered = directory, offered
         self.changed: dict[str, bool] = {}
 
     def switch(self, name: str, *, on: bool) -> None:
-        """Make a hook that upstream installs executable or not."""
+        """Enable or disable a hook that upstream installs, through its execute permission."""
         path = self.directory / name
         if path.exists() and bool(path.stat().st_mode & EXECUTABLE) != on:
             self.changed[name] = on
@@ -55,7 +55,7 @@ class Hooks:
                 path.chmod(ON if on else OFF)
 
     def link(self, name: str) -> None:
-        """Have a hook that upstream offers."""
+        """Enable a hook that upstream offers."""
         path, target = self.directory / name, self.offered / name
         if path.is_symlink() and path.readlink() == target:
             return
@@ -66,7 +66,7 @@ class Hooks:
             path.symlink_to(target)
 
     def unlink(self, chosen: list[str]) -> None:
-        """Take away the links that are no longer chosen."""
+        """Remove the links to hooks that are no longer chosen."""
         for path in sorted(self.directory.glob("*.sh")):
             if path.is_symlink() and path.readlink().parent == self.offered and path.name not in chosen:
                 self.changed[path.name] = False

@@ -1,4 +1,4 @@
-"""Module that brings the settings of GPUs to what is declared."""
+"""Module that applies the declared GPU settings."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RECORD = Path("/run/busbar/gpu_clocks")
 
 
 def recorded(path: Path, driver: Path = DRIVER) -> list[str]:
-    """Return the options with which clocks are locked; none when the driver was loaded anew since."""
+    """Return the options that locked the clocks; empty if the driver has been reloaded since."""
     try:
         noted = path.stat().st_mtime
         if driver.exists() and driver.stat().st_ctime > noted:
@@ -68,7 +68,7 @@ def recorded(path: Path, driver: Path = DRIVER) -> list[str]:
 
 
 def write_record(path: Path, settings: dict[str, Any], before: Sequence[str]) -> None:
-    """Note how clocks are locked now; a setting that is not declared stays as it was."""
+    """Record how clocks are locked now; entries for undeclared settings are kept."""
     options = {option for key, (option, _) in LOCKS.items() if key in settings}
     kept = [line for line in before if line.partition(" ")[0] not in options]
     lines = [*kept, *(line for line in boot_lines(settings) if line.partition(" ")[0] in options)]
@@ -77,16 +77,16 @@ def write_record(path: Path, settings: dict[str, Any], before: Sequence[str]) ->
 
 
 def command(step: Step, *, everything: bool) -> list[str]:
-    """Return the options of a step; without GPUs where it is for all."""
+    """Return the nvidia-smi options of a step; the GPU list is omitted if the step is for all GPUs."""
     chosen = [] if everything else ["-i", ",".join(map(str, step.gpus))]
-    # A command of nvidia-smi comes before its options.
+    # Subcommands of nvidia-smi precede their options.
     if not step.words[0].startswith("-"):
         return [step.words[0], *chosen, *step.words[1:]]
     return [*chosen, *step.words]
 
 
 def shown(steps: Sequence[Step], side: str) -> str:
-    """Return one line per GPU and setting, as it was or will be."""
+    """Return one line per GPU and setting with the value on one `side` of the diff."""
     lines = [f"GPU {gpu}: {step.key}: {getattr(step, side)}" for step in steps for gpu in step.gpus]
     return "".join(f"{line}\n" for line in sorted(lines))
 
@@ -104,7 +104,7 @@ def waiting(gpus: Sequence[dict[str, Any]], settings: dict[str, Any]) -> str:
 
 
 def read(module: AnsibleModule, smi: Smi | None, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the settings of the GPUs; exit the module if none is listed, because the boot service applies them."""
+    """Return the GPUs' settings; exit the module if nvidia-smi lists no GPU, because the boot service applies them."""
     status, text = smi(["-q", "-x"]) if smi else (1, "not installed")
     boost, sliders = smi(["boost-slider", "-l"]) if smi and "vboost" in settings else (1, "")
     gpus = settings_found(text, "" if boost else sliders) if status == 0 else []

@@ -1,4 +1,4 @@
-"""Module that chooses how RDMA reaches the memory of GPUs."""
+"""Module that chooses how RDMA accesses GPU memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ORDER = "softdep nvidia_peermem pre: nvidia ib_uverbs\n"
 
 
 def boot_files(modules: list[str]) -> list[dict[str, str]]:
-    """Return the files that have the modules loaded at boot."""
+    """Return the files that load the modules at boot."""
     texts = {
         MODULES_FILE: "".join(f"{name}\n" for name in modules),
         ORDER_FILE: ORDER if "nvidia_peermem" in modules else "",

@@ -1,4 +1,4 @@
-"""Module that keeps the names of the cluster in /etc/hosts."""
+"""Module that maintains the cluster's names in /etc/hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Module that puts a change of how to log in on trial."""
+"""Module that applies a change to the login configuration, which is rolled back unless a new login succeeds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..module_utils.access.login_trial import UNIT, read_note, restore_script
 
 
 def start(module: AnsibleModule, note: Path, script: Path) -> None:
-    """Have the host undo the change in time, then let the server take it."""
+    """Schedule the rollback on the host, then restart the SSH server."""
     try:
         former = read_note(note.read_text())
     except (OSError, ValueError) as exc:

@@ -1,4 +1,4 @@
-"""Module that creates databases and users of a MariaDB server."""
+"""Module that creates databases and users on a MariaDB server."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ _ALL, _OPTION = "ALL", "GRANT OPTION"
 
 
 class Server:
-    """The server, with what was changed there."""
+    """A MariaDB server and the changes made to it."""
 
     def __init__(self, connection: Any, *, check: bool) -> None:  # noqa: ANN401 - PyMySQL has no types
-        """Take the connection, and whether changes are only counted."""
+        """Store the connection; with `check`, changes are only listed."""
         self._connection = connection
         self._check = check
         self.changes: list[str] = []
@@ -74,7 +74,7 @@ class Server:
 
 
 def asked(text: str) -> dict[str, set[str]]:
-    """Return the privileges that a user shall have, by scope as the server writes it.
+    """Return the declared privileges of a user by scope, in the server's notation.
 
     Raises:
         ValueError: the text is not valid.
@@ -108,7 +108,7 @@ def quoted(name: str) -> str:
 
 
 def clean(server: Server) -> None:
-    """Remove what a new server brings for tests."""
+    """Remove the test database and anonymous users of a new server."""
     for (host,) in server.rows("SELECT Host FROM mysql.user WHERE User = ''"):
         server.change(f"remove the anonymous user of {host}", ("DROP USER ''@%s", str(host)))
     if server.rows("SHOW DATABASES LIKE 'test'"):
@@ -116,7 +116,7 @@ def clean(server: Server) -> None:
 
 
 def create_databases(server: Server, names: list[str]) -> None:
-    """Create the databases that are missing."""
+    """Create missing databases."""
     present = {name for (name,) in server.rows("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")}
     for name in names:
         if name not in present:
@@ -125,7 +125,7 @@ def create_databases(server: Server, names: list[str]) -> None:
 
 
 def set_user(server: Server, name: str, host: str, password: str, privileges: dict[str, set[str]]) -> None:
-    """Give a user password and privileges."""
+    """Set a user's password and privileges."""
     account, said = "%s@%s", f"{name}@{host}"
     way = f"{account} IDENTIFIED VIA mysql_native_password USING PASSWORD(%s)"
     found = server.rows(
@@ -141,7 +141,7 @@ def set_user(server: Server, name: str, host: str, password: str, privileges: di
     present = granted([line for (line,) in lines])
     for scope in sorted(present.keys() | privileges.keys()):
         has, shall = present.get(scope, set()), privileges.get(scope, set())
-        # All of them contain each other one.
+        # ALL PRIVILEGES includes every other privilege.
         extra = has - shall - ({*has} - {_OPTION} if _ALL in shall else set())
         missing = shall if _ALL in extra else shall - has
         where = f"ON {scope.replace('%', '%%')}"

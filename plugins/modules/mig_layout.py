@@ -1,4 +1,4 @@
-"""Module that brings the MIG instances of a node's GPUs to a layout, while no job runs there."""
+"""Module that applies a MIG layout to a node's GPUs while no job runs on the node."""
 
 from __future__ import annotations
 
@@ -48,15 +48,16 @@ from ..module_utils.storage.scratch_host import module_run
 if TYPE_CHECKING:
     from ..module_utils.hardware.nvidia_smi_run import Smi
 
-# A card that turns MIG on or off is reset, and forgets what this brings back.
+# Restores GPU settings, which a GPU loses in the reset when MIG is enabled or disabled.
 SETTINGS = "/usr/local/lib/busbar/gpu_settings_boot"
 # Names the device files of the instances.
 REASON = "busbar: MIG layout"
 DEVICES = "/usr/local/lib/busbar/mig_devices.py"
-# Units that write which devices a container may get, by CDI: of the role nvidia_container_toolkit, and of NVIDIA.
+# Units that write the CDI specification of GPU devices for containers: from the nvidia_container_toolkit role, and from
+# NVIDIA.
 DESCRIBING = ("busbar-nvidia-cdi", "nvidia-cdi-refresh")
 STEP_S = 2
-# The plugins by which Slurm detects instances; the distributions' Slurm has the first alone.
+# The plugins with which Slurm detects instances; the distributions' Slurm packages contain only the first.
 DETECTING = ("gres_gpu.so", "gpu_nvml.so")
 _RUNNING = frozenset({"active", "activating", "reloading"})
 
@@ -91,7 +92,7 @@ class Change:
     """One change of the layout, from the drain to the resume of the node."""
 
     def __init__(self, module: AnsibleModule, smi: Smi, declared: Declared) -> None:
-        """Keep the parameters of the module and the values derived from them."""
+        """Store the module's parameters and the values derived from them."""
         self.module, self.smi, self.run, self.declared = module, smi, module_run(module), declared
         self.node = SlurmNode(module.params["node"], REASON, self.run)
         self.fields: dict[str, str] | None = None
@@ -110,7 +111,7 @@ class Change:
         return mig_plan(self.module.params["layout"], self.states())
 
     def look(self, *, needed: bool) -> None:
-        """Ask Slurm for the node; a controller that is down matters only before a change."""
+        """Query the node in Slurm; an unreachable controller is an error only before a change."""
         try:
             self.fields = self.node.fields()
         except RuntimeError as exc:
@@ -118,11 +119,11 @@ class Change:
                 self.module.fail_json(msg=f"Nothing was changed. {exc}")
 
     def busy(self) -> list[str]:
-        """Return the jobs that hold the node."""
+        """Return the jobs on the node."""
         return sorted({*jobs_here(), *(self.node.jobs() if self.fields else [])}, key=int)
 
     def empty(self) -> bool:
-        """Drain the node and wait until no job holds it; return whether this run drained it."""
+        """Drain the node and wait until it has no jobs; return whether this run drained it."""
         taken = self.fields is not None and "DRAIN" not in self.fields["State"]
         if taken:
             self.node.drain()
@@ -138,7 +139,7 @@ class Change:
         return taken
 
     def refuse(self, jobs: list[str]) -> None:
-        """Fail because of jobs."""
+        """Fail the module because of the jobs."""
         waited = self.module.params["wait_s"]
         after = f" after {waited} s" if waited else ""
         msg = (
@@ -148,10 +149,10 @@ class Change:
         self.module.fail_json(msg=f"{msg}. Run again when they have ended, or set mig_wait_s")
 
     def stop(self) -> list[str]:
-        """Stop the programs that hold the GPUs open; returns those that ran.
+        """Stop the programs that keep the GPUs open; return those that were running.
 
         Raises:
-            RuntimeError: one does not stop.
+            RuntimeError: a program does not stop.
         """
         names = self.module.params["services"]
         said = self.run(["systemctl", "is-active", *names])[1].split() if names else []
@@ -174,7 +175,7 @@ class Change:
         left = f"; {self.node.name} stays drained" if self.fields else ""
         for words in plan.steps:
             status, text = self.smi(words)
-            # An instance without a compute instance has none to remove.
+            # Removing compute instances fails if a GPU instance has none.
             if status and "-dci" not in words:
                 self.module.fail_json(
                     msg=f"`nvidia-smi {' '.join(words)}` failed: {one_line(text)}{left}", changed=True
@@ -189,7 +190,7 @@ class Change:
             self.module.fail_json(msg=f"{msg}reboot the node and run again. Missing:\n{rest.after}", changed=True)
 
     def switched(self, left: str) -> None:
-        """Fail if a GPU changes its MIG mode only with the next reset, as A100 and A30 may."""
+        """Fail if a GPU changes its MIG mode only at the next reset, as A100 and A30 may."""
         waiting = [state.gpu for state in self.states() if state.pending not in {None, bool(state.on)}]
         if waiting:
             which = ",".join(map(str, waiting))
@@ -202,10 +203,10 @@ class Change:
             )
 
     def name_devices(self) -> list[str]:
-        """Name the device files of the instances; return the changes, in check mode those that would be made.
+        """Name the device files of the instances; return the changes, or the expected changes in check mode.
 
         Raises:
-            RuntimeError: a device file is not there.
+            RuntimeError: a device file does not exist.
         """
         if not Path(DEVICES).exists():
             return []
@@ -225,11 +226,11 @@ class Change:
                 )
 
     def agrees(self) -> bool:
-        """Return whether Slurm knows the GPUs of the layout."""
+        """Return whether Slurm's GRES match the layout."""
         return self.fields is None or gres_of(self.fields["Gres"]) == self.declared["gres"]
 
     def give_back(self) -> bool:
-        """Resume the node if this module drained it; return whether that must wait for Slurm's Gres."""
+        """Resume the node if this module drained it; return whether that must wait until Slurm's GRES match."""
         if not self.agrees():
             return True
         if self.fields:
@@ -271,12 +272,12 @@ def main() -> None:
 
 
 def _carry_out(change: Change, plan: MigPlan) -> dict[str, Any]:
-    """Apply the differences and return the result of the module."""
+    """Apply the differences and return the module's result."""
     check = change.module.check_mode
     ours = change.fields is not None and change.node.is_ours(change.fields)
     if not plan.steps:
         named = change.name_devices()
-        # An earlier run ended before Slurm knew the layout.
+        # An earlier run ended before Slurm's GRES matched the layout.
         waits = ours and (not change.agrees() if check else change.give_back())
         after = "".join(f"{line}\n" for line in named)
         return {

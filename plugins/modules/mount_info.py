@@ -1,4 +1,4 @@
-"""Module that checks shared storage before it is mounted, and what the kernel offers for storage."""
+"""Module that checks shared storage before it is mounted, and the kernel's support for storage types."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ from ..module_utils.storage.home_quota import QuotaError, file_system
 from ..module_utils.storage.mount_look import Examination
 from ..module_utils.storage.mounts import mount_plan, nfs_home_mounts
 
-# In check mode the server may be one that a real run would have started by now.
+# Short, because in check mode the server may be one that only a real run would have started.
 CHECK_TIMEOUT_S = 2
 
 
@@ -133,7 +133,7 @@ def texts(problems: list[Any]) -> list[str]:
 
 
 def refuse(module: AnsibleModule, problems: list[Any]) -> list[str]:
-    """Fail if something cannot be mounted; return the silent servers as notes in check mode."""
+    """Fail if something cannot be mounted; in check mode, return unreachable servers as notes instead."""
     late = [item for item in problems if module.check_mode and item["about"] == "server"]
     wrong = [item for item in problems if item not in late]
     if any(item["about"] != "client" for item in wrong):
@@ -144,7 +144,7 @@ def refuse(module: AnsibleModule, problems: list[Any]) -> list[str]:
 
 
 def check_mounts(module: AnsibleModule) -> dict[str, Any]:
-    """Check the mounts, or fail; return what is mounted already and how the others are mounted.
+    """Check the mounts, or fail the module; return the existing mounts and the plan for the others.
 
     Raises:
         OSError: a file or program of the host cannot be used.

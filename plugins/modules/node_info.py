@@ -211,19 +211,19 @@ from ..module_utils.hardware.network import network_interfaces, rdma_ports
 from ..module_utils.health.machine_record import machine_record
 
 CPUS = Path("/sys/devices/system/cpu")
-# Of containers; preflight asks whether what is to run in them can.
+# Container programs; preflight checks whether they can run the declared containers.
 PROGRAMS = ("enroot", "nvidia-container-cli")
 WHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MEBIBYTE = 1 << 20
 REBOOT_REQUIRED = Path("/run/reboot-required")
-# nv-fabricmanager, as the kernel cuts it.
+# nv-fabricmanager, truncated by the kernel.
 FABRIC_MANAGER = "nv-fabricmanage"
-# Of each run of nvidia-smi; one that hangs is left behind.
+# Timeout of each nvidia-smi call; a hanging process is abandoned.
 SMI_TIMEOUT_S = 30
 
 
 def read(path: Path) -> str:
-    """Return the text of a file, '' when it cannot be read."""
+    """Return the text of a file, or '' if it cannot be read."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError):
@@ -231,11 +231,11 @@ def read(path: Path) -> str:
 
 
 def processors() -> list[tuple[str, str]]:
-    """Return (socket, core) of each processor on line, from /sys, else from /proc/cpuinfo."""
+    """Return (socket, core) of each online processor, from /sys or else from /proc/cpuinfo."""
     found = []
     for number in parse_cpu_list(read(CPUS / "online")):
         place = CPUS / f"cpu{number}" / "topology"
-        # The file's second name is that of older kernels.
+        # Older kernels use the second name.
         core = read(place / "core_cpus_list") or read(place / "thread_siblings_list")
         socket = read(place / "physical_package_id")
         if not (core and socket):
@@ -245,7 +245,7 @@ def processors() -> list[tuple[str, str]]:
 
 
 def file_system(path: str) -> os.statvfs_result:
-    """Return the figures of the file system at a path, or at its nearest parent that exists."""
+    """Return the statistics of the file system at a path, or at its nearest existing parent."""
     place = Path(path)
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -253,17 +253,17 @@ def file_system(path: str) -> os.statvfs_result:
 
 
 def free_mb(path: str) -> int:
-    """Return the free disk in MiB."""
+    """Return the free disk space at a path in MiB."""
     status = file_system(path)
     return status.f_bavail * status.f_frsize // MEBIBYTE
 
 
 def node_info(paths: list[str], names: list[str], numbers: list[int]) -> dict[str, object]:
-    """Return what the module's documentation promises as `node`.
+    """Return the result `node` as described in the module's documentation.
 
     Raises:
-        ValueError: when /proc has not what it should.
-        OSError: when a file system cannot be asked.
+        ValueError: a file in /proc lacks an expected value.
+        OSError: a file system cannot be queried.
     """
     mounts = read(Path("/proc/self/mountinfo"))
     return {

@@ -1,4 +1,4 @@
-"""Module that plans repairs of nodes, chooses how a node is repaired, and keeps the history of repairs."""
+"""Module that plans node repairs, chooses how a node is repaired, and records the history of repairs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ CHOICE = {
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file, '' if it cannot be read."""
+    """Return the text of a file, or '' if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -111,17 +111,17 @@ def planned(module: AnsibleModule, history: Path) -> dict[str, Any]:
 def chosen(module: AnsibleModule) -> dict[str, str]:
     """Return how the node is repaired."""
     given = module.params["choose"]
-    # Without a health check the note alone decides.
+    # Without a health check only the note decides.
     can_look = os.access(given["program"], os.X_OK)
     look = module.run_command([given["program"], "--look", "--json"])[1] if can_look else ""
     return choose(given["node"], text_of(Path(given["note"])), look, given["allowed"], given["limit"])
 
 
 def added(path: Path, new: list[Record], now: float) -> None:
-    """Add records to the file, one run at a time and in one step.
+    """Add records to the file atomically, under a lock.
 
     Raises:
-        OSError: the disk does not take it.
+        OSError: the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f".{path.name}.lock").open("w", encoding="utf-8") as lock:

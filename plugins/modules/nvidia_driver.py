@@ -1,4 +1,4 @@
-"""Module that reads what a host has of the NVIDIA driver and decides what is to be done."""
+"""Module that reads the state of the NVIDIA driver on a host and plans the changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHOWN = ("loaded", "kernel_release", "gpus", "slurm", "units", "make_log")
 
 
 def unready(hardware: dict[str, Any], plan: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """Return why the loaded driver cannot be used yet; the GPUs are asked only where there may be an answer."""
+    """Return why the loaded driver cannot be used yet; the GPUs are queried only if they may answer."""
     if not plan["kernel"] or not (found["gpus"] or found["loaded"]):
         return []
     gpus = read_answering_gpus() if found["loaded"] == plan["version"] else {}

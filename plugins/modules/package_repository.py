@@ -1,4 +1,4 @@
-"""Module that makes a signed package repository known, or leaves everything as it was."""
+"""Module that configures a signed package repository, or changes nothing on failure."""
 
 from __future__ import annotations
 
@@ -206,12 +206,12 @@ OPTIONS: dict[str, Any] = {
     "header": {"type": "str", "default": "# Written by busbar."},
 }
 
-# Options of the role nvidia_repository that a site declares by name of the repository.
+# Options of the nvidia_repository role that a site declares by repository name.
 BY_NAME = ("url", "key_url", "fingerprint")
 
 
 def targets_of(module: AnsibleModule) -> list[Target]:
-    """Return the indexes of packages that apt fetches."""
+    """Return the package indexes that apt fetches."""
     command = ["apt-get", "indextargets", "--format", TARGET_FORMAT, "Created-By: Packages"]
     status, out, err = module.run_command(command, environ_update={"LC_ALL": "C.UTF-8"})
     if status != 0:
@@ -220,13 +220,13 @@ def targets_of(module: AnsibleModule) -> list[Target]:
 
 
 def update(module: AnsibleModule, *options: str) -> str:
-    """Fetch package lists; return what went wrong, or ''."""
+    """Update the package lists; return the errors, or ''."""
     status, said = run_manager(module, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any", *options])
     return "" if status == 0 else " ".join(line for line in said.splitlines() if line[:2] in {"E:", "W:"})
 
 
 def fetch_index(module: AnsibleModule, text: str) -> None:
-    """Fetch the index of what the text names, or fail the module."""
+    """Fetch the index of the sources in `text`, or fail the module."""
     with tempfile.TemporaryDirectory(prefix="busbar-") as name:
         Path(name).chmod(0o755)
         place = Path(name) / "new.sources"
@@ -250,7 +250,7 @@ def keep_components(module: AnsibleModule) -> None:
         known = targets_of(module)
     if known:
         after = component_sources(known, params["components"], str(path), params["header"])
-    else:  # only in check mode: which repositories lack them shows when there are lists
+    else:  # check mode without package lists: the repositories that lack the components are unknown
         after = before or f"{params['header']}\nComponents: {' '.join(params['components'])}\n"
     if after not in {"", before} and not module.check_mode:
         fetch_index(module, after)

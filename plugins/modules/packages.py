@@ -1,4 +1,4 @@
-"""Module that brings packages to what is declared: there, gone, in a version, held."""
+"""Module that installs, removes, upgrades and holds packages as declared."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def held_names(present: dict[str, Present]) -> set[str]:
 
 
 def managed(module: AnsibleModule, command: Sequence[str], *good: int) -> str:
-    """Return what a package manager said; fail the module when it failed."""
+    """Return the output of a package manager; fail the module if it fails."""
     status, said = run_manager(module, command)
     if status not in {0, *good}:
         module.fail_json(msg=f"`{' '.join(command[:6])}`: {error_text(said)}")
@@ -225,7 +225,7 @@ def managed(module: AnsibleModule, command: Sequence[str], *good: int) -> str:
 
 
 def fits(module: AnsibleModule, upgrades: Sequence[Upgrade], patterns: Sequence[str]) -> bool:
-    """Return whether apt makes these upgrades without a removal, and without touching what is held."""
+    """Return whether apt can make these upgrades without removing packages or changing held ones."""
     words = [f"{each.name}={each.version}" for each in upgrades]
     status, said = run_manager(module, [*APT, "--simulate", "install", *words])
     made, removed = parse_apt(said)
@@ -233,11 +233,11 @@ def fits(module: AnsibleModule, upgrades: Sequence[Upgrade], patterns: Sequence[
 
 
 def with_apt(module: AnsibleModule, patterns: Sequence[str]) -> tuple[list[Upgrade], list[Upgrade]]:
-    """Return what was upgraded and what is held, by apt."""
+    """Upgrade with apt; return the upgraded and the held packages."""
     if not lists_are_fresh():
         managed(module, [*APT, "update"])
     offered, _ = parse_apt(managed(module, [*APT, "--simulate", "--with-new-pkgs", "upgrade"]))
-    # One that is not installed yet comes with what needs it.
+    # Skip packages that are not installed yet: apt installs them as dependencies of the others.
     security = module.params["upgrade"] == "security"
     todo, held = chosen([each for each in offered if each.before], patterns, security=security)
     if todo and not fits(module, todo, patterns):
@@ -252,7 +252,7 @@ def with_apt(module: AnsibleModule, patterns: Sequence[str]) -> tuple[list[Upgra
 
 
 def with_dnf(module: AnsibleModule, patterns: Sequence[str]) -> tuple[list[Upgrade], list[Upgrade]]:
-    """Return what was upgraded and what is held, by dnf."""
+    """Upgrade with dnf; return the upgraded and the held packages."""
     # A package that obsoletes an installed one would remove it.
     words = ["--setopt=obsoletes=False", *["--security"] * (module.params["upgrade"] == "security")]
     look = ["dnf", "-q", *words, "check-update"]
@@ -260,7 +260,7 @@ def with_dnf(module: AnsibleModule, patterns: Sequence[str]) -> tuple[list[Upgra
     todo, held = chosen(offered, patterns, security=False)
     if todo and not module.check_mode:
         managed(module, ["dnf", "-y", "--nobest", *words, *(f"--exclude={each}" for each in patterns), "upgrade"])
-        # With --nobest dnf skips what needs something that is held, and ends well.
+        # With --nobest dnf skips packages that need a held one, and still exits with 0.
         left = parse_dnf(managed(module, look, OFFERS))
         held += [each for each in todo if each in left]
         todo = [each for each in todo if each not in left]
@@ -268,7 +268,7 @@ def with_dnf(module: AnsibleModule, patterns: Sequence[str]) -> tuple[list[Upgra
 
 
 def upgrade(module: AnsibleModule) -> None:
-    """Upgrade what is installed."""
+    """Upgrade the installed packages and exit the module."""
     patterns = held_patterns(module.params["hold"])
     done, held = (with_apt if module.get_bin_path("apt-get") else with_dnf)(module, patterns)
     module.exit_json(changed=bool(done), upgraded=[*map(str, done)], held=[*map(str, held)])
@@ -288,7 +288,7 @@ def main() -> None:
     if changed and not module.check_mode:
         packages.change(changes)
         after, left = packages.present, packages.changes()
-        # A name without version may be one that another package provides.
+        # A name without a version may be provided by another package.
         wrong = [word for word in left["install"] if "=" in word] + left["remove"] + left["hold"] + left["unhold"]
         if wrong:
             module.fail_json(

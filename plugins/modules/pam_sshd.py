@@ -1,4 +1,4 @@
-"""Module that lets SSH sessions in only with a job, and puts them into it."""
+"""Module that restricts SSH logins to users with a job on the node, and adopts sessions into the job."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def exempt_users(users: list[str], groups: list[str]) -> list[str]:
 
 
 def replace(module: AnsibleModule, path: Path, text: str) -> None:
-    """Replace a file whole; it keeps its mode and owner."""
+    """Replace a file atomically, keeping its mode and owner."""
     descriptor, temporary = tempfile.mkstemp(prefix="busbar-")
     module.add_cleanup_file(temporary)
     with os.fdopen(descriptor, "w") as stream:
@@ -58,7 +58,7 @@ def replace(module: AnsibleModule, path: Path, text: str) -> None:
 
 
 def note_former(path: Path, former: dict[str, str]) -> None:
-    """Keep the former texts until a new login was seen."""
+    """Keep the previous file contents until a new login succeeds."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.write_text(json.dumps(former))
 

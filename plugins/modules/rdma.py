@@ -1,4 +1,4 @@
-"""Module that sets a host up for RDMA."""
+"""Module that configures a host for RDMA."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def found_on(module: AnsibleModule) -> dict[str, Any]:
-    """Return what the host has for RDMA."""
+    """Return the RDMA facts of the host."""
     settings = module.params["settings"]
     addresses = [str(entry.get("address") or "").partition("/")[0] for entry in settings["ipoib"]]
     asked = [address for address in addresses if address]
@@ -58,7 +58,7 @@ def found_on(module: AnsibleModule) -> dict[str, Any]:
 
 
 def missing_nics(host: str, nics: list[dict[str, Any]], found: dict[str, Any]) -> str:
-    """Return the declared NICs that are missing, as text; they are this one host's."""
+    """Describe the declared NICs that are missing on this host."""
     return "\n".join(line for item in nic_problems(host, nics, found) for line in problem_lines(item, host))
 
 

@@ -1,4 +1,4 @@
-"""Module that makes or starts the scratch file system of a host."""
+"""Module that creates or starts a host's scratch file system."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ OPTIONS: dict[str, Any] = {
     "settings": {"type": "dict", "required": True},
 }
 PROGRAMS = {"mdadm": ["mdadm", "mkfs.xfs"], "lvm": ["lvcreate", "mkfs.xfs"], "none": ["mkfs.xfs"]}
-# The contents of an array can be read only after a first round has assembled it.
+# The contents of an array can be read only after the first round has assembled it.
 ROUNDS = 2
 
 
 def refuse(module: AnsibleModule, headline: str, problems: list[Any], commands: list[str]) -> None:
-    """Fail where anything is wrong."""
+    """Fail the module if there are problems."""
     if problems:
         module.fail_json(commands=commands, **refusal(headline, problems))
 

@@ -88,7 +88,7 @@ def look(secret: str, path: Path) -> dict[str, Any]:
     """Return the mode, the owner, the age and the readers of one file, and whether it is too open."""
     accounts = {each.pw_name: (each.pw_uid, each.pw_gid) for each in pwd.getpwall()}
     members = {each.gr_gid: each.gr_mem for each in grp.getgrall()}
-    # A link leads elsewhere: those folders count.
+    # For a link, the parent directories of its target count.
     real = path.resolve()
     file = place(real)
     who = readers(file, [place(folder) for folder in real.parents], accounts, members)

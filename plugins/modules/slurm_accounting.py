@@ -1,4 +1,4 @@
-"""Module that brings Slurm's accounting to what is declared."""
+"""Module that applies the declared accounts, users and QOS to Slurm's accounting."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def of_missing(commands: list[list[str]]) -> list[list[str]]:
 
 
 def read_state(module: AnsibleModule, sacctmgr: str) -> dict[str, str]:
-    """Return the answers to all queries; an empty dictionary if accounting does not answer yet in check mode."""
+    """Return the output of all queries; empty in check mode if accounting does not answer yet."""
     answers = {}
     for name, query in QUERIES.items():
         words = [word.format(cluster=module.params["cluster"]) for word in query]

@@ -1,4 +1,4 @@
-"""Module that judges a change of Slurm's configuration or accounting: lost jobs, and how it becomes active."""
+"""Module that reports the jobs lost by a change to Slurm's configuration or accounting, and how to activate it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ from ..module_utils.slurm.job_loss import (
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
 PATIENCE_S = 60
-# systemd restarts a slurmctld that fails at its start every five seconds.
+# systemd restarts a slurmctld that fails at startup every five seconds.
 LOOKS, BETWEEN_LOOKS_S = 3, 2.0
 OVERRIDE = "or accept the loss of jobs, in this run only: -e slurm_allow_job_loss=true"
 
@@ -133,7 +133,7 @@ def text_of(path: Path) -> str | None:
 
 
 def active_text(path: str, pending: str | None) -> str | None:
-    """Return the slurm.conf that slurmctld has loaded; after a run that died while writing, it comes from the note."""
+    """Return the slurm.conf that slurmctld has loaded; after a run killed while writing, from the pending record."""
     note = text_of(Path(pending)) if pending else None
     try:
         noted = json.loads(note) if note else {}
@@ -174,7 +174,7 @@ def ask(module: AnsibleModule, squeue: str, configuration: str | None) -> tuple[
 
 
 def look_up(module: AnsibleModule, squeue: str) -> tuple[list[HeldJob] | None, str]:
-    """Return the jobs, or None with the reason; falls back to the new slurm.conf if the present one is damaged."""
+    """Return the jobs, or None with the reason; use the new slurm.conf if the present one is damaged."""
     jobs, reason = ask(module, squeue, None)
     if jobs is not None:
         return jobs, ""

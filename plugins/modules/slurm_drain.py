@@ -1,4 +1,4 @@
-"""Module that takes nodes out of service and waits until no job holds them."""
+"""Module that takes nodes out of service and waits until their jobs have ended."""
 
 from __future__ import annotations
 
@@ -147,17 +147,17 @@ def jobs_left(text: str) -> list[str]:
 
 
 def held_now(module: AnsibleModule, nodes: Sequence[str]) -> str:
-    """Return the squeue output for jobs that hold the nodes now."""
+    """Return the squeue output for the current jobs on the nodes."""
     return str(ask_slurm(module, ["squeue", "-h", "-a", "-w", ",".join(nodes), "-t", HOLDING_STATES, "-o", "%i|%u|%N"]))
 
 
 def would_do(drained: Sequence[str], wanted: Sequence[str], jobs: Sequence[str], wait: str) -> str:
-    """Return what a real run would do.
+    """Describe what a real run would do.
 
     Args:
         drained: nodes that are not drained yet.
         wanted: all requested nodes.
-        jobs: descriptions of the jobs that hold the nodes now.
+        jobs: descriptions of the current jobs on the nodes.
         wait: description of the maximum wait.
     """
     first = f"would drain {','.join(drained)}" if drained else f"would leave {','.join(wanted)} drained"
@@ -170,7 +170,7 @@ def would_do(drained: Sequence[str], wanted: Sequence[str], jobs: Sequence[str],
 
 
 def wait_for_jobs(module: AnsibleModule, nodes: Sequence[str]) -> str:
-    """Return what squeue says of the jobs that still hold the nodes when the time is over."""
+    """Wait until the nodes have no jobs; return the squeue output for jobs that remain after the timeout."""
     end = time.monotonic() + module.params["wait_s"]
     while jobs_left(left := held_now(module, nodes)) and time.monotonic() < end:
         time.sleep(min(BETWEEN_LOOKS_S, max(end - time.monotonic(), 0)))
@@ -178,7 +178,7 @@ def wait_for_jobs(module: AnsibleModule, nodes: Sequence[str]) -> str:
 
 
 def answers(known: Known, node: str) -> bool:
-    """Return whether slurmd of a node answers."""
+    """Return whether a node's slurmd responds."""
     state = known.get(node, ("unknown", ""))[0]
     return "*" not in state and not state.startswith("unknown")
 
@@ -189,7 +189,7 @@ def is_out(known: Known, node: str) -> bool:
 
 
 def wait_until(module: AnsibleModule, nodes: Sequence[str], holds: Callable[[Known, str], bool]) -> Known:
-    """Return what Slurm says once all nodes are so, or when the time is over."""
+    """Wait until `holds` is true for all nodes, or for the timeout; return the nodes' states in Slurm."""
     end = time.monotonic() + ANSWER_S
     while True:
         known = parse_nodes(ask_slurm(module, LOOK))

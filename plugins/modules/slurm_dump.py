@@ -1,4 +1,4 @@
-"""Module that saves Slurm's accounting database before an upgrade, and brings it back."""
+"""Module that saves Slurm's accounting database before an upgrade, and restores it."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ from ..module_utils.backup.settings import BackupError, Settings
 
 
 def dumped(settings: Settings, path: Path) -> dict[str, int]:
-    """Write the dump; return the rows of each table.
+    """Write the dump; return the number of rows of each table.
 
     Raises:
         BackupError: the disk has too little free space, or the dump differs from the database.
     """
-    # A row of text takes about twice what it takes in a table.
+    # A row in a dump takes about twice its size in the table.
     needed, free = 2 * database_bytes(settings), shutil.disk_usage(path.parent).free
     if needed > free:
         message = f"{path.parent} needs {needed >> 20} MiB for the dump and has {free >> 20} MiB free: free space there"

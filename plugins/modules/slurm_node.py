@@ -1,4 +1,4 @@
-"""Module that asks Slurm for nodes: whether one may be taken out of service, its jobs, and who is not ready."""
+"""Module that queries nodes in Slurm: whether a node may be taken out of service, its jobs, and unready nodes."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60
 DAY_S = 86400
-# Those of the job's own making, too: a node that breaks some jobs in odd ways is seen by them.
+# Includes failures that may be the job's fault, because they also reveal a node that breaks jobs in unusual ways.
 ALL_FAILURES = (*NODE_FAILURES, "FAILED", "OUT_OF_MEMORY")
 MOST = 200
 
 
 def ask(module: AnsibleModule, command: list[str]) -> dict[str, Any]:
-    """Return the answer of a command; one that is missing is an answer as well."""
+    """Return the result of a command; a missing command gives a failed result."""
     try:
         status, out, err = module.run_command(command, handle_exceptions=False)
     except OSError as exc:
@@ -133,33 +133,33 @@ def ask(module: AnsibleModule, command: list[str]) -> dict[str, Any]:
 
 
 def fault_of(answer: dict[str, Any]) -> str:
-    """Return why a command failed; '' when it did not."""
+    """Return why a command failed, or '' if it succeeded."""
     return "" if answer["rc"] == 0 else str(answer["stderr"] or answer["msg"]).strip()
 
 
 def node_state(module: AnsibleModule, node: str, daemons: list[str]) -> dict[str, Any]:
-    """Return how Slurm has a node, and whether its jobs are known."""
+    """Return a node's state in Slurm, and whether its jobs are known."""
     answer = ask(module, ["sinfo", "-h", "-N", "-n", node, "-o", "%N|%T|%E"])
     return {**node_service(node, answer["stdout"]), "unknown": unknown_jobs(node, answer, daemons)}
 
 
 def jobs_on(module: AnsibleModule, members: list[str]) -> dict[str, Any]:
-    """Return the jobs on nodes, in all states in which a job has some."""
+    """Return the jobs on nodes, in all states in which a job holds nodes."""
     answer = ask(module, ["squeue", "-h", "-t", "R,CF,CG,S,SO", "-o", "%N|job %i of %u"])
     return {"jobs": jobs_of_rack(answer["stdout"], members), "fault": fault_of(answer)}
 
 
 def not_ready(module: AnsibleModule, wanted: list[str]) -> dict[str, Any]:
-    """Return the nodes that are not ready; all of them when Slurm does not answer."""
+    """Return the nodes that are not ready; all nodes if Slurm does not answer."""
     answer = ask(module, ["sinfo", "-h", "-N", "-o", "%N|%T|%u|%E"])
     return {"unready": unready_nodes(answer["stdout"], wanted), "fault": fault_of(answer)}
 
 
 def answer_of(module: AnsibleModule, words: Sequence[str]) -> str:
-    """Return what a command of Slurm prints.
+    """Return the output of a Slurm command.
 
     Raises:
-        ValueError: it is not there, fails or does not answer.
+        ValueError: the command is missing, fails or times out.
     """
     program = module.get_bin_path(words[0])
     if program is None:
@@ -171,14 +171,14 @@ def answer_of(module: AnsibleModule, words: Sequence[str]) -> str:
         said = " ".join((err or out or f"no answer within {PATIENCE_S} s").split())[:300]
         message = f"`{words[0]}` fails: {said}"
         raise ValueError(message)
-    # Without accounting sacct says so on standard error and may still end well.
+    # Without accounting sacct prints an error but may still exit with 0.
     if not out.strip() and err.strip():
         raise ValueError(" ".join(err.split())[:300])
     return str(out)
 
 
 def history(module: AnsibleModule) -> dict[str, Any]:
-    """Return states, times out of service and failed jobs of nodes."""
+    """Return the states, out-of-service times and failed jobs of nodes."""
     wanted, now = module.params["history"] or None, int(time.time())
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now - module.params["days"] * DAY_S))
     states = ALL_FAILURES if wanted else NODE_FAILURES

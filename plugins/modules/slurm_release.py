@@ -1,4 +1,4 @@
-"""Module that says which Slurm a host has and is offered, and keeps where its packages come from."""
+"""Module that reads the installed and offered Slurm versions of a host, and configures the package source."""
 
 from __future__ import annotations
 
@@ -116,7 +116,8 @@ OPTIONS: dict[str, Any] = {
     "mpi": {"type": "bool", "default": False},
 }
 DAEMONS = ("slurmdbd", "slurmctld", "slurmd", "sackd")
-# Debian's, SchedMD's own, and what Ubuntu had: "slurm" alone is a monitor of networks.
+# Source packages of Slurm from Debian, SchedMD and older Ubuntu releases. The package "slurm" is an unrelated network
+# monitor.
 MAKERS = {"slurm-wlm", "slurm-smd", "slurm-llnl"}
 KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/ubuntu-archive-keyring.gpg")
 ARCHIVES = Path("/var/cache/apt/archives")
@@ -125,7 +126,7 @@ _MPI = re.compile(r"/mpi_([a-z0-9_]+?)(?:_v\d+)?\.so\b")
 
 
 def wanted_files(module: AnsibleModule) -> dict[str, str]:
-    """Return the text of each file; empty for one that is not to be there."""
+    """Return the content of each file; empty for a file that should be absent."""
     repository = module.params["repository"]
     if not repository:
         return {SOURCE: "", PREFERENCES: ""}
@@ -152,14 +153,14 @@ def wanted_files(module: AnsibleModule) -> dict[str, str]:
 
 
 def codename(path: Path = Path("/etc/os-release")) -> str:
-    """Return the codename of the system."""
+    """Return the codename of the distribution release."""
     rows = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
     return next((value.strip('"') for key, _, value in rows if key == "VERSION_CODENAME"), "")
 
 
 @contextlib.contextmanager
 def as_if_written(files: dict[str, str]) -> Iterator[list[str]]:
-    """Yield the options by which apt sees its configuration as it would be with these files."""
+    """Yield apt options that make apt use a copy of its configuration with these files."""
     with tempfile.TemporaryDirectory(prefix="busbar-") as folder:
         # A separate cache: apt takes seconds to rebuild its cache whenever its configuration changes.
         options = [
@@ -179,7 +180,7 @@ def as_if_written(files: dict[str, str]) -> Iterator[list[str]]:
 
 
 def write(module: AnsibleModule, files: dict[str, str]) -> None:
-    """Put the files in place, and take away those that are not to be there."""
+    """Write the files, and remove those that should be absent."""
     before_write(module, {path: text or None for path, text in files.items() if text or Path(path).exists()})
     for path, text in files.items():
         if text:
@@ -192,7 +193,7 @@ def write(module: AnsibleModule, files: dict[str, str]) -> None:
 
 
 def fetch(module: AnsibleModule, options: list[str], files: dict[str, str], names: Sequence[str]) -> None:
-    """Fetch the lists that are old or not there: that of the new source alone, where the others are fresh."""
+    """Update missing or old package lists; only that of the new source if the others are fresh."""
     if not lists_are_fresh():
         must(module, [*APT, "update"])
     if not files[SOURCE] or is_known(candidates(module, options, names), module.params["repository"]):
@@ -205,14 +206,14 @@ def fetch(module: AnsibleModule, options: list[str], files: dict[str, str], name
 
 
 def must(module: AnsibleModule, command: list[str]) -> None:
-    """Run apt; fail the module when it fails."""
+    """Run apt; fail the module if it fails."""
     status, said = run_manager(module, command)
     if status:
         module.fail_json(msg=f"apt cannot fetch its lists: {error_text(said)}")
 
 
 def installed_packages(module: AnsibleModule) -> dict[str, str]:
-    """Return the versions of the packages of Slurm."""
+    """Return the versions of the installed Slurm packages."""
     form = "${db:Status-Status} ${Package} ${Version} ${source:Package}\\n"
     said = module.run_command(["dpkg-query", "-W", "-f", form, *SLURM_PACKAGES])[1]
     rows = [line.split() for line in said.splitlines()]
@@ -220,7 +221,7 @@ def installed_packages(module: AnsibleModule) -> dict[str, str]:
 
 
 def daemon_states(module: AnsibleModule) -> dict[str, str]:
-    """Return the state of the program of each enabled daemon."""
+    """Return the state of each enabled daemon's program; see program_state()."""
     found = {}
     for name in DAEMONS:
         said = module.run_command(["systemctl", "show", "-p", "UnitFileState,ActiveState,MainPID", name])[1]
@@ -232,7 +233,7 @@ def daemon_states(module: AnsibleModule) -> dict[str, str]:
 
 
 def program_state(pid: str, proc: Path = Path("/proc")) -> str:
-    """Return whether a process runs the program that is installed, or one that was replaced since."""
+    """Return `current`, `stale` if the program file was replaced since the process started, or `stopped`."""
     try:
         return "stale" if str((proc / pid / "exe").readlink()).endswith(" (deleted)") else "current"
     except OSError:
@@ -246,23 +247,23 @@ def candidates(module: AnsibleModule, options: list[str], names: Sequence[str]) 
 
 
 def is_known(offered: dict[str, str], repository: dict[str, Any]) -> bool:
-    """Return whether apt has the list of the release that is asked for."""
+    """Return whether apt's package lists contain the requested release."""
     return any(release_text(version) == str(repository.get("release")) for version in offered.values())
 
 
 def install(module: AnsibleModule, options: list[str], versions: dict[str, str], how: str) -> tuple[int, str]:
-    """Return the exit status of apt and what it said, when it simulates an upgrade or only fetches its packages."""
+    """Return apt's exit status and output for an upgrade that it simulates or only downloads (`how`)."""
     words = [f"{name}={version}" for name, version in versions.items()]
     return run_manager(module, [*APT, *options, how, "--no-install-recommends", "install", *words])
 
 
 def mpi_types(listing: str) -> set[str]:
-    """Return the types of MPI whose plugins are in a list of files; mpi_pmix_v5.so is one of pmix."""
+    """Return the MPI types whose plugins are in a list of files; mpi_pmix_v5.so belongs to pmix."""
     return {match[1] for line in listing.splitlines() if (match := _MPI.search(line))}
 
 
 def lost_types(module: AnsibleModule, versions: dict[str, str], archives: Path = ARCHIVES) -> list[str]:
-    """Return the types of MPI of the installed packages that those which were fetched do not have."""
+    """Return the MPI types of the installed packages that are missing from the downloaded packages."""
     present, coming = "", ""
     for name, version in versions.items():
         present += module.run_command(["dpkg-query", "-L", name])[1]
@@ -272,7 +273,7 @@ def lost_types(module: AnsibleModule, versions: dict[str, str], archives: Path =
 
 
 def lost_on_offer(module: AnsibleModule, options: list[str], versions: dict[str, str]) -> list[str]:
-    """Return the types of MPI that the offered packages do not have; they are fetched into a temporary directory."""
+    """Return the MPI types that are missing from the offered packages, after downloading them temporarily."""
     listed = {name: module.run_command(["dpkg-query", "-L", name])[1] for name in versions}
     holders = {name: version for name, version in versions.items() if mpi_types(listed[name])}
     if not holders:
@@ -286,7 +287,7 @@ def lost_on_offer(module: AnsibleModule, options: list[str], versions: dict[str,
 
 
 def plugins(module: AnsibleModule, moves: dict[str, str]) -> list[dict[str, str]]:
-    """Return the SPANK plugins of others that stay as they are when packages are upgraded."""
+    """Return the SPANK plugins not installed by busbar that the package upgrade does not replace."""
     found = foreign_plugins()
     owned = (module.run_command(["dpkg-query", "-S", each["library"]])[1].partition(":")[0] for each in found)
     return [each for each, owner in zip(found, owned) if owner not in moves]
@@ -317,16 +318,16 @@ def main() -> None:
     with contextlib.nullcontext(list[str]()) if in_place else as_if_written(files) as options:
         installed = installed_packages(module)
         names = [*installed] or ["slurmctld"]
-        # A host that was inspected by an earlier task already has the package lists.
+        # If an earlier task inspected the host, its package lists are up to date.
         if changed or not module.params["write"]:
             fetch(module, options, files, names)
         offered = candidates(module, options, names)
         moves = {name: offered[name] for name in installed if offered.get(name, installed[name]) != installed[name]}
-        # Before a task that writes, an earlier task has already simulated the upgrade.
+        # A task that writes follows one that has already simulated the upgrade.
         looks = moves and not module.params["write"]
         status, said = install(module, options, moves, "--simulate") if looks else (0, "")
         lost: list[str] = []
-        # Packages of SPANK plugins go and are built anew with the upgrade.
+        # Packages of SPANK plugins are removed and rebuilt during the upgrade.
         removes = [name for name in parse_apt(said)[1] if not name.startswith(PREFIX)]
         error = error_text(said) if status else ""
         if module.params["download"] and not (removes or error or module.check_mode) and moves:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Module slurm_tests: submit test jobs on chosen nodes, follow and end them."""
+"""Module that submits test jobs to chosen nodes, monitors them and cancels late ones."""
 
 from __future__ import annotations
 

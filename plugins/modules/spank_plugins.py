@@ -1,4 +1,4 @@
-"""Module that keeps the lines of plugstack.conf by which a host loads SPANK plugins."""
+"""Module that manages the plugstack.conf lines with which a host loads SPANK plugins."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ LINES = Path("/etc/slurm/plugstack.conf.d")
 LIBRARIES = Path(DIRECTORY)
 RELEASE = Path("/etc/os-release")
 SLURM_HEADER = Path("/usr/include/slurm/slurm_version.h")
-# SchedMD's own packages for Debian and Ubuntu are slurm-smd, slurm-smd-slurmd and so on (debian/control of 23.11).
+# SchedMD's packages for Debian and Ubuntu are slurm-smd, slurm-smd-slurmd and so on (debian/control of 23.11).
 PACKAGES = Path("/var/lib/dpkg/info")
-# Where earlier versions of busbar kept libraries, their builds and a record.
+# Directories in which earlier releases of busbar kept libraries, their builds and a record.
 EARLIER = (Path("/usr/local/lib/busbar/spank"), Path("/var/lib/busbar/spank"))
 _VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)")
 
@@ -108,7 +108,7 @@ def system_of(text: str) -> str:
 
 
 def host_info(module: AnsibleModule) -> dict[str, Any]:
-    """Return which Slurm this host has and what a plugin for it is built for."""
+    """Return the host's Slurm version and the platform that a plugin must be built for."""
     programs = (program for program in ("scontrol", "slurmd") if module.get_bin_path(program))
     versions = (slurm_version(module.run_command([program, "-V"])[1]) for program in programs)
     info = {
@@ -125,7 +125,7 @@ def host_info(module: AnsibleModule) -> dict[str, Any]:
 
 
 class Host:
-    """The lines of this host and the libraries that they load."""
+    """The host's plugstack.conf lines and the libraries that they load."""
 
     def __init__(self, module: AnsibleModule):
         """Read the lines."""
@@ -141,24 +141,24 @@ class Host:
         self.diff: list[dict[str, str]] = []
 
     def wanted(self, plugin: Item) -> Item:
-        """Return a plugin with its library, its package and its line."""
+        """Return a plugin with its library, package and line."""
         built = {} if plugin.get("library") else plugin_package(plugin, self.info)
         library = built.get("library") or plugin["library"]
         return plugin | built | {"library": library, "line": plugin_line(plugin, library)}
 
     def foreign(self) -> list[str]:
-        """Return the plugins whose library is missing, or is for another release of Slurm."""
+        """Return the plugins whose library is missing or built for another Slurm release."""
         release = release_of(self.slurm)
         return [name for name, library in self.installed.items() if self.release_of_library(library) != release]
 
     def release_of_library(self, library: str) -> str:
-        """Return the release of Slurm that a library was built for; '' if Slurm could not load it."""
+        """Return the Slurm release that a library was built for; '' if Slurm cannot load it."""
         with contextlib.suppress(OSError, ValueError):
             return release_of(slurm_of_plugin(Path(library).read_bytes()))
         return ""
 
     def stale(self) -> list[str]:
-        """Return the packages of plugins which no line loads."""
+        """Return the packages of plugins that no line loads."""
         kept = set(self.installed.values())
         return [PREFIX + path.stem for path in sorted(LIBRARIES.glob("*.so")) if str(path) not in kept]
 
@@ -187,7 +187,7 @@ class Host:
         return LINES / f"busbar-{name}.conf"
 
     def write(self, path: Path, text: str) -> None:
-        """Replace a file whole, mode 0644; without text, remove it."""
+        """Replace a file atomically with mode 0644, or remove it if the text is empty."""
         before_write(self.module, {str(path): text or None})
         if not text:
             path.unlink(missing_ok=True)
@@ -200,7 +200,7 @@ class Host:
         Path(name).replace(path)
 
     def change(self, name: str, text: str) -> None:
-        """Note a new text for the line of a plugin, and write it unless this is check mode."""
+        """Record a new line for a plugin, and write it except in check mode."""
         path = self.line_file(name)
         self.changed.append(str(path))
         diff = {"before": self.text_of(name), "after": text, "before_header": str(path), "after_header": str(path)}
@@ -220,7 +220,7 @@ class Host:
             del self.installed[name]
 
     def keep(self, items: list[Item]) -> None:
-        """Bring the lines to what is declared, and see that Slurm runs jobs with them; else put the old ones back."""
+        """Write the declared lines, and check that Slurm runs jobs with them; otherwise restore the old lines."""
         for item in items:
             self.refuse(item)
         texts = {item["name"]: f"{HEADER}{item['line']}\n" for item in items}
@@ -238,7 +238,7 @@ class Host:
                 shutil.rmtree(path, ignore_errors=True)
 
     def try_out(self, items: list[Item], before: dict[str, str]) -> None:
-        """See that srun loads the plugins and shows their options; else put the old lines back and fail."""
+        """Check that srun loads the plugins and shows their options; otherwise restore the old lines and fail."""
         status, out, err = self.module.run_command(["srun", "--help"])
         missing = [option for item in items for option in item.get("provides") or [] if option not in out]
         if status == 0 and not missing:
@@ -251,7 +251,7 @@ class Host:
         self.fail_with(items, f"`srun --help` {fault}")
 
     def have_slurmd_read(self, items: list[Item], before: dict[str, str]) -> None:
-        """Have the running slurmd load the plugins, and prove it by a job step; else put the old lines back."""
+        """Make slurmd load the plugins, and verify it with a job step; otherwise restore the old lines and fail."""
         run, node = self.module.run_command, self.module.params["node"]
         libraries = [item["library"] for item in items]
         pid = spank_proof.slurmd_pid(run) if node else 0
@@ -274,12 +274,12 @@ class Host:
             )
 
     def put_back(self, before: dict[str, str]) -> None:
-        """Write the lines from before, and remove new ones."""
+        """Restore the previous lines, and remove new ones."""
         for name, text in before.items():
             self.write(self.line_file(name), text)
 
     def fail_with(self, items: list[Item], fault: str) -> None:
-        """Fail the module; the lines are those from before."""
+        """Fail the module after the previous lines were restored."""
         names = ", ".join(item["name"] for item in items)
         self.module.fail_json(
             msg=f"with {names} {fault}. The lines that load these plugins were reverted, so that jobs can run"

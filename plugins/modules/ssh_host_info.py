@@ -1,4 +1,4 @@
-"""Module that reads what signing a host's key needs."""
+"""Module that reads the facts of a host that are needed to sign its SSH host key."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def has_keys(path: Path) -> bool:
 
 
 def named(entries: list[str], by_number: Callable[[int], str]) -> list[str]:
-    """Return names; a number without an account is left out, because no login can use it."""
+    """Return account names; an id without an account is omitted, because no login can use it."""
     names = set()
     for entry in entries:
         with suppress(KeyError, ValueError):
@@ -85,7 +85,7 @@ def sudo_rights(module: AnsibleModule) -> tuple[dict[str, list[str]], str]:
 
 
 def openssh_version(text: str) -> str:
-    """Return the version in what `ssh -V` says."""
+    """Return the version in the output of `ssh -V`."""
     found = re.search(r"OpenSSH_(\d+\.\d+)", text)
     return found.group(1) if found else "0.0"
 
@@ -102,7 +102,7 @@ def main() -> None:
     public, certificate = Path(f"{module.params['key_file']}.pub"), Path(f"{module.params['key_file']}-cert.pub")
     if not public.exists():
         remedy = "install the SSH server and run `ssh-keygen -A` on this host"
-        # ssh-keygen -A leaves a key alone of which only the public half is lost.
+        # ssh-keygen -A does not restore a missing public key if the private key exists.
         if Path(module.params["key_file"]).exists():
             remedy = f"run `ssh-keygen -y -f {module.params['key_file']} > {public}` on this host as root"
         module.fail_json(msg=f"host key {public} not found: {remedy}")

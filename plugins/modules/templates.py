@@ -1,4 +1,4 @@
-"""Module behind the action `busbar.cluster.templates`: keeps the files that the action rendered."""
+"""Module behind the action `busbar.cluster.templates`: writes the files that the action rendered."""
 
 from __future__ import annotations
 

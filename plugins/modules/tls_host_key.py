@@ -1,4 +1,4 @@
-"""Module that makes a host's private key for TLS, and reads what signing it needs."""
+"""Module that creates a host's private TLS key, and reads the facts that are needed to sign it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DIRECTORY = Path("/etc/busbar/tls")
 
 
 def run(module: AnsibleModule, words: list[str]) -> str:
-    """Return what a program printed; fail the module when it failed."""
+    """Return the output of a program; fail the module if it fails."""
     status, out, err = module.run_command(words)
     if status != 0:
         module.fail_json(msg=f"`{' '.join(words)}` failed: {(err or out).strip()}")
@@ -46,7 +46,7 @@ def run(module: AnsibleModule, words: list[str]) -> str:
 
 
 def keep_group(module: AnsibleModule) -> bool:
-    """Make the group when it is missing; return whether that changes something."""
+    """Create the group if it is missing; return whether it was missing."""
     try:
         grp.getgrnam(module.params["group"])
     except KeyError:
@@ -58,7 +58,7 @@ def keep_group(module: AnsibleModule) -> bool:
 
 
 def keep_directory(module: AnsibleModule, path: Path) -> bool:
-    """Make the directory when it is missing; return whether that changes something."""
+    """Create the directory if it is missing; return whether it was missing."""
     if path.is_dir():
         return False
     if not module.check_mode:
@@ -67,7 +67,7 @@ def keep_directory(module: AnsibleModule, path: Path) -> bool:
 
 
 def make_key(module: AnsibleModule, path: Path) -> None:
-    """Make a key; it comes to its place whole and with its mode, or not at all."""
+    """Create a key atomically, with its final mode."""
     with tempfile.TemporaryDirectory(prefix=".busbar-", dir=path.parent) as place:
         fresh = Path(place) / path.name
         run(module, ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "256", "-m", "PEM", "-N", "", "-C", "", "-f", str(fresh)])
@@ -77,7 +77,7 @@ def make_key(module: AnsibleModule, path: Path) -> None:
 
 
 def set_access(module: AnsibleModule, path: Path) -> bool:
-    """Let root and the group alone read the key; return whether that changes something."""
+    """Make the key readable only for root and the group; return whether its access changed."""
     changed = module.set_owner_if_different(str(path), "root", changed=False)
     changed = module.set_group_if_different(str(path), module.params["group"], changed)
     return bool(module.set_mode_if_different(str(path), KEY_MODE, changed))
@@ -85,7 +85,7 @@ def set_access(module: AnsibleModule, path: Path) -> bool:
 
 def read_public(module: AnsibleModule, path: Path) -> str:
     """Return the public key of a private key."""
-    # Through a pipe: of a file, ssh-keygen refuses one that a group may read.
+    # Pass the key through a pipe, because ssh-keygen rejects a file that a group can read.
     words = ["ssh-keygen", "-y", "-P", "", "-f", "/dev/stdin"]
     status, out, err = module.run_command(words, data=path.read_text())
     if status != 0:

@@ -1,4 +1,4 @@
-"""Module that installs a release of upstream from its files, as packages or as an archive."""
+"""Module that installs an upstream release from its files, as packages or as an archive."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ TIMEOUT_S = 60
 
 
 def installed_version(module: AnsibleModule, name: str) -> str:
-    """Return the installed version of a package; '' when it is not installed."""
+    """Return the installed version of a package, or '' if it is not installed."""
     if module.get_bin_path("dpkg-query"):
         status, out, _ = module.run_command(["dpkg-query", "-W", "-f", "${Version} ${Status}", name])
         return out.split()[0] if status == 0 and out.endswith(" ok installed") else ""
@@ -112,7 +112,7 @@ def fetch(module: AnsibleModule, what: str, source: str, sha256: str) -> bytes:
 
 
 def install(module: AnsibleModule, items: list[dict[str, Any]]) -> None:
-    """Fetch all, then install all at once."""
+    """Fetch all packages, then install them in one transaction."""
     source = module.params["source"].rstrip("/")
     fetched = [
         (item, fetch(module, f"{item['name']} {item['version']}", f"{source}/{item['file']}", item["sha256"]))
@@ -124,8 +124,8 @@ def install(module: AnsibleModule, items: list[dict[str, Any]]) -> None:
         for item, data in fetched:
             (folder / item["file"]).write_bytes(data)
         files = [str(folder / item["file"]) for item, _ in fetched]
-        # The files are verified by their checksums: dnf asks no signature of local files (localpkg_gpgcheck, off by
-        # default, dnf.conf(5)). Dependencies from repositories are verified as each repository is configured.
+        # The files are verified by their checksums: dnf does not check signatures of local files by default (see
+        # localpkg_gpgcheck in dnf.conf(5)). Dependencies are verified as their repositories are configured.
         command = install_command(module, apt=["--allow-downgrades"])
         status, said = run_manager(module, [*command, *files])
         if status and module.get_bin_path("apt-get"):
@@ -137,7 +137,7 @@ def install(module: AnsibleModule, items: list[dict[str, Any]]) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack the archive; return the directory that holds what is in it."""
+    """Unpack the archive; return the directory with its contents."""
     with tarfile.open(archive) as tar:
         for member in tar.getmembers():
             target = (folder / member.name).resolve()
@@ -153,7 +153,7 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 
 def install_archive(module: AnsibleModule, source: str, dest: Path) -> None:
-    """Fetch and compare an archive, unpack it and move it into place."""
+    """Fetch and verify an archive, unpack it and move it into place."""
     data = fetch(module, dest.name, source, module.params["sha256"])
     dest.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".busbar-", dir=dest.parent) as folder:
@@ -168,7 +168,7 @@ def install_archive(module: AnsibleModule, source: str, dest: Path) -> None:
 
 
 def keep_archive(module: AnsibleModule) -> None:
-    """Have the directory of an archive."""
+    """Install the archive if its directory is missing, and exit the module."""
     source, dest = module.params["source"], Path(module.params["dest"])
     changed = not dest.is_dir()
     if changed and not module.check_mode:

@@ -17,9 +17,10 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.de
     machine_notes,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, fold_hosts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import container_fault
 
 from busbar.errors import UsageError
-from busbar.prove.slurm import ask
+from busbar.prove.slurm import ask, ask_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +101,7 @@ def run_step(allocation: Allocation, nodes: list[str], command: list[str], *more
         *([f"--gpus-per-node={gpus}"] if gpus else []),
         *more,
     ]
-    return ask(*words, *command, limit=_STEP_S)
+    return ask_lines(*words, *command, limit=_STEP_S)
 
 
 def read_nodes(allocation: Allocation, binary: str) -> dict[str, Node]:
@@ -117,7 +118,7 @@ def read_nodes(allocation: Allocation, binary: str) -> dict[str, Node]:
         found.setdefault(node, {}).setdefault(section, []).append(line)
     nodes = {name: Node(name, found[name]) for name in allocation.nodes if "end" in found.get(name, {})}
     if not nodes:
-        message = f"no step runs in job {allocation.job}: {err[:500] or 'the nodes give no answer'}"
+        message = f"no step runs in job {allocation.job}: {' '.join(err.split())[:500] or 'the nodes give no answer'}"
         raise UsageError(message)
     return nodes
 
@@ -254,7 +255,8 @@ def found_image(allocation: Allocation, nodes: Mapping[str, Node], image: str) -
         words = [runtime, "exec", "--nv", image]
         code, out, err = run_step(allocation, first, [*words, *look])
     if code:
-        message = f"--image: {image} cannot be used on {first[0]}: {err[-600:] or f'srun ended with exit code {code}'}"
+        reason = container_fault(err) or " ".join(err.split())[:600] or f"srun ended with exit code {code}"
+        message = f"--image: {image} cannot be used on {first[0]}: {reason.removeprefix(f'{first[0]}: ')}"
         raise UsageError(message)
     path = out.strip().rpartition("\n")[2]
     if not path.startswith("/"):

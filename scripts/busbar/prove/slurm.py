@@ -26,7 +26,7 @@ from busbar.prove.limits import exceeded_limits, never_starts, remedy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["JOB_NAME", "Allocation", "NotStarted", "Request", "ask", "clean_environment", "usable_nodes"]
+__all__ = ["JOB_NAME", "Allocation", "NotStarted", "Request", "ask", "ask_lines", "clean_environment", "usable_nodes"]
 
 JOB_NAME = "busbar-prove"
 _ANSWER_S = 30
@@ -60,7 +60,13 @@ def clean_environment() -> dict[str, str]:
 
 
 def ask(*command: str, data: str | None = None, limit: float = _ANSWER_S) -> tuple[int, str, str]:
-    """Run a Slurm command and return its exit code, output and error."""
+    """Run a Slurm command and return its exit code, output and error; the error is one line."""
+    code, out, err = ask_lines(*command, data=data, limit=limit)
+    return code, out, " ".join(err.split())
+
+
+def ask_lines(*command: str, data: str | None = None, limit: float = _ANSWER_S) -> tuple[int, str, str]:
+    """Run a Slurm command and return its exit code, output and error with all lines."""
     try:
         done = subprocess.run(
             command,
@@ -79,7 +85,7 @@ def ask(*command: str, data: str | None = None, limit: float = _ANSWER_S) -> tup
         return _NOT_FOUND, "", f"{command[0]}: command not found"
     except subprocess.TimeoutExpired:
         return 124, "", f"{command[0]} did not answer in {limit:g} s"
-    return done.returncode, done.stdout, " ".join(done.stderr.split())
+    return done.returncode, done.stdout, done.stderr
 
 
 def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str]]:

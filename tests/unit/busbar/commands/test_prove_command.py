@@ -319,7 +319,7 @@ def test_nccl_tests_in_an_image_or_of_a_path_passes(site: Site) -> None:
     assert "--gpus-per-node=8" in (site.slurm / "jobs/1/asked").read_text(encoding="utf-8")
     done = site.prove("--floor=1", "--image=lost")
     assert (done.returncode, set(site.states())) == (2, {"CANCELLED"}), done.stdout + done.stderr
-    assert "--image: lost cannot be used on gpu1: srun: error: pyxis: failed to import" in done.stderr
+    assert "--image: lost cannot be used on gpu1: container: No such file or directory: lost" in done.stderr
 
 
 def test_a_module_of_nccl_tests_is_loaded() -> None:

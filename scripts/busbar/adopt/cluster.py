@@ -137,6 +137,7 @@ def draft_cluster(
     _states(draft, _command(hosts, "sinfo-N", controller))
     _carry_config(draft, conf)
     _carry_nodes(draft, conf, machines, hardware)
+    _gpus_found(draft, hosts, machines)
     _carry_partitions(draft, conf, machines)
     _carry_gres(draft, hosts, controller, machines)
     _carry_companions(draft, conf, reading, machines)
@@ -316,6 +317,20 @@ def _carry_nodes(draft: Draft, conf: SlurmConf, machines: Mapping[str, str], har
             "assumed 1 Gb/s NIC and no GPU (Gres is in slurm_node_params). Name a profile with --hardware, or complete "
             "them with `busbar inventory describe`, before busbar installs drivers and validates"
         )
+        draft.note("hardware", ASK, question)
+
+
+def _gpus_found(draft: Draft, hosts: Mapping[str, HostReading], machines: Mapping[str, str]) -> None:
+    """List the GPUs that nvidia-smi reports on nodes whose hardware is a question."""
+    found: dict[str, list[str]] = {}
+    for name in machines:
+        lines = hosts[name].commands.get("nvidia-smi", "").splitlines() if name in hosts else []
+        models = [line.split(",")[0].strip() for line in lines if line.count(",") > 1]
+        if models and draft.hosts[name]["hardware"].startswith("adopted_"):
+            text = " and ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
+            found.setdefault(text, []).append(name)
+    for text, names in found.items():
+        question = f"{fold_for_slurm(names)} has {text} (nvidia-smi): name the profile with --hardware"
         draft.note("hardware", ASK, question)
 
 

@@ -42,6 +42,11 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("", ("/etc/hosts",), "a block with all hosts of the cluster; lines with the same content move into it"),
     (
         "",
+        ("/etc/chrony/chrony.conf", "/etc/chrony.conf", "/etc/systemd/system/chrony.service.d/busbar.conf"),
+        "chrony runs in place of another time service, and restarts; the file of systemd in containers only",
+    ),
+    (
+        "",
         ("/etc/ssh/sshd_config.d/01-busbar.conf",),
         "the settings that sshd has now, a host certificate, and DenyUsers busbar-validation; sshd reloads",
     ),
@@ -121,14 +126,11 @@ def _carry_time(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
         sources[host] = list(dict.fromkeys(words))
     found = [name for name in dict.fromkeys(name for names in sources.values() for name in names) if name not in hosts]
     servers = [host for host, names in sources.items() if any(host in other for other in sources.values()) and names]
-    place = "/etc/chrony/chrony.conf"
     if found:
         draft.carry("time sources", {"hosts_time_upstream": found, "hosts_time_servers": servers})
     else:
         question = "none found, so the controller becomes the time server: name others in hosts_time_upstream"
         draft.note("time sources", ASK, question)
-    text = f"busbar writes {place} and runs chrony in place of another time service; chrony restarts"
-    draft.note("time service", CHANGED, f"{text}. In containers, chrony.service.d/busbar.conf, too")
 
 
 def _carry_sshd(draft: Draft, hosts: Mapping[str, HostReading]) -> None:

@@ -84,7 +84,8 @@ def test_time_zone_and_sources_stay() -> None:
     assert options["hosts_timezone"] == ""
     assert options["hosts_time_upstream"] == ["ntp.site.example", "10.0.0.1"]
     assert options["hosts_time_servers"] == []
-    assert "chrony.conf" in _notes(draft, CHANGED)["time service"]
+    assert any("/etc/chrony/chrony.conf" in name for name in _notes(draft, CHANGED))
+    assert draft.files["before/alpha/etc/chrony/chrony.conf"] == files["/etc/chrony/chrony.conf"]
 
 
 def test_options_of_slurmd_are_a_question_and_files_are_copied() -> None:
@@ -94,6 +95,13 @@ def test_options_of_slurmd_are_a_question_and_files_are_copied() -> None:
         (LAB / "alpha/etc/slurm/slurm.conf").read_text()[:50]
     )
     assert not any("slurmdbd" in path for path in draft.files if path.startswith("before/"))
+
+
+def test_gpus_that_a_host_has_are_in_the_question() -> None:
+    # nvidia-smi --query-gpu=name,memory.total,driver_version,mig.mode.current --format=csv,noheader
+    line = "NVIDIA A100-SXM4-80GB, 81920 MiB, 550.90.07, Disabled\n"
+    draft, _ = _lab(commands={"nvidia-smi": 4 * line})
+    assert any("4 x NVIDIA A100-SXM4-80GB" in note.reason for note in draft.notes if note.name == "hardware")
 
 
 def test_an_nfs_server_and_its_clients_keep_their_versions() -> None:

@@ -1,0 +1,69 @@
+"""A client whose /home an admin mounted by hand keeps it: the file system of an adopted cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from virtual_machines import CLIENT, SERVER, recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from virtual_machines import Machines
+
+pytestmark = pytest.mark.proves("nfs_server", "nfs_client")
+
+FILER = "10.77.0.10"
+# What `busbar adopt cluster` writes for such a cluster.
+ADOPTED: dict[str, Any] = {
+    "users_home_base": "/home",
+    "users_create_home": False,
+    "nfs_server_options": [],
+    "nfs_server_exports": [
+        {"path": "/shared"},
+        {"path": "/projects", "mode": "1777"},
+        {"path": "/home", "clients": ["client1"], "mount": False, "options": ["rw", "sync", "no_subtree_check"]},
+    ],
+    "nfs_client_mounts": [{"src": f"{FILER}:/home", "path": "/home", "options": ["vers=4.2", "hard"]}],
+    "nfs_client_nconnect": 0,
+    "nfs_client_rsize": 0,
+    "nfs_client_wsize": 0,
+    "nfs_client_options": [],
+}
+# A mount has a new ID if it is mounted again.
+MOUNT = "findmnt --noheadings --output ID,SOURCE,FSTYPE /home"
+
+
+@pytest.fixture(scope="module")
+def mounted(machines: Machines) -> Iterator[Machines]:
+    """The client with /home of the server, as two lines by hand make it, and a process of a user in it."""
+    own = "install -d -o alice -m 700 /home/alice"
+    machines.ssh(SERVER, f"{own}; echo '/home client1(rw,sync,no_subtree_check)' >>/etc/exports; exportfs -ra")
+    line = f"{FILER}:/home /home nfs vers=4.2,hard,_netdev 0 0"
+    machines.ssh(CLIENT, f"echo '{line}' >>/etc/fstab; systemctl daemon-reload; mount /home")
+    machines.ssh(CLIENT, "systemd-run --quiet --unit=at-home --uid=alice --working-directory=/home/alice sleep 6000")
+    yield machines
+    machines.ssh(CLIENT, "systemctl stop at-home; umount -l /home; sed -i '/ .home nfs/d' /etc/fstab", check=False)
+    machines.ssh(SERVER, "sed -i '/^.home /d' /etc/exports; rm -r /home/alice; exportfs -ra", check=False)
+    back = machines.provision()
+    assert back.returncode == 0, back.stdout + back.stderr
+
+
+def test_a_mounted_home_stays_as_it_is(mounted: Machines) -> None:
+    before = mounted.output(CLIENT, MOUNT)
+    assert before.split()[1:] == [f"{FILER}:/home", "nfs4"]
+    done = mounted.provision(**ADOPTED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert mounted.output(CLIENT, MOUNT) == before
+    assert mounted.output(CLIENT, "systemctl is-active at-home") == "active"
+    lines = mounted.output(CLIENT, "grep -c ' /home nfs' /etc/fstab")
+    assert lines == "1"
+    mounted.ssh(CLIENT, "runuser -u alice -- touch /home/alice/mine")
+    assert mounted.output(SERVER, "stat -c %U /home/alice/mine") == "alice"
+
+
+def test_a_second_run_changes_nothing(mounted: Machines) -> None:
+    done = mounted.provision(**ADOPTED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {host: counts["changed"] for host, counts in recap(done.stdout).items()} == {SERVER: 0, CLIENT: 0}

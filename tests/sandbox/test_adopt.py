@@ -104,16 +104,18 @@ def hand_built(name: str, site: Path, *, compute: int, database: bool) -> Iterat
     cluster = Cluster(name)
     made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--compute", str(compute))
     assert made.returncode == 0, made.stderr
-    build(cluster.name, database=database)
-    one = Adopted(cluster, site, tuple(KEPT) if database else WITHOUT_DATABASE)
-    one.before = one.kept()
-    assert len(one.before["queue"].splitlines()) == 10
-    done = adopt(cluster, one.site)
-    assert done.returncode == 0, done.stdout + done.stderr
-    answers = one.site / "inventory/group_vars/all/zz_answers.yml"
-    answers.write_text(yaml.safe_dump(ANSWERS), encoding="utf-8")
-    yield one
-    gone = cluster.busbar("sandbox", "down", "--name", cluster.name)
+    try:
+        build(cluster.name, database=database)
+        one = Adopted(cluster, site, tuple(KEPT) if database else WITHOUT_DATABASE)
+        one.before = one.kept()
+        assert len(one.before["queue"].splitlines()) == 10
+        done = adopt(cluster, one.site)
+        assert done.returncode == 0, done.stdout + done.stderr
+        answers = one.site / "inventory/group_vars/all/zz_answers.yml"
+        answers.write_text(yaml.safe_dump(ANSWERS), encoding="utf-8")
+        yield one
+    finally:
+        gone = cluster.busbar("sandbox", "down", "--name", cluster.name)
     assert gone.returncode == 0, gone.stderr
 
 
@@ -129,7 +131,7 @@ def test_the_draft_has_all_hosts_with_their_users_and_limits(adopted: Adopted) -
     hosts = yaml.safe_load((adopted.site / "inventory/hosts.yml").read_text(encoding="utf-8"))["all"]
     addresses = {name: load(adopted.cluster.name).address(name) for name in (CONTROLLER, "gpu1", "gpu2")}
     assert {name: variables["ansible_host"] for name, variables in hosts["hosts"].items()} == addresses
-    assert "not read" not in (adopted.site / "ADOPTED.md").read_text(encoding="utf-8")
+    assert "not read (" not in (adopted.site / "ADOPTED.md").read_text(encoding="utf-8")
     users = yaml.safe_load((adopted.site / "inventory/group_vars/all/users.yml").read_text(encoding="utf-8"))
     declared = {user["name"]: user for user in users["users_accounts"]}
     assert {name: declared[name]["uid"] for name in USERS} == {"ada": 1101, "bert": 1102, "cleo": 1103}

@@ -36,7 +36,7 @@ _FETCHED = "restored"
 
 
 def main(arguments: Sequence[str], configuration: Path) -> int:
-    """Run one command, print a JSON object (a sentence for `list`), and return the exit status."""
+    """Run one command, print a JSON object (text for `list`), and return the exit status."""
     given = _parser().parse_args(arguments)
     mask = os.umask(0o077)
     try:
@@ -156,11 +156,11 @@ def _fetch(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     stage, manifest = fetch(repository, chosen, Path(settings.folder) / _FETCHED)
     former = _fetched(settings)
     note = {"snapshot": chosen.id, "stage": str(stage), "manifest": manifest, "begun": [], "placed": {}}
-    # An interrupted restore resumes: its own partial data must not block it.
+    # When an interrupted restore resumes, its partial data must not block it.
     if former.get("snapshot") == chosen.id:
         note |= {"begun": former["begun"], "placed": former["placed"]}
     left = [part for part in parts_of(settings) if part not in note["placed"]]
-    # Their roles start Grafana and slapd, which create a database before the restored one is in place.
+    # The roles start Grafana and slapd, which create a database before the restored one is in place.
     for part in ("grafana", "directory"):
         if part in left and part not in note["begun"] and not is_there(settings, part):
             note["begun"] = [*note["begun"], part]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the host of each rank of an MPI job and sums the rank numbers."""
+"""Prints the host of each rank of an MPI job and sums the ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> int:
-    """Sum the rank numbers and return 0 if every rank has the correct sum."""
+    """Sum the ranks and return 0 if every rank gets the correct sum."""
     try:
         from mpi4py import MPI  # noqa: PLC0415 - a missing module gets a clear message
     except ImportError as exc:

@@ -1,10 +1,10 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The samples of train_ddp.py: computed from their index (mlp), or read from a file by the workers of a DataLoader.
+"""The samples for train_ddp.py: computed from their index (mlp), or read from a file by the workers of a DataLoader.
 
 This module generates the file: raw 8-bit images, larger than the model input, or 16-bit tokens. A sample depends only
 on its index, so that a resumed training sees the same samples as an uninterrupted one. The workers crop and mirror
-images as for ImageNet; the images are not compressed, because torch alone does not decode JPEG.
+images as for ImageNet; the images are not compressed, because torch without torchvision cannot decode JPEG.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Files", "Numbers"]
 
-_MARGIN = 8  # an image is an eighth larger than its crop, as 256 to 224
+_MARGIN = 8  # an image is about an eighth larger than its crop, such as 256 and 224 pixels
 _IMAGES = {True: 512, False: 64}
 _TOKENS = {True: 1 << 23, False: 1 << 15}
-# Few enough to learn quickly: images of a class look alike, and tokens form words.
+# Few enough to learn quickly: images in a class look alike, and tokens form words.
 _KINDS, _WORDS, _LONG = 16, 256, 8
 _PRIME = 1_000_003
 
@@ -57,10 +57,10 @@ class Numbers:
 
 
 class Records(torch.utils.data.Dataset):
-    """Samples of a file by index, read in the workers."""
+    """Samples in a file by index, read by the workers."""
 
     def __init__(self, shape: Shape, content: np.ndarray) -> None:
-        """Use the content of the file: images x 3 x edge x edge as 8-bit values, or 16-bit tokens."""
+        """Store the content of the file: images x 3 x edge x edge as 8-bit values, or 16-bit tokens."""
         self.shape, self.content = shape, content
 
     def __getitem__(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -95,9 +95,9 @@ class Files:
             shape: shape of the model.
             device: device of the samples.
             asked: the options `seed` of the samples; `workers`, the number of loader processes (0 loads in this
-                process); `data`, the folder that keeps the file for all ranks and later runs (None: this rank uses
+                process); `data`, the folder that stores the file for all ranks and later runs (None: this rank uses
                 an unnamed temporary file).
-            makes: whether this rank creates the file in the folder; the others create it only if it is still missing.
+            makes: whether this rank creates the file in the folder; other ranks create it only if it is still missing.
         """
         seed, folder = asked.seed, asked.data
         self.device, self.workers, gpu = device, asked.workers, device.type == "cuda"
@@ -109,7 +109,7 @@ class Files:
         if folder is None:
             with tempfile.NamedTemporaryFile(prefix="train_ddp-") as file:
                 self.make(file.name, form, kind, shape, seed)
-                # The mapping outlives the name of the file, also in the forked workers.
+                # The mapping stays valid after the file is unlinked, also in the forked workers.
                 content = np.memmap(file.name, kind, "r", shape=form)
         else:
             name = f"train_ddp-{shape.model}-{'x'.join(map(str, form))}-{shape.vocabulary}-{seed}.bin"

@@ -14,17 +14,17 @@ which can execute code on the receiver; FSDP and DeepSpeed exchange pickled obje
 
 Measurements, in seconds, medians over the steps after the first three:
 
-- step_seconds: a whole step: loading of samples, forward, backward with communication, optimizer.
+- step_seconds: a whole step: loading samples, forward, backward with communication, optimizer.
 - data_seconds: the part of the step that waits for the loader; null for computed samples.
 - compute_seconds: the same step of a copy of the model without communication, measured on all ranks at the same time
   before the training; the value of the slowest rank, because all ranks wait for it.
 - all_reduce_seconds: the rest of the step, which is the communication that does not overlap with computation.
 
-tflops_per_rank are the operations of the samples, as train_work.py counts them, divided by the time of the steps.
+tflops_per_rank is the number of operations for the samples, as counted by train_work.py, divided by the step time.
 
-Exit codes: 0 success; 2 invalid input; 3 torch is not usable; 75 stopped after saving its state, or a rank was lost: a
-restart resumes from the last checkpoint. With codes 2 and 3 the program also writes the reason to the file no-restart
-in the checkpoint folder, because srun may return the code of the ranks that it killed after the failure.
+Exit codes: 0 success; 2 invalid input; 3 torch is not usable; 75 stopped after saving the state, or a rank was lost; a
+restart then resumes from the last checkpoint. With codes 2 and 3 the program also writes the reason to the file
+no-restart in the checkpoint folder, because srun may return the code of ranks that it killed after the failure.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MARK = "busbar-training "
 WARM_UP = 3
 POINTS = 40
 _BF16_SINCE = (8, 0)  # Ampere; older GPUs emulate bf16
-# Messages of torch about a lost rank; gloo does not have a separate error class.
+# Words in torch's errors about a lost rank, because gloo does not have a separate error class.
 _LOST = ("connection", "timed out", "timeout", "gloo", "nccl", "socket", "peer", "broken pipe", "store")
 
 
@@ -101,7 +101,7 @@ def timed(torch, device, work, *given):  # noqa: ANN001, ANN002, ANN201 - torch 
 
 
 def compute_seconds(torch, asked, model, samples, device) -> float | None:  # noqa: ANN001 - as above
-    """Return the median duration of a step of a copy of the model without communication, in seconds."""
+    """Return the median duration in seconds of a step with a copy of the model, without communication."""
     if not asked.probe:
         return None
     from train_models import loss_of  # noqa: PLC0415 - needs torch
@@ -124,13 +124,13 @@ def compute_seconds(torch, asked, model, samples, device) -> float | None:  # no
 
 
 def curve_of(losses: list[float], steps: int) -> list[list[float]]:
-    """Return a sample of steps with their losses that shows the curve and includes the last step."""
+    """Return a selection of steps with their losses that shows the curve and includes the last step."""
     first, between = steps - len(losses) + 1, max(1, len(losses) // POINTS)
     return [[first + place, losses[place]] for place in range(len(losses) - 1, -1, -between)][::-1]
 
 
 class Stop:
-    """Records the signals with which Slurm announces the time limit or a preemption."""
+    """Records the signals that Slurm sends before the time limit or a preemption."""
 
     def __init__(self) -> None:
         """Install the signal handlers."""
@@ -149,7 +149,7 @@ def settle(torch, asked: argparse.Namespace, device) -> Shape:  # noqa: ANN001 -
     shape = Shape.asked(asked.model, asked.hidden, asked.layers, asked.length, gpu=gpu)
     memory = torch.cuda.get_device_properties(device).total_memory if gpu else None
     known = gpu and torch.cuda.get_device_capability(device) >= _BF16_SINCE
-    # GPUs may differ between nodes: use the values of the smallest.
+    # GPUs may differ between nodes, so use the values for the smallest.
     common = torch.tensor([asked.batch or batch_that_fits(asked.model, memory), int(known)], device=device)
     torch.distributed.all_reduce(common, torch.distributed.ReduceOp.MIN)
     asked.batch, known = int(common[0]), bool(common[1])
@@ -215,10 +215,10 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
         given, waited = timed(torch, device, next, stream)
         loss, seconds = timed(torch, device, strategy.step, *given)
         if step - began_at >= WARM_UP or asked.steps - began_at <= WARM_UP:
-            # A step does not include computed samples, because real trainings load theirs.
+            # Computing samples does not count as waiting, because real trainings load their samples.
             waits += [waited] if asked.model != "mlp" else []
             times.append(seconds + (waited if asked.model != "mlp" else 0.0))
-        # One reduction shares the mean loss and the stop and time flags, so that all ranks stop together.
+        # One reduction distributes the mean loss and the stop and time flags, so that all ranks stop together.
         flags = torch.tensor([stop.asked, time.monotonic() > over], dtype=torch.float64, device=device)
         common = torch.cat([loss.double().reshape(1), flags])
         torch.distributed.all_reduce(common)
@@ -268,13 +268,13 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
 
 
 def measured(torch, asked, ranks: Ranks, own: list[float | None], flops: float):  # noqa: ANN001, ANN201 - as above
-    """Return rates and durations over the measurements of all ranks; None if nothing was measured.
+    """Return rates and durations from the measurements of all ranks; None if nothing was measured.
 
     Args:
         torch: the module.
         asked: the parsed command line.
         ranks: this rank.
-        own: its seconds: a step, the part of it that waits for the loader, a step without communication.
+        own: durations on this rank in seconds: a step, its wait for the loader, a step without communication.
         flops: operations per sample.
     """
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
@@ -327,7 +327,7 @@ def main() -> None:
         sys.stdout.write(f"\n{MARK}{json.dumps(result)}\n")
         if asked.result:
             Path(asked.result).write_text(json.dumps(result) + "\n", encoding="utf-8")
-    # All ranks are done. Do not join the threads of gloo and NCCL: some releases abort there.
+    # All ranks are done. Do not join the threads of gloo and NCCL, because some releases abort when they are joined.
     torch.distributed.barrier()
     sys.stdout.flush()
     os._exit(code)

@@ -30,7 +30,7 @@ _SIOCGIFADDR = 0x8915
 
 @dataclass(frozen=True)
 class Ranks:
-    """The number of this rank, the number of ranks, and its number on its node."""
+    """The global rank, the world size and the local rank of this process."""
 
     rank: int
     world: int
@@ -38,9 +38,9 @@ class Ranks:
 
 
 def find_ranks(environment: dict[str, str]) -> Ranks:
-    """Return the ranks from the environment of torchrun or srun; a single rank without them.
+    """Return rank and world size from the environment of torchrun or srun; without them, a single rank.
 
-    SLURM_NTASKS alone is not sufficient: batch scripts, which are not ranks, have it too.
+    SLURM_NTASKS alone is not sufficient, because batch scripts, which are not ranks, also have it.
     """
     if "RANK" in environment and "WORLD_SIZE" in environment:
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -56,20 +56,20 @@ def tell_ranks(environment: MutableMapping[str, str], ranks: Ranks, device: int 
     """Set the variables of torchrun for libraries that do not support other launchers.
 
     srun sets only SLURM_*, and DeepSpeed requires LOCAL_RANK even after torch.distributed is initialised
-    (deepspeed/runtime/engine.py, _do_args_sanity_check). DeepSpeed uses the GPU with that number, which is wrong if
+    (deepspeed/runtime/engine.py, _do_args_sanity_check). DeepSpeed uses LOCAL_RANK as GPU index, which is wrong if
     Slurm exposes only one GPU to each rank.
 
     Args:
-        environment: changed in place.
+        environment: variables, changed in place.
         ranks: this rank.
-        device: index of its GPU among the visible GPUs; None on CPUs.
+        device: index of the rank's GPU among the visible GPUs; None on CPUs.
     """
     local = ranks.local if device is None else device
     environment.update(RANK=str(ranks.rank), WORLD_SIZE=str(ranks.world), LOCAL_RANK=str(local))
 
 
 def interface_towards(address: str, port: int) -> str:
-    """Return the name of the interface with the route to an address, or an empty string if it is unknown."""
+    """Return the name of the interface that routes to an address, or an empty string if it is unknown."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((address, port))
@@ -87,7 +87,7 @@ def interface_towards(address: str, port: int) -> str:
 
 
 def fail(code: int, words: str, folder: str | None = None) -> None:
-    """Print an error and exit immediately, because destructors would wait for the other ranks forever.
+    """Print an error and exit without running destructors, which would wait for the other ranks forever.
 
     Args:
         code: exit code.
@@ -133,7 +133,7 @@ def common_store(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN00
         return store
     if secret and not re.fullmatch(r"[0-9a-f]{32,}", secret):
         fail(WRONG_INPUT, "RENDEZVOUS_SECRET must be 32 or more random hexadecimal digits", asked.checkpoint)
-    # Distributions build torch without libuv, which the store uses by default.
+    # The store uses libuv by default, but distributions build torch without it.
     os.environ.setdefault("USE_LIBUV", "0")
     timeout = dt.timedelta(seconds=asked.timeout)
     from torch.distributed.rendezvous import rendezvous  # noqa: PLC0415 - as above
@@ -141,7 +141,7 @@ def common_store(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN00
     found = next(rendezvous("env://", ranks.rank, ranks.world, timeout=timeout))
     if secret:
         return torch.distributed.PrefixStore(secret, found[0])
-    # Jobs that were submitted with an older script still work.
+    # Jobs submitted with an older script have no secret; they still work, with a warning.
     if ranks.rank == 0:
         sys.stderr.write("train_ddp: others may join: set RENDEZVOUS or RENDEZVOUS_SECRET, as the newest script does\n")
     return found[0]
@@ -177,7 +177,7 @@ def unpacked(numbers: list[float]) -> tuple[str, list[float | None]]:
 
 
 def gathered(torch, ranks: Ranks, node: str, figures: list[float | None]):  # noqa: ANN001, ANN201 - as above
-    """Return the node and values of every rank, exchanged as floats because unpickling objects can execute code."""
+    """Return the node and values of every rank, sent as floats because unpickling objects can execute code."""
     device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
     mine = torch.tensor(packed(node, figures), dtype=torch.float64, device=device)
     everyone = [torch.empty_like(mine) for _ in range(ranks.world)]

@@ -72,7 +72,7 @@ class Ddp:
     """Distributed data parallel: a full model on each rank, with averaged gradients."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device, asked: object, saved: Saved) -> None:
-        """Take the model, and the state that was saved."""
+        """Initialize with the model and the saved state."""
         self.device, self.asked = device, asked
         if saved.state:
             model.load_state_dict(saved.state["model"])
@@ -87,7 +87,7 @@ class Ddp:
         return torch.nn.parallel.DistributedDataParallel(model, device_ids=own)
 
     def optimizer_state(self, whole: dict[str, object]) -> dict[str, object]:
-        """Return this rank's part of a whole state of the optimizer."""
+        """Return this rank's part of the full optimizer state."""
         return whole
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -100,11 +100,11 @@ class Ddp:
         return loss.detach()
 
     def state(self) -> dict[str, object]:
-        """Return the whole state on rank 0; all ranks must ask."""
+        """Return the full state on rank 0; all ranks must call this."""
         return {"model": self.model.module.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def checksum(self) -> str:
-        """Return the SHA-256 of the whole model on rank 0; all ranks must ask."""
+        """Return the SHA-256 of the full model on rank 0; all ranks must call this."""
         found = hashlib.sha256()
         for name, value in sorted(self.state()["model"].items()):
             found.update(name.encode())
@@ -123,7 +123,7 @@ class Fsdp(Ddp):
         # Newer releases deprecate this interface, but older ones do not have the new one.
         warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed.fsdp")
         self.parts = fsdp
-        # On CPUs the offloaded state would share the memory that FSDP frees.
+        # On CPUs the offloaded state would share memory that FSDP frees.
         kept = {"offload_to_cpu": self.device.type == "cuda", "rank0_only": True}
         self.whole = (
             fsdp.StateDictType.FULL_STATE_DICT,
@@ -136,7 +136,7 @@ class Fsdp(Ddp):
         )
 
     def optimizer_state(self, whole: dict[str, object]) -> dict[str, object]:
-        """Return this rank's part of a whole state of the optimizer."""
+        """Return this rank's part of the full optimizer state."""
         flat = self.parts.FullyShardedDataParallel
         # Every rank has read the full state from the shared file system.
         every = self.parts.FullStateDictConfig(), self.parts.FullOptimStateDictConfig()
@@ -144,7 +144,7 @@ class Fsdp(Ddp):
             return flat.optim_state_dict_to_load(self.model, self.optimizer, whole)
 
     def state(self) -> dict[str, object]:
-        """Return the whole state on rank 0; all ranks must ask."""
+        """Return the full state on rank 0; all ranks must call this."""
         flat = self.parts.FullyShardedDataParallel
         with flat.state_dict_type(self.model, *self.whole):
             optimizer = flat.optim_state_dict(self.model, self.optimizer)
@@ -155,7 +155,7 @@ class DeepSpeed(Ddp):
     """DeepSpeed ZeRO stage 2: sharded gradients and optimizer state, a full model on each rank."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device, asked: object, saved: Saved) -> None:
-        """Take the model, and the state that was saved."""
+        """Initialize with the model and the saved state."""
         import deepspeed  # noqa: PLC0415 - not needed for the others
 
         self.folder = saved.folder
@@ -176,7 +176,7 @@ class DeepSpeed(Ddp):
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Train on a batch and return the loss."""
-        # DeepSpeed's weights are bf16 in this case.
+        # DeepSpeed has converted the weights to bf16.
         inputs = inputs.bfloat16() if self.bf16 and inputs.is_floating_point() else inputs
         loss = loss_of(self.model, inputs, targets.bfloat16() if self.bf16 and targets.is_floating_point() else targets)
         self.model.backward(loss)
@@ -184,7 +184,7 @@ class DeepSpeed(Ddp):
         return loss.detach()
 
     def state(self) -> dict[str, object]:
-        """Write the shards of all ranks and return the tag with which they are found."""
+        """Write the shards of all ranks and return the tag that identifies them."""
         tag = f"step{self.past['step']}"
         self.model.save_checkpoint(str(self.folder), tag=tag)
         return {"tag": tag}

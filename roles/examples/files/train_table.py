@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the table of scaling.sbatch: for each batch size the training time on one GPU, one node and more nodes.
+"""Prints the table of scaling.sbatch: the training time on one GPU, one node and more nodes for each batch size.
 
 usage: train_table.py FOLDER, which holds run-*.json, each the --result of a train_ddp.py. Needs no torch.
 """

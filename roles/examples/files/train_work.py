@@ -5,12 +5,12 @@
 Operations are counted as in NVIDIA's peak figures: a multiplication and an addition are two operations.
 
 - ResNet: twice the multiply-accumulates of all convolutions and of the last layer; the backward pass (gradients of
-  weights and inputs) costs twice as much as the forward pass: 3 x 2 x 4.09e9 for ResNet-50 at 224 x 224. The 3.8e9
+  weights and inputs) costs twice as much as the forward pass, so 3 x 2 x 4.09e9 for ResNet-50 at 224 x 224. The 3.8e9
   "FLOPs" of He et al., Deep Residual Learning (arXiv:1512.03385, table 1) are multiply-accumulates of version 1;
-  version 1.5, here as in torchvision and NVIDIA's DeepLearningExamples, has the stride in the 3 x 3 convolution.
+  version 1.5, used here and in torchvision and NVIDIA's DeepLearningExamples, has the stride in the 3 x 3 convolution.
 - GPT: 6N + 12LHQT per token; N weights, L layers, H heads of width Q, T tokens per sample (Chowdhery et al., PaLM,
   arXiv:2204.02311, appendix B). N counts the token embedding once, because it is also the last layer; the position
-  embedding is excluded because it multiplies nothing.
+  embedding is excluded because it is not used in a multiplication.
 - mlp: 6 per weight of its layers.
 """
 
@@ -44,7 +44,7 @@ class Shape:
 
     Attributes:
         model: one of MODELS.
-        width: of the hidden layers (mlp), of a token (gpt), channels of the first stage (resnet).
+        width: width of the hidden layers (mlp) or of a token (gpt), or channels of the first stage (resnet).
         layers: number of layers (mlp, gpt).
         length: edge of an image in pixels, or tokens per sample.
         vocabulary: number of distinct tokens (gpt).
@@ -131,5 +131,5 @@ def batch_that_fits(model: str, memory: int | None) -> int:
 
 
 def loader_workers(asked: int, cpus: int) -> int:
-    """Return the number of loader processes per rank; a negative value selects one per CPU except one."""
+    """Return the number of loader processes per rank; a negative value selects the number of CPUs minus one."""
     return asked if asked >= 0 else min(_MOST_WORKERS, max(1, cpus - 1))

@@ -1,6 +1,6 @@
 """Disables ACS on the PCIe bridges above GPUs and NICs; root runs this program at boot.
 
-ACS redirects peer-to-peer traffic over the root complex, so that GPUDirect is slow or fails (NCCL user guide,
+ACS redirects peer-to-peer traffic through the root complex, so that GPUDirect is slow or fails (NCCL user guide,
 "Troubleshooting", "PCI Access Control Services"). Other bridges stay unchanged, because they isolate other devices. A
 reboot or a reset of the bridge enables ACS again.
 
@@ -26,7 +26,7 @@ _WIDTH = 2
 
 
 def bridges_that_redirect(root: Path) -> dict[Path, int]:
-    """Return the configuration spaces of bridges above GPUs and NICs with ACS enabled, and offsets of their control."""
+    """Return the config space file and ACS control offset of each bridge above GPUs and NICs with ACS enabled."""
     devices = root / "sys/bus/pci/devices"
     ours = {
         folder.name: str(folder.resolve())

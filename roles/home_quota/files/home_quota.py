@@ -1,4 +1,4 @@
-"""The program `busbar-home-quota`: sets the quota of each home on this file server."""
+"""The program `busbar-home-quota`: sets the quota of each home directory on this file server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.storage.home_quota 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# UIDs below this one are system users.
+# Lower UIDs belong to system users.
 _FIRST_PERSON = 1000
 
 
@@ -53,7 +53,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def owners_of(path: str) -> dict[int, str]:
-    """Return the names of the users that own a directory in a folder, by UID; '' for a UID without a name."""
+    """Return the names of the users who own a directory in a folder, by UID; '' for a UID without a name."""
     homes = [entry for entry in Path(path).iterdir() if entry.is_dir()] if Path(path).is_dir() else []
     numbers = {home.lstat().st_uid for home in homes if not home.is_symlink()}
     found = {}
@@ -106,7 +106,7 @@ def apply(settings: Settings, *, dry_run: bool) -> list[str]:
     steps = decide(owners, found, made, default, declared)
     if steps.limits and not dry_run:
         new = {number: [limit] for number, limit in steps.limits.items()}
-        # After an interrupted run the next one must not mistake its own quotas for those of an admin.
+        # Record the quotas first, so that the next run does not mistake those of an interrupted run for an admin's.
         _keep(state, made | {number: made.get(number, []) + limits for number, limits in new.items()})
         run_tool(["setquota", "-u", "-b", target], setquota_input(steps.limits, found))
         _keep(state, made | new)

@@ -1,4 +1,4 @@
-"""JupyterHub classes of the portal: authentication, the form of a notebook, the spawner and the port handler.
+"""JupyterHub classes of the portal: authentication, the notebook form, the spawner and the port handler.
 
 The hub has no privileges. It runs five programs without arguments through sudo; see portal.py.
 """
@@ -118,7 +118,7 @@ class PortalAuthenticator(Authenticator):
 
 
 class NotebookHandler(APIHandler):
-    """Accepts the port of a started notebook once and returns the certificate of its node."""
+    """Accepts the port of a started notebook once, and returns the certificate for its node."""
 
     @web.authenticated
     async def post(self) -> None:
@@ -183,7 +183,7 @@ class NotebookSpawner(SlurmSpawner):
         """Return the submitted form as a request."""
         return choices_from_form(form, self.most_minutes)
 
-    # Life of the job
+    # Life cycle of the job
 
     async def submit_batch_script(self) -> str:
         """Submit the job and return its ID."""
@@ -201,7 +201,7 @@ class NotebookSpawner(SlurmSpawner):
         return self.job_id
 
     async def settle(self, port: int) -> dict[str, str]:
-        """Set the port, issue the certificate of the job's node, and return the PEM texts."""
+        """Set the port, issue a certificate for the job's node, and return files()."""
         JOBS.forget()
         await self.query_job_status()
         node = self.state_gethost()
@@ -214,7 +214,7 @@ class NotebookSpawner(SlurmSpawner):
         return self.files()
 
     def files(self) -> dict[str, str]:
-        """Return the PEM texts of the notebook: certificate authority, certificate and key."""
+        """Return the notebook's certificate authority, certificate and key in PEM format."""
         return {name: Path(self.cert_paths[f"{key}file"]).read_text() for name, key in _FILES.items()}
 
     async def move_certs(self, paths: dict[str, str]) -> dict[str, str]:

@@ -28,7 +28,7 @@ LONGEST_S = 20
 
 
 async def answer(program: str, request: dict[str, Any], user: str) -> dict[str, Any]:
-    """Return the answer of a program, or its error, so that the cache also protects a hanging Slurm from queries."""
+    """Return the answer of a program, or its error, which is cached as well to limit queries while Slurm hangs."""
     try:
         return await asked(program, request, user)
     except RefusedError as exc:
@@ -41,7 +41,7 @@ ENDED = KeptEach(lambda user: answer("history", {}, user), ENDED_AGE)
 
 
 async def soon(pending: Awaitable[dict[str, Any]]) -> dict[str, Any]:
-    """Return an answer, or a problem after a timeout; the query continues and serves the next page."""
+    """Return an answer, or a problem after a timeout; the query continues, and the next page uses its answer."""
     try:
         return await asyncio.wait_for(asyncio.shield(pending), LONGEST_S)
     except TimeoutError:
@@ -51,7 +51,7 @@ async def soon(pending: Awaitable[dict[str, Any]]) -> dict[str, Any]:
 
 
 class JobsHandler(BaseHandler):
-    """Serves the page of the user's jobs and the cluster."""
+    """Serves the page with the user's jobs and the cluster's state."""
 
     @web.authenticated
     async def get(self) -> None:

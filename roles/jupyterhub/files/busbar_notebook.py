@@ -1,6 +1,6 @@
 """The notebook server: JupyterHub's single-user server, which stops when it is idle.
 
-The hub cannot detect idle notebooks because it sees only requests: an open page sends requests all the time, while a
+The hub cannot detect idle notebooks because it sees only requests: an open page sends requests continuously, while a
 cell that computes for hours sends none.
 """
 

@@ -2,7 +2,7 @@
 
 Each command is owned by root and reads one JSON request from standard input: `submit` and `cancel` run as the owner of
 the notebook, `history` as the owner of the jobs, `query` as SlurmUser, so that it sees all jobs even with PrivateData,
-and `login` as root, because PAM verifies passwords of other users only for root.
+and `login` as root, because PAM verifies other users' passwords only for root.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def submit(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     except OSError as exc:
         message = f"{folder}: {exc.strerror}: the log of the notebook has no place"
         raise RequestError(message) from exc
-    # Each notebook overwrites the log, so that logs do not fill the home.
+    # Each notebook overwrites the log, so that logs do not fill the home directory.
     output = _ran(sbatch_command(choice, str(folder / "notebook.log"), entry.pw_dir), entry, text)
     number = output.strip().split(";")[0]
     if not number.isdigit():
@@ -205,7 +205,7 @@ def query(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """Return the notebooks, the queue, the partitions and nodes, or a user's accounts, as Slurm reports them.
 
     Raises:
-        RequestError: the request is none of these, or Slurm does not answer.
+        RequestError: the request asks for something else, or Slurm does not answer.
         ValueError: the output of Slurm cannot be parsed.
     """
     entry, what = pwd.getpwuid(os.getuid()), request.get("what")

@@ -1,4 +1,4 @@
-"""Starts a notebook in its job: chooses a free port, sends it to the hub, and receives the certificate of its node."""
+"""Starts a notebook in its job: chooses a free port, sends it to the hub, and receives the certificate for its node."""
 
 import http.client
 import importlib.util
@@ -72,7 +72,7 @@ def main(first: str, last: str, folder: Path) -> int:
     os.environ.update({f"JUPYTERHUB_SSL_{key}": str(folder / f"{name}.pem") for key, name in keys.items()})
     url = urlparse(os.environ["JUPYTERHUB_SERVICE_URL"])
     os.environ["JUPYTERHUB_SERVICE_URL"] = urlunparse(url._replace(netloc=f"0.0.0.0:{port}"))
-    # Kernel sockets: the home may be on NFS, and its path may exceed the 107 characters of a socket path.
+    # For kernel sockets: the home may be on NFS, and its path may exceed the limit of 107 characters for a socket.
     os.environ["JUPYTER_RUNTIME_DIR"] = str(folder / "run")
     tools = Path(sys.executable).parent
     os.environ["PATH"] = f"{tools}:{os.environ['PATH']}"

@@ -44,7 +44,7 @@ ROOT = Path("/")
 SCONTROL_TIMEOUT_S = 8
 # A prolog has 5 s in total, including the start of the program.
 PROLOG_S = 4.0
-# Maximum time to wait for another run on this node; the wait and the checks together must fit into Slurm's 60 s.
+# Maximum time to wait for another run on this node; wait and checks together must take less than Slurm's 60 s.
 ALONE_S = 10.0
 
 
@@ -140,7 +140,7 @@ def say(text: object, *, aside: bool = False) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path, patience_s: float = ALONE_S) -> Iterator[bool]:
-    """Take the lock of this node and yield whether it is held: two concurrent runs would overwrite each other's state.
+    """Take this node's lock and yield whether it was acquired: concurrent runs would overwrite each other's state.
 
     A full disk must not prevent a drain, so the run continues without a lock if the file cannot be created.
     """

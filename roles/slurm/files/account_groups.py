@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_groups import Step
 
-# sssd's memory cache, which processes share, is updated later than sssd's own cache.
+# Bypass sssd's shared memory cache, because it is updated later than sssd's main cache.
 _ENVIRONMENT = {
     "SSS_NSS_USE_MEMCACHE": "NO",
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin",
@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 class SyncError(Exception):
-    """Nothing was changed; the message says why and what to do."""
+    """Nothing was changed; the message has the reason and the remedy."""
 
 
 class Settings(NamedTuple):
@@ -56,7 +56,7 @@ class Settings(NamedTuple):
 
 
 class Directory(NamedTuple):
-    """The connection of this host's sssd to the directory, so that no second file needs the password."""
+    """The directory connection from this host's sssd.conf, so that no second file needs the password."""
 
     connections: Sequence[Connection]
     base: str
@@ -149,7 +149,7 @@ def _parser(max_removals: int) -> argparse.ArgumentParser:
 def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, float]]:
     directory = read_directory(Path(settings.sssd_config))
     connection = directory.answering()
-    # The directory is reachable, but sssd retries an offline server only after a minute.
+    # The directory is reachable now, but sssd would retry a server that was offline only after a minute.
     _ask(["systemctl", "kill", "--signal=USR2", "--kill-who=main", "sssd.service"])
     groups = {str(item["group"]) for item in (*settings.groups, *settings.admins)}
     members = {group: _members(group, directory, connection) for group in sorted(groups)}
@@ -228,7 +228,7 @@ def _answer(command: Sequence[str]) -> str:
 
 
 def _members(group: str, directory: Directory, connection: Connection) -> set[str] | None:
-    """Return the members of a group, including members of nested groups and users with it as primary group."""
+    """Return the members of a group, including members of nested groups and users whose primary group it is."""
     _ask(["sss_cache", "-g", group])
     done = _ask(["getent", "-s", "sss", "group", group])
     fields = done.stdout.strip().split(":")
@@ -292,7 +292,7 @@ def _refused(command: Sequence[str]) -> str:
 
 
 def responsible(decided: Collection[_T], before: Collection[_T], failed: Collection[object]) -> set[_T]:
-    """Return the entries that this program manages from now on: the new ones, except for failed steps the old ones."""
+    """Return the entries that this program manages from now on: the new ones, or the old ones of failed steps."""
     return {one for one in {*decided, *before} if one in (before if one in failed else decided)}
 
 

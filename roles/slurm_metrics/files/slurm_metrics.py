@@ -60,7 +60,7 @@ class Settings(NamedTuple):
 
 
 class Unanswered(Exception):  # noqa: N818 - a missing answer is not an error of this program
-    """A Slurm command failed or timed out; the message names the command and the reason."""
+    """A Slurm command failed or timed out; the message has the command and the reason."""
 
 
 class _Question:
@@ -131,7 +131,7 @@ class Collector:
         began, used = time.time(), _cpu_seconds()
         settings = self.settings
         accounting = _Question(_ACCOUNTING, settings.timeout) if settings.accounting else None
-        # Only the active controller exports the metrics of the cluster, so that they are not counted twice.
+        # Only the active controller exports the cluster's metrics, so that they are not counted twice.
         controllers = controllers_up(self._tried("ping", lambda: ask(_PING, settings.timeout)) or "")
         acting = next((name for name, up in controllers.items() if up), "")
         up = controllers.get(settings.controller, False)

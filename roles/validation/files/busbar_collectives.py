@@ -30,7 +30,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def size(text: str) -> int:
-    """Return the number of bytes of a text such as 8, 64K, 16M or 1G."""
+    """Return the number of bytes for a size such as 8, 64K, 16M or 1G."""
     number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
     if unit not in UNITS or not number.isdigit():
         message = f"{text!r} is not a valid size: write a number such as 8, 64K, 16M or 1G"
@@ -168,7 +168,7 @@ class _AllToAll(Collective):
 
 
 class _Broadcast(Collective):
-    """All ranks receive the values of the first rank. MPI supports only in place, so both halves are the same."""
+    """All ranks receive the values of the first rank. MPI broadcasts only in place, so both halves are the same."""
 
     root = 0
     shared = False
@@ -289,7 +289,7 @@ class Test:
         say(f"#{'(B)':>11s}{'(elements)':>14s}{'':26s} {units} {units}".rstrip())
 
     def first(self, count: int, *, in_place: bool) -> tuple[float, int]:
-        """Run the collective once with new values; return the time of the slowest rank and all wrong elements."""
+        """Run the collective once with new values; return the slowest rank's time and the number of wrong elements."""
         what = self.what
         what.sent[:], what.got[:] = 0, 0
         what.fill(count)

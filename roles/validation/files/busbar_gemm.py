@@ -83,11 +83,11 @@ class WithTorch:
         return self.torch.matmul(one, two, out=out)
 
     def empty(self, like):  # noqa: ANN001, ANN201 - tensors
-        """Return room for a result."""
+        """Return a buffer for a result."""
         return self.torch.empty_like(like)
 
     def memory(self, size: int):  # noqa: ANN201 - tensors
-        """Return two pieces of memory of so many bytes, the first of them filled."""
+        """Return two buffers of `size` bytes, the first of them filled."""
         source = self.torch.arange(size // 8, dtype=self.torch.int64, device=self.device)
         return source, self.torch.zeros_like(source)
 
@@ -140,11 +140,11 @@ class WithNumpy:
         return self.np.matmul(one, two, out=out)
 
     def empty(self, like):  # noqa: ANN001, ANN201 - arrays
-        """Return room for a result."""
+        """Return a buffer for a result."""
         return self.np.empty_like(like)
 
     def memory(self, size: int):  # noqa: ANN201 - arrays
-        """Return two pieces of memory of so many bytes, the first of them filled."""
+        """Return two buffers of `size` bytes, the first of them filled."""
         source = self.np.arange(size // 8, dtype=self.np.int64)
         return source, self.np.zeros_like(source)
 
@@ -169,7 +169,7 @@ class WithNumpy:
 
 
 def cpu_kind() -> str:
-    """Return what determines the exact results of a CPU: its model and its BLAS libraries."""
+    """Return the factors that determine a CPU's exact results: its model and its BLAS libraries."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").split()
@@ -181,7 +181,7 @@ def cpu_kind() -> str:
 
 
 def device_of(asked: argparse.Namespace):  # noqa: ANN201 - WithTorch or WithNumpy
-    """Return the device for the selected option."""
+    """Return the selected device."""
     try:
         return WithTorch(asked.device, asked.seed)
     except ImportError as exc:
@@ -203,7 +203,7 @@ def give_up(why: str) -> None:
 
 
 def node_name() -> str:
-    """Return Slurm's name of this node."""
+    """Return this node's name in Slurm."""
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 

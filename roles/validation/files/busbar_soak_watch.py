@@ -54,13 +54,13 @@ def run(*command: str) -> str:
 
 
 def number(text: object) -> float | None:
-    """Return the number at the start of a text such as "650.12 W"."""
+    """Return the number at the start of a string such as "650.12 W"."""
     found = re.match(r"\s*(-?\d{1,9}(?:\.\d{1,6})?)\b", str(text))
     return float(found[1]) if found else None
 
 
 def gpus(*, whole: bool) -> list[dict]:
-    """Return the GPUs of this node; `whole` includes their counters, for the first and last line."""
+    """Return the GPUs of this node; `whole` adds their counters, for the first and last line."""
     text = run("nvidia-smi", "-q", "-x")
     nodes = [node for node in read_xml(text)[0].children if node.tag == "gpu"]
     links = parse_link_errors(run("nvidia-smi", "nvlink", "-e")) if whole else {}

@@ -34,7 +34,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def size(text: str) -> int:
-    """Return the number of bytes of a text such as 8, 64K, 16M or 1G."""
+    """Return the number of bytes for a size such as 8, 64K, 16M or 1G."""
     number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
     if unit not in UNITS or not number.isdigit():
         message = f"{text!r} is not a valid size: write a number such as 8, 64K, 16M or 1G"
@@ -51,7 +51,7 @@ def options() -> argparse.Namespace:
     arg.add_argument("--seconds", type=int, default=10, help="stop writing and reading after this time")
     arg.add_argument("--patience", type=float, default=15, help="seconds that a neighbour may take")
     chosen = arg.parse_args()
-    # Not an argument: other users of the node could see it and create the folder of that name first.
+    # Not an argument, because other users of the node could see it and create the folder with that name first.
     chosen.token = os.environ.get("BUSBAR_STORAGE_TOKEN", "")
     if not re.fullmatch(r"[0-9A-Za-z]{8,64}", chosen.token):
         arg.error("BUSBAR_STORAGE_TOKEN: 8 to 64 letters and digits that no other run has, and none can guess")
@@ -59,7 +59,7 @@ def options() -> argparse.Namespace:
 
 
 def partners(rank: int, ranks: int) -> list[int]:
-    """Return the ranks that a rank checks: its neighbours and two distant ranks, so that failed nodes split no ring."""
+    """Return the ranks that a rank checks: its neighbours, and two distant ranks in case neighbours fail."""
     found = [(rank + step) % ranks for step in (1, 2, ranks // 3, ranks // 2)]
     return [other for other in dict.fromkeys(found) if other != rank]
 
@@ -95,14 +95,14 @@ class Check(Speed):
             self.own_back()
 
     def own_back(self) -> None:
-        """Read this rank's file back, bypassing the page cache if possible."""
+        """Read back this rank's file, bypassing the page cache if possible."""
         with contextlib.suppress(OSError), self.file("data").open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         result, _version = self.look("data", self.rank, DATA)
         self.say("back", result=result)
 
     def claim_tree(self) -> None:
-        """Create the name file of the tree; only the first node that sees the same tree succeeds."""
+        """Create the name file of the tree; of all nodes that see the same tree, only the first one succeeds."""
         with contextlib.suppress(FileExistsError):
             handle = os.open(self.folder / "tree", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
@@ -180,7 +180,7 @@ class Check(Speed):
                 return
             self.tell("turn", self.rank, "held")
             result, error = self.try_lock(other)
-            # Hold the lock in any case until the next node has tried to get it.
+            # Always hold the lock until the next node has tried to get it.
             self.await_word("answer", self.rank, "tried")
             fcntl.lockf(own, fcntl.LOCK_UN)
             self.tell("turn", self.rank, "released")

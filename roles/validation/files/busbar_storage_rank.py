@@ -33,13 +33,13 @@ FILES = ("data", "swap", "swap.new", "lock", "turn", "answer", "fio")
 
 
 def words(exc: Exception) -> str:
-    """Return a short text for an error."""
+    """Return a short description of an error."""
     text = exc.strerror or str(exc) if isinstance(exc, OSError) else str(exc)
     return " ".join(f"{text}".split())[:LONGEST_ERROR]
 
 
 def mount_of(path: Path) -> dict[str, str]:
-    """Return mount point, type and source of the mount of a path, and whether its locks are local to this node."""
+    """Return mount point, type and source of a path's mount, and whether its locks are local to this node."""
     real = str(path.resolve())
     best: dict[str, str] = {}
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
@@ -81,7 +81,7 @@ class Rank:
         return head + hashlib.shake_256(self.chosen.token.encode() + head).digest(size - len(head))
 
     def look(self, name: str, rank: int, size: int) -> tuple[str, int]:
-        """Return the state of a rank's file (ok, missing, wrong or an error) and its version, -1 without one."""
+        """Return the state of a rank's file (ok, missing, wrong or an error) and its version, or -1 if unknown."""
         try:
             with self.file(name, rank).open("rb") as file:
                 data = file.read()
@@ -94,7 +94,7 @@ class Rank:
         return ("ok" if head and data == self.content(rank, version, size) else "wrong"), version
 
     def room(self, needed: int) -> bool:
-        """Report and return whether the file system has this many bytes free."""
+        """Report the free space, and return whether it is at least `needed` bytes."""
         stat = os.statvfs(self.folder)
         free = stat.f_bavail * stat.f_frsize
         self.say("room", free=free, needed=needed)

@@ -1,26 +1,27 @@
 #!/bin/bash
-# A hook of Enroot, before 50-slurm-pmi.sh: makes the directories that the container has something mounted on, for Slurm's
-# PMIx server, for the site's mounts and the user's own. Enroot makes them with mode 0000, to leave them out when it exports the
-# container; find of findutils 4.10 (Debian 13) may not look into them and ends with 1, and with it --container-save.
-# It also notes when the container was last started, in the time of its directory.
+# Enroot hook that runs before 50-slurm-pmi.sh and creates the container's mount points: for Slurm's PMIx server, the
+# site's mounts and the user's mounts. Enroot would create them with mode 0000, to omit them when it exports the
+# container. But find of findutils 4.10 (Debian 13) cannot read such directories and exits with 1, which makes
+# --container-save fail. The hook also sets the modification time of the container's directory, which records the last
+# start.
 set -uo pipefail
 umask 022
 root=${ENROOT_ROOTFS:-}
 [ -d "$root" ] || exit 0
 touch -c "$root"
 
-# A link in the image may lead out of it: then Enroot may do it.
+# Leave links that lead out of the image to Enroot.
 make() {
     local place
     place=$(realpath -m -- "$root/$1") || return
     [[ $place == "$(realpath -- "$root")"/* ]] && mkdir -p -- "$place"
 }
 
-# Lines of fstab, as enroot-mount reads them; 040 is a space.
+# Read fstab lines as enroot-mount does; \040 is a space.
 of_lines() {
     local source target kind options
     while read -r source target kind options _; do
-        # The type may be left out.
+        # The type may be missing.
         [[ $kind == *x-create* ]] && options=$kind
         source=$(printf '%b' "${source//\\040/ }")
         target=$(printf '%b' "${target//\\040/ }")
@@ -37,13 +38,13 @@ site=${ENROOT_SYSCONF_PATH:-/etc/enroot}/mounts.d/80-busbar.fstab
 [ -z "${PMIX_SERVER_TMPDIR:-}" ] || make "$PMIX_SERVER_TMPDIR"
 
 # Enroot 4.1.2 (runtime.sh, runtime::start) calls itself in the container's namespaces: … -c 'runtime::_start "$@"'
-# CONFIG ROOTFS RC CONFIG MOUNTS … . The function `mounts` in CONFIG prints the mounts of Pyxis.
+# CONFIG ROOTFS RC CONFIG MOUNTS … . The function `mounts` in CONFIG prints the mounts that Pyxis adds.
 mapfile -d '' -t words <"/proc/$PPID/cmdline" 2>/dev/null || exit 0
 for ((at = 0; at < ${#words[@]}; at++)); do
     [ "${words[at]}" = 'runtime::_start "$@"' ] || continue
     config=${words[at + 1]:-}
     if [ -f "$config" ] && [ -O "$config" ]; then
-        # shellcheck disable=SC2016 # what a shell would work out is left to Enroot
+        # shellcheck disable=SC2016 # lines with shell expansions are left to Enroot
         grep -oE '^[[:space:]]*echo "/[^"$`\\]*(\\040[^"$`\\]*)*"$' "$config" | sed 's/^[[:space:]]*echo "//; s/"$//' | of_lines
     fi
     while IFS=: read -r source target options; do

@@ -1,13 +1,12 @@
 #!/usr/bin/python3
-"""Creates stable names for the device files of MIG instances, for the lines MultipleFiles of Slurm's gres.conf.
+"""Creates stable names for the device files of MIG instances, for MultipleFiles in Slurm's gres.conf.
 
 The driver renumbers instances with each layout and each boot. The device files of instance 9 of GPU 0 are
 /dev/nvidia-caps/nvidia-capN, with the minor numbers N of gpu0/gi9/access and gpu0/gi9/ci0/access in
 /proc/driver/nvidia-caps/mig-minors, as Slurm's plugin reads them (src/plugins/gpu/nvml/gpu_nvml.c,
 _nvml_get_mig_minor_numbers). This program names them by profile: the first 1g.10gb of GPU 0 is
-/dev/busbar/gpu0-1g.10gb-0-gi and -ci, and gpu0 is its GPU. Instances with the same profile are sorted by number, as in
-nvidia-smi. A GPU's number in these names is its index in nvidia-smi; in device files and in mig-minors it is its minor
-number.
+/dev/busbar/gpu0-1g.10gb-0-gi and -ci, and the GPU is /dev/busbar/gpu0. Instances with the same profile are sorted by
+number, as in nvidia-smi. These names use a GPU's index in nvidia-smi; device files and mig-minors use its minor number.
 
 The program prints a line for each name that it changes (with --check: would change), and removes all names if no GPU
 uses MIG.
@@ -29,7 +28,7 @@ NONE_THERE = 6
 
 
 class MissingError(Exception):
-    """Something that a MIG instance requires does not exist."""
+    """A resource that a MIG instance requires does not exist."""
 
 
 def gpus(query: str) -> list[tuple[int, dict[int, int]]]:
@@ -116,7 +115,7 @@ def provide(path: Path, devices: str) -> None:
 
 
 def lay(folder: Path, wanted: dict[str, str], *, check: bool = False) -> list[str]:
-    """Make the folder contain exactly these links, and return the changes that were made or would be."""
+    """Make the folder contain exactly these links, and return the changes, which `check` only lists."""
     there = {path.name: str(path.readlink()) for path in folder.iterdir()} if folder.is_dir() else {}
     changed = [name for name in sorted({*there, *wanted}) if there.get(name) != wanted.get(name)]
     changes = [f"{name}: {there.get(name, 'nothing')} -> {wanted.get(name, 'nothing')}" for name in changed]

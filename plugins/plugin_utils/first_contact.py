@@ -46,7 +46,7 @@ def trust_keys(path: Path, names: Sequence[str], port: int, keys: Collection[str
     Raises:
         OSError: if the file cannot be written.
     """
-    known_as = [name if port == 22 else f"[{name}]:{port}" for name in names]  # noqa: PLR2004 - the port of SSH
+    known_as = [name if port == 22 else f"[{name}]:{port}" for name in names]  # noqa: PLR2004 - the SSH port
     old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     kept = [line for line in old if line[:1] in "#@" or not set(line.split(" ")[0].split(",")) & set(known_as)]
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

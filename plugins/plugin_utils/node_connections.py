@@ -21,7 +21,7 @@ __all__ = ["NodeConnection", "NodeConnections"]
 class NodeConnection:
     """A connection to a host, with privilege escalation if its variables or the task require it."""
 
-    def __init__(self, connection: Any, context: Any) -> None:  # noqa: ANN401 - Ansible has no types
+    def __init__(self, connection: Any, context: Any) -> None:  # noqa: ANN401 - Ansible is untyped
         """Store the connection plugin and the play context of the host."""
         self._connection = connection
         self._context = context

@@ -53,7 +53,7 @@ class Bounds(NamedTuple):
 
     Attributes:
         size: bytes of one file.
-        seconds: for all files together.
+        seconds: seconds for all files together.
         at_once: number of parallel transfers.
     """
 
@@ -127,7 +127,7 @@ def _kill(process: ForkProcess) -> None:
     process.join()
 
 
-def _child(  # noqa: PLR0913, PLR0917 - as a process takes them
+def _child(  # noqa: PLR0913, PLR0917 - multiprocessing passes them by position
     pipe: Pipe, item: Wanted, node: Callable[[str], Node], user: str, most: int, too_long: str
 ) -> None:
     """Fetch one file in a child process, and send the error through the pipe."""
@@ -147,7 +147,7 @@ def _child(  # noqa: PLR0913, PLR0917 - as a process takes them
 
 @contextlib.contextmanager
 def _little_memory() -> Iterator[None]:
-    """Limit the address space of this process to its present size plus _MEMORY."""
+    """Limit the address space of this process to its current size plus _MEMORY."""
     pages = int(open("/proc/self/statm", encoding="ascii").read().split()[0])  # noqa: PTH123, SIM115 - before the limit
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + _MEMORY, before[1]))

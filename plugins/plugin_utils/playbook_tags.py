@@ -19,7 +19,7 @@ _ROLES = ("import_role", "include_role")
 _TASKS = ("import_tasks", "include_tasks")
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml where there is one
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml if available
     """Loads values with Ansible's YAML tags as None."""
 
 

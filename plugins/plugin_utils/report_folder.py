@@ -53,7 +53,7 @@ def save_report(folder: Path, report: Mapping[str, Any], nodes: Collection[str])
     (folder / "report.json").chmod(0o644)
     done: dict[str, Any] = {"metrics": "", "pages_problem": "", "incomplete": False}
     try:
-        from .report_files import METRICS, write_pages  # noqa: PLC0415 - a library may be missing
+        from .report_files import METRICS, write_pages  # noqa: PLC0415 - libraries may be missing
 
         # Metrics are written before the page, which may fail.
         done["metrics"] = str(folder / METRICS)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["SecretsLookup", "is_taken"]
 
 
-class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible has no types
+class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible is untyped
     """A lookup with the option `directory`, which defaults to the variable `cluster_secrets_dir`."""
 
     def open_secrets(self, variables: dict[str, Any] | None, options: dict[str, object]) -> tuple[Path, bool]:

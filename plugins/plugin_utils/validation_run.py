@@ -65,7 +65,7 @@ def run_validation(
     with transport.interruption:
         try:
             loop.run()
-        except BaseException as exc:  # noqa: BLE001 - a report always remains
+        except BaseException as exc:  # noqa: BLE001 - a report must always be written
             broken = exc
         # Later interruptions are deferred until the report is written.
         with contextlib.suppress(Interrupted), transport.uninterrupted():
@@ -116,7 +116,7 @@ def _reported(loop: Loop, transport: ClusterTransport, folder: Path, broken: Bas
 def _standing(options: dict[str, Any], folder: Path) -> dict[str, bool]:
     """Return for each node whether earlier reports prove it good."""
     with contextlib.suppress(OSError, ImportError):
-        from .report_files import history  # noqa: PLC0415 - a library may be missing
+        from .report_files import history  # noqa: PLC0415 - libraries may be missing
 
         return standing(history(folder), options["hardware"], options["cluster"])
     return {}
@@ -148,13 +148,13 @@ def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
     if how == "ignore":
         return data
     try:
-        from .engine.report.baseline import with_drift  # noqa: PLC0415 - a library may be missing
+        from .engine.report.baseline import with_drift  # noqa: PLC0415 - libraries may be missing
         from .engine.report.data import normalised  # noqa: PLC0415
         from .report_files import history  # noqa: PLC0415
 
         read = normalised(json.loads(json.dumps(data)))
         return cast("Report", with_drift(dict(data), read, history(folder) if folder.parent.is_dir() else [], how))
-    except Exception as exc:  # noqa: BLE001 - a report always remains
+    except Exception as exc:  # noqa: BLE001 - a report must always be written
         why = f"the figures could not be compared with earlier reports: {type(exc).__name__}: {exc}"
         loop.transport.report_progress(why)
         if how == "fail" and data["verdict"] == PASS:

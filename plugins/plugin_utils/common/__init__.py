@@ -1,1 +1,1 @@
-"""Parse answers of hosts, report problems, and detect placeholder values."""
+"""Parse answers from hosts, report problems, and detect placeholder values."""

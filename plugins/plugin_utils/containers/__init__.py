@@ -1,1 +1,1 @@
-"""Module files of Lmod."""
+"""Lmod module files."""

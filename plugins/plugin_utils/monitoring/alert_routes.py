@@ -220,7 +220,7 @@ def _extra_problems(extra: Mapping[str, Any], host: str, key: str = "alertmanage
     for name, value in extra.items() if isinstance(extra, dict) else enumerate(extra):
         place = f"{key}.{name}" if isinstance(extra, dict) else f"{key}[{name}]"
         if isinstance(value, dict | list):
-            problems += _extra_problems(value, host, place)  # type: ignore[arg-type]  # a list has no names
+            problems += _extra_problems(value, host, place)  # type: ignore[arg-type]  # lists work, too
         elif isinstance(value, str) and "{{" not in value and (why := placeholder(value)) and value.strip():
             problems.append(make_problem([host], place, why, "set the real value, or remove the entry"))
     return problems

@@ -67,7 +67,7 @@ def _threshold_problem(annotations: Mapping[str, str], value: object) -> tuple[s
 
 
 def _key_problem(rule: Mapping[str, Any], key: str, value: object) -> tuple[str, str] | None:
-    """Return the problem and remedy of one key of an override, or None."""
+    """Return the problem and remedy for one key of an override, or None."""
     if key not in KEYS:
         return f"an alert has no {key!r}", _nearest(key, list(KEYS))
     if key == "enabled" and not isinstance(value, bool):

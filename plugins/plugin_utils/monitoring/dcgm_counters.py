@@ -60,7 +60,7 @@ def counter_problems(items: Iterable[Mapping[str, Any]], read: Collection[str], 
         items: the site's counters.
         read: the fields that the role reads by default.
         key: the option that declares them.
-        host: for the messages.
+        host: name for the messages.
     """
     known = FIELDS | set(read)
     problems: list[Problem] = []

@@ -69,7 +69,7 @@ def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
 
     Args:
         settings: the role's options without prefix; missing ones have their defaults.
-        host: for the messages.
+        host: name for the messages.
     """
     problems = []
     for key, example in (("retention_time", "30d"), ("scrape_interval", "15s"), ("evaluation_interval", "15s")):

@@ -164,7 +164,7 @@ def score_data(score: Score, limit: int) -> Data:
     }
 
 
-def dossier(  # noqa: PLR0913 - one for each source
+def dossier(  # noqa: PLR0913 - one for each data source
     node: str,
     *,
     slurm: Mapping[str, Any],
@@ -185,7 +185,7 @@ def dossier(  # noqa: PLR0913 - one for each source
         records: the site's records from `read_records`.
         not_known: sources that could not be queried, with the reason.
         now: seconds since 1970.
-        limit: minimum points of a lemon.
+        limit: minimum score of a lemon.
     """
     validations = validations_of(node, reports)
     # Reports from before the replacement describe the previous machine.
@@ -215,7 +215,7 @@ def dossier(  # noqa: PLR0913 - one for each source
     }
 
 
-def node_lines(  # noqa: PLR0913 - one for each source
+def node_lines(  # noqa: PLR0913 - one for each data source
     nodes: Sequence[str],
     *,
     slurm: Mapping[str, Any],

@@ -61,7 +61,7 @@ def compared(
     return shown[0], shown[1], False
 
 
-def change_of(  # noqa: PLR0913 - the identifiers of a machine
+def change_of(  # noqa: PLR0913 - one for each identifier
     node: str,
     key: str,
     *,

@@ -1,1 +1,1 @@
-"""Checks of the inventory and the hosts before anything changes."""
+"""Checks on the inventory and the hosts before anything changes."""

@@ -188,7 +188,7 @@ def _normal_address(address: str) -> str:
 
 
 def _name_fault(name: str) -> str:
-    """Return the problem of a host name, or ''."""
+    """Return the problem with a host name, or ''."""
     if name.lower() in _RESERVED:
         return "is a reserved word"
     if "." in name:

@@ -27,7 +27,7 @@ _DISTRIBUTIONS = {
     "rhel": "RedHat",
     "rocky": "Rocky",
 }
-# Slurm versions of distributions that are relevant for a check.
+# Slurm versions packaged by distributions, as far as a check needs them.
 _PACKAGED_SLURM = {("debian", "13"): "24.11.5"}
 # Pyxis enters the container before slurmstepd calls TaskProlog, and these releases run it through the slurmstepd
 # binary, which container images lack. CHANGELOG of Slurm 24.11.7 and 25.05.2: "Avoid regression requiring slurmstepd

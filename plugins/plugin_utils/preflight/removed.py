@@ -11,7 +11,7 @@ _MONITORING = (
     "tls_custom_certificate sets custom certificates"
 )
 _PROFILES = "describe other machines in hardware_profiles_extra"
-# Replacement to role to option names without the role prefix.
+# Maps a replacement to roles, and each role to option names without the role prefix.
 _BY_ROLE = {
     "busbar determines the value": {
         "alertmanager": "timeout_s",

@@ -61,7 +61,7 @@ class _Site(NamedTuple):
     options: Mapping[str, Option]
 
     def has(self, need: str) -> bool:
-        """Return whether a group has a host, or an option has the wanted value (any but off by default) anywhere."""
+        """Return whether a group has a host, or an option has the wanted value (by default any but off) anywhere."""
         if need.startswith(_GROUP):
             return bool(self.groups.get(need.removeprefix(_GROUP)))
         name, _, wanted = need.partition("=")

@@ -36,7 +36,7 @@ _LOCAL_STATE = ("/var/lib/slurm/", "/var/spool/slurm")
 _INTERVAL = (60, 3600)
 
 
-def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
+def slurm_problems(  # noqa: PLR0913 - one for each part of the declaration
     *,
     nodes: Sequence[Node],
     catalogue: Mapping[str, Any],

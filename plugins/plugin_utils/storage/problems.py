@@ -206,7 +206,7 @@ def _mount_source(host: str, key: str, entry: Mapping[str, Any], served: Mapping
 
 
 def _path_fault(path: str, forbidden: Sequence[str], what: str) -> tuple[str, str] | None:
-    """Return the problem and remedy of a path, or None."""
+    """Return the problem and remedy for a path, or None."""
     if not path.startswith("/"):
         return "is not an absolute path", "use an absolute path"
     if _normal(path) == "/":
@@ -223,7 +223,7 @@ def _path_fault(path: str, forbidden: Sequence[str], what: str) -> tuple[str, st
 
 
 def _client_fault(client: str) -> tuple[str, str] | None:
-    """Return the problem and remedy of an export's client, or None."""
+    """Return the problem and remedy for an export's client, or None."""
     if re.fullmatch(r"[*?.]+", client) or client in {"0.0.0.0/0", "::/0", "everyone"}:
         return f"{client} allows every host", "list the networks, addresses or hosts that may mount it"
     if "/" in client or re.fullmatch(r"[0-9.]+|[0-9A-Fa-f:]*:[0-9A-Fa-f:]*", client):
@@ -234,7 +234,7 @@ def _client_fault(client: str) -> tuple[str, str] | None:
 
 
 def _network_fault(network: str) -> tuple[str, str] | None:
-    """Return the problem and remedy of a network or address, or None."""
+    """Return the problem and remedy for a network or address, or None."""
     try:
         parsed = ipaddress.ip_network(network)
     except ValueError:

@@ -45,14 +45,14 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
 def _add_completers(parser: argparse.ArgumentParser) -> None:
     """Set the completers of arguments; argcomplete completes files for the others."""
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to go through them
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list them
         if isinstance(action.choices, dict):
             for each in dict(action.choices).values():
                 _add_completers(each)
             continue
         completer = _COMPLETERS.get("limit" if "--limit" in action.option_strings else action.dest)
         if completer is not None:
-            action.completer = completer  # type: ignore[attr-defined]  # where argcomplete looks for it
+            action.completer = completer  # type: ignore[attr-defined]  # read by argcomplete
 
 
 def _playbooks(**_: object) -> list[str]:

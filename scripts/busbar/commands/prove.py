@@ -1,4 +1,4 @@
-"""`busbar prove`: validates nodes of any Slurm cluster as an unprivileged user, without an inventory."""
+"""`busbar prove`: validates nodes in any Slurm cluster as an unprivileged user, without an inventory."""
 
 from __future__ import annotations
 

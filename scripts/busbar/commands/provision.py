@@ -32,7 +32,7 @@ __all__ = ["INTERRUPTED", "exit_code", "register"]
 OK, FAIL, USAGE, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 # The run skipped only nodes with users' jobs, as the play allows.
 _LEFT_OUT = "left out"
-# The verdict is not PASS only because nodes were busy or out of service.
+# The verdict is not PASS, but only because nodes were busy or out of service.
 _UNTESTED = "not tested"
 _VERDICTS = {"PASS": OK, _LEFT_OUT: OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE, _UNTESTED: NOT_TESTED}
 # Ansible's exit codes for an invalid command line, playbook or inventory.

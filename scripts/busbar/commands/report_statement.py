@@ -188,7 +188,7 @@ def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
     if find_spec("cryptography") is None:
         message = f"the site's own key needs cryptography: pip install 'busbar[ansible]'; {other}"
         raise UsageError(message)
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.access.ssh_certificate import (  # noqa: PLC0415 - loads cryptography, which no other command of these needs
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.access.ssh_certificate import (  # noqa: PLC0415 - needs cryptography
         make_authority,
         public_line,
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-PASSWORD_VARIABLE = "BUSBAR_SSH_PASSWORD"  # noqa: S105 - the name of a variable
+PASSWORD_VARIABLE = "BUSBAR_SSH_PASSWORD"  # noqa: S105 - a variable name
 DEFAULT_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 DESCRIPTION = """\
 Installs your public key on every host of the inventory where it is missing. Hosts that already have it are not changed;
@@ -75,7 +75,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run_timer(args: argparse.Namespace) -> int:
     """Install or remove the timer and return 0."""
     require_ansible()
-    from busbar.run.timer import Timer  # noqa: PLC0415 - the other action does without it
+    from busbar.run.timer import Timer  # noqa: PLC0415 - the other action does not need it
 
     inventory = args.inventory.expanduser().resolve()
     if not args.remove and not inventory.exists():
@@ -101,7 +101,7 @@ def host_fingerprint(text: str) -> tuple[str, str]:
 def run_bootstrap(args: argparse.Namespace) -> int:
     """Install the key on all hosts and return 0 if every host accepts it, otherwise 1."""
     require_ansible()
-    from busbar.ssh import bootstrap, host_keys  # noqa: PLC0415 - loads cryptography, which no other command needs
+    from busbar.ssh import bootstrap, host_keys  # noqa: PLC0415 - needs cryptography
 
     public = public_key_file(args.key)
     private = public.with_suffix("")

@@ -1,4 +1,4 @@
-"""Checks of an inventory without a playbook: names that do not resolve."""
+"""Checks on an inventory without a playbook: names that do not resolve."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Validation of nodes of any Slurm cluster as an unprivileged user."""
+"""Validation of nodes in any Slurm cluster as an unprivileged user."""

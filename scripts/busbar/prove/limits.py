@@ -127,7 +127,7 @@ def _amounts(text: str) -> dict[str, float]:
 
 
 def _exceeded(record: str, requested: dict[str, float], minutes: float) -> Iterator[tuple[str, str]]:
-    """Return name and text of the limits in a record of slurmctld that are lower than the request."""
+    """Return name and text of the limits in a slurmctld record that are lower than the request."""
     for name, values in re.findall(r"\b((?:Grp|Max)(?:TRES|Wall|Jobs)(?!Accrue|Run)[A-Za-z]*)=(\S+)", record):
         for item in values.split(","):
             resource, separator, amount = item.rpartition("=")

@@ -144,7 +144,7 @@ def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str
 
 
 class Allocation:
-    """The allocation of a validation.
+    """The allocation for a validation.
 
     Attributes:
         job: its job ID.

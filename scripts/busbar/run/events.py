@@ -79,7 +79,7 @@ class Run:
         clock: Callable[[], float] = time.monotonic,
         log: Path = Path(os.devnull),
     ):
-        """Store the display, a function that counts the hosts of a pattern (0: unknown), the clock and the log."""
+        """Store the display, a function that counts a pattern's hosts (0: unknown), the clock and the log."""
         self._display = display
         self._hosts_of = hosts_of
         self._clock = clock

@@ -56,7 +56,7 @@ class Playbook:
     Attributes:
         path: the playbook.
         inventory: sources in the order of `-i`.
-        options: further options of ansible-playbook.
+        options: further ansible-playbook options.
         passwords: answers by key of PROMPTS.
         command: the command of the user, shown to other users of the same inventory.
     """
@@ -174,7 +174,7 @@ def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
                 str(host): dict(known.get_vars(host=host, include_hostvars=False))
                 for host in inventory.get_hosts("all")
             }
-    except Exception:  # noqa: BLE001 - the run of Ansible reports any error
+    except Exception:  # noqa: BLE001 - the Ansible run reports any error
         return {}
 
 

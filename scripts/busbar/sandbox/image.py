@@ -19,7 +19,7 @@ PACKAGES = ["ca-certificates", "dbus", "openssh-server", "python3", "python3-apt
 ZIP_BYTECODE = Path(__file__).resolve().parent / "files" / "busbar_zip_bytecode.py"
 ZIP_BYTECODE_TEXT = base64.b64encode(ZIP_BYTECODE.read_bytes()).decode()
 PYTHON_PACKAGES = "/usr/lib/python3/dist-packages"
-# Packages of every bare container and virtual machine.
+# Hooks for every bare container and virtual machine.
 COMMON_HOOKS = [
     f'chroot "$1" useradd --create-home --shell /bin/bash {ADMIN}',
     f'echo "{ADMIN} ALL=(ALL) NOPASSWD: ALL" >"$1/etc/sudoers.d/{ADMIN}"',

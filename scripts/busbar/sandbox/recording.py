@@ -22,7 +22,7 @@ class Card(NamedTuple):
     memory_mib: int = MEMORY_MIB
 
 
-def gpu_recording(node: str, gpus: int, card: Card = Card()) -> str:  # noqa: B008 - a tuple cannot change
+def gpu_recording(node: str, gpus: int, card: Card = Card()) -> str:  # noqa: B008 - a tuple is immutable
     """Return the recording of a node with healthy simulated GPUs, in the format of nvidia-smi (DTD 13)."""
     return (
         '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">\n<nvidia_smi_log>\n'

@@ -313,7 +313,7 @@ def write(path: Path, text: str) -> None:
         fresh.unlink(missing_ok=True)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - Path cannot open descriptors
             file.write(text)
         fresh.chmod(mode)
         fresh.replace(target)

@@ -42,7 +42,7 @@ def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
             f'busbar user elevate {name}: set the duration and the reason, such as --for 4h --reason "OPS-17: fabric"'
         )
         raise UsageError(message)
-    # The reason appears in a comment of a sudoers file and in the journal, and Ansible would evaluate templates in it.
+    # The reason appears in a comment in a sudoers file and in the journal, and Ansible would evaluate templates in it.
     if not reason.isprintable() or len(reason) > _MOST or any(mark in reason for mark in ("{{", "{%", "{#")):
         message = f"--reason: use one line of at most {_MOST} printable characters, without {{{{, {{% and {{#"
         raise UsageError(message)

@@ -179,7 +179,7 @@ def floor_advice(catalogue: dict[str, Any]) -> list[Problem]:
     """Return advice about floors below half of the best known value, which would let a node at half speed pass.
 
     Args:
-        catalogue: profiles by name, without problems of profile_problems.
+        catalogue: profiles by name, in which profile_problems found no problem.
     """
     entries = [
         (f"hardware {name}: {where}{key}", item)

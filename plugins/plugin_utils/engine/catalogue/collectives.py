@@ -116,7 +116,7 @@ def repeats_in_time(text: str | None) -> int | None:
 
 
 def sections(text: str, collectives: list[str]) -> dict[str, tuple[list[str], bool | None]]:
-    """Return the parts of a job's output by collective, one per repeat, and whether all of them succeeded.
+    """Return the sections of a job's output by collective, one per repeat, and whether all of them succeeded.
 
     The job prints ``# busbar test: NAME REPEAT`` before and ``# busbar exit: NAME REPEAT CODE`` after each program.
     Output without such lines belongs to the first collective, with an unknown exit status (None).

@@ -48,7 +48,7 @@ def slurm_type(model: str) -> str:
 
 
 def describe_machine(node: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the profile of a machine in the form of the catalogue's entries, without floors, which need a measurement.
+    """Return the profile of a machine in the format of catalogue entries, without floors, which need a measurement.
 
     Args:
         node: the result of `node_info`.
@@ -140,7 +140,7 @@ def profile_differences(known: Mapping[str, Any], found: Mapping[str, Any]) -> l
     return result
 
 
-def _same(key: str, declared: Any, found: Any) -> bool:  # noqa: ANN401 - values of a profile
+def _same(key: str, declared: Any, found: Any) -> bool:  # noqa: ANN401 - any value of a profile
     if declared is None or found is None:
         return declared is found
     if key == "model":
@@ -150,11 +150,11 @@ def _same(key: str, declared: Any, found: Any) -> bool:  # noqa: ANN401 - values
     return bool(declared == found)
 
 
-def _speed(nics: Any) -> list[tuple[float, int, bool]]:  # noqa: ANN401 - as an admin wrote it
+def _speed(nics: Any) -> list[tuple[float, int, bool]]:  # noqa: ANN401 - an admin's entry may have any type
     return sorted((float(nic["gbps"]), int(nic["count"]), bool(nic["rdma"])) for nic in nics or [])
 
 
-def _speed_text(nics: Any) -> str:  # noqa: ANN401 - as an admin wrote it
+def _speed_text(nics: Any) -> str:  # noqa: ANN401 - an admin's entry may have any type
     parts = (f"{count} x {rate:g} Gb/s{' RDMA' if rdma else ''}" for rate, count, rdma in _speed(nics))
     return " + ".join(parts) or "none"
 

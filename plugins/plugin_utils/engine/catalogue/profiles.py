@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The hardware profiles of the collection, merged with `hardware_profiles_extra` of a site."""
+"""The hardware profiles of the collection, merged with a site's `hardware_profiles_extra`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def site_profile(name: str, extra: Mapping[str, Any], above: tuple[str, ...] = (
     return _over(below, {key: value for key, value in own.items() if key != LIKE}) if isinstance(below, dict) else own
 
 
-def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - what a site wrote may be anything
+def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - a site's entry may have any type
     """Return a profile with the site's entry merged over it.
 
     A floor set by the site applies to any number of nodes, unless the site sets floors for node counts.
@@ -104,7 +104,7 @@ def host_profile(
         return {}
     if not isinstance(name, str):
         message = f"{_host(variables)}hardware: {name!r} is not the name of a profile. Remedy: write one, as a text."
-        raise ValueError(message)  # noqa: TRY004 - a wrong value of the site
+        raise ValueError(message)  # noqa: TRY004 - the site's value is invalid, not its type
     extra = _extra(worked_out, variables) if catalogue is None else {}
     try:
         profile: dict[str, Any] = site_profile(name, extra) if catalogue is None else catalogue[name]
@@ -142,7 +142,7 @@ def _extra(worked_out: WorkedOut, variables: Mapping[str, Any]) -> Mapping[str, 
     extra = worked_out(variables.get(EXTRA)) or {}
     if not isinstance(extra, dict):
         message = f"{_host(variables)}{EXTRA}: is not a dictionary of profiles by name. Remedy: write NAME: {{...}}."
-        raise ValueError(message)  # noqa: TRY004 - a wrong value of the site
+        raise ValueError(message)  # noqa: TRY004 - the site's value is invalid, not its type
     return extra
 
 

@@ -38,7 +38,7 @@ def shipped_profile(name: str) -> dict[str, Any]:
     # Prefer libyaml: it reads a file in a seventh of the time, and every task on every host reads one.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        found: dict[str, Any] = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - it is a safe one
+        found: dict[str, Any] = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - a subclass of SafeLoader
     except yaml.YAMLError as exc:
         message = f"{path} is not valid YAML: {' '.join(str(exc).split())}"
         raise ValueError(message) from exc
@@ -46,7 +46,7 @@ def shipped_profile(name: str) -> dict[str, Any]:
     return merged(shipped_profile(like), found) if like else found
 
 
-def merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - values of YAML
+def merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - any YAML value
     """Return two dictionaries merged recursively; other values, and empty nested dictionaries, come from `above`."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Check that the rows of a table are consistent in themselves, with each other and with the footer.
+"""Check that the rows of a table are internally consistent, and agree with each other and with the footer.
 
 Sources in github.com/NVIDIA/nccl-tests:
 

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Read NCCL's own lines: the data path of a run from INFO lines, and its warnings in bounded memory.
+"""Parse NCCL's log lines: the data path of a run from INFO lines, and its warnings in bounded memory.
 
 Format: ncclDebugLog in src/debug.cc of github.com/NVIDIA/nccl. Newer versions print the time before the host name, and
 the function after the file.
@@ -58,7 +58,7 @@ class FabricNotes:
         """Process one library line."""
         if "Using network" in line:
             match = _NETWORK.search(line)
-            if match is not None and match[1] not in self.networks and len(self.networks) < 8:  # noqa: PLR2004 - a bound
+            if match is not None and match[1] not in self.networks and len(self.networks) < 8:  # noqa: PLR2004 - a limit
                 self.networks.append(match[1])
         if "NET/" in line:
             self._net(line)

@@ -207,7 +207,7 @@ def _uneven_steps(sizes: list[int], start: dict[str, str] | None) -> list[str]:
     if any(b % a if by_factor else (b - a) % max(1, distinct[-1] - distinct[-2]) for a, b in following):
         distinct = [size for size in distinct if size >= _FAR_ABOVE_ROUNDING]
     pairs = [(a, b) for a, b in zip(distinct, distinct[1:]) if b > a]
-    if len(pairs) < 2:  # noqa: PLR2004 - nothing to compare
+    if len(pairs) < 2:  # noqa: PLR2004 - one value cannot be compared
         return []
     steps = [b / a if by_factor else float(b - a) for a, b in pairs]
     usual = min(steps)
@@ -242,7 +242,7 @@ def _is_excerpt(run: Run, lines: dict[int, tuple[str, str]]) -> bool:
         return True
     hosts = dict.fromkeys(host for host, _ in lines.values())
     each, rest = divmod(ranks, len(hosts))
-    if rest or len(hosts) < 2 or each < 3:  # noqa: PLR2004 - several hosts, with ranks between their first and last
+    if rest or len(hosts) < 2 or each < 3:  # noqa: PLR2004 - needs a rank between first and last
         return False
     shown = {host: {rank % each for rank, (on, _) in lines.items() if on == host} for host in hosts}
     apart = len({(rank // each, host) for rank, (host, _) in lines.items()}) == len(hosts)
@@ -292,7 +292,7 @@ def _wrong(run: Run) -> bool:
     return run["seen"]["check"] != "error" and any((half["wrong"] or 0) > 0 for half in _halves(run))
 
 
-def _outcome(run: Run, missing: list[str]) -> str:  # noqa: PLR0911 - one per outcome
+def _outcome(run: Run, missing: list[str]) -> str:  # noqa: PLR0911 - one return for each outcome
     seen = run["seen"]
     footer = run["out_of_bounds"] is not None
     if seen["placeholders"]:

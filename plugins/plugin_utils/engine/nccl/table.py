@@ -48,7 +48,7 @@ class OpenRow:
         """Start a row.
 
         Args:
-            fields: size, count, type and rest, as the pattern ROW returns them.
+            fields: size, count, type and rest, as captured by the pattern ROW.
             layout: the layout from the header line, None without a header.
             line: number of the line in its text.
             text: the line.

@@ -128,7 +128,7 @@ def results_table(results: list[Result]) -> Table:
     }
 
 
-def _cells(  # noqa: PLR0913, PLR0917 - the cells of a line
+def _cells(  # noqa: PLR0913, PLR0917 - one for each cell
     number: int, status: str, test: str, unit: str, category: str, words: str, ids: list[str]
 ) -> list[Cell]:
     return [

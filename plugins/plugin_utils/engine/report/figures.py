@@ -47,7 +47,7 @@ def _plain(text: object) -> str:
     return escape(words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}\u2026", quote=False)
 
 
-def _layout(height: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - plotly's own words
+def _layout(height: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - plotly's options
     return {
         "height": height,
         "autosize": True,
@@ -61,7 +61,7 @@ def _layout(height: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - plotl
     }
 
 
-def _axis(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - plotly's own words
+def _axis(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - plotly's options
     return {
         "title": {"text": title, "font": {"color": MUTED, "size": 12}},
         "gridcolor": GRID,
@@ -193,14 +193,14 @@ def _heat_map(pairs: dict[tuple[str, str], ReadTest]) -> dict[str, Any]:
         "colorscale": _scale(min(1.0, floor / max(top, floor))),
         "hovertemplate": "%{customdata}<extra></extra>",
         "hoverongaps": False,
-        "xgap": 2 if len(names) <= 100 else 0,  # noqa: PLR2004 - finer than that it would be all gap
+        "xgap": 2 if len(names) <= 100 else 0,  # noqa: PLR2004 - gaps would hide smaller cells
         "ygap": 2 if len(names) <= 100 else 0,  # noqa: PLR2004
         "colorbar": {"title": {"text": "GB/s"}, "thickness": 12, "outlinewidth": 0, "tickfont": {"color": MUTED}},
     }
     height = min(760, 170 + 26 * len(names))
     layout = _layout(
         height,
-        xaxis=_axis("", tickangle=-45 if len(names) > 8 else 0, **ticks),  # noqa: PLR2004 - room for names side by side
+        xaxis=_axis("", tickangle=-45 if len(names) > 8 else 0, **ticks),  # noqa: PLR2004 - eight names fit
         yaxis=_axis("", autorange="reversed", **ticks),
     )
     layout["xaxis"]["automargin"] = layout["yaxis"]["automargin"] = True
@@ -241,7 +241,7 @@ def matrix_figure(matrix: Matrix, floor: float | None) -> dict[str, Any]:
         "colorscale": [[0, "#f3f0fa"], [1, "#7c4dbd"]] if late else _scale((floor or 0.0) / top),
         "text": [["" if value is None else f"{value:.4g}" for value in line] for line in matrix["values"]],
         "texttemplate": "%{text}" if len(matrix["columns"]) <= _MOST_WRITTEN else "",
-        "textfont": {"size": 12 if len(matrix["columns"]) <= 8 else 9},  # noqa: PLR2004 - eight fit on a phone
+        "textfont": {"size": 12 if len(matrix["columns"]) <= 8 else 9},  # noqa: PLR2004 - eight columns fit on a phone
         "hovertemplate": f"%{{y}}, %{{x}}: %{{text}} {_plain(matrix['unit'])}<extra></extra>",
         "hoverongaps": False,
         "xgap": 2,

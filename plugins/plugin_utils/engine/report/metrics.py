@@ -170,7 +170,7 @@ def past(report: ReadReport, earlier: Iterable[ReadReport]) -> list[ReadReport]:
     """Return the reports of the same cluster, the oldest first, ending with this report.
 
     Args:
-        report: result of `report_data.normalised`.
+        report: result of `data.normalised`.
         earlier: older reports, the oldest first.
     """
     return [*(other for other in earlier if other["cluster"] == report["cluster"]), report]
@@ -180,7 +180,7 @@ def last_figures(reports: Sequence[ReadReport], nodes: Collection[str] | None = 
     """Return the latest values of each node, stage and collective.
 
     Args:
-        reports: results of `report_data.normalised`, the oldest first.
+        reports: results of `data.normalised`, the oldest first.
         nodes: the nodes of the cluster; others are left out. None for all.
     """
     found: dict[tuple[str, str, str], LastFigure] = {
@@ -196,7 +196,7 @@ def last_metrics(reports: Sequence[ReadReport], nodes: Collection[str] | None = 
     """Return the stages' Prometheus metrics: the latest of each node, and the remaining ones from the last report.
 
     Args:
-        reports: results of `report_data.normalised`, the oldest first.
+        reports: results of `data.normalised`, the oldest first.
         nodes: the nodes of the cluster; None for all.
     """
     found: dict[tuple[str, frozenset[tuple[str, str]]], Metric] = {}

@@ -100,9 +100,9 @@ def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> 
         policy=_policy(scripts),
         version=files.version,
         digest=files.digest,
-        style=Markup(files.style),  # noqa: S704 - a file of ours
-        plotly=Markup(scripts[0]),  # noqa: S704 - a library's file
-        script=Markup(scripts[1]),  # noqa: S704 - a file of ours
+        style=Markup(files.style),  # noqa: S704 - our own file
+        plotly=Markup(scripts[0]),  # noqa: S704 - the file of a library
+        script=Markup(scripts[1]),  # noqa: S704 - our own file
         when=_when(report["started"]),
         nodes=fold_hosts(report["nodes"]),
         counts=counts(report),

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Compare the reports of two clusters, which share no node, by test and number of nodes."""
+"""Compare the reports of two clusters without shared nodes, by test and number of nodes."""
 
 from __future__ import annotations
 

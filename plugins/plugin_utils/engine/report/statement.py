@@ -25,7 +25,7 @@ def statement(report: ReadReport, files: Mapping[str, str], *, signed: str, vers
 
     Args:
         report: result of `data.normalised`.
-        files: name of each file of the report to its SHA-256, hexadecimal.
+        files: maps the name of each file in the report to its SHA-256, hexadecimal.
         signed: time of the signature, ISO 8601.
         version: version of busbar.
     """

@@ -280,7 +280,7 @@ def _others_of(state: LinkState, node: str) -> list[str]:
 
 
 def _slow_with(state: LinkState, node: str, others: list[str]) -> bool:
-    """Return whether the node was fast with none of the other nodes."""
+    """Return whether the node was never fast with any of the other nodes."""
     return all(state.untested.holds((node, other)) for other in others)
 
 

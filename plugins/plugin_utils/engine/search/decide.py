@@ -94,7 +94,8 @@ class Noise:
 
         Chi squared uses the approximation of Wilson and Hilferty (Proc. Natl. Acad. Sci. 17, 1931). Without repeats the
         value comes from the faster half of the pairs and includes the spread of the nodes: 2.5 times the median
-        distance from the median of that half, which is 0.4 of a normal distribution's. With few pairs it is 5 %.
+        distance from the median of that half, which is 0.4 standard deviations of a normal distribution. With few pairs
+        it is 5 %.
 
         Args:
             means: means of the tests of two nodes, as logarithms.

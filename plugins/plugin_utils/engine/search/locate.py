@@ -3,7 +3,7 @@
 """The culprit search: select the next tests from the results so far, or report the culprits.
 
 Up to 16 nodes play a full tournament; in larger sets, neighbours play in pairs. Slow nodes then play known-good nodes
-of the same switch and are blamed after failing with two different ones, or alone. After that all innocent nodes run
+on the same switch and are blamed after failing with two different ones, or alone. After that all innocent nodes run
 together. If that run is slow although no node is, each switch is tested, then pairs of switches, and slow sets are
 halved until a link between two nodes or a boundary between two sets is left. Nodes that would be idle are tested in the
 same rounds, so that several faults are found in parallel.
@@ -53,7 +53,7 @@ class Locator:
 
         Args:
             nodes: names of the nodes.
-            topology: nodes of each switch; by default all nodes count as nodes of one switch.
+            topology: nodes of each switch; by default all nodes count as being on one switch.
             drop: smallest share below normal that counts as slow.
             most_repeats: maximum number of measurements of a test in one round.
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classify the tests of a round as fast, slow or undecided (to be repeated).
 
-The normal value comes from tests of about as many nodes. If there are too few, the nearest known size serves as the
-reference for suspicion, which alone is not enough to blame a node.
+The normal value comes from tests with about the same number of nodes. If there are too few, the nearest known size
+serves as the reference for suspicion, which alone is not enough to blame a node.
 """
 
 from __future__ import annotations

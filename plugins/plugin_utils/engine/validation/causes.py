@@ -93,7 +93,7 @@ def _rails(rails: dict[str, dict[str, list[str]]], *, counts: bool, alike: bool)
         names = sorted({name for nics in reported.values() for name in nics})
         usual = [name for name in names if 2 * sum(name in nics for nics in reported.values()) >= len(reported)]
         for host, nics in sorted(reported.items()):
-            # A node with as many NICs under other names lacks none.
+            # A node with the same number of NICs under other names lacks none.
             sure = alike if key == "carried" else len(nics) < most
             for name in usual:
                 if name not in nics and (key == "listed" or name in rails[host]["listed"]):

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Read and judge the JSON of ``dcgmi diag -j``, from DCGM 2 and 3 (by GPU IDs) and DCGM 4 (by entities)."""
+"""Parse and judge the JSON of ``dcgmi diag -j``, from DCGM 2 and 3 (by GPU IDs) and DCGM 4 (by entities)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read_diag(text: str) -> dict[str, Any]:
 
 
 def _decoded(text: str) -> dict[str, Any] | None:
-    """Return the value of DCGM's key in the first JSON of a text that contains it."""
+    """Return the value of DCGM's key in the first JSON object of a text that contains it."""
     place, decoder = text.find("{"), json.JSONDecoder()
     for _try in range(_MOST_TRIES):
         if place < 0:

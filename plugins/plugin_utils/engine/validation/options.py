@@ -71,7 +71,7 @@ def read_options(
     return found, problems
 
 
-def _read(hint: Any, value: object, name: str) -> Any:  # noqa: ANN401, PLR0911 - one way out for each type
+def _read(hint: Any, value: object, name: str) -> Any:  # noqa: ANN401, PLR0911 - one branch for each type
     """Return a value converted to a type.
 
     Raises:
@@ -96,10 +96,10 @@ def _read(hint: Any, value: object, name: str) -> Any:  # noqa: ANN401, PLR0911 
     return value
 
 
-def _table(hint: Any, value: object, name: str) -> dict[str, Any]:  # noqa: ANN401 - a type
+def _table(hint: Any, value: object, name: str) -> dict[str, Any]:  # noqa: ANN401 - a type annotation
     if not isinstance(value, dict):
         message = f"{name}: {value!r} is not a dictionary"
-        raise ValueError(message)  # noqa: TRY004 - of the user's, and no fault of the program
+        raise ValueError(message)  # noqa: TRY004 - invalid input, not a program error
     if is_typeddict(hint):
         found, problems = read_options(hint, value, lambda key: f"{name}.{key}")
         if problems:
@@ -109,11 +109,11 @@ def _table(hint: Any, value: object, name: str) -> dict[str, Any]:  # noqa: ANN4
     return {str(key): _read(inner, item, f"{name}: {key}") for key, item in value.items()}
 
 
-def _list(inner: Any, value: object, name: str) -> list[Any]:  # noqa: ANN401 - a type
+def _list(inner: Any, value: object, name: str) -> list[Any]:  # noqa: ANN401 - a type annotation
     items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)):
         message = f"{name}: {value!r} is not a list"
-        raise ValueError(message)  # noqa: TRY004 - of the user's, and no fault of the program
+        raise ValueError(message)  # noqa: TRY004 - invalid input, not a program error
     return [_read(inner, item, name) for item in items]
 
 
@@ -144,7 +144,7 @@ def _number(hint: type[int | float], value: object, name: str, span: Span) -> fl
 def _text(value: object, name: str) -> str:
     if isinstance(value, (dict, list, tuple)):
         message = f"{name}: {value!r} is not a text"
-        raise ValueError(message)  # noqa: TRY004 - of the user's, and no fault of the program
+        raise ValueError(message)  # noqa: TRY004 - invalid input, not a program error
     return "" if value is None else str(value)
 
 

@@ -107,7 +107,7 @@ def _aside(line: str, found: dict[str, Any]) -> None:
         note = f"GPU {pair[0]} and GPU {pair[1]} have no direct access to each other"
         if note not in found["notes"]:
             found["notes"].append(note)
-    elif _ERROR.search(line) and len(found["errors"]) < 10:  # noqa: PLR2004 - the first tell enough
+    elif _ERROR.search(line) and len(found["errors"]) < 10:  # noqa: PLR2004 - ten errors are enough
         found["errors"].append(line.strip()[:200])
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Decide which drained nodes to resume, and describe the changes of each node."""
+"""Decide which drained nodes to resume, and describe each node's changes."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def node_changes(
     held_by: Mapping[str, str],
     reasons: Mapping[str, str],
 ) -> list[NodeChange]:
-    """Return the changes of nodes for a report.
+    """Return the node changes for a report.
 
     Args:
         drained: nodes to be drained, each with the problem, empty on success.

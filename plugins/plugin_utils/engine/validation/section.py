@@ -178,7 +178,7 @@ def points(value: object, width: int, most: int = 1000) -> list[list[float | Non
     return sorted((row for row in found if row[0] is not None), key=lambda row: row[0] or 0.0)
 
 
-def curves(  # noqa: PLR0913 - the parts of a chart
+def curves(  # noqa: PLR0913 - one for each part of a chart
     title: str,
     unit: str,
     across: str,

@@ -149,7 +149,7 @@ class Stage(Generic[Own]):
         """
         del value, plain
 
-    def section(self, figures: Any) -> Section:  # noqa: ANN401 - as read gave it
+    def section(self, figures: Any) -> Section:  # noqa: ANN401 - the type that read returns
         """Return the section of a test on the page; figures are the result of read and not None."""
         del figures
         return {"charts": [], "table": None, "note": "", "facts": []}

@@ -110,7 +110,7 @@ def with_variables(script: str, variables: Mapping[str, object]) -> str:
     return "".join([*lines[:first], *exports, *lines[first:]])
 
 
-def planned_test(  # noqa: PLR0913 - what a test is
+def planned_test(  # noqa: PLR0913 - one for each property of a test
     options: Options,
     name: str,
     stage: str,
@@ -289,7 +289,7 @@ def _entry(planned: Planned, entry: Entry, text: str | None, answer: Mapping[str
         **dict.fromkeys(("measured_busbw", "at_size", "floor", "ceiling", "source")),
         "environment": environment_of(text),
         "parts": parts_of(text),
-        # Only the nodes of collectives are compared for differences.
+        # Differences between nodes are determined only for collectives.
         "differences": {},
         "job": {key: value for key, value in entry.items() if key in _JOB},
         "output": f"{planned['name']}.out" if text else None,
@@ -301,7 +301,7 @@ def _entry(planned: Planned, entry: Entry, text: str | None, answer: Mapping[str
     return cast("Test", found)
 
 
-def check_entry(  # noqa: PLR0913 - the parts of an entry
+def check_entry(  # noqa: PLR0913 - one for each part of an entry
     planned: Planned,
     entry: Entry,
     text: str | None,
@@ -328,7 +328,7 @@ def check_entry(  # noqa: PLR0913 - the parts of an entry
 
 
 def _check_job_first(answer: dict[str, Any], entry: Entry, text: str | None) -> dict[str, Any]:
-    """Return verdict and reason, from the job if it failed; a program may fail because it found a fault."""
+    """Return an INCONCLUSIVE verdict for a failed job; a program may also fail because it found a fault."""
     reason = _no_output(entry, text)
     if not reason and (fault := step_fault(text, ran=answer["verdict"] != INCONCLUSIVE)):
         reason = fault

@@ -51,7 +51,7 @@ class Transport(Protocol):
         """
 
     def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
-        """Save outputs as files and remove them on their nodes; returns the problem of each by name, empty for none."""
+        """Save outputs, remove them on their nodes, and return the problem with each by name (empty: none)."""
 
     def launch_error(self, host: str, job_id: str) -> str:
         """Return why slurmd on a host could not launch a job; empty if its log has no such error."""

@@ -8,7 +8,7 @@ The verdict covers faulty nodes, links and switches and the final state, not eve
 - A failed test of all nodes leads to FAIL even without a culprit. If the same nodes passed the same test at another
   time, the fault is intermittent and the verdict INCONCLUSIVE.
 - A test of the culprit search does not count once the search is over, because the search repeats failed tests before it
-  blames a node, and noise makes one of many pairs slow once. If the search could not finish, the last result of each
+  blames a node, and noise makes one of many pairs appear slow. If the search could not finish, the last result of each
   set of nodes counts.
 - Open questions, left-out nodes and tests that could not run lead to INCONCLUSIVE.
 """

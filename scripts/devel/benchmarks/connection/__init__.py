@@ -1,1 +1,1 @@
-"""Connection plugins of Ansible for benchmarks."""
+"""Ansible connection plugins for benchmarks."""

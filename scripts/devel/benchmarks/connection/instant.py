@@ -63,7 +63,7 @@ FIXED: dict[str, dict[str, Any]] = {
 }
 
 
-class Connection(ConnectionBase):  # type: ignore[misc]  # Ansible carries no types
+class Connection(ConnectionBase):  # type: ignore[misc]  # Ansible is untyped
     """Simulates every host."""
 
     transport = "instant"

@@ -41,7 +41,7 @@ class Column(NamedTuple):
     cell: Callable[[Row], Cell] | None = None
     badge: str = ""
 
-    def value(self, given: object, plain: Callable[[object], str]) -> Any:  # noqa: ANN401 - a number, a text or as read
+    def value(self, given: object, plain: Callable[[object], str]) -> Any:  # noqa: ANN401 - depends on the column
         """Return the value from untrusted JSON."""
         if self.read:
             return self.read(given)

@@ -120,7 +120,7 @@ class Soak(ProgramStage[SoakOptions]):
         return judge_soak(read_soak(text), nodes, expected_of(self.own(options), ranks, what))
 
     def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
-        """Return the result, with the reports of NCCL RAS unless it passed."""
+        """Return the result, with NCCL RAS reports unless it passed."""
         found = super().answer(options, planned, nodes, text)
         return found if found["verdict"] == PASS else {**found, "findings": found["findings"] + ras_words(text)}
 

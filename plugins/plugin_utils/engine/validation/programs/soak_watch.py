@@ -139,7 +139,8 @@ def _number(value: object) -> float:
 def _xids(begin: dict[str, Any], lines: list[str]) -> Iterator[tuple[str, bool]]:
     """Yield the Xids in lines of the kernel log, once per GPU, and whether each is a fault.
 
-    An error that the driver calls nonfatal is not a fault. An unparsable line is one, because it may be fatal.
+    An error that the driver calls nonfatal is not a fault. An unparsable line counts as a fault, because it may be
+    fatal.
     """
     known = {normal_address(device["address"]): device["device"] for device in begin["devices"] if device["address"]}
     named = set()

@@ -39,7 +39,7 @@ _TOO_GOOD = 1.2
 # A node that takes this many times the median for the same work is reported regardless of the verdict.
 _SLOW = 1.25
 _FEWEST = 3
-# Waiting for samples is reported as a cause from this share of a step on.
+# Waiting for samples is reported as a cause if it takes at least this share of a step.
 _MUCH = 0.2
 _GB = 1e9
 _MOST = 100

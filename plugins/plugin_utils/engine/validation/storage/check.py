@@ -218,7 +218,7 @@ def _unexplained(found: Found, nodes: list[str], said: dict[str, dict[str, Any]]
 
 
 def lock_faults(said: dict[str, dict[str, Any]], groups: dict[str, int]) -> dict[str, Any]:
-    """Return the faults shown by the locks.
+    """Return the faults that the lock tests show.
 
     A node whose locks have no effect on others fails at both of its positions in the ring, as holder and as competitor;
     its two neighbours fail at one position each.

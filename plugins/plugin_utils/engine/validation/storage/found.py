@@ -71,14 +71,14 @@ def rate_words(rate: float | None) -> str:
     """Return a readable rate from bytes/s."""
     if rate is None:
         return "unknown"
-    return f"{rate / 1e9:.3g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.3g} MB/s"  # noqa: PLR2004 - a gigabyte
+    return f"{rate / 1e9:.3g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.3g} MB/s"  # noqa: PLR2004 - one gigabyte
 
 
 def size_words(count: int | None) -> str:
     """Return a readable size from bytes."""
     if count is None:
         return "unknown"
-    return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"  # noqa: PLR2004 - a gigabyte
+    return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"  # noqa: PLR2004 - one gigabyte
 
 
 def mount_words(item: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("dcgm_exporter")
+pytestmark = [pytest.mark.proves("dcgm"), pytest.mark.needs("dcgm.exporter")]
 
 NODE = "gpu1"
 UNIT = "nvidia-dcgm-exporter"
@@ -31,7 +31,8 @@ PLAY = """
 - hosts: all
   become: true
   gather_facts: true
-  roles: [busbar.cluster.dcgm_exporter]
+  tasks:
+    - ansible.builtin.import_role: {name: busbar.cluster.dcgm, tasks_from: exporter}
 - hosts: monitoring
   become: true
   gather_facts: true

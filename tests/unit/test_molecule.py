@@ -144,7 +144,9 @@ def needs(path: Path) -> set[str]:
     marks = SELECTION["marks"](ast.parse(path.read_text(encoding="utf-8")))
     calls = [mark for mark in marks if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.needs"]
     found = {ast.literal_eval(word) for call in calls for word in call.args} | set(PROOFS[path])
-    return found | {role for role, words in WORDS.items() if words.search(core_text(path))}
+    # A file that names a part of a role, as dcgm.exporter, needs only that part.
+    parts = {word.partition(".")[0] for word in found if "." in word}
+    return (found - parts) | {role for role, words in WORDS.items() if words.search(core_text(path))}
 
 
 def missing(files: list[Path], playbook: Path) -> set[str]:

@@ -52,7 +52,7 @@ ADMISSION = {
 SERVER = ["hosts/main", "ssh/main", "firewall/main", "fail2ban/main"]
 SECRETS = "preflight/secrets"
 # Those that an operator of update_nodes may name.
-CHOSEN_ROLES = yaml.safe_load((PLAYBOOKS / "vars/update_nodes.yml").read_text())["__update_nodes_known_roles"]
+UPDATE_NODES = yaml.safe_load((PLAYBOOKS / "vars/update_nodes.yml").read_text())
 
 
 class Play(NamedTuple):
@@ -89,8 +89,11 @@ def calls(tasks: list[dict[str, Any]]) -> Iterator[str]:
         for word in ("import_role", "include_role"):
             role = task.get(f"ansible.builtin.{word}")
             if role:
-                names = [role["name"]] if "{{" not in role["name"] else CHOSEN_ROLES
-                yield from (named(name, role.get("tasks_from", "main"), task.get("vars")) for name in names)
+                files = [(role["name"], role.get("tasks_from", "main"))]
+                if "{{" in role["name"]:
+                    known = UPDATE_NODES["__update_nodes_known_roles"]
+                    files = [UPDATE_NODES["__update_nodes_parts"].get(name, (name, "main")) for name in known]
+                yield from (named(name, file, task.get("vars")) for name, file in files)
         for word in ("import_tasks", "include_tasks"):
             file = task.get(f"ansible.builtin.{word}")
             if file:

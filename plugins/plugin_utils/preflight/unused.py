@@ -117,7 +117,7 @@ def unused_options(
 
 
 def _begins(name: str, prefix: str, options: Mapping[str, Option]) -> bool:
-    """Return whether an option has the prefix and belongs to its role: dcgm_exporter is not part of dcgm."""
+    """Return whether an option has the prefix and belongs to its role: slurm_metrics is not part of slurm."""
     role = options[name].role
     return name.startswith(prefix) and (role == "site" or len(prefix) > len(role) or f"{role}_" == prefix)
 

@@ -12,7 +12,7 @@ H100 = {"model": "NVIDIA H100 80GB HBM3", "generation": "hopper"}
 RTX, P100 = ({"model": f"NVIDIA {name}"} for name in ("GeForce RTX 4090", "P100"))
 GIVEN: dict[str, Any] = {
     "dcgm_exporter_address": "10.0.0.21",
-    "__dcgm_exporter_hardware": {"gpu": H100},
+    "__dcgm_hardware": {"gpu": H100},
     "__dcgm_exporter_groups": [],
     "__dcgm_exporter_web_config": {},
 }
@@ -22,20 +22,22 @@ XID = {"name": "DCGM_FI_DEV_XID_ERRORS", "type": "gauge", "help": "last Xid"}
 
 
 def options(own: dict[str, Any]) -> dict[str, Any]:
-    """Return variables of the role, of options without its prefix."""
-    return GIVEN | named("dcgm_exporter", own, ("dcgm_source", "family"))
+    """Return variables of the role, of options without the prefix of the exporter."""
+    plain = ("dcgm_source", "family", "hardware")
+    given = {name if name in plain else f"exporter_{name}": each for name, each in own.items()}
+    return GIVEN | named("dcgm", given, ("dcgm_source", "family"))
 
 
 def flags(**own: object) -> str:
     """Return the command of the unit, as one line."""
-    text = rendered("dcgm_exporter", UNIT, **options(own))
+    text = rendered("dcgm", UNIT, **options(own))
     command = text.partition("ExecStart=\nExecStart=")[2].partition("\nRestart=")[0]
     return " ".join(command.replace("\\\n", "").split())
 
 
 def counters(gpu: dict[str, Any], **own: object) -> list[list[str]]:
     """Return the rows of the counters file."""
-    text = rendered("dcgm_exporter", "etc/dcgm-exporter/busbar.csv.j2", **options({"hardware": {"gpu": gpu}, **own}))
+    text = rendered("dcgm", "etc/dcgm-exporter/busbar.csv.j2", **options({"hardware": {"gpu": gpu}, **own}))
     return list(csv.reader((line for line in text.splitlines() if not line.startswith("#")), skipinitialspace=True))
 
 
@@ -69,11 +71,11 @@ def test_an_engine_of_its_own_and_no_jobs() -> None:
 
 def test_a_version_is_pinned_with_and_without_epoch() -> None:
     def pins(version: str) -> list[str]:
-        found = value("dcgm_exporter", "__dcgm_exporter_pins", **options({"version": version}))
+        found = value("dcgm", "__dcgm_exporter_pins", **options({"version": version}))
         return [each["version"] for each in found]
 
     assert pins("4.8.2-1") == ["4.8.2-1", "1:4.8.2-1"]
-    assert value("dcgm_exporter", "__dcgm_exporter_pins", **options({"version": 4.8}))[0]["version"] == "4.8-*"
+    assert value("dcgm", "__dcgm_exporter_pins", **options({"version": 4.8}))[0]["version"] == "4.8-*"
     assert pins("4.8.2") == ["4.8.2-*", "1:4.8.2-*"]
 
 
@@ -144,7 +146,7 @@ def test_each_line_has_three_fields() -> None:
     ],
 )
 def test_refused(own: dict[str, Any], key: str, said: str) -> None:
-    (problem,) = value("dcgm_exporter", "__dcgm_exporter_problems", **options(own))
+    (problem,) = value("dcgm", "__dcgm_exporter_problems", **options(own))
     assert (problem["hosts"], problem["key"]) == (["gpu7"], f"dcgm_exporter_{key}")
     assert said in problem["problem"]
     assert problem["remedy"]
@@ -153,4 +155,4 @@ def test_refused(own: dict[str, Any], key: str, said: str) -> None:
 @pytest.mark.parametrize("engine", ["", "10.0.0.9:5555"])
 def test_an_engine_elsewhere_needs_none_here(engine: str) -> None:
     own = {"dcgm_source": "none", "source": "nvidia", "host_engine": engine}
-    assert value("dcgm_exporter", "__dcgm_exporter_problems", **options(own)) == []
+    assert value("dcgm", "__dcgm_exporter_problems", **options(own)) == []

@@ -118,7 +118,7 @@ def test_a_catalogue_of_ones_own_is_looked_in_alone() -> None:
 
 def test_every_role_that_needs_the_hardware_of_its_host_is_here() -> None:
     roles = {role for role, _ in VARIABLES}
-    assert roles >= {"cuda", "dcgm", "dcgm_exporter", "enroot", "gpu_settings", "gpudirect", "mig", "node_exporter"}
+    assert roles >= {"cuda", "dcgm", "enroot", "gpu_settings", "gpudirect", "mig", "node_exporter"}
     assert roles >= {"nvidia_container_toolkit", "nvidia_driver", "rdma", "slurm"}
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pexpect
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
 from conftest import TOP, plain_environment, recap
 
 if TYPE_CHECKING:
@@ -88,19 +87,6 @@ def test_a_sound_site_passes(site: Site) -> None:
     )
 
 
-def test_unknown_hardware(site: Site) -> None:
-    site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware="dgx_x1"))
-    text = site.refusal()
-    assert re.search(
-        r"gpu\[1-\d\]: hardware: unknown hardware 'dgx_x1'.*\n +remedy: set hardware to one of: .*dgx_h100", text
-    )
-
-
-def test_compute_node_without_hardware(site: Site) -> None:
-    site.change(lambda groups: groups["sandbox_gpu"]["vars"].clear())
-    assert "hardware: is not set for a compute node" in site.refusal()
-
-
 @pytest.mark.fault(
     "a host is twice in the inventory",
     says="gpu[1-2]: ansible_host: share the address ",
@@ -113,58 +99,6 @@ def test_two_hosts_with_one_address(site: Site) -> None:
 
     site.change(change)
     assert "gpu[1-2]: ansible_host: share the address " in site.refusal()
-
-
-def test_host_in_two_hardware_groups(site: Site) -> None:
-    site.change(lambda groups: groups.update(others={"hosts": {"gpu2": {}}, "vars": {"hardware": "dgx_h100"}}))
-    text = site.refusal()
-    assert "gpu2: hardware: is in several hardware groups: others says dgx_h100, sandbox_gpu says sandbox_gpu" in text
-    assert "gpu1" not in text
-
-
-def test_host_in_two_hardware_groups_by_group_vars(site: Site) -> None:
-    site.change(lambda groups: groups.update(others={"hosts": {"gpu2": {}}}))
-    (site.folder / "inventory" / "group_vars" / "others.yml").write_text("---\nhardware: dgx_h100\n")
-    assert "gpu2: hardware: is in several hardware groups: others says dgx_h100" in site.refusal()
-
-
-@pytest.mark.parametrize(("group", "word"), [("slurm_controller", "controller"), ("slurm_database", "database")])
-def test_missing_controller_or_database(site: Site, group: str, word: str) -> None:
-    site.change(lambda groups: groups.update({group: {}}) if group == "slurm_database" else _without_controller(groups))
-    assert f"{group}: has no host, so the cluster has no {word}" in site.refusal()
-
-
-def _without_controller(groups: dict[str, Any]) -> None:
-    groups["slurm_database"]["hosts"] = groups["slurm_controller"].pop("hosts")
-
-
-def test_partition_that_names_no_node(site: Site) -> None:
-    text = site.refusal(slurm_partitions=[{"name": "big", "groups": ["slurm_login"]}])
-    assert "slurm_partitions[big]: contains no compute node" in text
-
-
-def test_options_that_are_none_and_values_of_a_wrong_type(site: Site) -> None:
-    """Told under the name that the user wrote, with place and remedy; the preflight's own options are not his."""
-    own = site.folder / "inventory" / "group_vars" / "all" / "zzz_site.yml"
-    lines = ["slurm_partition: [{name: big}]", "users_accounts: alice", "site_parts: {a: 1}"]
-    own.write_text("\n".join(["---", *lines, "slurm_qos: '{{ site_parts }}'\n"]))
-    site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware_room="B12"))
-    text = site.refusal(munge_keys="x")
-    assert f"slurm_partition: is not an option of any role (set for group all in {own}:2)" in text
-    assert "remedy: did you mean slurm_partitions?" in text
-    assert "munge_keys: is not an option of any role (given by -e)" in text
-    assert "hardware_room: is not an option of any role (set for group sandbox_gpu in " in text
-    assert f"users_accounts: is text (expected a list of mappings (set for group all in {own}:3)" in text
-    assert f"slurm_qos: is a mapping (expected a list of mappings) (set for group all in {own}:5)" in text
-    assert "remedy: see the options in roles/users/README.md" in text
-
-
-def test_a_misspelt_group_is_refused_and_one_of_the_site_is_not(site: Site) -> None:
-    site.change(lambda groups: groups.update(monitorng={"hosts": {"login": None}}, rack1={"hosts": {"gpu1": None}}))
-    text = site.refusal()
-    assert "login: group monitorng: is not a group of busbar" in text
-    assert "did you mean monitoring?" in text
-    assert "rack1" not in text
 
 
 @pytest.mark.parametrize(
@@ -189,55 +123,9 @@ def test_a_site_may_have_variables_of_its_own(site: Site) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_duplicate_uid(site: Site) -> None:
-    users = [{"name": name, "uid": 2001, "group": "research"} for name in ("alice", "bob")]
-    text = site.refusal(users_accounts=users)
-    assert "uid 2001 is declared for both alice and bob" in text
-
-
 def _with_storage(groups: dict[str, Any]) -> None:
     """Let the controller serve the shared tree, and the compute nodes mount it."""
     groups.update(nfs_server={"hosts": {"ctl": {}}}, nfs_client={"children": {"slurm_compute": {}}})
-
-
-@pytest.mark.parametrize(
-    ("variables", "place", "problem"),
-    [
-        ({"nfs_server_exports": [{"path": "/a"}, {"path": "/a/b"}]}, "ctl: nfs_server_exports", "/a/b is inside /a"),
-        ({"nfs_server_exports": [{"path": "/"}]}, "ctl: nfs_server_exports[/]", "the root of the host cannot be"),
-        (
-            {"nfs_server_exports": [{"path": "/a", "clients": ["*"]}]},
-            "ctl: nfs_server_exports[/a].clients",
-            "everybody",
-        ),
-        (
-            {
-                "nfs_server_exports": [{"path": "/a"}],
-                "nfs_client_mounts": [{"src": "ctl:/b", "path": "/b"}, {"src": "ctl:/a", "path": "b"}],
-            },
-            "nfs_client_mounts[/b].src",
-            "ctl does not export /b, only /a",
-        ),
-    ],
-    ids=["overlapping", "root", "everybody", "not exported"],
-)
-def test_exports_and_mounts_that_are_not_sound(site: Site, variables: dict[str, Any], place: str, problem: str) -> None:
-    site.change(_with_storage)
-    text = site.refusal(**variables)
-    assert place in text
-    assert problem in text
-
-
-def test_homes_that_nothing_shares(site: Site) -> None:
-    def change(groups: dict[str, Any]) -> None:
-        del groups["nfs_server"], groups["nfs_client"]
-
-    site.change(change)
-    text = " ".join(site.refusal().split())
-    compute = site.cluster.compute
-    assert f"{fold_hosts(compute)},login: users_home_base: /shared/home is not on shared storage" in text
-    for words in ("nfs_client", "storage_mounts_entries", "users_create_home"):
-        assert words in text
 
 
 def test_a_container_whose_name_cannot_be_changed(site: Site) -> None:
@@ -399,13 +287,6 @@ def test_sudo_password(site: Site, sudo_password: str, given: str) -> None:
 def test_missing_sudo_password(site: Site, sudo_password: str) -> None:
     assert sudo_password
     assert "gpu2: become: sudo fails: Missing sudo password" in site.refusal()
-
-
-def test_a_profile_of_the_site_with_a_misspelt_key(site: Site) -> None:
-    text = site.refusal(hardware_profiles_extra={"sandbox_gpu": {"memory_gb": 2}})
-    assert re.search(
-        r"gpu\[1-\d\]: hardware_profiles_extra\.sandbox_gpu: memory_gb: unknown key \(did you mean m", text
-    )
 
 
 @pytest.mark.fault(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,6 +59,8 @@ NAMES = {
     "roles": "roles/index",
     "plugins": "plugins/index",
 }
+# Badges of the forge have addresses only there.
+BADGES = re.compile(r"^\[!\[[^]]*\]\(\.\./\.\./actions/.*\n+", re.MULTILINE)
 # antsibull-docs writes a page for each plugin in the same folder.
 PLUGINS = """\
 # Plugins
@@ -136,7 +139,7 @@ def site_pages(top: Path) -> dict[str, Page]:
     pages = {}
     for origin in ["README.md", *listed, *roles]:
         text = (top / origin).read_text(encoding="utf-8") if origin.endswith(".md") else generated(origin, top)
-        pages[origin] = Page(page_name(origin), origin, text)
+        pages[origin] = Page(page_name(origin), origin, BADGES.sub("", text))
     return pages
 
 

@@ -602,9 +602,10 @@ def _carry_software(draft: Draft, hosts: Mapping[str, HostReading], conf: SlurmC
         blockers.append(f"Slurm is {text}, which the role slurm cannot do yet")
     if not any("pam_slurm_adopt" in each.files.get("/etc/pam.d/sshd", "") for each in hosts.values()):
         draft.carry("pam_slurm_adopt (not used)", {"slurm_pam_adopt": False})
-    for option in ("nvidia_driver_source", "cuda_source", "dcgm_source", "nvidia_container_toolkit_source"):
-        draft.variables[option] = "none"
-    draft.note("drivers, CUDA, DCGM", LEFT, "stay as they are (nvidia_driver_source and others are none)")
+    sources = ("nvidia_driver_source", "cuda_source", "dcgm_source", "nvidia_container_toolkit_source", "rdma_source")
+    draft.variables |= dict.fromkeys((*sources, "gpudirect_mode"), "none")
+    reason = f"stay as they are ({', '.join(sources)} and gpudirect_mode are none)"
+    draft.note("drivers, CUDA, DCGM, RDMA", LEFT, reason)
 
 
 def _role_vars() -> dict[str, Any]:

@@ -104,6 +104,11 @@ def test_gpus_that_a_host_has_are_in_the_question() -> None:
     assert any("4 x NVIDIA A100-SXM4-80GB" in note.reason for note in draft.notes if note.name == "hardware")
 
 
+def test_software_for_gpus_and_rdma_stays() -> None:
+    options = draft_cluster(read_recording(LAB, "alpha"), "alpha", hardware=["beta=hgx_h100"]).variables
+    assert {options[name] for name in ("nvidia_driver_source", "rdma_source", "gpudirect_mode")} == {"none"}
+
+
 def test_an_nfs_server_and_its_clients_keep_their_versions() -> None:
     hosts = read_recording(LAB, "alpha")
     server = next(host for host, reading in hosts.items() if reading.files.get("/etc/exports"))

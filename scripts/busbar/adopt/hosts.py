@@ -93,7 +93,7 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "outputs and program of the validation",
     ),
 )
-_PACKAGES = "chrony, sackd, libpmix2t64, python3-mpi4py, python3-numpy"
+_PACKAGES = "chrony, iproute2, libpmix2t64, procps, python3-mpi4py, python3-numpy, sackd, tzdata"
 
 
 def carry_hosts(draft: Draft, hosts: Mapping[str, HostReading]) -> None:

@@ -58,6 +58,21 @@ def write_sources(folder: Path) -> None:
             path.write_bytes(content)
 
 
+def write_markdown(pages: dict[str, Page], source: Path, target: Path) -> None:
+    """Write the pages as Markdown into the site, and llms.txt, which lists them by the headings of the menu."""
+    roles = [origin for origin in pages if origin.startswith("roles/") and origin.endswith("README.md")]
+    lines = ["# busbar", "", "> " + pages["README.md"].text.split("\n\n")[1].partition(".")[0].replace("\n", " "), ""]
+    for heading, origins in {"Overview": ["README.md"], **MENU, "Roles": roles}.items():
+        lines += [f"## {heading}", ""]
+        for page in (pages[origin] for origin in origins if origin != "plugins"):
+            path = target / f"{page.name}.md"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source / f"{page.name}.md", path)
+            lines.append(f"- [{page.text.partition(chr(10))[0].lstrip('# ')}]({page.name}.md)")
+        lines.append("")
+    (target / "llms.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
 def plugin_pages() -> dict[str, bytes]:
     """Return the plugin pages that antsibull-docs generates; the READMEs document the roles."""
     with tempfile.TemporaryDirectory() as name:
@@ -89,6 +104,7 @@ def build(target: Path) -> int:
     run = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-d", str(WORK / "doctrees")]
     status = subprocess.run([*run, str(source), str(target)], check=False).returncode
     shutil.rmtree(target / ".doctrees", ignore_errors=True)
+    write_markdown(site_pages(TOP), source, target)
     return 1 if status else 0
 
 

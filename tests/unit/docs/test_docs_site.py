@@ -14,6 +14,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.pr
 )
 from devel.alert_page import shown
 from devel.pages import MENU, Page, on_site, site_pages
+from devel.site import write_markdown
 from markdown_blocks import blocks
 
 TOP = Path(__file__).resolve().parents[3]
@@ -96,3 +97,19 @@ def test_every_profile_is_there(pages: dict[str, Page]) -> None:
 def test_pages_of_the_menu_are_each_there_once() -> None:
     listed = [origin for origins in MENU.values() for origin in origins]
     assert len(listed) == len({*listed})
+
+
+def test_llms_txt_lists_each_page_as_markdown(pages: dict[str, Page], tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "site"
+    for page in pages.values():
+        path = source / f"{page.name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"copy of {page.name}")
+    write_markdown(pages, source, target)
+    text = (target / "llms.txt").read_text()
+    assert text.startswith("# busbar\n\n> busbar proves that a GPU cluster is as fast as its hardware should be")
+    linked = re.findall(r"^- \[(.+)\]\((.+)\.md\)$", text, re.MULTILINE)
+    assert {name for _, name in linked} == {page.name for page in pages.values()} - {"plugins/index"}
+    assert ("Validation", "validation") in linked
+    for _, name in linked:
+        assert (target / f"{name}.md").read_text() == f"copy of {name}"

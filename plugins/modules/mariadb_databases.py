@@ -103,7 +103,7 @@ def granted(lines: list[str]) -> dict[str, set[str]]:
 
 
 def quoted(name: str) -> str:
-    """Return a name as an SQL identifier; * stays."""
+    """Return a name as an SQL identifier; * is returned unchanged."""
     return name if name == "*" else f"`{name.replace('`', '``')}`"
 
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role alertmanager."""
+"""Checks the options of the alertmanager role."""
 
 from __future__ import annotations
 

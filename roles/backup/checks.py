@@ -1,4 +1,4 @@
-"""Checks the options of the role backup before the role changes anything."""
+"""Checks the options of the backup role before the role changes anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role cuda."""
+"""Checks the options of the cuda role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role dcgm.
+"""Checks the options of the dcgm role.
 
 Sources for the exporter: the systemd unit and the README of NVIDIA/dcgm-exporter, and its command line reference
 (docs.nvidia.com). The package is `datacenter-gpu-manager-exporter` in NVIDIA's CUDA repository since DCGM 4; it needs

@@ -1,4 +1,4 @@
-"""Checks the options of the role enroot."""
+"""Checks the options of the enroot role."""
 
 from __future__ import annotations
 

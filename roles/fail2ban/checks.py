@@ -1,4 +1,4 @@
-"""Checks the options of the role fail2ban before the role changes anything."""
+"""Checks the options of the fail2ban role before the role changes anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role firewall before the role changes anything."""
+"""Checks the options of the firewall role before the role changes anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role gpu_settings."""
+"""Checks the options of the gpu_settings role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role gpudirect."""
+"""Checks the options of the gpudirect role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role grafana."""
+"""Checks the options of the grafana role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role home_quota."""
+"""Checks the options of the home_quota role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role hosts."""
+"""Checks the options of the hosts role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role journal_remote."""
+"""Checks the options of the journal_remote role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role jupyterhub before the role changes anything."""
+"""Checks the options of the jupyterhub role before the role changes anything."""
 
 from __future__ import annotations
 

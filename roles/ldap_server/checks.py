@@ -1,4 +1,4 @@
-"""Checks the options of the role ldap_server."""
+"""Checks the options of the ldap_server role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role lmod."""
+"""Checks the options of the lmod role."""
 
 from __future__ import annotations
 

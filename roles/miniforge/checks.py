@@ -1,4 +1,4 @@
-"""Checks the options of the role miniforge."""
+"""Checks the options of the miniforge role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role nfs_client."""
+"""Checks the options of the nfs_client role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role nfs_server."""
+"""Checks the options of the nfs_server role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role node_exporter."""
+"""Checks the options of the node_exporter role."""
 
 from __future__ import annotations
 

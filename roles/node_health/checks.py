@@ -1,4 +1,4 @@
-"""Checks the options of the role node_health."""
+"""Checks the options of the node_health role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role nvidia_driver."""
+"""Checks the options of the nvidia_driver role."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def advise_on_floors(_: Known, cluster: Known) -> list[Problem]:
 
 
 def check_blockers(options: Known, _: Known) -> list[Problem]:
-    """Return the reasons for which the site must not be provisioned."""
+    """Return the reasons why the site must not be provisioned."""
     remedy = "solve it (ADOPTED.md), then remove the entry"
     return [make_problem([], "preflight_blockers", str(text), remedy) for text in options["preflight_blockers"]]
 
@@ -85,7 +85,7 @@ INVENTORY = {"hardware, hardware_profiles_extra": advise_on_floors, "preflight_b
 
 
 def check_secrets(hosts: Sequence[str], cluster: Known) -> list[Problem]:
-    """Return the secrets that hosts hold and the provisioning host lacks.
+    """Return the secrets that exist on hosts but are missing on the provisioning host.
 
     Args:
         hosts: names of the hosts.

@@ -1,4 +1,4 @@
-"""Checks the options of the role pxe_server before the role changes anything."""
+"""Checks the options of the pxe_server role before the role changes anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role rdma."""
+"""Checks the options of the rdma role."""
 
 from __future__ import annotations
 

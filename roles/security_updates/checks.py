@@ -1,4 +1,4 @@
-"""Checks the options of the role security_updates."""
+"""Checks the options of the security_updates role."""
 
 from __future__ import annotations
 

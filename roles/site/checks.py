@@ -1,4 +1,4 @@
-"""Checks the options of the role site."""
+"""Checks the options of the site role."""
 
 from __future__ import annotations
 

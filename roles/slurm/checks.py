@@ -1,4 +1,4 @@
-"""Checks the options of the role slurm."""
+"""Checks the options of the slurm role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role slurm_metrics."""
+"""Checks the options of the slurm_metrics role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role slurm_spank."""
+"""Checks the options of the slurm_spank role."""
 
 from __future__ import annotations
 

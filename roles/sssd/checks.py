@@ -1,4 +1,4 @@
-"""Checks the options of the role sssd: the source of users in addition to the declared ones."""
+"""Checks the options of the sssd role: the source of users in addition to the declared ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role storage_mounts."""
+"""Checks the options of the storage_mounts role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options of the role users."""
+"""Checks the options of the users role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validate declared users and groups, alone and against a host's accounts."""
+"""Validate declared users and groups, also against a host's accounts."""
 
 from __future__ import annotations
 

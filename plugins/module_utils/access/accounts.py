@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 Item = dict[str, Any]
-# Seconds since 1970 for the module user; shadow(5) treats day 0 as no expiry.
+# Seconds since 1970 for the user module; shadow(5) treats day 0 as no expiry.
 _ENDED, _NEVER = 86400, -1
 
 
@@ -52,7 +52,7 @@ def account_plan(
         users: items of users_accounts.
         groups: items of users_groups.
         found: `users` (name to uid, gid, comment, home, shell, home_exists, groups, password, locked) and `groups`
-            (name to gid), from the module account_info.
+            (name to gid), from the account_info module.
         defaults: default `shell`, `home_base` and `create_home` of users.
         passwords: password_digest() of each declared password hash, by user name.
     """

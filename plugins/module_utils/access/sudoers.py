@@ -11,7 +11,7 @@ __all__ = ["sudo_holders"]
 def sudo_holders(text: str) -> dict[str, list[str]]:
     """Return users and groups with any sudo rule, by name or as `#number`.
 
-    Rules for ALL are ignored, because they give no user more rights than others.
+    Rules for ALL are ignored, because they give all users the same privileges.
 
     Raises:
         ValueError: the text is not such output.

@@ -38,7 +38,7 @@ def versions(root: Path = Path("/")) -> dict[str, str]:
     installed = {words[1]: words[2] for words in lines if len(words) == WORDS and words[0] == "installed"}
     toolkits = (re.fullmatch(r"cuda-(\d+)\.(\d+)", path.name) for path in (root / "usr/local").glob("cuda-*"))
     newest = max(((int(match[1]), int(match[2])) for match in toolkits if match), default=())
-    # The role pyxis builds a library for each release of Slurm: pyxis-0.24.0-slurm24.11.5-MARK.so.
+    # The pyxis role builds a library for each Slurm release: pyxis-0.24.0-slurm24.11.5-MARK.so.
     plugins = (re.match(r"pyxis-([\d.]+)-slurm", path.name) for path in (root / "usr/lib/busbar/spank").glob("pyxis-*"))
     found = {
         "driver": _text(root / "sys/module/nvidia/version"),

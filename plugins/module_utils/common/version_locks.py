@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["holds", "lock_lines", "lock_name", "locks_about"]
 
 _WRITTEN = re.compile(r"(?P<name>.+)-\d+:[^-]+-[^-]+")
-# Written by hand: a name with a version, or with version and release.
+# A manually written lock: a name with a version, or with version and release.
 _RAW = re.compile(r"(?P<name>.+?)-\d[^-]*(-[^-]+)?")
 
 

@@ -183,7 +183,7 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
 
     Args:
         declared: `packages`, `release`, `family` and `architecture` as for `package_files`; `package_version` as in the
-            package database; `checksums`; `known`, whether the role knows the sources of the version; `own`, the role's
+            package database; `checksums`; `known`, whether the role has the sources of the version; `own`, the role's
             settings, and `settings`, the site's; `mounts` as for `mount_lines`; `path`; `minimum_mb`.
         host: name of the host.
         found: result of `read_enroot`.

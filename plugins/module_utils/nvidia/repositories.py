@@ -2,7 +2,7 @@
 
 Sources: the URLs are from the CUDA installation guide for Linux and the container toolkit's installation guide. The
 key fingerprints are published in NVIDIA's cuda-keyring packages (EB69… and 0218…, which Debian 13 needs because it
-rejects SHA-1 signatures), in its rpm repositories (610C…) and beside libnvidia-container (C95B…).
+rejects SHA-1 signatures), in its rpm repositories (610C…) and next to libnvidia-container (C95B…).
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def parse_config(text: str) -> dict[str, list[str]]:
 
 
 def changed_keys(before: str, after: str) -> list[str]:
-    """Return the keys, in lower case and sorted, that differ between two texts of slurm.conf."""
+    """Return the keys, in lower case and sorted, that differ between two versions of slurm.conf."""
     old, new = parse_config(before), parse_config(after)
     return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
 

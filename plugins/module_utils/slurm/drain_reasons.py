@@ -23,7 +23,7 @@ class DrainReason(NamedTuple):
         steps: commands and actions in order; `{node}` is the name of the node.
         invalid: whether the node is in state INVALID_REG, in which slurmctld refuses State=RESUME until slurmd has
             registered with everything that slurm.conf declares.
-        returns: whether the node returns by itself (ReturnToService=2), after which slurmctld refuses State=RESUME.
+        returns: whether the node returns automatically (ReturnToService=2); slurmctld then refuses State=RESUME.
     """
 
     texts: tuple[str, ...]

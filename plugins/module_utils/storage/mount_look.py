@@ -56,7 +56,7 @@ class Examination:
         return kernel_offers(name, self.filesystems, self.modules)
 
     def blame(self, entry: dict[str, Any], fault: tuple[str, str] | None, about: str = "place") -> bool:
-        """Record a fault of a mount and its subject; return whether there is one."""
+        """Record a mount's fault, if any, with its subject; return whether the mount has a fault."""
         if fault:
             key = f"{self.key}[{entry['path']}]"
             self.problems.append({**make_problem([self.host], key, *fault), "about": about})
@@ -147,7 +147,7 @@ class Examination:
         return {key for key, fault in faults.items() if fault}
 
     def client_fault(self, entry: dict[str, Any], *, ready: bool) -> tuple[str, str] | None:
-        """Return what the client lacks for a mount, or why a trial mount fails."""
+        """Return a missing client requirement of a mount, or why a trial mount fails, or None."""
         kind = STORAGE_TYPES[entry["type"]]
         helper = self.module.get_bin_path(kind.helper, opt_dirs=["/sbin", "/usr/sbin"]) if kind.helper else "none"
         if ready and not helper:

@@ -41,7 +41,7 @@ def unfixed_packages(
 
     Args:
         table: the content of package_fixes.yml.
-        system: `os` of the module node_info: `id` and `version` of os-release, and `name`.
+        system: `os` of the node_info module: `id` and `version` from os-release, and `name`.
         versions: `versions` of that module, with full package revisions.
     """
     for product in table["products"]:

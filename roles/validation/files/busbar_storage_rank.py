@@ -58,7 +58,7 @@ class Rank:
     """One node of the check."""
 
     def __init__(self, chosen: argparse.Namespace) -> None:
-        """Read the rank and the number of ranks."""
+        """Read the rank and the world size."""
         self.chosen = chosen
         self.rank = int(os.environ.get("SLURM_PROCID", "0"))
         self.ranks = int(os.environ.get("SLURM_NTASKS", "1"))

@@ -40,14 +40,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             files = [each for entry in given["files"] for each in self._of_folder(entry, task_vars or {})]
             listed = checked([*rendered, *files], made)
         except ValueError as error:
-            raise AnsibleActionFail(self._told(error)) from None
+            raise AnsibleActionFail(self._format(error)) from None
         texts = [*made, *(self._file(entry, task_vars or {}) for entry in listed)]
         arguments = {"files": texts}
         if given["pending"]:
             arguments["pending"] = given["pending"]
         return dict(self._execute_module(module_args=arguments, task_vars=task_vars))
 
-    def _told(self, problem: object) -> str:
+    def _format(self, problem: object) -> str:
         """Return the problem prefixed with the task name."""
         return f"task '{self._task.name}': {problem}"
 
@@ -74,7 +74,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         try:
             return base64.b64encode(zlib.compress(program(found))).decode()
         except FileNotFoundError as error:
-            raise AnsibleActionFail(self._told(f"{entry['dest']}: {error}")) from None
+            raise AnsibleActionFail(self._format(f"{entry['dest']}: {error}")) from None
 
     def _found(self, entry: dict[str, Any], name: str, task_vars: dict[str, Any]) -> Path:
         """Return the path of a file or folder below the role's `files/`."""
@@ -82,7 +82,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         found = lookup.find_file_in_search_path(task_vars, "files", name, ignore_missing=True)
         if not found:
             message = f"{entry.get('dest')}: files/{name} does not exist in the role: add it, or correct the entry"
-            raise AnsibleActionFail(self._told(message))
+            raise AnsibleActionFail(self._format(message))
         return Path(found)
 
     def _text(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> str:
@@ -99,4 +99,4 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 return str(self._loader.get_text_file_contents(found))
         wanted = " or ".join(f"{folder}/{path}" for folder, path in places)
         message = f"{entry['dest']}: {wanted} does not exist in the role: add it, or set src"
-        raise AnsibleActionFail(self._told(message))
+        raise AnsibleActionFail(self._format(message))

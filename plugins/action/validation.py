@@ -21,8 +21,8 @@ from ..plugin_utils.engine.common.printable import printable
 from ..plugin_utils.engine.nccl.output import bounded_lines, condensed
 from ..plugin_utils.engine.validation.inputs import all_problems, typed
 from ..plugin_utils.engine.validation.options import bytes_of
+from ..plugin_utils.engine.validation.planned_tests import unknown_floors
 from ..plugin_utils.engine.validation.queues import queues
-from ..plugin_utils.engine.validation.tests import unknown_floors
 from ..plugin_utils.engine.validation.transport import TOO_LONG, Output
 from ..plugin_utils.interruption import Interruption
 from ..plugin_utils.node_connections import NodeConnections
@@ -45,7 +45,7 @@ SPEC = {
     "output_limit": {"type": "str", "default": "1G"},
 }
 # `busbar validate` shows lines with this prefix immediately.
-SAID = "VALIDATION"
+PROGRESS_LABEL = "VALIDATION"
 _LONGEST = 600
 # Limit in characters of an output, without repeated lines. The longest tables and rank lists have about 10 MB.
 _MOST_KEPT = 1 << 26
@@ -140,7 +140,7 @@ class AnsibleTransport:
     def report_progress(self, line: str) -> None:
         """Show a line, unless the validation was interrupted: then the parent process no longer reads the output."""
         if not self.interruption.why:
-            Display().display(f"{SAID} {printable(' '.join(line.split()))[:_LONGEST]}")
+            Display().display(f"{PROGRESS_LABEL} {printable(' '.join(line.split()))[:_LONGEST]}")
 
     def now(self) -> float:
         """Return the time, in seconds since 1970."""

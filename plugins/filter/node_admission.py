@@ -17,7 +17,7 @@ options:
     description: Output of C(scontrol --oneliner show nodes), and of the same for the reservation busbar-new.
     type: str
     required: true
-  asked:
+  requested:
     description:
       - Requested nodes, as a list or folded. Only these count as new.
       - A node in service is refused.

@@ -80,11 +80,11 @@ def node_description(  # noqa: PLR0913, PLR0917 - arguments of a filter
     interfaces: str = "*",
 ) -> dict[str, str]:
     """Return the generated YAML as `text`, or a `problem`."""
-    asked = [str(node) for node in nodes]
+    requested = [str(node) for node in nodes]
     if source == "hardware":
-        return {"text": _profiles(asked, hostvars, names, catalogue or {}), "problem": ""}
+        return {"text": _profiles(requested, hostvars, names, catalogue or {}), "problem": ""}
     try:
-        found = _topology(asked, hostvars, names[source], source, interfaces)
+        found = _topology(requested, hostvars, names[source], source, interfaces)
     except ValueError as exc:
         return {"text": "", "problem": str(exc)}
     comments = "".join(f"# {note}\n" for note in found.pop("notes"))
@@ -92,10 +92,10 @@ def node_description(  # noqa: PLR0913, PLR0917 - arguments of a filter
 
 
 def _profiles(
-    asked: list[str], hostvars: Hostvars, names: Mapping[str, str], catalogue: Mapping[str, Mapping[str, Any]]
+    requested: list[str], hostvars: Hostvars, names: Mapping[str, str], catalogue: Mapping[str, Mapping[str, Any]]
 ) -> str:
     machines = []
-    for host in asked:
+    for host in requested:
         node, slurmd = (hostvars[host].get(names[key]) or {} for key in ("hardware", "slurmd"))
         if node.get("reached"):
             devices = node["devices"]
@@ -104,12 +104,12 @@ def _profiles(
     return description_text(machines, catalogue)
 
 
-def _topology(asked: list[str], hostvars: Hostvars, name: str, source: str, interfaces: str) -> dict[str, Any]:
-    unknown = [node for node in asked if node not in hostvars]
+def _topology(requested: list[str], hostvars: Hostvars, name: str, source: str, interfaces: str) -> dict[str, Any]:
+    unknown = [node for node in requested if node not in hostvars]
     if unknown:
         message = f"{fold_hosts(unknown)} is not in the inventory"
         raise ValueError(message)
-    answers = {node: hostvars[node].get(name) or {} for node in asked}
+    answers = {node: hostvars[node].get(name) or {} for node in requested}
     silent = [
         node for node, answer in answers.items() if answer.get("unreachable") or not answer.get("reached", bool(answer))
     ]
@@ -118,7 +118,7 @@ def _topology(asked: list[str], hostvars: Hostvars, name: str, source: str, inte
         raise ValueError(message)
     if source == "lldp":
         return lldp_topology({node: str(answer.get("stdout") or "") for node, answer in answers.items()}, interfaces)
-    domains = {node: str(hostvars[node].get("nvlink_domain") or "") for node in asked}
+    domains = {node: str(hostvars[node].get("nvlink_domain") or "") for node in requested}
     return nvlink_topology({node: answer["devices"] for node, answer in answers.items()}, domains)
 
 

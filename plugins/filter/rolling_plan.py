@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def plan(
-    asked: Mapping[str, Any],
+    request: Mapping[str, Any],
     cluster: Mapping[str, Any],
     seen: Mapping[str, str],
     state: Mapping[str, Any] | None = None,
@@ -65,7 +65,7 @@ def plan(
             "with all nodes"
         )
         return {"problems": [problem]}
-    return rolling_plan(asked, cluster, seen, state) | {"holder": dataclasses.asdict(Holder.here())}
+    return rolling_plan(request, cluster, seen, state) | {"holder": dataclasses.asdict(Holder.here())}
 
 
 class FilterModule:

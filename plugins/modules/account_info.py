@@ -105,8 +105,8 @@ from ..module_utils.access.accounts import account_plan, is_present, key_files, 
 from ..module_utils.access.host_accounts import known_groups, known_users
 from ..module_utils.access.identity import local_holders
 from ..module_utils.access.user_processes import runs_slurmctld, user_processes
-from ..module_utils.common.bounded import bounded
-from ..module_utils.slurm.held_jobs import JOBS_OF_USERS, read_held_jobs
+from ..module_utils.common.call_timeout import bounded
+from ..module_utils.slurm.job_resources import JOBS_OF_USERS, read_held_jobs
 from ..module_utils.storage.mounts import Mount, on_network, parse_mountinfo
 
 if TYPE_CHECKING:
@@ -275,8 +275,8 @@ def main() -> None:
         found = look(module)
         plan = planned(module.params, found)
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
-        said = f"{exc} is missing" if isinstance(exc, KeyError) else str(exc)
-        module.fail_json(msg=f"{module.params['host']}: users_accounts, users_groups: {said}")
+        problem = f"{exc} is missing" if isinstance(exc, KeyError) else str(exc)
+        module.fail_json(msg=f"{module.params['host']}: users_accounts, users_groups: {problem}")
     visudo = module.get_bin_path("visudo") is not None
     module.exit_json(changed=False, users=found["users"], groups=found["groups"], plan=plan, visudo=visudo)
 

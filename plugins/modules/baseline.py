@@ -51,7 +51,7 @@ from ..module_utils.common.baseline import BASELINE, before_write, signs_of_busb
 from ..module_utils.uninstall.host import Host, RefusedError
 
 REMEDY = (
-    "reinstall the machine, or take it out of the cluster with `busbar provision remove_nodes` and leave its files. "
+    "reinstall the machine, or remove it from the cluster with `busbar provision remove_nodes` and keep its files. "
     "If /var/lib/busbar/record exists, uninstall the host with the busbar release that wrote it. Nothing was changed"
 )
 
@@ -94,8 +94,8 @@ def main() -> None:
         host = Host(module, baseline)
         host.run()
     except (OSError, ValueError, KeyError, RefusedError) as exc:
-        said = f"{path} is damaged: {exc!r}" if isinstance(exc, (ValueError, KeyError)) else str(exc)
-        module.fail_json(msg=f"{module.params['host']}: {said}\n    remedy: fix this error and run again")
+        problem = f"{path} is damaged: {exc!r}" if isinstance(exc, (ValueError, KeyError)) else str(exc)
+        module.fail_json(msg=f"{module.params['host']}: {problem}\n    remedy: fix this error and run again")
     result = {
         "changed": bool(host.removed or host.restored),
         "removed": list(dict.fromkeys(host.removed)),

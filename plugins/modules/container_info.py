@@ -155,12 +155,12 @@ def ask_registries(module: AnsibleModule) -> None:
             port = f":{login.port}" if login.port else ""
             who = f"{machine}{port}, login {login.login} of user {user}"
             if found.state == REFUSED:
-                problem, remedy = f"refused: {found.said}", "put a valid token into the vault, or remove the entry"
+                problem, remedy = f"refused: {found.detail}", "put a valid token into the vault, or remove the entry"
             elif found.state == MISSING:
-                problem, remedy = found.said, f"add an entry for {user} with machine: {found.tokens}"
+                problem, remedy = found.detail, f"add an entry for {user} with machine: {found.tokens}"
             else:
                 if found.state == UNKNOWN:
-                    notes[user, machine] = f"{who}: not tested: {found.said}"
+                    notes[user, machine] = f"{who}: not tested: {found.detail}"
                 continue
             text = f"{who}: {problem}"
             problems.append(make_problem([module.params["host"]], module.params["key"], text, remedy))

@@ -96,8 +96,8 @@ _OK = 200
 def give_up(module: AnsibleModule, what: str) -> None:
     """Fail the module with the last log lines of the unit."""
     unit = module.params["unit"]
-    _, said, _ = module.run_command(["journalctl", "-u", unit, "-n", "8", "--no-pager", "-o", "cat"])
-    module.fail_json(msg=f"{unit} {what}; last log lines:\n{said.strip()}\nremedy: see journalctl -u {unit}")
+    _, output, _ = module.run_command(["journalctl", "-u", unit, "-n", "8", "--no-pager", "-o", "cat"])
+    module.fail_json(msg=f"{unit} {what}; last log lines:\n{output.strip()}\nremedy: see journalctl -u {unit}")
 
 
 def systemctl(module: AnsibleModule, *words: str) -> None:
@@ -127,8 +127,8 @@ def wait(module: AnsibleModule, access: Access, began: float) -> None:
         if state.strip() == "failed":
             give_up(module, "stopped")
         if time.time() > began + params["timeout_s"]:
-            status, said = fetch(access, params["ready_path"])
-            what = f"is not ready at {params['url']} ({f'HTTP {status}' if status else said})"
+            status, output = fetch(access, params["ready_path"])
+            what = f"is not ready at {params['url']} ({f'HTTP {status}' if status else output})"
             if status == _OK:
                 what = "did not load its new configuration"
             give_up(module, f"{what} after {params['timeout_s']} s")

@@ -117,8 +117,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-said:
-  description: Changes that were (or in check mode would be) made, as text.
+messages:
+  description: Changes that were made, or would be made in check mode, as text.
   returned: without O(compare)
   type: list
   elements: str
@@ -297,7 +297,7 @@ def main() -> None:
     remedy = "fix this error and run the command again"
     module.exit_json(
         changed=bool(directory.ldif) and not directory.wrong,
-        said=directory.said,
+        messages=directory.messages,
         removed=directory.removed,
         people=directory.people(),
         problems=[make_problem([host], "busbar user", problem, remedy) for problem in directory.wrong],

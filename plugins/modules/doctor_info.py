@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.bounded import bounded
+from ..module_utils.common.call_timeout import bounded
 from ..module_utils.common.problems import Problem, make_problem
 from ..module_utils.health.diagnosis import (
     SERVICES,
@@ -168,9 +168,9 @@ def main() -> None:
     )
     look = Look(module.params["host"], TIMEOUT_S)
     problems = [*look.services(), *look.mounts(), *look.certificates(CERTIFICATE_DAYS)]
-    asked = module.params["slurm"]
-    problems += look.slurm() if asked else []
-    module.exit_json(changed=False, problems=problems, reservations=look.reservations() if asked else [])
+    with_slurm = module.params["slurm"]
+    problems += look.slurm() if with_slurm else []
+    module.exit_json(changed=False, problems=problems, reservations=look.reservations() if with_slurm else [])
 
 
 if __name__ == "__main__":

@@ -73,8 +73,8 @@ def allow(module: AnsibleModule, text: str) -> list[dict[str, str]]:
     if diff and not module.check_mode:
         status, out, err = module.run_command(["sysctl", "-q", "-p", SYSCTLS])
         if status:
-            said = " ".join(f"{err} {out}".split())
-            module.fail_json(msg=f"{module.params['host']}: enroot_sysctls: `sysctl -q -p {SYSCTLS}` failed: {said}")
+            output = " ".join(f"{err} {out}".split())
+            module.fail_json(msg=f"{module.params['host']}: enroot_sysctls: `sysctl -q -p {SYSCTLS}` failed: {output}")
     return diff
 
 

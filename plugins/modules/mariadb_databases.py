@@ -66,14 +66,14 @@ class Server:
             cursor.execute(query, values)
             return list(cursor.fetchall())
 
-    def change(self, said: str, *statements: tuple[str, ...]) -> None:
+    def change(self, shown: str, *statements: tuple[str, ...]) -> None:
         """Execute statements, each with its values, unless in check mode."""
-        self.changes.append(said)
+        self.changes.append(shown)
         for statement, *values in [] if self._check else statements:
             self.rows(statement, *values)
 
 
-def asked(text: str) -> dict[str, set[str]]:
+def parse_privileges(text: str) -> dict[str, set[str]]:
     """Return the declared privileges of a user by scope, in the server's notation.
 
     Raises:
@@ -126,7 +126,7 @@ def create_databases(server: Server, names: list[str]) -> None:
 
 def set_user(server: Server, name: str, host: str, password: str, privileges: dict[str, set[str]]) -> None:
     """Set a user's password and privileges."""
-    account, said = "%s@%s", f"{name}@{host}"
+    account, shown = "%s@%s", f"{name}@{host}"
     way = f"{account} IDENTIFIED VIA mysql_native_password USING PASSWORD(%s)"
     found = server.rows(
         "SELECT plugin = 'mysql_native_password' AND authentication_string = PASSWORD(%s) FROM mysql.user"
@@ -134,9 +134,9 @@ def set_user(server: Server, name: str, host: str, password: str, privileges: di
         *(password, name, host),
     )
     if not found:
-        server.change(f"create the user {said}", (f"CREATE USER {way}", name, host, password))
+        server.change(f"create the user {shown}", (f"CREATE USER {way}", name, host, password))
     elif not found[0][0]:
-        server.change(f"set the password of {said}", (f"ALTER USER {way}", name, host, password))
+        server.change(f"set the password of {shown}", (f"ALTER USER {way}", name, host, password))
     lines = server.rows(f"SHOW GRANTS FOR {account}", name, host) if found else []
     present = granted([line for (line,) in lines])
     for scope in sorted(present.keys() | privileges.keys()):
@@ -151,7 +151,7 @@ def set_user(server: Server, name: str, host: str, password: str, privileges: di
             option = " WITH GRANT OPTION" if _OPTION in shall else ""
             statements.append((f"GRANT {words} {where} TO {account}{option}", name, host))
         if statements:
-            server.change(f"set the privileges of {said} on {scope}", *statements)
+            server.change(f"set the privileges of {shown} on {scope}", *statements)
 
 
 def main() -> None:
@@ -177,7 +177,7 @@ def main() -> None:
     problems, privileges = [], []
     for each in given["users"]:
         try:
-            privileges.append(asked(each["privileges"]))
+            privileges.append(parse_privileges(each["privileges"]))
         except ValueError as error:
             problems.append(f"mariadb_users: {each['name']}@{each['host']}: {error}")
     if problems:

@@ -42,7 +42,7 @@ from ..module_utils.common.refusal import REFUSED
 from ..module_utils.hardware.nvidia_smi_run import jobs_here, one_line, smi_runner
 from ..module_utils.nvidia.mig_change import GpuState, MigPlan, boot_layout, mig_plan, mig_states
 from ..module_utils.nvidia.mig_layouts import gres_counts, layout_problems
-from ..module_utils.slurm.node import SlurmNode, gres_of
+from ..module_utils.slurm.local_node import SlurmNode, gres_of
 from ..module_utils.storage.scratch_host import module_run
 
 if TYPE_CHECKING:
@@ -155,8 +155,8 @@ class Change:
             RuntimeError: a program does not stop.
         """
         names = self.module.params["services"]
-        said = self.run(["systemctl", "is-active", *names])[1].split() if names else []
-        running = [name for name, state in zip(names, said) if state in _RUNNING]
+        output = self.run(["systemctl", "is-active", *names])[1].split() if names else []
+        running = [name for name, state in zip(names, output) if state in _RUNNING]
         if running:
             status, out, err = self.run(["systemctl", "stop", *running])
             if status:

@@ -120,7 +120,7 @@ from ..module_utils.common.installed_packages import installed_versions
 from ..module_utils.common.problems import make_problem, problem_lines
 from ..module_utils.common.refusal import refusal
 from ..module_utils.storage.home_quota import QuotaError, file_system
-from ..module_utils.storage.mount_look import Examination
+from ..module_utils.storage.mount_state import Examination
 from ..module_utils.storage.mounts import mount_plan, nfs_home_mounts
 
 # Short, because in check mode the server may be one that only a real run would have started.

@@ -18,7 +18,7 @@ options:
     description: The nodes.
     type: dict
     suboptions:
-      asked: {description: "Names as a list or folded. If empty, all nodes that the health check drained.", type: raw}
+      requested: {description: "Names, as a list or folded; empty for all that the health check drained.", type: raw}
       compute: {description: Compute nodes of the inventory., type: list, elements: str, required: true}
       limited: {description: Hosts of this run., type: list, elements: str, required: true}
   choose:
@@ -71,14 +71,14 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.health.repairs import Record, bounded, choose, lines_of, read_records, repair_plan
-from ..module_utils.slurm.ask import ask_slurm
 from ..module_utils.slurm.hostlist import expand_hosts
+from ..module_utils.slurm.run_command import ask_slurm
 
 HISTORY = Path("/var/lib/busbar/repairs.jsonl")
 NODES = ["sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E"]
 JOBS = ["squeue", "-h", "-a", "-t", "R,CF,CG,S,SO,SI,ST", "-o", "%i|%u|%N"]
 NAMES: dict[str, Any] = {"type": "list", "elements": "str", "required": True}
-PLAN = {"asked": {"type": "raw"}, "compute": NAMES, "limited": NAMES}
+PLAN = {"requested": {"type": "raw"}, "compute": NAMES, "limited": NAMES}
 CHOICE = {
     "node": {"type": "dict", "required": True},
     "note": {"type": "path", "required": True},
@@ -99,9 +99,10 @@ def text_of(path: Path) -> str:
 def planned(module: AnsibleModule, history: Path) -> dict[str, Any]:
     """Return which nodes may be repaired."""
     given = module.params["plan"]
-    asked = given["asked"] or ""
+    requested = given["requested"] or ""
     try:
-        wanted = list(dict.fromkeys(expand_hosts(asked if isinstance(asked, str) else ",".join(map(str, asked)))))
+        folded = requested if isinstance(requested, str) else ",".join(map(str, requested))
+        wanted = list(dict.fromkeys(expand_hosts(folded)))
     except ValueError as error:
         return {"problems": [f"repair_nodes: {error}"]}
     seen = {"nodes": ask_slurm(module, NODES), "queue": ask_slurm(module, JOBS)}

@@ -221,8 +221,8 @@ def targets_of(module: AnsibleModule) -> list[Target]:
 
 def update(module: AnsibleModule, *options: str) -> str:
     """Update the package lists; return the errors, or ''."""
-    status, said = run_manager(module, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any", *options])
-    return "" if status == 0 else " ".join(line for line in said.splitlines() if line[:2] in {"E:", "W:"})
+    status, output = run_manager(module, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any", *options])
+    return "" if status == 0 else " ".join(line for line in output.splitlines() if line[:2] in {"E:", "W:"})
 
 
 def fetch_index(module: AnsibleModule, text: str) -> None:

@@ -218,17 +218,17 @@ def held_names(present: dict[str, Present]) -> set[str]:
 
 def managed(module: AnsibleModule, command: Sequence[str], *good: int) -> str:
     """Return the output of a package manager; fail the module if it fails."""
-    status, said = run_manager(module, command)
+    status, output = run_manager(module, command)
     if status not in {0, *good}:
-        module.fail_json(msg=f"`{' '.join(command[:6])}`: {error_text(said)}")
-    return said
+        module.fail_json(msg=f"`{' '.join(command[:6])}`: {error_text(output)}")
+    return output
 
 
 def fits(module: AnsibleModule, upgrades: Sequence[Upgrade], patterns: Sequence[str]) -> bool:
     """Return whether apt can make these upgrades without removing packages or changing held ones."""
     words = [f"{each.name}={each.version}" for each in upgrades]
-    status, said = run_manager(module, [*APT, "--simulate", "install", *words])
-    made, removed = parse_apt(said)
+    status, output = run_manager(module, [*APT, "--simulate", "install", *words])
+    made, removed = parse_apt(output)
     return status == 0 and not removed and not chosen(made, patterns, security=False)[1]
 
 

@@ -53,8 +53,8 @@ def found_on(module: AnsibleModule) -> dict[str, Any]:
     """Return the RDMA facts of the host."""
     settings = module.params["settings"]
     addresses = [str(entry.get("address") or "").partition("/")[0] for entry in settings["ipoib"]]
-    asked = [address for address in addresses if address]
-    return read_rdma(module, module.params["packages"], asked, subnet_manager=settings["opensm"])
+    addresses = [address for address in addresses if address]
+    return read_rdma(module, module.params["packages"], addresses, subnet_manager=settings["opensm"])
 
 
 def missing_nics(host: str, nics: list[dict[str, Any]], found: dict[str, Any]) -> str:

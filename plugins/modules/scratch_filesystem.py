@@ -69,8 +69,8 @@ def run_steps(module: AnsibleModule, seen: dict[str, Any], steps: list[list[str]
         commands.append(shlex.join(words))
         status, out, err = run(words)
         if status != 0:
-            said = " ".join(f"{err} {out}".split()) or "not installed"
-            module.fail_json(msg=f"{host}: `{commands[-1]}` failed: {said}", commands=commands)
+            output = " ".join(f"{err} {out}".split()) or "not installed"
+            module.fail_json(msg=f"{host}: `{commands[-1]}` failed: {output}", commands=commands)
 
 
 def keep(module: AnsibleModule, missing: list[str]) -> tuple[dict[str, Any], list[str]]:

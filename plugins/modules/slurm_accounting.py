@@ -76,10 +76,10 @@ NO_ANSWER = re.compile(
 )
 
 
-def failure(words: list[str], said: str) -> str:
+def failure(words: list[str], output: str) -> str:
     """Return the error message of a failed command, with a remedy if slurmdbd does not answer."""
-    text = f"`sacctmgr {shlex.join(words)}` failed: {' '.join(said.split())}"
-    if NO_ANSWER.search(said):
+    text = f"`sacctmgr {shlex.join(words)}` failed: {' '.join(output.split())}"
+    if NO_ANSWER.search(output):
         text += "\n    remedy: slurmdbd does not answer: check it (systemctl status slurmdbd; journalctl -u slurmdbd)"
         text += " and its database, then run `busbar provision slurm`, which starts both; no accounting data is lost"
     return text

@@ -105,10 +105,8 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.slurm.change import old_files, slurm_action
 from ..module_utils.slurm.conf_text import ClusterConf, read_cluster
-from ..module_utils.slurm.gate import gate_lines
-from ..module_utils.slurm.held_jobs import HELD_JOBS, HeldJob, read_held_jobs
+from ..module_utils.slurm.config_change import old_files, slurm_action
 from ..module_utils.slurm.job_loss import (
     Accounting,
     accounting_losses,
@@ -116,6 +114,8 @@ from ..module_utils.slurm.job_loss import (
     loss_report,
     removed_names,
 )
+from ..module_utils.slurm.job_resources import HELD_JOBS, HeldJob, read_held_jobs
+from ..module_utils.slurm.node_admission import gate_lines
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
 PATIENCE_S = 60

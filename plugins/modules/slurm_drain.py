@@ -106,10 +106,10 @@ from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.slurm.ask import ask_slurm
 from ..module_utils.slurm.hostlist import expand_hosts
 from ..module_utils.slurm.jobs import jobs_on, parse_nodes
-from ..module_utils.slurm.node import HOLDING_STATES
+from ..module_utils.slurm.local_node import HOLDING_STATES
+from ..module_utils.slurm.run_command import ask_slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -63,8 +63,8 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.backup.collect import count_rows, dump_database
-from ..module_utils.backup.place import compare_rows, place_accounting
 from ..module_utils.backup.programs import answer_of, database_bytes, table_rows
+from ..module_utils.backup.restore_parts import compare_rows, place_accounting
 from ..module_utils.backup.settings import BackupError, Settings
 
 

@@ -100,7 +100,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.slurm.change import unready_nodes
+from ..module_utils.slurm.config_change import unready_nodes
 from ..module_utils.slurm.driver_drain import jobs_of_rack, node_service, unknown_jobs
 from ..module_utils.slurm.node_history import (
     EVENTS,
@@ -168,8 +168,8 @@ def answer_of(module: AnsibleModule, words: Sequence[str]) -> str:
     command = ["timeout", str(PATIENCE_S), program, *words[1:]]
     status, out, err = module.run_command(command, environ_update={"LC_ALL": "C.UTF-8", "TZ": "UTC", **TIMES})
     if status != 0:
-        said = " ".join((err or out or f"no answer within {PATIENCE_S} s").split())[:300]
-        message = f"`{words[0]}` fails: {said}"
+        output = " ".join((err or out or f"no answer within {PATIENCE_S} s").split())[:300]
+        message = f"`{words[0]}` fails: {output}"
         raise ValueError(message)
     # Without accounting sacct prints an error but may still exit with 0.
     if not out.strip() and err.strip():

@@ -92,6 +92,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.common.baseline import before_write
 from ..module_utils.common.package_commands import APT, ENVIRONMENT, error_text, lists_are_fresh, run_manager
 from ..module_utils.common.package_upgrades import parse_apt
+from ..module_utils.slurm.plugstack import foreign_plugins
 from ..module_utils.slurm.releases import parse_candidates, release_text
 from ..module_utils.slurm.repository import (
     PREFERENCES,
@@ -103,7 +104,6 @@ from ..module_utils.slurm.repository import (
     source_text,
 )
 from ..module_utils.slurm.spank_package import PREFIX
-from ..module_utils.slurm.spank_stack import foreign_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -207,16 +207,16 @@ def fetch(module: AnsibleModule, options: list[str], files: dict[str, str], name
 
 def must(module: AnsibleModule, command: list[str]) -> None:
     """Run apt; fail the module if it fails."""
-    status, said = run_manager(module, command)
+    status, output = run_manager(module, command)
     if status:
-        module.fail_json(msg=f"apt cannot fetch its lists: {error_text(said)}")
+        module.fail_json(msg=f"apt cannot fetch its lists: {error_text(output)}")
 
 
 def installed_packages(module: AnsibleModule) -> dict[str, str]:
     """Return the versions of the installed Slurm packages."""
     form = "${db:Status-Status} ${Package} ${Version} ${source:Package}\\n"
-    said = module.run_command(["dpkg-query", "-W", "-f", form, *SLURM_PACKAGES])[1]
-    rows = [line.split() for line in said.splitlines()]
+    output = module.run_command(["dpkg-query", "-W", "-f", form, *SLURM_PACKAGES])[1]
+    rows = [line.split() for line in output.splitlines()]
     return {row[1]: row[2] for row in rows if len(row) == _FIELDS and row[0] == "installed" and row[3] in MAKERS}
 
 
@@ -224,8 +224,8 @@ def daemon_states(module: AnsibleModule) -> dict[str, str]:
     """Return the state of each enabled daemon's program; see program_state()."""
     found = {}
     for name in DAEMONS:
-        said = module.run_command(["systemctl", "show", "-p", "UnitFileState,ActiveState,MainPID", name])[1]
-        unit = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+        output = module.run_command(["systemctl", "show", "-p", "UnitFileState,ActiveState,MainPID", name])[1]
+        unit = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
         if unit.get("UnitFileState") != "enabled":
             continue
         found[name] = "stopped" if unit.get("ActiveState") != "active" else program_state(unit.get("MainPID", "0"))
@@ -242,8 +242,8 @@ def program_state(pid: str, proc: Path = Path("/proc")) -> str:
 
 def candidates(module: AnsibleModule, options: list[str], names: Sequence[str]) -> dict[str, str]:
     """Return the versions that apt would install."""
-    said = module.run_command(["apt-cache", *options, "policy", *names], environ_update=ENVIRONMENT)[1]
-    return {name: versions[1] for name, versions in parse_candidates(said).items() if versions[1]}
+    output = module.run_command(["apt-cache", *options, "policy", *names], environ_update=ENVIRONMENT)[1]
+    return {name: versions[1] for name, versions in parse_candidates(output).items() if versions[1]}
 
 
 def is_known(offered: dict[str, str], repository: dict[str, Any]) -> bool:
@@ -325,15 +325,15 @@ def main() -> None:
         moves = {name: offered[name] for name in installed if offered.get(name, installed[name]) != installed[name]}
         # A task that writes follows one that has already simulated the upgrade.
         looks = moves and not module.params["write"]
-        status, said = install(module, options, moves, "--simulate") if looks else (0, "")
+        status, output = install(module, options, moves, "--simulate") if looks else (0, "")
         lost: list[str] = []
         # Packages of SPANK plugins are removed and rebuilt during the upgrade.
-        removes = [name for name in parse_apt(said)[1] if not name.startswith(PREFIX)]
-        error = error_text(said) if status else ""
+        removes = [name for name in parse_apt(output)[1] if not name.startswith(PREFIX)]
+        error = error_text(output) if status else ""
         if module.params["download"] and not (removes or error or module.check_mode) and moves:
-            status, said = install(module, options, moves, "--download-only")
+            status, output = install(module, options, moves, "--download-only")
             if status:
-                module.fail_json(msg=f"cannot download the Slurm packages: {error_text(said)}")
+                module.fail_json(msg=f"cannot download the Slurm packages: {error_text(output)}")
             lost = lost_types(module, moves)
         elif module.params["mpi"]:
             lost = lost_on_offer(module, options, moves)

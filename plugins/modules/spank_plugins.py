@@ -78,7 +78,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.baseline import before_write
-from ..module_utils.slurm import spank_proof
+from ..module_utils.slurm import spank_check
 from ..module_utils.slurm.shared_object import header_release, slurm_of_plugin
 from ..module_utils.slurm.spank_package import DIRECTORY, PREFIX, plugin_line, plugin_package, release_of
 
@@ -244,9 +244,11 @@ class Host:
         if status == 0 and not missing:
             return
         self.put_back(before)
-        said = " | ".join(line for line in err.splitlines() if "error" in line)[:500]
+        output = " | ".join(line for line in err.splitlines() if "error" in line)[:500]
         fault = (
-            f"does not show {', '.join(missing)}" if missing and status == 0 else f"exited with status {status}: {said}"
+            f"does not show {', '.join(missing)}"
+            if missing and status == 0
+            else f"exited with status {status}: {output}"
         )
         self.fail_with(items, f"`srun --help` {fault}")
 
@@ -254,21 +256,21 @@ class Host:
         """Make slurmd load the plugins, and verify it with a job step; otherwise restore the old lines and fail."""
         run, node = self.module.run_command, self.module.params["node"]
         libraries = [item["library"] for item in items]
-        pid = spank_proof.slurmd_pid(run) if node else 0
-        if not pid or not (self.changed or spank_proof.not_loaded(pid, libraries)):
+        pid = spank_check.slurmd_pid(run) if node else 0
+        if not pid or not (self.changed or spank_check.not_loaded(pid, libraries)):
             return
         if not self.changed:
             self.changed.append("slurmd")
         if self.module.check_mode:
             return
-        state = spank_proof.state_of(run, node)
-        fault = spank_proof.reload_slurmd(run, libraries)
-        proof = spank_proof.Proof(fault=fault) if fault or not items else spank_proof.job_step(run, node, state)
+        state = spank_check.state_of(run, node)
+        fault = spank_check.reload_slurmd(run, libraries)
+        proof = spank_check.Proof(fault=fault) if fault or not items else spank_check.job_step(run, node, state)
         self.unproven = proof.unproven
         if proof.fault:
             self.put_back(before)
-            spank_proof.reload_slurmd(run, [])
-            resumed = spank_proof.resume_after_failure(run, node, state)
+            spank_check.reload_slurmd(run, [])
+            resumed = spank_check.resume_after_failure(run, node, state)
             self.fail_with(
                 items, proof.fault + (f". Slurm had drained {node} for this; the node was resumed" if resumed else "")
             )

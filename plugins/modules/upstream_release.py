@@ -127,13 +127,13 @@ def install(module: AnsibleModule, items: list[dict[str, Any]]) -> None:
         # The files are verified by their checksums: dnf does not check signatures of local files by default (see
         # localpkg_gpgcheck in dnf.conf(5)). Dependencies are verified as their repositories are configured.
         command = install_command(module, apt=["--allow-downgrades"])
-        status, said = run_manager(module, [*command, *files])
+        status, output = run_manager(module, [*command, *files])
         if status and module.get_bin_path("apt-get"):
             run_manager(module, [*APT, "update"])
-            status, said = run_manager(module, [*command, *files])
+            status, output = run_manager(module, [*command, *files])
     if status:
         names = ", ".join(item["file"] for item in items)
-        module.fail_json(msg=f"cannot install {names}: {error_text(said)}", output=said)
+        module.fail_json(msg=f"cannot install {names}: {error_text(output)}", output=output)
 
 
 def unpack(archive: Path, folder: Path) -> Path:

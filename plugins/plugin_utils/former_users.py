@@ -22,7 +22,7 @@ __all__ = ["former_users_problems", "merged_users"]
 FORMER, USERS = "slurm_users", "users_accounts"
 # The preflight rejects this value of password_hash, so a pasted entry cannot remove a password.
 KEEP = "keep the current value"
-_HINT = f"the log shows them unwrapped; replace '{KEEP}' with your current value"
+_HINT = f"the log shows them without line breaks; replace '{KEEP}' with your current value"
 
 
 def former_users_problems(settings: Sequence[Setting], values: Mapping[str, Any]) -> list[Problem]:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from plotly.offline import get_plotlyjs
 
-from .engine.report.data import normalised
 from .engine.report.junit import junit
 from .engine.report.metrics import metrics
 from .engine.report.page import PageFiles, page
+from .engine.report.report_reader import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Collection

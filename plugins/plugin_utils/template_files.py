@@ -60,7 +60,7 @@ def _check(entry: Mapping[str, Any]) -> None:
     try:
         boolean(entry.get("when", True))
     except TypeError:
-        message = f"{dest}: when: {entry['when']!r} is neither true nor false"
+        message = f"{dest}: when: {entry['when']!r} must be true or false"
         raise ValueError(message) from None
 
 

@@ -6,10 +6,10 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from .engine.report.history import standing
+from .engine.report.history import last_results
 from .engine.validation.judge import INCONCLUSIVE, PASS
 from .engine.validation.loop import Loop
-from .engine.validation.release import not_admitted, passed_nodes, released_nodes
+from .engine.validation.resume_nodes import not_admitted, passed_nodes, released_nodes
 from .engine.validation.transport import Interrupted, Transport
 from .engine.validation.verdicts import broken_report, report, summary_lines
 from .report_folder import save_report
@@ -54,8 +54,8 @@ def run_validation(
     Returns:
         The result of the `validation` action plugin.
     """
-    options = options | {"standing": _standing(options, folder)}
-    if int(options["partners"]) and not any(options["standing"].values()):
+    options = options | {"last_results": _last_results(options, folder)}
+    if int(options["partners"]) and not any(options["last_results"].values()):
         transport.report_progress(
             f"no earlier report in the folder of {folder} has a node that passed: the partners are unverified"
         )
@@ -113,12 +113,12 @@ def _reported(loop: Loop, transport: ClusterTransport, folder: Path, broken: Bas
     return result | pages | {"folder": str(folder), "problem": ""}
 
 
-def _standing(options: dict[str, Any], folder: Path) -> dict[str, bool]:
+def _last_results(options: dict[str, Any], folder: Path) -> dict[str, bool]:
     """Return for each node whether earlier reports prove it good."""
     with contextlib.suppress(OSError, ImportError):
         from .report_files import history  # noqa: PLC0415 - libraries may be missing
 
-        return standing(history(folder), options["hardware"], options["cluster"])
+        return last_results(history(folder), options["hardware"], options["cluster"])
     return {}
 
 
@@ -148,8 +148,8 @@ def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
     if how == "ignore":
         return data
     try:
-        from .engine.report.baseline import with_drift  # noqa: PLC0415 - libraries may be missing
-        from .engine.report.data import normalised  # noqa: PLC0415
+        from .engine.report.baseline import with_drift  # noqa: PLC0415 - a library may be missing
+        from .engine.report.report_reader import normalised  # noqa: PLC0415
         from .report_files import history  # noqa: PLC0415
 
         read = normalised(json.loads(json.dumps(data)))

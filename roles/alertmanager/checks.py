@@ -23,10 +23,10 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     problems += argument_problems("alertmanager", options["arguments"], host)
     url = str(options["external_url"])
     if url and (not re.fullmatch(r"https?://[^\s/]+\S*", url) or placeholder(url)):
-        remedy = "write the address by which people reach it, or leave it empty"
-        problems.append(make_problem([host], "alertmanager_external_url", f"{url!r} is not an address of HTTP", remedy))
+        remedy = "set the URL under which users reach it, or leave it empty"
+        problems.append(make_problem([host], "alertmanager_external_url", f"{url!r} is not an HTTP URL", remedy))
     if options["peers"] and str(options["cluster_address"]) in {"", "127.0.0.1", "::1", "localhost"}:
-        remedy = "set it to the address of this host in the cluster's network"
+        remedy = "set it to this host's address in the cluster network"
         problems.append(
             make_problem([host], "alertmanager_cluster_address", "cannot be reached by alertmanager_peers", remedy)
         )

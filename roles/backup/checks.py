@@ -26,17 +26,17 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
     keeper, repository = str(options["host"]), str(options["repository"])
     if keeper and repository:
-        add("repository", f"is set beside backup_host: {keeper}", "set one of them")
+        add("repository", f"is set, but backup_host is also set ({keeper})", "set one of them")
     if keeper and keeper not in known:
         add("host", f"{keeper!r} is not in the inventory", "use the name of a host in the inventory")
     if repository and not _REPOSITORY.match(repository):
         add(
             "repository",
-            f"{repository!r} is neither an absolute path nor a place that restic knows",
-            "write /path, sftp:USER@HOST:/path, s3:https://…, rest:https://… or another of restic's",
+            f"{repository!r} is not an absolute path or a repository URL of restic",
+            "write /path, sftp:USER@HOST:/path, s3:https://…, rest:https://… or another URL of restic",
         )
     if not str(options["directory"]).startswith("/"):
-        add("directory", f"{options['directory']!r} is not an absolute path", "use one such as /var/backups/busbar")
+        add("directory", f"{options['directory']!r} is not an absolute path", "use a path such as /var/backups/busbar")
     keep: Known = options["keep"]
     strange = sorted(set(keep) - set(_KEEP))
     if strange:
@@ -50,7 +50,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
             "use counts such as {daily: 14, weekly: 8}",
         )
     if float(options["max_age"]) <= 0:
-        add("max_age", f"{options['max_age']} h: the alert BackupOld would always fire", "write hours, such as 26")
+        add("max_age", f"{options['max_age']} h: the alert BackupOld would always fire", "set hours, such as 26")
     relative = [path for path in options["paths"] if not str(path).startswith("/")]
     if relative:
         add("paths", f"found relative paths ({', '.join(map(str, relative))})", "use absolute paths")

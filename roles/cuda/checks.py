@@ -49,20 +49,20 @@ def _faults(key: str, value: Any) -> Iterator[tuple[str, str, str]]:  # noqa: AN
         try:
             release_of(str(version))
         except ValueError as exc:
-            yield f"cuda_{key}", str(exc), "name releases, best as text: ['12.8', '13.0']"
+            yield f"cuda_{key}", str(exc), "list releases, preferably as strings:  ['12.8', '13.0']"
 
 
 def _distribution_problems(options: Known, host: str) -> list[Problem]:
     """Return the options that the distribution's packages cannot satisfy."""
     found = []
-    remedy = "take them from cuda_source=nvidia, or leave them to the distribution"
+    remedy = "set cuda_source=nvidia, or omit them to use the distribution's"
     if not options["packaged"]:
-        text = f"{options['distribution']} has no packages of CUDA"
+        text = f"{options['distribution']} has no CUDA packages"
         found.append(
-            make_problem([host], "cuda_source", text, "use NVIDIA's repository or a mirror of it: cuda_source=nvidia")
+            make_problem([host], "cuda_source", text, "use NVIDIA's repository or a mirror: cuda_source=nvidia")
         )
     found += [
-        make_problem([host], f"cuda_{key}", f"the distribution has one version, not {options[key]}", remedy)
+        make_problem([host], f"cuda_{key}", f"the distribution has only one version, not {options[key]}", remedy)
         for key in ("versions", "default_version", "cudnn")
         if options[key]
     ]
@@ -74,7 +74,7 @@ def _declared_problems(
 ) -> list[Problem]:
     """Return the contradictions between options."""
     names = [release_of(str(version)) for version in options["versions"]]
-    remedy = "one release has one toolkit on a host: keep one of them"
+    remedy = "only one toolkit of a release can be installed: keep one of them"
     found = [
         make_problem([host], "cuda_versions", f"CUDA {name} is listed {names.count(name)} times", remedy)
         for name in dict.fromkeys(names)
@@ -82,14 +82,14 @@ def _declared_problems(
     ]
     if default not in releases:
         text = f"{default} is not one of the toolkits {', '.join(releases)}"
-        found.append(make_problem([host], "cuda_default_version", text, "name one of cuda_versions"))
+        found.append(make_problem([host], "cuda_default_version", text, "use one of cuda_versions"))
     if both := sorted(set(gone) & set(releases)):
-        text = f"{', '.join(both)} is in cuda_versions too"
-        found.append(make_problem([host], "cuda_absent_versions", text, "take it out of one of the two"))
+        text = f"{', '.join(both)} is also in cuda_versions"
+        found.append(make_problem([host], "cuda_absent_versions", text, "remove it from one of them"))
     built_for = options["nccl_version"].partition("+cuda")[2]
     if options["nccl"] and built_for and built_for.partition(".")[0] != default.partition(".")[0]:
         text = f"NCCL {options['nccl_version']} is built for CUDA {built_for}, but {default} is the default toolkit"
-        remedy = f"choose one built for CUDA {default.partition('.')[0]}, or leave +cuda… out"
+        remedy = f"choose one built for CUDA {default.partition('.')[0]}, or remove +cuda…"
         found.append(make_problem([host], "cuda_nccl_version", text, remedy))
     return found
 
@@ -102,10 +102,10 @@ def _support_problems(
     for release in releases:
         least = least_driver(release, minor_compatibility=options["minor_compatibility"])
         if least and options["driver"] and not driver_fits(options["driver"], least):
-            text = f"CUDA {release} needs driver {least} or newer, and this host has {options['driver']}"
+            text = f"CUDA {release} needs driver {least} or newer (found {options['driver']})"
             remedy = "choose an older toolkit, or a newer driver (nvidia_driver_branch)"
             found.append(make_problem([host], "cuda_versions", text, remedy))
     if default in releases and (reason := generation_fits(generation, default)):
-        remedy = "choose another release as cuda_default_version, and have it in cuda_versions"
+        remedy = "choose another cuda_default_version, and add it to cuda_versions"
         found.append(make_problem([host], "cuda_default_version", f"CUDA {default} {reason}", remedy))
     return found

@@ -35,11 +35,11 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         problem, remedy = _driver_problem(str(options["driver"]))
         problems.append(make_problem([host], "dcgm_driver_version", problem, remedy))
     if version and version_key(version.partition(":")[2] or version)[:1] != (4,):
-        remedy = "name one such as 4.4.1-1; older ones have other packages and are out of support"
+        remedy = "set a version such as 4.4.1-1; DCGM 3 and older are not supported"
         problem = f"{version} is not a valid version of DCGM 4"
         problems.append(make_problem([host], "dcgm_version", problem, remedy))
     if unknown := sorted(set(majors) - {"", *MAJORS}):
-        remedy = f"name major versions, of {', '.join(MAJORS)}; empty goes by the driver"
+        remedy = f"list major versions out of {', '.join(MAJORS)}; empty selects them by the driver"
         problem = f"DCGM 4 has no package for CUDA {', '.join(unknown)}"
         problems.append(make_problem([host], "dcgm_cuda", problem, remedy))
     return problems
@@ -48,10 +48,10 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 def _driver_problem(driver: str) -> tuple[str, str]:
     """Return problem and remedy for a driver that no package supports."""
     if version_key(driver):
-        return f"DCGM 4 has no package for driver {driver}; 450 is the oldest", "install a newer driver"
+        return f"DCGM 4 has no package for driver {driver} (minimum 450)", "install a newer driver"
     problem = f"{driver!r} is not a valid version" if driver else "no driver is installed there, and none is declared"
-    remedy = "let the role nvidia_driver install one, or the image; else set dcgm_driver_version, or dcgm_cuda, or"
-    return f"{problem}, and DCGM's packages go by the CUDA of the driver", f"{remedy} dcgm_source: none"
+    remedy = "install a driver (role nvidia_driver, or the image), or set dcgm_driver_version, dcgm_cuda or"
+    return f"{problem}, and DCGM's packages depend on the driver's CUDA version", f"{remedy} dcgm_source: none"
 
 
 def check_exporter(options: Known, cluster: Known) -> list[Problem]:
@@ -73,7 +73,7 @@ def _source_problems(options: Known, host: str) -> list[Problem]:
     """Return the invalid options of the package and of the host engine."""
     version, problems = str(options["version"]), []
     if version and version_key(version.partition(":")[2] or version)[0] < 4:  # noqa: PLR2004 - as DCGM itself
-        remedy = "name one such as 4.8.2-1; releases before 4 are built against DCGM 3"
+        remedy = "set a version such as 4.8.2-1; older releases are built against DCGM 3"
         problems.append(make_problem([host], "dcgm_exporter_version", f"{version} does not work with DCGM 4", remedy))
     engine = str(options["host_engine"])
     if options["dcgm_source"] == "none" and engine.startswith(_LOCAL):
@@ -84,7 +84,7 @@ def _source_problems(options: Known, host: str) -> list[Problem]:
     if options["source"] == "url":
         given = (options["packages"] or {}).get(options["architecture"]) or {}
         key = f"dcgm_exporter_packages.{options['architecture']}"
-        remedy = "give url (of a deb or rpm), sha256 (64 digits) and version (as in the package database)"
+        remedy = "set url (of a deb or rpm), sha256 (64 digits) and version (as in the package database)"
         if lacking := [word for word in ("url", "sha256", "version") if not given.get(word)]:
             problems.append(make_problem([host], key, f"{', '.join(lacking)} is missing", remedy))
         elif not _SUM.fullmatch(str(given["sha256"])):
@@ -97,11 +97,11 @@ def _run_problems(options: Known, host: str) -> list[Problem]:
     problems = []
     if not 1 <= int(options["port"]) <= 65535:  # noqa: PLR2004 - the largest port
         problem = f"{options['port']} is not a valid port"
-        problems.append(make_problem([host], "dcgm_exporter_port", problem, "give a number from 1 to 65535"))
+        problems.append(make_problem([host], "dcgm_exporter_port", problem, "set a number from 1 to 65535"))
     if int(options["interval_s"]) < 1:
         problem = f"{options['interval_s']} is not a valid interval"
-        problems.append(make_problem([host], "dcgm_exporter_interval_s", problem, "give seconds, 1 or more"))
+        problems.append(make_problem([host], "dcgm_exporter_interval_s", problem, "set seconds, at least 1"))
     if ours := sorted({str(word).partition("=")[0] for word in options["arguments"]} & set(_OURS)):
         remedy = "use the options of the role for these"
-        problems.append(make_problem([host], "dcgm_exporter_arguments", f"{', '.join(ours)} is set already", remedy))
+        problems.append(make_problem([host], "dcgm_exporter_arguments", f"{', '.join(ours)} is already set", remedy))
     return problems

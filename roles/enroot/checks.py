@@ -19,8 +19,8 @@ def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     """Return the hosts whose Enroot packages cannot be verified."""
     hosts = {host: cluster["hostvars"][host] for host in cluster["groups"].get("all", [])}
     wrong = [host for host, each in hosts.items() if is_on(each, "enroot") and not _verified(each)]
-    problem = "is empty, and the role does not know how to build this version"
-    remedy = f"take enroot_version {KNOWN[-1]} with the default enroot_packages, or {CHECKSUM_REMEDY}"
+    problem = "is empty, and the role has no build instructions for this version"
+    remedy = f"use enroot_version {KNOWN[-1]} with the default enroot_packages, or {CHECKSUM_REMEDY}"
     return [make_problem(wrong, "enroot_checksums", problem, remedy)] if wrong else []
 
 

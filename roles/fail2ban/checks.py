@@ -31,19 +31,19 @@ def _bounds(options: Known) -> Iterator[tuple[str, str, str]]:
             yield (
                 key,
                 f"{options[key]} is below {least}",
-                "write a larger number; fail2ban_enabled: false is the way off",
+                "set a larger number; to disable it: fail2ban_enabled: false",
             )
 
 
 def _networks(options: Known) -> Iterator[tuple[str, str, str]]:
     for text in options["trusted"]:
         if network(text) is None:
-            yield "trusted", f"{text!r} is not a valid IP address or network", "use one such as 10.0.0.0/24"
+            yield "trusted", f"{text!r} is not a valid IP address or network", "use a network such as 10.0.0.0/24"
 
 
 def _shut_out(options: Known, seen: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     for line in seen:
         word, _, address = line.partition(" ")
         if word == "from" and address and not lies_in(address, [*options["cluster"], *options["trusted"]]):
-            problem = f"this run comes from {address}, which a few failed logins would shut out"
+            problem = f"this run comes from {address}, which a few failed logins would block"
             yield "trusted", problem, f"add it or its network, such as fail2ban_trusted: [{address}]"

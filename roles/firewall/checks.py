@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Sources that a declaration may name in addition to the groups of the inventory.
 SOURCES = ("cluster", "admins", "users", "anywhere")
 _NETWORKS = {
-    "cluster": "give the host its hosts_address or ansible_host, or declare cluster_networks",
+    "cluster": "set hosts_address or ansible_host of the host, or declare cluster_networks",
     "admin_networks": "write addresses or networks, such as 10.0.0.0/24",
     "user_networks": "write addresses or networks, such as 10.0.0.0/24",
 }
@@ -68,7 +68,7 @@ def _seen_problems(options: Known, seen: Sequence[str]) -> Iterator[_Wrong]:
         elif word == "from" and what and not lies_in(what, [*options["cluster"], *options["admin_networks"]]):
             yield (
                 "admin_networks",
-                f"this run comes from {what}, which the rules would shut out",
+                f"this run comes from {what}, which the rules would block",
                 f"add it or its network, such as firewall_admin_networks: [{what}]",
             )
 

@@ -16,7 +16,7 @@ def check(options: Known, _: Known) -> list[Problem]:
             [],
             f"gpudirect_gdrcopy_archives[{entry.get('url')}]",
             "sha256 is not a SHA-256",
-            "write its 64 hexadecimal digits",
+            "set its 64 hexadecimal digits",
         )
         for entry in options["gdrcopy_archives"]
         if not _SHA256.fullmatch(str(entry.get("sha256")))

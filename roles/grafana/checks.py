@@ -39,22 +39,22 @@ def _problems(options: Known, host: str) -> Iterator[Problem]:
         yield problem(
             "address",
             f"{options['address']!r} listens on every network of the host",
-            "name the host's address in the cluster's network; a reverse proxy serves others",
+            "set the host's address in the cluster network; use a reverse proxy for other networks",
         )
     password = str(options["admin_password"])
     if len(password) < SHORTEST_PASSWORD or _PLACEHOLDER.search(password):
         yield problem(
             "admin_password",
             f"the password is a placeholder or has fewer than {SHORTEST_PASSWORD} characters",
-            "remove it, so that a random one is created, or give a long one from a vault",
+            "remove it, so that a random one is created, or set a long one from a vault",
         )
     if not _NAME.fullmatch(str(options["admin_user"])):
         yield problem("admin_user", f"{options['admin_user']!r} is not a login", "use letters, digits, . _ @ and -")
     if urlsplit(str(options["prometheus_url"])).scheme not in {"http", "https"}:
         yield problem(
             "prometheus_url",
-            f"{options['prometheus_url']!r} is not an address of HTTP",
-            "give one such as http://10.0.0.10:9090",
+            f"{options['prometheus_url']!r} is not an HTTP URL",
+            "use a URL such as http://10.0.0.10:9090",
         )
     yield from _setting_problems(options["settings"], problem)
 
@@ -66,7 +66,7 @@ def _setting_problems(sections: Known, problem: Any) -> Iterator[Problem]:  # no
             continue
         for key, value in values.items():
             if any(sign in f"{section}{key}{value}" for sign in "\n\r"):
-                yield problem("settings", f"{section}.{key} has several lines", "grafana.ini has one line for each")
+                yield problem("settings", f"{section}.{key} has several lines", "write it on one line")
 
 
 def _package_problems(options: Known, problem: Any) -> Iterator[Problem]:  # noqa: ANN401 - a function
@@ -74,20 +74,20 @@ def _package_problems(options: Known, problem: Any) -> Iterator[Problem]:  # noq
     if not url.endswith((".deb", ".rpm")) or "/" not in url:
         yield problem(
             "package_url",
-            f"{url!r} is not an address of a package",
-            "give the whole address of the .deb or .rpm for the host's architecture, on a mirror or with the vendor",
+            f"{url!r} is not a package URL",
+            "set the full URL of the .deb or .rpm for the host's architecture, on a mirror or at the vendor",
         )
     if not _SHA256.fullmatch(found):
         yield problem(
             "package_sha256",
-            "a package by its address needs its SHA-256, 64 hexadecimal digits" + (f", not {found!r}" if found else ""),
-            "take it from the vendor's page of that release, not from the mirror",
+            "a package URL requires its SHA-256 (64 hexadecimal digits)" + (f", not {found!r}" if found else ""),
+            "copy it from the vendor's release page, not from the mirror",
         )
     if not options["version"]:
         yield problem(
             "version",
-            "a package by its address needs its version",
-            "give it as in the package database, such as 12.3.1; a new value installs that version",
+            "a package URL requires its version",
+            "set it as in the package database, such as 12.3.1; a new value installs that version",
         )
 
 
@@ -95,18 +95,18 @@ def _repository_problems(options: Known, problem: Any) -> Iterator[Problem]:  # 
     if not options["repository_url"]:
         yield problem(
             "repository_url",
-            "the address of the repository is missing",
-            "give that of the vendor, or of the site's mirror",
+            "the URL of the repository is missing",
+            "set the URL of the vendor or of the site's mirror",
         )
     if not options["repository_fingerprint"]:
         yield problem(
             "repository_fingerprint",
             "the fingerprint of the repository's key is missing",
-            "take it from the vendor, not from the mirror: 40 hexadecimal digits",
+            "copy it from the vendor, not from the mirror (40 hexadecimal digits)",
         )
     if not options["repository_key_url"] and not options["repository_key_file"]:
         yield problem(
             "repository_key_url",
             "the key of the repository is missing",
-            "give its address, or a file on the provisioning host as grafana_repository_key_file",
+            "set its URL, or grafana_repository_key_file to a file on the provisioning host",
         )

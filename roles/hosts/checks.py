@@ -16,13 +16,13 @@ def check(options: Known, _: Known) -> list[Problem]:
     found = []
     domain, zone = options.get("domain"), options.get("timezone")
     if domain and not _DOMAIN.fullmatch(str(domain)):
-        remedy = "give a domain, such as cluster.example.org"
-        found.append(make_problem([], "hosts_domain", f"{domain!r} cannot be used", remedy))
+        remedy = "set a domain, such as cluster.example.org"
+        found.append(make_problem([], "hosts_domain", f"{domain!r} is not a valid domain", remedy))
     zones = zoneinfo.available_timezones()
     # The provisioning host may lack the time zone database.
     if zones and str(zone or "") not in {"", *zones}:
         near = near_name(str(zone), zones)
         remedy = f"did you mean {near}? " if near else ""
-        remedy += "`timedatectl list-timezones` lists the names, such as Europe/Berlin; empty leaves hosts as they are"
+        remedy += "`timedatectl list-timezones` lists the names, such as Europe/Berlin; empty keeps the hosts' setting"
         found.append(make_problem([], "hosts_timezone", f"{zone!r} is not a time zone", remedy))
     return found

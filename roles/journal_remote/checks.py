@@ -27,22 +27,24 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
     problems = []
     if "address" in options and not options["receiver"]:
-        remedy = "put a host into the group monitoring, name one of the inventory, or leave journal_remote_enabled off"
+        remedy = "add a host to the group monitoring, set a host of the inventory, or disable journal_remote_enabled"
         problems.append(problem("receiver", "no host receives the journals", remedy))
     elif not options.get("address", "unknown"):
-        problems.append(problem("receiver_address", "is empty", f"give the address of {options['receiver']}"))
+        problems.append(problem("receiver_address", "is empty", f"set the address of {options['receiver']}"))
     for name, highest in (("port", _HIGHEST_PORT), ("max_age_days", None), ("rotate_days", None)):
         number = _number(options[name])
         if not number or (highest and number > highest):
             span = f"from 1 to {highest}" if highest else "of 1 or more"
-            problems.append(problem(name, f"{options[name]!r} is not a number", f"write a whole number {span}"))
+            problems.append(problem(name, f"{options[name]!r} is not a number", f"set an integer {span}"))
     sizes = {name: _size(options[name]) for name in ("max_use", "keep_free", "max_file_size")}
     for name, size in sizes.items():
         if not size:
-            problems.append(problem(name, f"{options[name]!r} is not a size", "write bytes, or 64M, 20G, 1T"))
+            problems.append(
+                problem(name, f"{options[name]!r} is not a size", "set bytes, or a size such as 64M, 20G or 1T")
+            )
     if all(sizes.values()) and sizes["max_file_size"] > sizes["max_use"]:
         remedy = "lower it, or raise journal_remote_max_use"
-        problems.append(problem("max_file_size", "one journal may be larger than the limit for all", remedy))
+        problems.append(problem("max_file_size", "a single journal could exceed the limit for all", remedy))
     age, rotation = _number(options["max_age_days"]), _number(options["rotate_days"])
     if age and rotation > age:
         remedy = "lower it: only closed journals are removed by age"

@@ -49,21 +49,25 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 def _place(options: Known) -> Iterator[tuple[str, str, str]]:
     if len(options["portals"]) > 1:
         names = ", ".join(options["portals"])
-        yield "portal", f"{names} are in this group, and a portal is one host", "leave one of them in the group"
+        yield "portal", f"{names} are in this group, but a portal runs on one host", "keep one of them in the group"
     if missing := [name for name in options["portals"] if name not in options["submitting"]]:
-        problem = f"{', '.join(missing)} has no commands of Slurm, and the portal submits jobs"
-        yield "portal", problem, "put the host into the group slurm_login as well"
+        problem = f"{', '.join(missing)} does not have Slurm's commands, which the portal needs"
+        yield "portal", problem, "also add the host to the group slurm_login"
     if not options["tls"]:
         problem = "passwords would cross the network without TLS: tls_enabled is false"
-        yield "tls_enabled", problem, "remove tls_enabled: false, or take the host out of the group portal"
+        yield "tls_enabled", problem, "remove tls_enabled: false, or remove the host from the group portal"
     if not str(options["notebook_path"]).startswith("/"):
         problem = f"{options['notebook_path']!r} is not an absolute path (default: a directory of the shared tree)"
-        yield "jupyterhub_notebook_path", problem, "export one with nfs_server_exports, or set a directory on all nodes"
+        yield (
+            "jupyterhub_notebook_path",
+            problem,
+            "export a directory with nfs_server_exports, or set a directory that exists on all nodes",
+        )
     if not _ADDRESS.fullmatch(str(options["listen_address"])):
         problem = f"{options['listen_address']!r} is not a valid IP address"
         yield "jupyterhub_listen_address", problem, "use an address of the host, or 0.0.0.0 for all of them"
     if int(options["first_number"]) < 1:
-        yield "jupyterhub_first_number", "root would log in to the portal", "write the lowest uid of a person, as 1000"
+        yield "jupyterhub_first_number", "root would log in to the portal", "set the lowest UID of users, such as 1000"
 
 
 def _times(options: Known) -> Iterator[tuple[str, str, str]]:
@@ -72,21 +76,21 @@ def _times(options: Known) -> Iterator[tuple[str, str, str]]:
     if not 0 < hours <= most:
         yield "jupyterhub_hours", f"{hours:g} is not between 0 and jupyterhub_max_hours ({most:g})", "write fewer hours"
     if most > longest:
-        yield "jupyterhub_max_hours", f"{most:g} is more than {longest}", "a notebook ends after 30 days at most"
+        yield "jupyterhub_max_hours", f"{most:g} is more than {longest}", "use at most 30 days"
     if int(options["queue_minutes"]) < 1:
-        yield "jupyterhub_queue_minutes", "is below 1", "write how long a notebook may wait, such as 10"
+        yield "jupyterhub_queue_minutes", "is below 1", "set how long a notebook may wait, such as 10"
     if int(options["idle_minutes"]) < 0:
-        yield "jupyterhub_idle_minutes", "is below 0", "write 0 to stop no notebook that is idle"
+        yield "jupyterhub_idle_minutes", "is below 0", "set 0 to keep idle notebooks"
 
 
 def _links(options: Known) -> Iterator[tuple[str, str, str]]:
     for name in ("grafana_url", "report_url"):
         url = str(options[name])
         if url and not _URL.fullmatch(url):
-            yield f"jupyterhub_{name}", f"{url!r} is not a valid URL", "use one such as https://host/path"
+            yield f"jupyterhub_{name}", f"{url!r} is not a valid URL", "use a URL such as https://host/path"
     if not 1 <= int(options["history_days"]) <= _MOST_DAYS:
         problem = f"{options['history_days']} is not between 1 and {_MOST_DAYS}"
-        yield "jupyterhub_history_days", problem, "write for how many days jobs that ended are listed"
+        yield "jupyterhub_history_days", problem, "set the number of days for which ended jobs are listed"
 
 
 def _ports(options: Known) -> Iterator[tuple[str, str, str]]:
@@ -96,18 +100,22 @@ def _ports(options: Known) -> Iterator[tuple[str, str, str]]:
         if not 1 <= int(value) <= _HIGHEST:
             yield key, f"{value} is not a valid port", f"use a number from 1 to {_HIGHEST}"
         elif int(value) in taken:
-            yield key, f"{value} is the port of {taken[int(value)]}, too", "write another number"
+            yield key, f"{value} is also the port of {taken[int(value)]}", "write another number"
         taken.setdefault(int(value), key)
     words = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", str(options["notebook_ports"]))
     if not words or not _LOWEST <= int(words[1]) <= int(words[2]) <= _HIGHEST:
         problem = f"{options['notebook_ports']!r} is not a valid port range within {_LOWEST}-{_HIGHEST}"
-        yield "jupyterhub_notebook_ports", problem, "use one such as 61000-61999"
+        yield "jupyterhub_notebook_ports", problem, "use a range such as 61000-61999"
 
 
 def _environments(environments: list[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
     key = "jupyterhub_environments"
     if not environments:
-        yield key, "is empty, and a notebook starts with one of them", "declare one, as {name: default, title: Python}"
+        yield (
+            key,
+            "is empty, but a notebook needs an environment",
+            "declare an environment, such as {name: default, title: Python}",
+        )
     names = [str(entry["name"]) for entry in environments]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield key, f"{name!r} is declared twice", "use each name once"
@@ -132,12 +140,12 @@ def _images(options: Known) -> Iterator[tuple[str, str, str]]:
             problem = f"{entry['name']}: {entry['python']!r} is not a valid path of a Python interpreter"
             yield key, problem, "use its path in the image, such as /opt/conda/bin/python3"
         if entry.get("modules") or entry.get("paths"):
-            problem = f"{entry['name']}: modules and paths are the node's, and image has its own"
-            yield key, problem, "declare two environments, or put into the image what it needs"
+            problem = f"{entry['name']}: modules and paths apply to the node, not to an image"
+            yield key, problem, "declare two environments, or add them to the image"
     if not entries:
         return
     if runtime not in ("pyxis", "charliecloud"):
-        problem = f"{entries[0]['name']} has an image, and nothing runs images on the nodes"
+        problem = f"{entries[0]['name']} has an image, but no container runtime is enabled on the nodes"
         yield key, problem, "set pyxis_enabled or charliecloud_enabled: true, or remove image"
     elif lacking := options["container_lacking"]:
         names = ", ".join(lacking[:_MOST_NAMES]) + (" and others" if len(lacking) > _MOST_NAMES else "")
@@ -146,8 +154,8 @@ def _images(options: Known) -> Iterator[tuple[str, str, str]]:
     if runtime == "charliecloud" and not any(
         str(options["notebook_path"]).startswith(f"{str(bind).rstrip('/')}/") for bind in options["container_binds"]
     ):
-        problem = f"{options['notebook_path']} is not in containers, and notebooks start from there"
-        yield "charliecloud_binds", problem, "add the shared tree, on which it lies, to charliecloud_binds"
+        problem = f"{options['notebook_path']} is not visible in containers, where notebooks start"
+        yield "charliecloud_binds", problem, "add its shared tree to charliecloud_binds"
 
 
 def _oidc(options: Known) -> Iterator[tuple[str, str, str]]:
@@ -163,7 +171,7 @@ def _oidc(options: Known) -> Iterator[tuple[str, str, str]]:
             problem = f"{url!r} is not an https:// URL, so an eavesdropper could log in as any user"
             yield f"jupyterhub_oidc_{name}", problem, "use the full URL, starting with https://"
     if not options["client_secret"]:
-        problem = "is empty, so any client that poses as the portal could redeem the users' authorization codes"
+        problem = "is empty, so any client that impersonates the portal could redeem the users' authorization codes"
         yield "jupyterhub_oidc_client_secret", problem, "take the secret from a vault or a lookup"
     if not str(options["username_claim"]):
-        yield "jupyterhub_oidc_username_claim", "is empty", "name the claim that is the user's name in the cluster"
+        yield "jupyterhub_oidc_username_claim", "is empty", "set the claim that contains the user's name in the cluster"

@@ -17,9 +17,9 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         cluster: the `host`.
     """
     bounds = {
-        "database_mb": (16, 1 << 20, "write MiB, such as 1024"),
-        "first_number": (_MIN_FIRST_NUMBER, _MAX_NUMBER - 1, "write a number that no account of a host has"),
-        "password_min_length": (8, 255, "write a length, such as 12"),
+        "database_mb": (16, 1 << 20, "set MiB, such as 1024"),
+        "first_number": (_MIN_FIRST_NUMBER, _MAX_NUMBER - 1, "set a number that no host uses"),
+        "password_min_length": (8, 255, "set a length, such as 12"),
     }
     return [
         make_problem([cluster["host"]], f"ldap_server_{key}", f"{options[key]} is not between {low} and {high}", remedy)

@@ -22,10 +22,10 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         name, version = str(module.get("name", "")), str(module.get("version", ""))
         place = f"lmod_modules[{index}]"
         if not _NAME.fullmatch(name):
-            remedy = "name it such as cuda or mpi/openmpi"
+            remedy = "use a name such as cuda or mpi/openmpi"
             problems.append(make_problem([host], place, f"{name!r} is not a valid module name", remedy))
         if not _VERSION.fullmatch(version):
-            remedy = "give one such as '12.4', in quotes"
+            remedy = "use a quoted version such as '12.4'"
             problems.append(make_problem([host], place, f"version {version!r} is not a valid version", remedy))
         for option in ("prepend_path", "append_path", "setenv"):
             problems += [

@@ -13,7 +13,7 @@ def check(options: Known, _: Known) -> list[Problem]:
     """Return the invalid checksums."""
     return [
         make_problem(
-            [], f"miniforge_checksums.{machine}", "is not a SHA-256", "the release names it beside the installer"
+            [], f"miniforge_checksums.{machine}", "is not a SHA-256", "copy it from the release page of the installer"
         )
         for machine, checksum in options["checksums"].items()
         if not _SHA256.fullmatch(str(checksum))

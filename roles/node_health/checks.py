@@ -46,5 +46,5 @@ def _severities(severities: Known) -> Iterator[tuple[str, str, str]]:
 def _limits(options: Known) -> Iterator[tuple[str, str, str]]:
     for name, most in _LIMITS.items():
         if name in options and not 0 < float(options[name]) <= (most or float("inf")):
-            remedy = f"give more than 0{f', at most {most}' if most else ''}"
+            remedy = f"set more than 0{f', at most {most}' if most else ''}"
             yield name, f"{options[name]} is out of bounds", remedy

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from ...plugins.module_utils.access.account_problems import account_conflicts
 from ...plugins.module_utils.common.problems import advice, make_problem
 from ...plugins.module_utils.hardware.gpu_claims import claim_problems
-from ...plugins.module_utils.hardware.gpu_places import place_problems
+from ...plugins.module_utils.hardware.gpu_sockets import place_problems
 from ...plugins.plugin_utils.access.held_secrets import held_problems
 from ...plugins.plugin_utils.engine.catalogue.check import floor_advice
-from ...plugins.plugin_utils.hardware.gpu_cures import cures_of_run, manages_subnet, without_cured
+from ...plugins.plugin_utils.hardware.gpu_repairs import manages_subnet, repairs_of_run, without_repaired_faults
 from ...plugins.plugin_utils.hardware.nvlink_domains import domain_claims
 from ...plugins.plugin_utils.nvidia.driver_problems import site_driver_problems
 from ...plugins.plugin_utils.preflight.advice import node_advice
@@ -54,11 +54,11 @@ def check_nodes(hosts: Sequence[str], cluster: Known) -> list[Problem]:
                     wrong += node_software_problems(host, variables, hardware, node["programs"], node["os"]["id"])
             gpus = found.get("devices") or {}
             if hardware and "smi_state" in gpus:
-                cures = cures_of_run(variables, gets_driver=host in site["compute"], subnet_manager=manager)
-                cured = without_cured(gpus, cures)
-                wrong += claim_problems(host, hardware, cured, limits) + place_problems(host, hardware, gpus)
-    asked = [host for host in site["compute"] if host in systems]
-    wrong += site_driver_problems(asked, hostvars, site["catalogue"], systems)
+                repaired = repairs_of_run(variables, gets_driver=host in site["compute"], subnet_manager=manager)
+                remaining = without_repaired_faults(gpus, repaired)
+                wrong += claim_problems(host, hardware, remaining, limits) + place_problems(host, hardware, gpus)
+    reached = [host for host in site["compute"] if host in systems]
+    wrong += site_driver_problems(reached, hostvars, site["catalogue"], systems)
     read = {host: (hostvars[host].get(cluster["answer"]) or {}).get("devices") or {} for host in hosts}
     return wrong + domain_claims({host: str(hostvars[host].get("nvlink_domain") or "") for host in hosts}, read)
 

@@ -27,8 +27,8 @@ def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     hosts, variables = cluster["monitoring"], cluster["hostvars"]
     problems = []
     if len(hosts) > _MOST_HOSTS:
-        found = f"{len(hosts)} hosts are in the group, and one alone or a pair are supported"
-        remedy = "take hosts out of it: each scrapes the whole cluster, and the two others of three would do it in vain"
+        found = f"{len(hosts)} hosts are in the group (supported: 1 or 2)"
+        remedy = "remove hosts from it: each host scrapes the whole cluster, and only two form a pair"
         problems.append(make_problem(hosts, "monitoring", found, remedy))
     for host in hosts:
         known = variables[host]

@@ -47,22 +47,24 @@ def _own(options: Known) -> Iterator[tuple[str, str, str]]:
         yield "content", f"{options['content']} lacks {', '.join(options['missing'])}", _MADE_BY
     limits = list(options["range"])
     if options["unknown"] and (len(limits) != 2 or not all(map(_is_address, limits))):  # noqa: PLR2004 - first and last
-        yield "range", "is not a first and a last address", "write both, or set pxe_server_unknown: false"
+        yield "range", "must be a first and a last address", "set both, or pxe_server_unknown: false"
     if "\n" in str(options["kernel_options"]):
-        yield "kernel_options", "has more than one line", "write the words on one line"
+        yield "kernel_options", "has more than one line", "write the parameters on one line"
 
 
 def _machines(machines: Mapping[str, Known]) -> Iterator[Problem]:
-    asked = {name: str(own["pxe_server_mac"]).lower() for name, own in machines.items()}
-    count = Counter(asked.values())
-    for name, mac in asked.items():
+    macs = {name: str(own["pxe_server_mac"]).lower() for name, own in machines.items()}
+    count = Counter(macs.values())
+    for name, mac in macs.items():
         if not _MAC.fullmatch(mac):
             yield make_problem(
-                [name], "pxe_server_mac", f"{mac!r} is not a MAC address", "use one such as 52:54:00:12:34:56"
+                [name], "pxe_server_mac", f"{mac!r} is not a MAC address", "use an address such as 52:54:00:12:34:56"
             )
         elif count[mac] > 1:
-            others = [other for other, theirs in asked.items() if theirs == mac and other != name]
-            yield make_problem([name], "pxe_server_mac", f"is that of {', '.join(others)}, too", "give each its own")
+            others = [other for other, theirs in macs.items() if theirs == mac and other != name]
+            yield make_problem(
+                [name], "pxe_server_mac", f"is also that of {', '.join(others)}", "use different addresses"
+            )
         if not _is_address(machines[name].get("hosts_address")):
             problem = "is not an IPv4 address, which DHCP needs for a machine that boots from the network"
             yield make_problem([name], "hosts_address", problem, "set the address of the machine")

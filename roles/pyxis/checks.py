@@ -43,9 +43,9 @@ def check(options: Known, cluster: Known) -> list[Problem]:
             remedy = (f"did you mean {near[0]}? " if near else "") + f"Use one of: {', '.join(known)}"
             problems.append(make_problem([host], place, "is not an argument of Pyxis, so every job would fail", remedy))
         elif name in SWITCHES and _switch(value) is None:
-            problems.append(make_problem([host], place, f"{value!r} is neither true nor false", "set true or false"))
+            problems.append(make_problem([host], place, f"{value!r} must be true or false", "set true or false"))
         elif name in PATHS and not _is_path(value):
-            remedy = f"give an absolute path without blanks, of at most {_LONGEST_PATH} characters"
+            remedy = f"set an absolute path without spaces, of at most {_LONGEST_PATH} characters"
             problems.append(make_problem([host], place, f"{value!r} is not a valid path", remedy))
     return problems
 

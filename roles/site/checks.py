@@ -25,31 +25,31 @@ def check(options: Known, _: Known) -> list[Problem]:
     return cluster_name_problems("cluster_name", options["cluster_name"])
 
 
-def check_replacement(asked: str | Sequence[str], cluster: Known) -> list[Problem]:
+def check_replacement(requested: str | Sequence[str], cluster: Known) -> list[Problem]:
     """Return the problems of a request to replace nodes, without contacting hosts.
 
     Args:
-        asked: node names, as a list or as a Slurm host list.
+        requested: node names, as a list or as a Slurm host list.
         cluster: `groups` of the inventory, and `fingerprints` of the host keys that the user confirms.
     """
     groups = cluster["groups"]
     try:
-        names = unfold_hosts(asked) if asked else []
+        names = unfold_hosts(requested) if requested else []
     except ValueError as exc:
-        return [make_problem([], KEY, str(exc), "name compute nodes, such as -e 'replace_node=gpu[3-4]'")]
+        return [make_problem([], KEY, str(exc), "list compute nodes, such as -e 'replace_node=gpu[3-4]'")]
     if not names:
-        return [make_problem([], KEY, "names no node", "name the compute node, such as -e replace_node=gpu3")]
+        return [make_problem([], KEY, "names no node", "set the compute node, such as -e replace_node=gpu3")]
     compute, problems = list(groups.get("slurm_compute") or []), []
     for name in names:
         held = [group for group in PROTECTED if name in (groups.get(group) or [])]
         if held:
-            problem = f"{name} is in the group {held[0]}, and what it does there would go with its machine"
-            remedy = "give that to another host first; a controller is restored as docs/backup.md says"
+            problem = f"{name} is in the group {held[0]}, whose services run on this machine"
+            remedy = "move these services to another host first; for a controller see docs/backup.md"
             problems.append(make_problem([name], KEY, problem, remedy))
         elif name not in compute:
             near = difflib.get_close_matches(name, compute, 1)
-            problem = "no compute node of the inventory" + (f"; did you mean {near[0]}?" if near else "")
-            problems.append(make_problem([name], KEY, problem, "name a host of the group slurm_compute"))
+            problem = "not a compute node of the inventory" + (f"; did you mean {near[0]}?" if near else "")
+            problems.append(make_problem([name], KEY, problem, "use a host of the group slurm_compute"))
     problems += [
         make_problem([], FINGERPRINT, f"{text!r} is not a fingerprint", "use the SHA256:… that `ssh-keygen -lf` prints")
         for text in cluster["fingerprints"]
@@ -58,6 +58,6 @@ def check_replacement(asked: str | Sequence[str], cluster: Known) -> list[Proble
     return problems
 
 
-def check_uninstall(asked: str | Sequence[str], cluster: Known) -> list[Problem]:
+def check_uninstall(requested: str | Sequence[str], cluster: Known) -> list[Problem]:
     """Return the problems of a request to uninstall hosts; `cluster` has the arguments of `uninstall_problems`."""
-    return uninstall_problems(asked, **cluster)
+    return uninstall_problems(requested, **cluster)

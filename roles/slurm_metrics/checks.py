@@ -28,17 +28,17 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     faults = (
         (
             not options["able"],
-            f"this is {options['version'].strip()}, and Slurm has it from 25.11 on",
-            "leave it at auto, or set it to collector",
+            f"this is {options['version'].strip()}, but Slurm supports it from 25.11",
+            "use auto or collector",
         ),
         (
             not offered,
-            "slurm_config does not switch it on",
-            "slurm_config: {MetricsType: metrics/openmetrics}; then anybody who reaches slurmctld can read the metrics",
+            "slurm_config does not enable it",
+            "slurm_config: {MetricsType: metrics/openmetrics}; then everyone who reaches slurmctld can read them",
         ),
         (
             offered and not options["open"],
-            "PrivateData or MetricsAuthUsers in slurm_config keeps Prometheus out",
+            "PrivateData or MetricsAuthUsers in slurm_config blocks Prometheus",
             "slurm_metrics_source: collector, or MetricsParameters: ignore_private_data",
         ),
     )
@@ -55,14 +55,14 @@ def _numbers(options: Known, host: str) -> list[Problem]:
         (
             interval < _LEAST_INTERVAL,
             "slurm_metrics_interval",
-            f"{interval} s is too often",
+            f"{interval} s is too short",
             f"{_LEAST_INTERVAL} or more",
         ),
         (
             not 1 <= timeout <= max(1, interval // 2),
             "slurm_metrics_timeout",
             f"{timeout} s is not between 1 and half of slurm_metrics_interval, {interval} s",
-            f"{max(1, interval // 2)} or less; otherwise a slurmctld that hangs is noticed too late",
+            f"{max(1, interval // 2)} set at most this, so that a hanging slurmctld is detected in time",
         ),
         (
             int(options["jobs_limit"]) < 1,
@@ -73,7 +73,7 @@ def _numbers(options: Known, host: str) -> list[Problem]:
         (
             not _MEMORY.fullmatch(str(options["memory_limit"])),
             "slurm_metrics_memory_limit",
-            f"{options['memory_limit']} is not a size of systemd",
+            f"{options['memory_limit']} is not a systemd size",
             "a number with K, M, G or T, such as 1G, a percentage such as 5%, or infinity",
         ),
     )

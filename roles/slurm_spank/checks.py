@@ -38,17 +38,17 @@ def _faults(plugin: Known, *, twice: bool) -> list[tuple[str, str]]:
     if unknown:
         faults.append((f"has unknown keys: {', '.join(unknown)}", f"use only: {', '.join(sorted(_KNOWN))}"))
     if not _NAME.fullmatch(str(plugin.get("name", ""))):
-        faults.append((f"name {plugin.get('name')!r} cannot name a file", "use a-z, 0-9 and _, a letter first"))
+        faults.append((f"name {plugin.get('name')!r} is not a valid file name", "use a letter, then a-z, 0-9 and _"))
     if twice:
         faults.append(("is declared twice", "declare each plugin once"))
     if not _VERSION.fullmatch(str(plugin.get("version", ""))):
-        faults.append(("has no version that can name a file", 'give its version as text, such as "0.24.0"'))
+        faults.append(("has no version that is valid in a file name", 'set its version as a string, such as "0.24.0"'))
     faults += _source_faults(plugin)
     words = [*(plugin.get("arguments") or []), *(plugin.get("provides") or [])]
     bad = [word for word in words if not _WORD.fullmatch(str(word))]
     if bad:
         faults.append(
-            (f"{bad[0]!r} has a space or #, which plugstack.conf cannot hold", "give each argument as one item")
+            (f"{bad[0]!r} has a space or #, which plugstack.conf does not support", "write each argument as one item")
         )
     return faults
 
@@ -57,7 +57,7 @@ def _source_faults(plugin: Known) -> list[tuple[str, str]]:
     """Return the problems of the source of a plugin."""
     source, library = str(plugin.get("source") or ""), str(plugin.get("library") or "")
     if bool(source) == bool(library):
-        return [("needs one of source and library", "give the archive to build, or the library that a package brings")]
+        return [("needs either source or library", "set the archive to build, or the library of an installed package")]
     if library:
         wrong = not library.startswith("/")
         return [(f"library {library!r} is not an absolute path", "use its installed path")] if wrong else []

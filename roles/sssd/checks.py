@@ -44,15 +44,15 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 def _own(options: Known, known: Collection[str]) -> Iterator[_Wrong]:
     server = options["identity_server"]
     if not server:
-        yield "identity_server", "no host serves the directory", "put a host into the group ldap_server"
+        yield "identity_server", "no host runs the directory", "add a host to the group ldap_server"
     elif server not in known:
         yield "identity_server", f"{server!r} is not in the inventory", "use the name of a host in the inventory"
     if more := [each for each in options["servers"] if each != server]:
         yield (
             "ldap_server",
-            f"the group also has {', '.join(more)}, and one host serves the directory ({server})",
+            f"the group also has {', '.join(more)}, but one host runs the directory ({server})",
             (
-                "take the others out of the group and run systemctl disable --now slapd there; for a directory with"
+                "remove the others from the group and run systemctl disable --now slapd there; for a directory with"
                 " replicas use identity_source: external"
             ),
         )
@@ -60,34 +60,38 @@ def _own(options: Known, known: Collection[str]) -> Iterator[_Wrong]:
         yield "identity_port", f"{options['identity_port']} is not a valid port", "use 636, the default of LDAPS"
     suffix = str(options["identity_suffix"])
     if not _SUFFIX.fullmatch(suffix):
-        yield "identity_suffix", f"{suffix!r} cannot be the root of a directory", "write dc=cluster,dc=internal"
+        yield "identity_suffix", f"{suffix!r} is not a valid directory suffix", "write dc=cluster,dc=internal"
 
 
 def _external(options: Known) -> Iterator[_Wrong]:
     if not options["sssd_uris"]:
-        yield "sssd_uris", "is empty, and identity_source is external", "write [ldaps://HOST]"
+        yield "sssd_uris", "is empty, but identity_source is external", "write [ldaps://HOST]"
     if not options["sssd_base"]:
-        yield "sssd_base", "is empty, and identity_source is external", "write where users are, dc=example,dc=org"
+        yield (
+            "sssd_base",
+            "is empty, but identity_source is external",
+            "set the search base of users, such as dc=example,dc=org",
+        )
 
 
 def _client(options: Known) -> Iterator[_Wrong]:
     for uri in map(str, options["sssd_uris"]):
         yield from _address(uri, start_tls=bool(options["sssd_start_tls"]))
     if bool(options["sssd_bind_dn"]) != bool(options["has_password"]):
-        yield "sssd_bind_dn", "needs a password, and a password needs a name", "set it with sssd_bind_password"
+        yield "sssd_bind_dn", "bind DN and password require each other", "set it with sssd_bind_password"
     if not options["identity_groups"]:
-        problem = "is empty: whoever is in the directory could log in"
-        yield "identity_groups", problem, "name the groups of the directory whose members may"
+        problem = "is empty: all users of the directory could log in"
+        yield "identity_groups", problem, "list the directory groups whose members may log in"
     for key in ("identity_groups", "identity_locked_group"):
         names = options[key] if key == "identity_groups" else filter(None, [options[key]])
         for name in names:
             if not _GROUP.fullmatch(str(name)):
-                yield key, f"{name!r} cannot be a group", "write its name as the directory has it"
+                yield key, f"{name!r} is not a valid group name", "write its name as in the directory"
     if int(options["sssd_min_id"]) < _LOWEST_ID:
-        remedy = "write 1000 or more: what is below belongs to each host itself, such as the group sudo"
+        remedy = "set at least 1000: lower IDs belong to the hosts, such as that of the group sudo"
         yield "sssd_min_id", f"{options['sssd_min_id']} is below {_LOWEST_ID}", remedy
     if int(options["sssd_cache_seconds"]) < 1:
-        yield "sssd_cache_seconds", f"{options['sssd_cache_seconds']} is below 1", "write seconds, such as 600"
+        yield "sssd_cache_seconds", f"{options['sssd_cache_seconds']} is below 1", "set seconds, such as 600"
 
 
 def _address(uri: str, *, start_tls: bool) -> Iterator[_Wrong]:
@@ -100,7 +104,7 @@ def _address(uri: str, *, start_tls: bool) -> Iterator[_Wrong]:
             "write ldaps://…, or set sssd_start_tls: true if the directory offers StartTLS there",
         )
     elif uri.startswith("ldaps:") and start_tls:
-        yield "sssd_start_tls", f"{uri} has TLS already", "write ldap://…, or leave sssd_start_tls off"
+        yield "sssd_start_tls", f"{uri} has TLS already", "write ldap://…, or disable sssd_start_tls"
 
 
 def _is_address(uri: str) -> bool:

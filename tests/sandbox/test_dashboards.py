@@ -13,8 +13,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
 from busbar.sandbox.state import load
 from conftest import as_json
 from dashboard_files import Asked, asked, dashboards, substituted, variables

@@ -319,7 +319,7 @@ def test_a_full_disk_is_reported_and_what_is_taken_back_goes(site: Site) -> None
     done = site.run(enroot_free_mb=10**9, enroot_credentials=[], enroot_hooks=["99-mellanox.sh"])
     assert done.returncode == 0, done.stdout
     shown = site.cluster.exec("gpu1", "enroot", user="alice")
-    assert "MiB are left in /var/lib/enroot, an image may not fit" in shown.stderr
+    assert "MiB are free in /var/lib/enroot, an image may not fit" in shown.stderr
     assert "ENROOT_CONFIG_PATH" not in shown.stdout
     assert site.cluster.exec("gpu1", f"grep -rl {SECRET} /etc/enroot", check=False).stdout == ""
     listed = site.cluster.exec("gpu1", "cd /etc/enroot/hooks.d && find -L . -name '*.sh' -perm -111").stdout.split()

@@ -67,4 +67,4 @@ def test_an_all_reduce_of_ranks_that_are_not_connected_is_not_a_result(sandbox: 
     assert (text.count("# nThread 1"), text.count("#  Rank ")) == (1, 2)
     code, text = all_reduce("env -i PATH=/usr/bin HOME=/tmp /usr/local/bin/busbar_collectives")
     assert code == 1, text
-    assert "all_reduce: 2 tables of 2 ranks, one of 2 was asked for: the ranks are not connected" in text
+    assert "all_reduce: 2 tables of 2 ranks (expected one of 2): the ranks are not connected" in text

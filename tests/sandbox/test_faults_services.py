@@ -33,7 +33,7 @@ def squat(unit: str, port: int) -> dict[str, Any]:
 FAULTS = [
     Fault(
         "slurmd's port is taken",
-        says="slurmd does not come up on gpu2: …gpu2: slurm_config.SlurmdPort: 0.0.0.0 port 6818 is held by …python3",
+        says="slurmd does not start on gpu2: …gpu2: slurm_config.SlurmdPort: 0.0.0.0 port 6818 is held by …python3",
         heals="end the program that the message names",
         node="gpu2",
         **squat("slurmd", 6818),
@@ -41,7 +41,7 @@ FAULTS = [
     ),
     Fault(
         "slurmctld's port is taken",
-        says="slurmctld does not come up on ctl: …ctl: slurm_port: 0.0.0.0 port 6817 is held by …python3",
+        says="slurmctld does not start on ctl: …ctl: slurm_port: 0.0.0.0 port 6817 is held by …python3",
         heals="end the program that the message names",
         node="ctl",
         **squat("slurmctld", 6817),
@@ -49,7 +49,7 @@ FAULTS = [
     ),
     Fault(
         "slurmdbd's port is taken",
-        says="slurmdbd does not come up on ctl: …ctl: slurm_dbd_config.DbdPort: 0.0.0.0 port 6819 is held by …python3",
+        says="slurmdbd does not start on ctl: …ctl: slurm_dbd_config.DbdPort: 0.0.0.0 port 6819 is held by …python3",
         heals="end the program that the message names",
         node="ctl",
         **squat("slurmdbd", 6819),

@@ -156,7 +156,7 @@ def test_a_run_from_an_address_that_would_be_shut_out_is_refused(sandbox: Cluste
     options = json.dumps({"firewall_enabled": True})
     done = sandbox.playbook("base.yml", "--tags", "firewall", "-e", options)
     assert done.returncode != 0
-    assert f"this run comes from {gateway}, which the rules would shut out" in done.stdout + done.stderr
+    assert f"this run comes from {gateway}, which the rules would block" in done.stdout + done.stderr
     assert {host: counts["changed"] for host, counts in recap(done.stdout).items() if counts["changed"]} == {}
 
 
@@ -215,7 +215,7 @@ def test_rules_that_shut_the_door_are_taken_back_by_the_host(closed: Cluster, ga
     before = closed.exec("gpu2", "nft list chain inet busbar input").stdout
     done = closed.playbook("base.yml", "--tags", "firewall", "--limit", "gpu2", "-e", options)
     assert done.returncode != 0
-    assert "puts back the settings" in done.stdout + done.stderr
+    assert "restores its previous settings" in done.stdout + done.stderr
     closed.wait_until(
         lambda: closed.exec("gpu2", "nft list chain inet busbar input", check=False).stdout == before,
         "the former rules do not come back",

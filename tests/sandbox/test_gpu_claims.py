@@ -53,7 +53,7 @@ def test_sound_gpus_pass(sandbox: Cluster) -> None:
     [
         (
             LOST,
-            f"{NODE}: GPU 1 (ffff:02:00.0, serial simulated-{NODE}-1): is lost: the driver cannot reach it any more",
+            f"{NODE}: GPU 1 (ffff:02:00.0, serial simulated-{NODE}-1): is lost: the driver cannot reach it",
             "drain the node and reboot it; if it is lost again (dmesg: Xid 79), have the board replaced",
         ),
         (

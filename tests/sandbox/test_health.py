@@ -30,7 +30,7 @@ PENDING = "<remapped_rows><remapped_row_pending>Yes</remapped_row_pending></rema
 FULL = gpu_recording(NODE, 2)
 LOST = LOST_MEMORY.join(FULL.rsplit(SOUND, 1))
 LABEL = f"ffff:02:00.0, serial simulated-{NODE}-1"
-LOST_REASON = f"busbar health: GPU 1 ({LABEL}) is lost: the driver cannot reach it any more"
+LOST_REASON = f"busbar health: GPU 1 ({LABEL}) is lost: the driver cannot reach it"
 # What a machine that is shared by many tests may show at any time.
 SETTINGS = {"severities": dict.fromkeys(("stray_processes", "swap", "clock"), "OFF"), "metrics": METRICS}
 XID = "NVRM: Xid (PCI:0000:23:00): 79, pid=1122, GPU has fallen off the bus."
@@ -338,4 +338,4 @@ def test_the_health_of_nodes_from_the_provisioning_host(sandbox: Cluster, settin
     sandbox.exec(NODE, recording(LOST))
     done = sandbox.busbar("health", NODE, *where)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"gpu1: RESET gpu: GPU 1 ({LABEL}) is lost: the driver cannot reach it any more" in done.stdout
+    assert f"gpu1: RESET gpu: GPU 1 ({LABEL}) is lost: the driver cannot reach it" in done.stdout

@@ -146,7 +146,7 @@ def forged(booted: Booted, serial: int, folder: Path) -> dict[str, tuple[dict[st
     return {
         "unsigned": (own, "is not signed"),
         "foreign-key": (own | {"key": other}, "is not signed by cluster"),
-        "other-cluster": (own | {"cluster": "other"}, "is of cluster other"),
+        "other-cluster": (own | {"cluster": "other"}, "belongs to cluster other"),
         "older": (own | {"serial": serial - 1}, "is older"),
     }
 

@@ -209,7 +209,7 @@ def test_what_is_not_the_clusters_is_refused_and_what_fails_is_rolled_back(site:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
     for given, says in (
         ({"key": other}, "is not signed by cluster"),
-        ({"cluster": "other"}, "is of cluster other"),
+        ({"cluster": "other"}, "belongs to cluster other"),
         ({"serial": good["serial"] - 1}, "is older"),
     ):
         outcome = offer(**given)

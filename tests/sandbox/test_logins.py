@@ -203,7 +203,7 @@ def test_a_declared_user_with_a_hand_written_sudo_rule_needs_a_key(sandbox: Clus
 
 @pytest.mark.fault(
     "an sshd setting that locks the admin out",
-    says="puts back the settings that it had before",
+    says="restores its previous settings",
     heals="the host itself puts the former settings back",
 )
 def test_a_setting_that_locks_out_the_admin_is_undone_by_the_host(sandbox: Cluster) -> None:
@@ -213,7 +213,7 @@ def test_a_setting_that_locks_out_the_admin_is_undone_by_the_host(sandbox: Clust
     began = time.monotonic()
     done = sandbox.playbook("base.yml", "--limit", "login", "--tags", "ssh", "-e", json.dumps(wrong))
     assert done.returncode != 0
-    assert "puts back the settings that it had before" in " ".join(done.stdout.split())
+    assert "restores its previous settings" in " ".join(done.stdout.split())
     sandbox.wait_until(lambda: sandbox.exec("login", sshd).stdout == before, "still locked", 60)
     sandbox.wait_until(lambda: _with_key(sandbox, "admin", "login").stdout == "admin\n", "still locked", 10)
     assert time.monotonic() - began > 10

@@ -172,7 +172,7 @@ def test_what_cannot_be_had_is_refused_and_nothing_written(sandbox: Cluster, run
     assert "drain" not in sandbox.node_states()[NODE]
     blind = run(layout, "slurm_controller", "--limit", "ctl")
     assert blind.returncode
-    assert "the Slurm that is installed has no gpu_nvml.so" in " ".join(blind.stdout.split())
+    assert "the installed Slurm lacks gpu_nvml.so" in " ".join(blind.stdout.split())
     assert sandbox.exec("ctl", "cat /etc/slurm/*.conf | sha256sum").stdout == sum_before
 
 

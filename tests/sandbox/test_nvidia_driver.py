@@ -235,7 +235,7 @@ def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster,
 
 @pytest.mark.fault(
     "a driver whose build fails",
-    says="its build failed; the end of ",
+    says="its build failed; last lines of ",
     heals="fix the error in the log, run again",
 )
 def test_a_build_that_fails_in_the_package_is_reported_with_its_log(
@@ -247,7 +247,7 @@ def test_a_build_that_fails_in_the_package_is_reported_with_its_log(
         f"partly installed, so the host differs from its former state: nvidia-kernel-open-dkms {BROKEN}-1 (half-con"
         in output
     )
-    assert f"its build failed; the end of {LOG}/make.log: make: *** Error 2" in output
+    assert f"its build failed; last lines of {LOG}/make.log: make: *** Error 2" in output
     assert "The node stays drained: put it right, then run again" in output
     sandbox.exec(NODE, f"touch {CURED}; rm -rf /var/lib/dkms/nvidia")
     code, output, _ = run(sandbox, repository, version=OLD)
@@ -282,7 +282,7 @@ def test_fabric_manager_goes_up_and_back_with_the_driver(sandbox: Cluster, repos
     code, output, _ = run(sandbox, repository, branch="580")
     assert code == 2, output
     assert installed(sandbox) == expected(NEW)
-    assert "this node takes no further part in the run and is drained in Slurm" in output
+    assert "the run skips this node from here on and is drained in Slurm" in output
     assert f"{NODE}: NVIDIA driver: reboot needed: the driver {OLD} is loaded, {NEW} is installed" in output
     assert f'"580": "{NEW}"' in repository["lock"].read_text()
     reason = f"busbar: NVIDIA driver {NEW} waits for a reboot"

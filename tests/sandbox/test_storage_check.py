@@ -93,7 +93,7 @@ def test_a_second_run_installs_nothing(sandbox: Cluster) -> None:
 @pytest.mark.grows
 @pytest.mark.fault(
     "a node that sees another shared tree",
-    says="sees another tree at /shared than the others",
+    says="sees a different tree at /shared than the others",
     heals="mount the right tree, validate again",
 )
 def test_a_private_tree_names_its_node(sandbox: Cluster) -> None:
@@ -104,7 +104,7 @@ def test_a_private_tree_names_its_node(sandbox: Cluster) -> None:
     assert done.returncode != 0
     assert report["verdict"] == "FAIL"
     assert [item["nodes"] for item in report["culprits"]] == [[node]]
-    assert f"storage: {node}: sees another tree at /shared than the others: tmpfs tmpfs on /shared" in report["reason"]
+    assert f"{node}: sees a different tree at /shared than the others: tmpfs tmpfs on /shared" in report["reason"]
     assert left == ""
 
 
@@ -126,7 +126,7 @@ def test_a_read_only_tree_names_its_node(sandbox: Cluster) -> None:
 
 @pytest.mark.fault(
     "a shared tree that is full",
-    says=": no room: ",
+    says=": no space: ",
     heals="make room, validate again",
 )
 def test_a_full_tree_is_named_and_judges_nobody(sandbox: Cluster) -> None:
@@ -134,7 +134,7 @@ def test_a_full_tree_is_named_and_judges_nobody(sandbox: Cluster) -> None:
     with mounted(sandbox, node, "mount -t tmpfs -o size=1m tmpfs /shared"):
         _done, report = validate(sandbox)
     assert (report["verdict"], only(report)["blamed"]) == ("INCONCLUSIVE", [])
-    assert re.search(rf"{node}: no room: 1\.05 MB free, [\d.]+ MB needed by all", report["reason"])
+    assert re.search(rf"{node}: no space: 1\.05 MB free, [\d.]+ MB needed by all", report["reason"])
 
 
 def test_too_little_room_for_the_speed_is_found_before_it_is_filled(sandbox: Cluster) -> None:
@@ -157,7 +157,7 @@ def test_without_a_floor_the_speed_is_inconclusive_and_correctness_alone_passes(
 def test_a_floor_that_nothing_reaches_is_the_trees_fault(sandbox: Cluster) -> None:
     _done, report = validate(sandbox, validation_storage_write_floor=HUGE)
     assert (report["verdict"], only(report)["blamed"]) == ("FAIL", [])
-    assert "all nodes, so it is the tree or its server: " in report["reason"]
+    assert "all nodes, so the tree or its server is at fault: " in report["reason"]
 
 
 def test_a_user_who_is_not_there_is_named(sandbox: Cluster) -> None:

@@ -206,7 +206,7 @@ FILE, SECRET, OTHER = f"RENDEZVOUS={MEET}/meet/store", f"RENDEZVOUS_SECRET={'a' 
     [
         (SECRET, OTHER, "a rank was lost"),
         (SECRET, "RENDEZVOUS_SECRET=", "a rank was lost"),
-        (FILE, FILE, "/meet must be a folder of yours"),
+        (FILE, FILE, "/meet must be a directory that you own"),
     ],
 )
 def test_another_user_cannot_join_a_training(sandbox: Cluster, own: str, forged: str, words: str) -> None:

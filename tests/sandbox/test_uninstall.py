@@ -160,7 +160,7 @@ def test_what_remains_has_a_reason(sandbox: Cluster, joined: tuple[str, dict[str
     for line in (
         "kept package libmunge2: needed by libmunge-dev",
         "kept home /shared/home/alice: of user alice",
-        "kept /etc/ssh/ssh_config.d/01-busbar.conf: changed by hand since busbar wrote it",
+        "kept /etc/ssh/ssh_config.d/01-busbar.conf: changed manually since busbar wrote it",
     ):
         assert line in done.stdout
     # Nobody's file is lost.

@@ -87,7 +87,7 @@ def reason(sandbox: Cluster, node: str) -> str:
 def test_a_limit_does_not_take_the_batches_apart(sandbox: Cluster) -> None:
     code, said = update(sandbox, "gpu[1-2]", "--limit", "ctl,gpu1,gpu2")
     assert code == 2, said
-    assert "--limit: takes the batches apart" in said
+    assert "--limit: splits the batches" in said
     assert set(sandbox.node_states().values()) == {"idle"}
     assert [boots(sandbox, node) for node in ("gpu1", "gpu2")] == [0, 0]
 

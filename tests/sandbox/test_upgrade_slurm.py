@@ -96,7 +96,7 @@ def test_releases_outside_of_the_window_and_bad_options_touch_nothing(cluster: C
         ({"slurm_repository": {"release": "26.5", "suite": "testing"}}, "'26.5' is not a Slurm release"),
         ({"upgrade_slurm_bach": 1}, "upgrade_slurm_bach: no option of upgrade_slurm"),
         (RELEASE | {"upgrade_slurm_batch": "0"}, "upgrade_slurm_batch: '0'"),
-        ({"upgrade_slurm_rollback": True}, "no upgrade of slurmdbd was begun"),
+        ({"upgrade_slurm_rollback": True}, "no upgrade of slurmdbd has started"),
     ):
         code, said, _ = upgrade(cluster, "-e", json.dumps(given))
         assert (code, told in said) == (2, True), said
@@ -110,7 +110,7 @@ def test_a_dry_run_shows_the_plan_and_refuses_what_the_run_refuses(cluster: Clus
     for arguments in (("--check",), ("-e", "upgrade_slurm_dry_run=true")):
         code, said, output = upgrade(cluster, *arguments)
         assert code == 2, said
-        assert "gpu1: upgrade_slurm_without_mpi: the new packages have no plugin for srun --mpi=pmix" in said, said
+        assert "gpu1: upgrade_slurm_without_mpi: the new packages lack the plugin for srun --mpi=pmix" in said, said
         code, said, output = upgrade(cluster, *arguments, *WITHOUT, "-e", "pyxis_enabled=true")
         assert code == 0, said
         assert "srun loses --mpi=pmix" in said, said
@@ -133,7 +133,7 @@ def test_a_site_run_does_not_upgrade(cluster: Cluster) -> None:
 def test_packages_without_pmix_are_refused_unless_wanted(cluster: Cluster) -> None:
     code, said, _ = upgrade(cluster)
     assert code == 2
-    assert "the new packages have no plugin for srun --mpi=pmix" in said, said
+    assert "the new packages lack the plugin for srun --mpi=pmix" in said, said
     assert release(cluster, "ctl", "slurmctld -V") == OLD
     is_unbroken(cluster, LINES)
 

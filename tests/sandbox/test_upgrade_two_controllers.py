@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.new_reason import UPGRADE_REASON
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.busbar_reasons import UPGRADE_REASON
 from conftest import Cluster, recap
 from test_failover import REFUSED, SUBMITS, accounted, controllers, is_unbroken, sent, submitting
 from test_spank import PLUGIN
@@ -165,7 +165,7 @@ def test_all_are_upgraded_while_jobs_come_in(cluster: Cluster, record_property: 
         code, said, _ = upgrade(cluster, *WITHOUT)
         assert code == 0, said
         assert controllers(cluster) == ["UP", "UP"]
-    for note in re.findall(r"\w+: slurm\w+ (?:stood still for|was away for) \d+ s", said):
+    for note in re.findall(r"\w+: slurm\w+ was down for \d+ s", said):
         record_property("pause", note)
     record_property("jobs submitted", len(sent(cluster)))
     ended = sum(accounted(cluster)[name] == {"COMPLETED"} for name in sent(cluster))

@@ -89,7 +89,7 @@ def test_a_test_gives_way_to_a_job_at_once_and_blames_no_node(sandbox: Cluster) 
     assert running.returncode == 0, said
     assert "culprits" not in found
     (test,) = found["tests"]
-    assert test["job"]["problem"].startswith("cut off: it gave way to "), test["job"]
+    assert test["job"]["problem"].startswith("cut off: preempted by "), test["job"]
     assert "FAIL" not in said
     assert "drained" not in sandbox.exec("ctl", "sinfo -h -N -o %T").stdout
 

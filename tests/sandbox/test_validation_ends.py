@@ -116,7 +116,10 @@ def test_a_collective_that_hangs_is_cut_by_the_limit_of_all_tests(sandbox: Clust
     done, report = validate(sandbox, *QUICK, *endless, *limit)
     assert done.returncode != 0
     (test,) = report["tests"]
-    assert (report["verdict"], test["reason"]) == ("INCONCLUSIVE", "cut off: the time for all tests is over")
+    assert (report["verdict"], test["reason"]) == (
+        "INCONCLUSIVE",
+        "cut off: the time limit of the validation was reached",
+    )
     assert test["job"]["seconds"] <= 30
     assert report["stopped"] == "the time of 30 s for all tests was over in cluster"
     assert report["search_rounds"] == 0

@@ -80,7 +80,7 @@ def test_options_that_cannot_work_are_refused_before_any_job(sandbox: Cluster) -
         ("validation_backend=nccl", "needs validation_binary"),
         ("validation_max_bytes=12Q", "is not a valid size"),
         ("nccl_validation_floor_gbs=5", "nccl_validation_NAME is validation_NAME"),
-        ("validation_nodes=gpu[77-78]", "not among the compute nodes"),
+        ("validation_nodes=gpu[77-78]", "not a compute node"),
         ("validation_floor_gbs=fast", "validation_floor_gbs: 'fast' is not a bandwidth in GB/s"),
         ("validation_collectives=all_reduce,sum", "validation_collectives: 'sum' is not one of"),
         ("hardware=abacus", "hardware: unknown hardware 'abacus'"),

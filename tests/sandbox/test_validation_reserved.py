@@ -155,7 +155,7 @@ def test_another_user_s_reservation_of_that_name_is_refused(sandbox: Cluster) ->
         done = sandbox.busbar(*command(sandbox, *QUICK, "-e", f"validation_nodes={node}"))
         said = " ".join(done.stdout.split())
         assert done.returncode == REFUSED, said
-        assert f"ctl: the reservation {NAME} is not one that busbar made (it is for alice)" in said
+        assert f"ctl: the reservation {NAME} was not created by busbar (it is for alice)" in said
         assert f"scontrol delete ReservationName={NAME}" in said
         assert reservations(sandbox) == before
         done = sandbox.busbar(*command(sandbox, *QUICK, "-e", "validation_reservation=gone"))
@@ -225,7 +225,7 @@ def test_ranks_that_stand_still_are_ended_within_the_limit(sandbox: Cluster) -> 
     assert run.returncode == INCONCLUSIVE, said
     report = as_json((sandbox.state / "reports/latest/report.json").read_text(encoding="utf-8"))
     assert 0 < report["tests"][0]["job"]["seconds"] <= limit
-    assert "cut off: the time for all tests is over" in said
+    assert "cut off: the time limit of the validation was reached" in said
     assert sandbox.exec("ctl", "squeue -h -t PD,R").stdout == ""
     sandbox.wait_idle(120)
 

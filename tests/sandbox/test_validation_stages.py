@@ -52,7 +52,7 @@ def test_cpus_multiply_alike_and_linpack_is_solved_and_the_report_is_signed(
     folder = sandbox.state / "reports" / "latest"
     assert main(["report", "sign", str(folder), "-i", str(sandbox.inventory)]) == 0
     assert main(["report", "verify", str(folder), "-i", str(sandbox.inventory)]) == 0
-    assert f"all {len(list(folder.glob('*.out'))) + 1} files are as they were" in capsys.readouterr().out
+    assert f"all {len(list(folder.glob('*.out'))) + 1} files are unchanged" in capsys.readouterr().out
     with (folder / "gemm.out").open("a", encoding="utf-8") as file:
         file.write("one line more\n")
     assert main(["report", "verify", str(folder), "-i", str(sandbox.inventory)]) == 1
@@ -68,7 +68,7 @@ def test_one_wrong_bit_is_found(sandbox: Cluster) -> None:
     else:
         # Of two nobody can say which is right.
         assert test["blamed"] == []
-        assert "like devices gave 2 results" in test["reason"]
+        assert "equal devices gave 2 different results" in test["reason"]
 
 
 def test_a_floor_that_no_cpu_reaches_is_missed_by_all(sandbox: Cluster) -> None:
@@ -94,7 +94,7 @@ SOAK = {
 def test_nodes_hold_out_under_load_and_are_watched_meanwhile(sandbox: Cluster) -> None:
     (test,) = validate(sandbox, ["soak"], **SOAK)["tests"]
     assert test["verdict"] == "PASS", test
-    assert "held out for 1.5 min" in test["reason"]
+    assert "sustained the load for 1.5 min" in test["reason"]
     soak = test["soak"]
     assert soak["turns"] >= 4
     assert len(soak["busbw"]) == soak["turns"]

@@ -17,4 +17,4 @@ def test_module_utils_contains_only_what_reaches_a_host() -> None:
     reached = imported_files([*PLUGINS.glob("modules/*.py"), *entries])
     packages = {path.with_name("__init__.py") for path in reached}
     assert sorted(utils - reached - packages) == []
-    assert PLUGINS / "module_utils/health/look.py" in reached
+    assert PLUGINS / "module_utils/health/node_checks.py" in reached

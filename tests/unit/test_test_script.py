@@ -204,7 +204,7 @@ def test_a_sandbox_with_a_chosen_name_is_never_removed(script: Script, mode: str
     (script.top / ".sandbox" / NAME).mkdir()
     done = script.run(mode, BUSBAR_TEST_SANDBOX=NAME)
     assert done.returncode == 2
-    assert f"these stand already: {NAME}; take them down" in done.stderr
+    assert f"already exist: {NAME}; remove them" in done.stderr
     assert script.standing == [NAME]
 
 

@@ -70,7 +70,7 @@ def test_a_file_system_without_quotas_is_refused_before_anything_changes(homes: 
     homes.ssh(SERVER, mount.format("loop,usrquota"))
     assert exported.returncode == 0, exported.stdout + exported.stderr
     assert refused.returncode != 0
-    assert "/homes is mounted without quotas of users" in refused.stdout
+    assert "/homes is mounted without user quotas" in refused.stdout
     assert "add usrquota to its options in /etc/fstab" in refused.stdout
     assert recap(refused.stdout)[SERVER]["changed"] == 0
 
@@ -143,5 +143,5 @@ def test_homes_that_no_server_has_are_refused_before_anything_changes(limited: M
         "--limit", SERVER, "--tags", "home_quota", **(GIVEN | {"users_home_base": "/elsewhere"})
     )
     assert refused.returncode == 2, refused.stdout
-    assert "no host of the group nfs_server exports /elsewhere, where the homes are" in refused.stdout
+    assert "no host of the group nfs_server exports /elsewhere, which contains the homes" in refused.stdout
     assert recap(refused.stdout)[SERVER]["changed"] == 0

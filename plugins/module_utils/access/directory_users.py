@@ -48,7 +48,7 @@ class Directory:
 
     Attributes:
         ldif: LDIF records of the changes, in order.
-        said: descriptions of the changes.
+        messages: descriptions of the changes.
         removed: names of removed users.
         wrong: errors, one sentence each; if there are any, nothing may be changed.
     """
@@ -59,7 +59,7 @@ class Directory:
         self._groups = {one["cn"][0]: {key: list(value) for key, value in one.items()} for one in groups}
         self._settings = settings
         self.ldif: list[str] = []
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.removed: list[str] = []
         self.wrong: list[str] = []
 
@@ -131,7 +131,7 @@ class Directory:
             **({"sshPublicKey": list(change["keys"])} if change.get("keys") else {}),
         }
         self.ldif.append(add_ldif(self._dn(name), attributes))
-        self.said.append(f"add {name} with UID {number}")
+        self.messages.append(f"add {name} with UID {number}")
         own = {key.lower(): value for key, value in attributes.items()}
         self._people[name] = {**own, "dn": [self._dn(name)], "uid": [name]}
 
@@ -143,8 +143,8 @@ class Directory:
         """
         name, held = change["name"], self._people[change["name"]]
         gid = self._groups[change["group"]]["gidnumber"][0] if change.get("group") else None
-        asked = {"uidnumber": change.get("number"), "cn": change.get("full_name"), "gidnumber": gid}
-        for key, value in asked.items():
+        attributes = {"uidnumber": change.get("number"), "cn": change.get("full_name"), "gidnumber": gid}
+        for key, value in attributes.items():
             there = held.get(key, [""])[0]
             if value is not None and str(value) != there:
                 message = f"{name} is in the directory with a different {key} (found {there}, requested {value})"
@@ -154,7 +154,7 @@ class Directory:
         if name not in self._people:
             self._not_declared(name, others)
             # An earlier removal may have been interrupted; the rest of the run completes it.
-            self.said.append(f"{name} is not in the directory: nothing to remove")
+            self.messages.append(f"{name} is not in the directory: nothing to remove")
             return
         for group, entry in self._groups.items():
             if name in entry.get("memberuid", []):
@@ -162,7 +162,7 @@ class Directory:
         self.ldif.append(delete_ldif(self._dn(name)))
         number = _number(self._people.pop(name))
         self.removed.append(name)
-        self.said.append(f"remove {name} (UID {number}); the home directory stays")
+        self.messages.append(f"remove {name} (UID {number}); the home directory stays")
 
     def _lock(self, name: str, others: Sequence[Holder], *, locked: bool) -> None:
         self._there(name, others)
@@ -171,7 +171,7 @@ class Directory:
             message = f"{name}: the directory has no group {group!r} for locked users (identity_locked_group)"
             raise ImpossibleError(message)
         if self._member(group, name, remove=not locked, quiet=True):
-            self.said.append(f"{'lock' if locked else 'unlock'} {name}")
+            self.messages.append(f"{'lock' if locked else 'unlock'} {name}")
 
     def _key(self, change: Change, others: Sequence[Holder]) -> None:
         self._there(change["name"], others)
@@ -198,7 +198,7 @@ class Directory:
         dn = self._groups[group]["dn"][0]
         self.ldif.append(change_ldif(dn, [(how, "memberUid", [name])]))
         if not quiet:
-            self.said.append(f"{name}: {'remove' if remove else 'add'} group {group}")
+            self.messages.append(f"{name}: {'remove' if remove else 'add'} group {group}")
         return True
 
     def _keys(self, name: str, more: Sequence[str], gone: Sequence[str]) -> None:
@@ -213,8 +213,8 @@ class Directory:
         if parts:
             self.ldif.append(change_ldif(self._dn(name), parts))
             entry["sshpublickey"] = [key for key in held if key not in removed] + added
-        self.said += [f"{name}: remove key {_short(key)}" for key in removed]
-        self.said += [f"{name}: add key {_short(key)}" for key in added]
+        self.messages += [f"{name}: remove key {_short(key)}" for key in removed]
+        self.messages += [f"{name}: add key {_short(key)}" for key in added]
 
     def _there(self, name: str, others: Sequence[Holder]) -> None:
         """Check that a user is in the directory.

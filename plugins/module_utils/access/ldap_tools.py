@@ -83,8 +83,8 @@ class Connection:
             if pipe:
                 os.close(pipe[0])
         if done.returncode:
-            said = " ".join(line.strip() for line in done.stderr.splitlines() if line.strip())
-            raise LdapError(done.returncode, f"{self.uri}: {said or f'{tool} ended with {done.returncode}'}")
+            errors = " ".join(line.strip() for line in done.stderr.splitlines() if line.strip())
+            raise LdapError(done.returncode, f"{self.uri}: {errors or f'{tool} ended with {done.returncode}'}")
         return done.stdout
 
     def search(self, base: str, scope: str, condition: str, *attributes: str) -> list[Entry]:

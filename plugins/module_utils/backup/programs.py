@@ -104,10 +104,10 @@ def installed_release() -> str:
 def offered_release() -> str:
     """Return the Slurm release that the package manager offers, or ''."""
     offered = parse_candidates(answer_of(["apt-cache", "policy", "slurmctld"])).get("slurmctld", ("", ""))[1]
-    said = offered or answer_of(
+    answer = offered or answer_of(
         ["dnf", "-q", "repoquery", "--latest-limit=1", "--queryformat=%{version}\n", "slurm-slurmctld"]
     )
-    found = re.search(r"\d+\.\d+(\.\d+)?", said)
+    found = re.search(r"\d+\.\d+(\.\d+)?", answer)
     return found[0] if found else ""
 
 
@@ -137,8 +137,8 @@ def database_bytes(settings: Settings) -> int:
         BackupError: MariaDB does not answer.
     """
     where = f"table_schema = '{_database(settings)}'"
-    asked = f"SELECT COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE {where}"  # noqa: S608 - looked at
-    return int(query(settings, asked)[0])
+    query_text = f"SELECT COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE {where}"  # noqa: S608 - looked at
+    return int(query(settings, query_text)[0])
 
 
 def table_rows(settings: Settings) -> dict[str, int]:
@@ -258,7 +258,7 @@ def _database(settings: Settings) -> str:
 
 def _must(command: Sequence[str], outcome: Outcome) -> str:
     if outcome.status:
-        said = (outcome.complaint or outcome.printed)[-600:]
-        message = f"{' '.join(command)} ended with {outcome.status}: {said}"
+        answer = (outcome.complaint or outcome.printed)[-600:]
+        message = f"{' '.join(command)} ended with {outcome.status}: {answer}"
         raise BackupError(message)
     return outcome.printed

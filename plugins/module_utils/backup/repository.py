@@ -20,12 +20,12 @@ _TAG = "busbar"
 # Exit codes since 0.17, https://restic.readthedocs.io/en/stable/075_scripting.html. Older releases exit with 1, so
 # their messages below are matched.
 _MISSING, _WRONG_PASSWORD = 10, 12
-_SAYS_MISSING = (
+_MISSING_MESSAGES = (
     "Is there a repository at the following location?",
     "repository does not exist",
     "config: no such file",
 )
-_SAYS_PASSWORD = ("wrong password or no key found",)
+_PASSWORD_MESSAGES = ("wrong password or no key found",)
 _SHORTEST_ID = 4
 
 
@@ -77,7 +77,7 @@ class Repository:
                 "was created, because a new repository would hide the loss of the former one. To "
                 "create a new one: busbar provision backup -e backup_new_repository=true"
             )
-        if done.status == _WRONG_PASSWORD or any(words in output for words in _SAYS_PASSWORD):
+        if done.status == _WRONG_PASSWORD or any(words in output for words in _PASSWORD_MESSAGES):
             return (
                 f"/etc/busbar/backup/password is not the password of the repository {where}: "
                 "restore secrets/backup.password on the provisioning host, or set backup_password"
@@ -164,4 +164,4 @@ class Repository:
 
 
 def _is_missing(done: Outcome) -> bool:
-    return done.status == _MISSING or (done.status != 0 and any(words in done.complaint for words in _SAYS_MISSING))
+    return done.status == _MISSING or (done.status != 0 and any(words in done.complaint for words in _MISSING_MESSAGES))

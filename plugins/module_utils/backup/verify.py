@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .collect import DIRECTORY, DUMP, GRAFANA, STATE, copy_sqlite, read_manifest
-from .place import compare_rows, release_problem
 from .programs import (
     answer,
     directory_entries,
@@ -24,6 +23,7 @@ from .programs import (
     table_names,
     table_rows,
 )
+from .restore_parts import compare_rows, release_problem
 from .settings import BackupError, parts_of
 
 if TYPE_CHECKING:
@@ -251,8 +251,8 @@ def _wait_for_answer(settings: Settings, server: subprocess.Popen[bytes], log: P
             table_names(settings)
         except BackupError as error:
             if server.poll() is not None or time.monotonic() > end:
-                said = log.read_text(encoding="utf-8", errors="replace").strip()[-600:]
-                message = f"the temporary MariaDB for the comparison does not start: {said or error}"
+                log_end = log.read_text(encoding="utf-8", errors="replace").strip()[-600:]
+                message = f"the temporary MariaDB for the comparison does not start: {log_end or error}"
                 raise BackupError(message) from error
             time.sleep(0.2)
         else:

@@ -102,21 +102,21 @@ class Packages:
 
     def must(self, *command: str) -> None:
         """Run a command; fail the module if it fails."""
-        status, said = self.run(*command)
+        status, output = self.run(*command)
         if status != 0:
-            self.fail(list(command), said)
+            self.fail(list(command), output)
 
     def unfinished(self) -> str:
         """Describe the half-done changes of a failed transaction, or return ''."""
         return ""
 
-    def fail(self, words: list[str], said: str) -> NoReturn:
+    def fail(self, words: list[str], output: str) -> NoReturn:
         """Fail the module with the errors in the output and the half-done changes."""
         half = self.unfinished()
         remedy = f"\n    remedy: {VERSIONS}" if any("=" in word for word in words) and not half else ""
-        problem = error_text(said)
-        lists = fetch_problems("" if half else f"{self.fetched}\n{said}", problem)
-        self.module.fail_json(msg=f"cannot install {', '.join(words)}: {problem}{half}{lists or remedy}", output=said)
+        problem = error_text(output)
+        lists = fetch_problems("" if half else f"{self.fetched}\n{output}", problem)
+        self.module.fail_json(msg=f"cannot install {', '.join(words)}: {problem}{half}{lists or remedy}", output=output)
         raise SystemExit  # not reached: fail_json exits
 
 
@@ -184,19 +184,19 @@ class Apt(Packages):
             self.must("apt-mark", "unhold", *held)
         try:
             with services_held(held=not self.params["start_services"]):
-                status, said = self.run(*command, *words)
-                if status != 0 and INTERRUPTED in said:
+                status, output = self.run(*command, *words)
+                if status != 0 and INTERRUPTED in output:
                     self.must("dpkg", "--configure", "-a", "--force-confold")
-                    status, said = self.run(*command, *words)
+                    status, output = self.run(*command, *words)
                 if status != 0 and not fetched:
                     self.fetch_lists()  # a package in the old lists may no longer exist
-                    status, said = self.run(*command, *words)
+                    status, output = self.run(*command, *words)
         finally:
             self.present = self.read()
             if kept := [name for name in held if name in self.present]:
                 self.must("apt-mark", "hold", *kept)
         if status != 0:
-            self.fail(words, said)
+            self.fail(words, output)
 
     def unfinished(self) -> str:
         """Return packages that dpkg unpacked but did not configure; their old versions are gone."""
@@ -299,8 +299,8 @@ class Dnf(Packages):
     def install(self, freed: set[str], changes: Changes, command: list[str]) -> None:
         """Install packages; if a file conflicts with a package to remove, remove that package first."""
         command = [word.replace("=", "-", 1) if not word.startswith("-") else word for word in command]
-        status, said = self.run(*command)
-        in_the_way = [name for name in changes["remove"] if f"with file from package {name}-" in said]
+        status, output = self.run(*command)
+        in_the_way = [name for name in changes["remove"] if f"with file from package {name}-" in output]
         if status != 0 and in_the_way:
             self.step(freed, "dnf", "-y", "remove", *in_the_way)
             self.gone = in_the_way
@@ -313,13 +313,13 @@ class Dnf(Packages):
 
     def step(self, freed: set[str], *command: str) -> None:
         """Run a command; on failure restore the version locks and fail the module."""
-        status, said = self.run(*command)
+        status, output = self.run(*command)
         if status == 0:
             return
         self.present = self.read()
         if again := sorted(name for name in freed if name in self.present):
             self.run("dnf", "-q", "versionlock", "add", *again)
-        self.fail(list(command), said)
+        self.fail(list(command), output)
 
 
 def host_packages(module: Any) -> Packages:  # noqa: ANN401 - Ansible has no types

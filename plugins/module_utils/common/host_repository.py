@@ -141,13 +141,13 @@ def fetch_index(module: AnsibleModule, source: Source, files: dict[str, str], pa
         (folder / "repos" / Path(paths["source"]).name).chmod(0o644)
         partial = ROOT / "var/lib/apt/lists/partial"
         before = set(partial.glob("*"))
-        status, said = run_update(module, folder / "repos", source["name"])
+        status, output = run_update(module, folder / "repos", source["name"])
     if status != 0:
         for left in set(partial.glob("*")) - before:
             left.unlink()
-        lines = [line for line in said.splitlines() if line.startswith(("E:", "W:", "Error"))]
+        lines = [line for line in output.splitlines() if line.startswith(("E:", "W:", "Error"))]
         lines = [line for line in lines if "Some index files failed" not in line]
-        reason = " ".join(lines or said.splitlines()[-5:])
+        reason = " ".join(lines or output.splitlines()[-5:])
         remedy = "check its URL and that the declared key signs it. Nothing was changed"
         raise RefusedError(option="url", problem=f"repository {source['url']} cannot be used: {reason}", remedy=remedy)
 

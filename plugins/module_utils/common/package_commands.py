@@ -90,10 +90,10 @@ def run_manager(
     if recorded:
         words = before_packages(module, words)
     status, out, err = module.run_command(words, environ_update=environment or ENVIRONMENT)
-    said = f"{out}\n{err}"
-    if is_lock_failure(command, status, said):
+    output = f"{out}\n{err}"
+    if is_lock_failure(command, status, output):
         wait_for_lock(module, first_holder() or {"lock": command[0], "pid": 0, "process": "", "command": ""})
-    return status, said
+    return status, output
 
 
 def lists_are_fresh(lists: Path = LISTS) -> bool:
@@ -154,7 +154,7 @@ def services_held(*, held: bool, policy: Path = POLICY, lock: Path = POLICY_LOCK
                 policy.unlink(missing_ok=True)
 
 
-def error_text(said: str) -> str:
+def error_text(output: str) -> str:
     """Return the errors and their reasons from the output of a package manager, or its last lines.
 
     apt prints the reasons as a list of unmet dependencies before its errors, and since 3.0 also indented after them.
@@ -165,7 +165,7 @@ def error_text(said: str) -> str:
     errors: list[str] = []
     of_script: list[str] = []
     block = ""
-    for line in said.splitlines():
+    for line in output.splitlines():
         if line.startswith(("E:", "Error")) and not line.startswith(SUMMARY):
             block = "error"
         elif line.startswith(UNMET):
@@ -182,17 +182,17 @@ def error_text(said: str) -> str:
             of_script.append(line.rstrip())
         if block:
             (errors if block == "error" else reasons).append(line.rstrip())
-    return "\n".join((errors + reasons)[:MOST_LINES]) or " ".join(said.splitlines()[-5:])
+    return "\n".join((errors + reasons)[:MOST_LINES]) or " ".join(output.splitlines()[-5:])
 
 
-def fetch_problems(said: str, shown: str = "") -> str:
+def fetch_problems(output: str, shown: str = "") -> str:
     """Return the part of an error message that lists files apt could not fetch; '' if it fetched all.
 
     Args:
-        said: output of apt.
+        output: output of apt.
         shown: text of the error; lines in it are not repeated.
     """
-    lines = (" ".join(line.split()) for line in said.splitlines() if FETCH.match(line))
+    lines = (" ".join(line.split()) for line in output.splitlines() if FETCH.match(line))
     found = list(dict.fromkeys(lines))
     if not found:
         return ""

@@ -65,8 +65,8 @@ def lock_pid(path: Path) -> int | None:
     except OSError:
         return None
     try:
-        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        query = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, query))
     except OSError:
         return None
     finally:
@@ -83,7 +83,7 @@ def noted_pid(path: Path, proc: Path = Path("/proc")) -> int | None:
     return pid if pid not in {0, os.getpid()} and (proc / str(pid) / "stat").exists() else None
 
 
-def _said(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Return the text of a file in /proc on one line, without control characters."""
     try:
         text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -99,7 +99,7 @@ def first_holder(root: Path = Path("/")) -> Holder | None:
             pid = find(root / path.lstrip("/"))
             if pid is not None:
                 place = Path("/proc", str(pid))
-                process, command = (_said(place / name) if pid else "" for name in ("comm", "cmdline"))
+                process, command = (_read_text(place / name) if pid else "" for name in ("comm", "cmdline"))
                 return {"lock": path, "pid": pid, "process": process, "command": command}
     return None
 
@@ -119,11 +119,11 @@ def lock_holder(
         waited += POLL_S
 
 
-def is_lock_failure(command: Sequence[str], status: int, said: str) -> bool:
+def is_lock_failure(command: Sequence[str], status: int, output: str) -> bool:
     """Return whether a package manager failed because another one was running."""
     if status == 0:
         return False
-    return (command[0] == "dnf" and status == DNF_LOCKED) or _LOCKED.search(said) is not None
+    return (command[0] == "dnf" and status == DNF_LOCKED) or _LOCKED.search(output) is not None
 
 
 def holder_text(holder: Holder) -> str:

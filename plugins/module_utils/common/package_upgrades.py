@@ -36,14 +36,14 @@ class Upgrade(NamedTuple):
         return f"{self.name} {self.before} -> {self.version}" if self.before else f"{self.name} {self.version}"
 
 
-def parse_apt(said: str) -> tuple[list[Upgrade], list[str]]:
+def parse_apt(output: str) -> tuple[list[Upgrade], list[str]]:
     """Return the installs of `apt-get --simulate`, and the names of the packages to remove.
 
     A version with several origins lists all of them, such as
     `(3.0.15-1~deb12u1 Debian:12.9/oldstable, Debian-Security:12/oldstable-security [amd64])`.
     """
     found, removed = [], []
-    for line in said.splitlines():
+    for line in output.splitlines():
         installed, gone = _INST.match(line), _REMV.match(line)
         if installed:
             name, before, version, origins = installed.groups()
@@ -53,7 +53,7 @@ def parse_apt(said: str) -> tuple[list[Upgrade], list[str]]:
     return found, removed
 
 
-def parse_dnf(said: str) -> list[Upgrade]:
+def parse_dnf(output: str) -> list[Upgrade]:
     """Return the upgrades in the output of `dnf -q check-update`, without the obsoleted packages after them.
 
     Without a terminal dnf assumes 80 columns; a field wider than its column ends the line, and the rest of the package
@@ -61,7 +61,7 @@ def parse_dnf(said: str) -> list[Upgrade]:
     """
     found: list[Upgrade] = []
     words: list[str] = []
-    for line in said.partition("\nObsoleting")[0].splitlines():
+    for line in output.partition("\nObsoleting")[0].splitlines():
         words = [*words, *line.split()] if line.startswith(" ") else line.split()
         if len(words) == _DNF_FIELDS and "." in words[0]:
             found.append(Upgrade(words[0].rpartition(".")[0], words[1]))
@@ -77,6 +77,6 @@ def chosen(
     offered: Sequence[Upgrade], patterns: Collection[str], *, security: bool
 ) -> tuple[list[Upgrade], list[Upgrade]]:
     """Return the selected upgrades that are allowed, and those that are held."""
-    asked = [each for each in offered if each.security or not security]
-    held = [each for each in asked if any(fnmatchcase(each.name.partition(":")[0], pattern) for pattern in patterns)]
-    return [each for each in asked if each not in held], held
+    selected = [each for each in offered if each.security or not security]
+    held = [each for each in selected if any(fnmatchcase(each.name.partition(":")[0], pattern) for pattern in patterns)]
+    return [each for each in selected if each not in held], held

@@ -29,12 +29,12 @@ def versions(root: Path = Path("/")) -> dict[str, str]:
     query = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"]
     command = query if debian else ["rpm", "-q", "--qf", "installed %{NAME} %{VERSION}-%{RELEASE}\\n"]
     try:
-        said = subprocess.run(  # noqa: S603 - a query of fixed words
+        output = subprocess.run(  # noqa: S603 - a query of fixed words
             [*command, *names], check=False, capture_output=True, text=True, timeout=PACKAGES_TIMEOUT_S
         ).stdout
     except (OSError, subprocess.SubprocessError):
-        said = ""
-    lines = [line.split() for line in said.splitlines()]
+        output = ""
+    lines = [line.split() for line in output.splitlines()]
     installed = {words[1]: words[2] for words in lines if len(words) == WORDS and words[0] == "installed"}
     toolkits = (re.fullmatch(r"cuda-(\d+)\.(\d+)", path.name) for path in (root / "usr/local").glob("cuda-*"))
     newest = max(((int(match[1]), int(match[2])) for match in toolkits if match), default=())

@@ -89,8 +89,8 @@ def mount_lines(mounts: Sequence[str]) -> tuple[list[str], list[Problem]]:
         elif _UNSAFE & set(mount):
             problems.append(_problem(mount, "contains a space, quote, $ or #", "mount a parent directory"))
         elif target in targets:
-            said = f"is mounted on {target}, as is {targets[target]!r}"
-            problems.append(_problem(mount, said, "mount one of them elsewhere"))
+            problem = f"is mounted on {target}, as is {targets[target]!r}"
+            problems.append(_problem(mount, problem, "mount one of them elsewhere"))
         else:
             problems += _flag_problems(mount, words)
             targets[target] = mount

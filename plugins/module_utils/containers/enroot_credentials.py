@@ -43,11 +43,11 @@ def credential_faults(credentials: Sequence[Mapping[str, Any]]) -> list[tuple[st
     seen: set[tuple[str, str]] = set()
     for number, item in enumerate(credentials, start=1):
         faults += [(f"item {number} {fault}", remedy) for fault, remedy in _faults(item)]
-        of_whom = (str(item.get("user")), str(item.get("machine")).lower())
-        if of_whom in seen:
-            fault = f"item {number} is a second login of {of_whom[0]} for {of_whom[1]}, but Enroot only uses the first"
+        owner = (str(item.get("user")), str(item.get("machine")).lower())
+        if owner in seen:
+            fault = f"item {number} is a second login of {owner[0]} for {owner[1]}, but Enroot only uses the first"
             faults.append((fault, "keep one of them"))
-        seen.add(of_whom)
+        seen.add(owner)
     return faults
 
 

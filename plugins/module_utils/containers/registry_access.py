@@ -29,7 +29,7 @@ class Access(NamedTuple):
     """Answer of a registry: one of the states above, the reason, and the separate host that issues its tokens."""
 
     state: str
-    said: str
+    detail: str
     tokens: str = ""
 
 
@@ -71,7 +71,7 @@ def fetch(address: str, authorization: str = "") -> tuple[int, str]:
 
 
 def registry_access(
-    asked: Login,
+    login: Login,
     others: Mapping[str, Login],
     *,
     http: bool = False,
@@ -80,14 +80,14 @@ def registry_access(
     """Return whether a registry accepts a login; the result does not contain the password.
 
     Args:
-        asked: login to test, and its registry.
+        login: login to test, and its registry.
         others: logins of the same user by machine, for the token host.
         http: whether to connect without TLS.
         ask: returns status and WWW-Authenticate header of a URL, given an Authorization header; raises OSError if
             there is no answer.
     """
     scheme = "http" if http else "https"
-    address = f"{scheme}://{asked.machine}{f':{asked.port}' if asked.port else ''}/v2/"
+    address = f"{scheme}://{login.machine}{f':{login.port}' if login.port else ''}/v2/"
     try:
         status, wanted = ask(address, "")
         if status == _OK:
@@ -100,8 +100,8 @@ def registry_access(
             if not address.startswith(("https://", f"{scheme}://")):
                 return Access(UNKNOWN, "it requests the password without TLS at another URL")
         host = urllib.parse.urlsplit(address).hostname or ""
-        if host == asked.machine.lower():
-            return _tried(ask, address, asked, "")
+        if host == login.machine.lower():
+            return _tried(ask, address, login, "")
         return _tried(ask, address, {name.lower(): login for name, login in others.items()}.get(host), host)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "reason", None) or exc
@@ -114,8 +114,8 @@ def _tried(ask: Callable[[str, str], tuple[int, str]], address: str, login: Logi
         return Access(MISSING, f"its tokens come from {tokens}, which has no entry", tokens)
     if login.password is None:
         return Access(UNKNOWN, "a command prints the password when the user imports an image", tokens)
-    state, said, _ = _judged(ask(address, login.basic)[0])
-    return Access(state, f"{tokens}: {said}" if tokens else said, tokens)
+    state, detail, _ = _judged(ask(address, login.basic)[0])
+    return Access(state, f"{tokens}: {detail}" if tokens else detail, tokens)
 
 
 def _token_address(parameters: Mapping[str, str]) -> str:

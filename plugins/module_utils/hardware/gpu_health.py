@@ -61,7 +61,7 @@ def lasting_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
     """Return the persistent faults of one GPU."""
     if gpu["lost"]:
         remedy = "drain the node and reboot it; if it is lost again (dmesg: Xid 79), have the board replaced"
-        return [Ailment("is lost: the driver cannot reach it any more", remedy)]
+        return [Ailment("is lost: the driver cannot reach it", remedy)]
     fabric = gpu.get("fabric") or {}
     return [*_silence(gpu), *_ecc(gpu), *_repairs(gpu), *_fabric(fabric), *_action(gpu)]
 

@@ -195,8 +195,8 @@ def firing_problems(host: str, alerts: Sequence[Mapping[str, object]]) -> list[P
         if alert.get("state") != "firing" or labels.get("severity") in {"none", "info"} or "alertname" not in labels:
             continue
         where = str(labels.get("node") or labels.get("instance") or host)
-        said = " ".join(str(notes.get("summary") or notes.get("description") or "").split())
-        problem = f"{labels['alertname']} fires{': ' + said if said else ''}"
+        summary = " ".join(str(notes.get("summary") or notes.get("description") or "").split())
+        problem = f"{labels['alertname']} fires{': ' + summary if summary else ''}"
         remedy = "; ".join(str(notes.get("runbook") or "").strip().splitlines()) or f"see Prometheus on {host}"
         found.append(make_problem([where], "alerts", problem, remedy))
     return found

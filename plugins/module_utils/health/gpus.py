@@ -14,8 +14,8 @@ from ..hardware.gpu_claims import link_faults, nvlink_faults
 from ..hardware.gpu_health import gpu_label, lasting_ailments, passing_ailments
 from ..hardware.gpu_presence import presence_faults
 from ..hardware.nvidia_smi_links import parse_link_errors, parse_nvlink
+from .counter_rates import rate
 from .finding import ISOLATE, MONITOR, RESET, Answer, Finding
-from .windows import rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -59,10 +59,10 @@ def machine_record(root: Path = Path("/"), history_file: str = HISTORY) -> dict[
         problems["history of the health check"] = f"{damaged} damaged lines in {history_file}"
     booted = _BOOTED.search(read(root / "proc/stat"))
     system = parse_os_release(read(root / "etc/os-release") or read(root / "usr/lib/os-release"))
-    said = {"system": system["name"], "kernel": platform.release(), **versions(root)}
+    machine = {"system": system["name"], "kernel": platform.release(), **versions(root)}
     return {
         "parts": machine_parts(root, gpus["gpus"]),
-        "versions": {key: value for key, value in said.items() if value},
+        "versions": {key: value for key, value in machine.items() if value},
         "booted": int(booted.group(1)) if booted else 0,
         "host_key": " ".join(read(root / KEY_FILE).split()[:2]),
         "history": history,

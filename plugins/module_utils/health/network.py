@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..hardware.gpu_claims import nic_problems
+from .counter_rates import growth
 from .finding import MONITOR, RESET, Answer, Finding
-from .windows import growth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

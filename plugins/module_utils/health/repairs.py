@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..slurm.jobs import jobs_on, parse_nodes
+from .drain_policy import PREFIX
 from .finding import ISOLATE, RESET
-from .slurm_node import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -79,12 +79,12 @@ def lines_of(records: Iterable[Record]) -> str:
 
 
 def repair_plan(
-    asked: Sequence[str], cluster: Mapping[str, Sequence[str]], seen: Mapping[str, str], history: str, now: float
+    requested: Sequence[str], cluster: Mapping[str, Sequence[str]], seen: Mapping[str, str], history: str, now: float
 ) -> dict[str, Any]:
     """Return the nodes that may be repaired.
 
     Args:
-        asked: names of nodes; empty for all nodes that the health check drained.
+        requested: names of nodes; empty for all nodes that the health check drained.
         cluster: `compute`, the compute nodes of the inventory, and `limited`, the hosts of this run.
         seen: outputs of ``sinfo -h -N -a -o '%N|%T|%E'`` (`nodes`) and ``squeue -h -o '%i|%u|%N'`` (`queue`).
         history: text of the history.
@@ -95,7 +95,7 @@ def repair_plan(
         `severity` (after an interrupted or failed repair) and `goes_on`; and `skipped` nodes with reasons.
     """
     known = parse_nodes(seen["nodes"])
-    strange = [name for name in asked if name not in cluster["compute"] or name not in known]
+    strange = [name for name in requested if name not in cluster["compute"] or name not in known]
     if strange:
         where = "is not a compute node of the inventory (slurm_compute), or Slurm does not know it"
         return {"problems": [f"repair_nodes: {', '.join(strange)} {where}"]}
@@ -103,12 +103,12 @@ def repair_plan(
     jobs = jobs_on(seen["queue"], known)
     nodes: dict[str, dict[str, Any]] = {}
     skipped: dict[str, str] = {}
-    for name in asked or [name for name in cluster["compute"] if name in known]:
+    for name in requested or [name for name in cluster["compute"] if name in known]:
         state, reason = known[name]
         goes_on = reason.startswith(_REPAIR_REASON)
         ours = state.startswith(("drain", "down")) and (goes_on or reason.startswith(PREFIX))
         if not ours:
-            if asked:
+            if requested:
                 skipped[name] = f"{state}{': ' + reason if reason else ''}; the health check did not drain it"
         elif reason.startswith(f"{PREFIX} {ISOLATE}"):
             skipped[name] = f"{reason}; its hardware needs replacement"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .counter_rates import kept
 from .finding import OFF, Finding
-from .windows import kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .finding import Answer
 
-__all__ = ["State", "read_state", "settled_by_people", "with_answers", "write_state"]
+__all__ = ["State", "read_state", "reset_by_admin", "with_answers", "write_state"]
 
 
 class State(NamedTuple):
@@ -26,7 +26,7 @@ class State(NamedTuple):
         events: findings that are kept until a reboot or until an administrator resumes the node.
         log_since: time up to which the kernel log was read, seconds since 1970.
         passes: number of consecutive checks without a draining finding.
-        standing: findings of the last check, problem by key, for the history.
+        last_findings: findings of the last check, problem by key, for the history.
         rebooted: whether the node has rebooted since the last check.
     """
 
@@ -35,7 +35,7 @@ class State(NamedTuple):
     events: Sequence[Finding] = ()
     log_since: float = 0.0
     passes: int = 0
-    standing: Mapping[str, str] = {}
+    last_findings: Mapping[str, str] = {}
     rebooted: bool = False
 
 
@@ -47,14 +47,17 @@ def read_state(path: Path, boot: str) -> State:
             str(name): [[float(at), float(value)] for at, value in each] for name, each in found["samples"].items()
         }
         events = [Finding(*map(str, each)) for each in found["events"]]
-        standing = {str(key): str(problem) for key, problem in found.get("standing", {}).items()}
-        state = State(str(found["boot"]), samples, events, float(found["log_since"]), int(found["passes"]), standing)
+        # "standing" is the name of the key in files of earlier releases.
+        last = found.get("last_findings", found.get("standing", {}))
+        last_findings = {str(key): str(problem) for key, problem in last.items()}
+        passes = int(found["passes"])
+        state = State(str(found["boot"]), samples, events, float(found["log_since"]), passes, last_findings)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return State(boot)
     # A reboot resets the hardware's counters and the number of link flaps.
     if state.boot == boot:
         return state
-    return State(boot, passes=state.passes, standing=state.standing, rebooted=bool(state.boot))
+    return State(boot, passes=state.passes, last_findings=state.last_findings, rebooted=bool(state.boot))
 
 
 def with_answers(state: State, answers: Mapping[str, Answer], now: float, window_s: float) -> State:
@@ -82,7 +85,7 @@ def with_answers(state: State, answers: Mapping[str, Answer], now: float, window
     )
 
 
-def settled_by_people(state: State) -> State:
+def reset_by_admin(state: State) -> State:
     """Return the state without events and old samples, for a node that an administrator drained or resumed."""
     return state._replace(events=(), samples={name: each[-1:] for name, each in state.samples.items() if each})
 

@@ -151,8 +151,8 @@ def wanted_parts(
         "nvlsm": switched and bool(generation and generation.subnet_manager),
         "imex": int(hardware.get("nvlink_domain_nodes") or 1) > 1,
     }
-    asked = {part: str(settings.get(part) or "auto") for part in needed}
-    return {part: need if asked[part] == "auto" else asked[part] == "present" for part, need in needed.items()}
+    choices = {part: str(settings.get(part) or "auto") for part in needed}
+    return {part: need if choices[part] == "auto" else choices[part] == "present" for part, need in needed.items()}
 
 
 def driver_choice(
@@ -160,8 +160,8 @@ def driver_choice(
 ) -> Choice:
     """Return the driver choice, with unset options decided by the hardware; `release` is the kernel release."""
     generation = known_generation(hardware["gpu"])
-    asked = str(settings.get("kernel_modules") or "auto")
-    modules = kernel_modules(generation, branch) if asked == "auto" and generation else asked
+    choice = str(settings.get("kernel_modules") or "auto")
+    modules = kernel_modules(generation, branch) if choice == "auto" and generation else choice
     parts = wanted_parts(hardware, generation, settings)
     return Choice(
         source=settings["source"],

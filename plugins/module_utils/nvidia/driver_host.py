@@ -60,8 +60,8 @@ def packages(module: AnsibleModule, release: str, names: list[str], family: list
         patterns = [*family, *names, "linux-image-*", "linux-headers-*"]
         installed = pairs(module.run_command(["dpkg-query", "-W", "-f", shape, *patterns])[1])
         kernels = sorted(name for name in installed if name.startswith("linux-image-"))
-        asked = [*names, *header_names(release, kernels)]
-        available = parse_madison(module.run_command(["apt-cache", "madison", *asked])[1])
+        queried = [*names, *header_names(release, kernels)]
+        available = parse_madison(module.run_command(["apt-cache", "madison", *queried])[1])
         index = not module.check_mode or bool(available)
     else:
         shape = "%{NAME} %{VERSION}-%{RELEASE} ii\n"
@@ -98,8 +98,8 @@ def built(module: AnsibleModule, root: Path, release: str) -> list[str]:
     program = module.get_bin_path("modinfo")
     if not program:
         return []
-    asked = (module.run_command([program, "-F", "version", str(path)]) for path in module_files(root, release))
-    return sorted({out.strip() for status, out, _ in asked if status == 0 and out.strip()})
+    queried = (module.run_command([program, "-F", "version", str(path)]) for path in module_files(root, release))
+    return sorted({out.strip() for status, out, _ in queried if status == 0 and out.strip()})
 
 
 def dkms_status(text: str) -> list[dict[str, str]]:

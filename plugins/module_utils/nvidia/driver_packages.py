@@ -138,10 +138,10 @@ def no_packages(choice: Choice) -> tuple[str, str] | None:
             return f"{choice.distribution} does not ship an NVIDIA driver", other
         known = DISTRIBUTION_BRANCHES.get((choice.distribution, choice.major), ())
         if choice.distribution == "Debian" and choice.branch not in known:
-            has = f"has {' and '.join(map(str, known))}" if known else "has no driver that is known here"
+            has = f"has {' and '.join(map(str, known))}" if known else "has no known driver"
             return f"Debian {choice.major} {has}, not branch {choice.branch}", other
         if choice.distribution == "Debian" and choice.branch != known[0] and choice.modules == "open":
-            return f"Debian has branch {choice.branch} with the proprietary modules only", other
+            return f"Debian ships branch {choice.branch} only with the proprietary modules", other
         if choice.distribution == "Debian" and (choice.fabric_manager or choice.imex or choice.nvlsm):
             return "Debian itself has no fabric manager, NVLSM or IMEX", other
     if choice.build == "precompiled":
@@ -154,9 +154,9 @@ def _no_precompiled(choice: Choice) -> tuple[str, str] | None:
     if choice.distribution == "Debian":
         return "precompiled kernel modules are not available for Debian", dkms
     if choice.distribution == "Ubuntu" and choice.source == "nvidia":
-        return "the precompiled kernel modules are Ubuntu's own", f"{dkms}, or nvidia_driver_source: distribution"
+        return "only Ubuntu has precompiled kernel modules", f"{dkms}, or nvidia_driver_source: distribution"
     if is_el(choice.distribution) and choice.modules == "open":
-        return "EL's precompiled kernel modules are the proprietary ones only", dkms
+        return "EL's precompiled kernel modules are proprietary", dkms
     return None
 
 

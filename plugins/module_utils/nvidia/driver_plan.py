@@ -39,13 +39,13 @@ __all__ = [
 _PINS_FILE = "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
 # Module parameters missing from the initramfs apply only to modules that are loaded later.
 _INITRAMFS = {"update-initramfs": "update-initramfs -u -k all", "dracut": "dracut --regenerate-all --force"}
-_NOT_ASKED = (
+_NOT_QUERIED = (
     "its repositories could not be queried, so the newest version is unknown",
-    "set nvidia_driver_version, such as 580.95.05, or see that the package manager reaches the repositories",
+    "set nvidia_driver_version, such as 580.95.05, or make the repositories reachable",
 )
-_REMEDY = "set a nvidia_driver_version that all its packages have, or bring them into the mirror"
+_REMEDY = "set a nvidia_driver_version for which all packages exist, or add them to the mirror"
 _REMEDY_LOCKED = (
-    "bring the version that the cluster has (nvidia_driver_lock_file) into the mirror, or choose the newest one for "
+    "add the cluster's version (nvidia_driver_lock_file) to the mirror, or choose the newest one for "
     "the whole cluster with -e nvidia_driver_upgrade=true"
 )
 _PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/busbar.conf"
@@ -167,16 +167,16 @@ def _header_problems(host: str, found: Mapping[str, Any], *, is_el: bool) -> lis
     lacking = lacking_headers(found, is_el=is_el)
     if not lacking:
         return []
-    problem = f"the repositories do not have it: they have left the running kernel {found['kernel_release']} behind"
+    problem = f"not in the repositories, which no longer support the running kernel {found['kernel_release']} behind"
     remedy = "install the current kernel and reboot the host, or add a repository with these headers; run again"
     return [make_problem([host], lacking, problem, remedy)]
 
 
 def _kernel_skipped(settings: Mapping[str, Any], system: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """Return why kernel parts are not managed, or ''."""
-    asked = str(settings.get("kernel_parts") or "auto")
-    if asked != "auto":
-        return "" if asked == "managed" else "nvidia_driver_kernel_parts says so"
+    choice = str(settings.get("kernel_parts") or "auto")
+    if choice != "auto":
+        return "" if choice == "managed" else "nvidia_driver_kernel_parts says so"
     if system.get("container"):
         return "a container shares the kernel of its host"
     return "no NVIDIA GPU is on the PCI bus" if found and not found["gpus"] else ""
@@ -264,7 +264,7 @@ def choose_version(
     # Without an index, as in check mode on a new host, the available versions are unknown.
     if not found["index"]:
         unknown = not version and not settings.get("check_mode")
-        return version, [make_problem([host], "nvidia_driver_version", *_NOT_ASKED)] if unknown else []
+        return version, [make_problem([host], "nvidia_driver_version", *_NOT_QUERIED)] if unknown else []
     if not version:
         # No version has all packages; report those that the newest version lacks.
         of_branch = [each for each in offers[names.exact[0]] if _is_of_branch(each, branch)]
@@ -279,7 +279,7 @@ def _not_offered(host: str, name: str, wanted: str, offers: Collection[str], rem
     shown = ", ".join(sorted(offers, key=version_order)[-6:])
     problem = f"{wanted} is not available; the repositories have {shown or 'no such package'}"
     if any(part in name for part in ("fabric", "imex", "nscq", "nvsdm")):
-        problem += "; it must be of the driver's very version"
+        problem += "; its version must equal the driver's"
     return make_problem([host], name, problem, remedy)
 
 
@@ -380,7 +380,7 @@ def parameter_reasons(found: Mapping[str, Any], parameters: Mapping[str, Mapping
         name = key.removeprefix("NVreg_")
         now = running.get(name, running.get(_SHOWN_AS.get(name, "")))
         if now is not None and now.strip('"') != value.strip('"'):
-            yield f"the driver runs with {key}={now}, {value} is declared"
+            yield f"the driver runs with {key}={now} (expected {value})"
 
 
 def notes_of(
@@ -388,16 +388,18 @@ def notes_of(
 ) -> Iterator[str]:
     """Yield notes for the administrator: unmanaged parts, a required reboot, steps for Secure Boot."""
     if skipped:
-        yield f"kernel modules, their settings and the driver's services are left alone: {skipped}"
+        yield f"kernel modules, their settings and the driver's services are not managed: {skipped}"
         return
     if reboot:
         allowed = settings.get("reboot")
         how = (
-            "it is drained, rebooted and checked" if allowed else f"{REBOOT_BY_HAND}; until then GPU programs may fail"
+            "this run drains, reboots and checks the node"
+            if allowed
+            else f"{REBOOT_BY_HAND}; until then GPU programs may fail"
         )
         yield f"reboot needed: {'; '.join(reboot)}: {how}"
     if found.get("secure_boot") and settings.get("build") != "precompiled" and not found.get("key_enrolled"):
         key = str(found.get("signing_key") or "")
         way = f"enrol it once: mokutil --import {key}, reboot, and confirm at the console with the password given"
-        way = way if key else "it is made with the first module: run again to see its path"
-        yield f"Secure Boot is on and loads signed modules only; the key that DKMS signs with is not enrolled: {way}"
+        way = way if key else "DKMS creates it with the first module; run again to see its path"
+        yield f"Secure Boot accepts only signed modules, and the signing key of DKMS is not enrolled: {way}"

@@ -50,11 +50,11 @@ def blocking_reasons(version: str, found: Mapping[str, Any], there: str = "insta
         there: `installed`, or `declared` if that version is not installed yet.
     """
     loaded = str(found["loaded"] or "")
-    reasons = ["nouveau is loaded and holds the GPUs"] if found["nouveau"] else []
+    reasons = ["nouveau is loaded and uses the GPUs"] if found["nouveau"] else []
     if loaded and version and loaded != version:
-        reasons.append(f"the driver {loaded} is loaded, {version} is {there}")
+        reasons.append(f"the loaded driver is {loaded}, but {version} is {there}")
     elif version and not is_built(version, found) and (kernel := _next_kernel(version, found)):
-        reasons.append(f"the driver is built for kernel {kernel}, and {found['kernel_release']} runs")
+        reasons.append(f"the driver is built for kernel {kernel}, but {found['kernel_release']} is running")
     return reasons
 
 
@@ -66,18 +66,18 @@ def build_problems(host: str, version: str, found: Mapping[str, Any], *, dkms: b
     problem = f"driver {version} has no kernel module for the running kernel {release}"
     if not dkms:
         return [
-            make_problem([host], "nvidia_driver_build", problem, "boot the kernel that the precompiled modules are for")
+            make_problem([host], "nvidia_driver_build", problem, "boot a kernel for which precompiled modules exist")
         ]
     log, states = found["make_log"], [item for item in found["dkms"] if item["version"] == version]
     if not found["headers"]:
-        why = f"its headers are not in /lib/modules/{release}/build, and DKMS skips what it cannot build"
+        why = f"its headers are missing in /lib/modules/{release}/build"
         remedy = f"install the headers of {release}, or boot a kernel whose headers the repositories have; run again"
     elif f"/{version}/" in log["path"]:
-        why = "its build failed; the end of " + "\n        ".join([f"{log['path']}:", *log["lines"]])
+        why = "its build failed; last lines of " + "\n        ".join([f"{log['path']}:", *log["lines"]])
         remedy = "choose a nvidia_driver_version that builds with this kernel, or boot another kernel; run again"
     else:
-        said = ", ".join(f"{item['module']}: {item['state']}" for item in states) or "nothing"
-        why = f"DKMS says of it: {said}"
+        status = ", ".join(f"{item['module']}: {item['state']}" for item in states) or "nothing"
+        why = f"its DKMS status is {status}"
         remedy = f"see `dkms autoinstall -k {release}` on the host; run again"
     return [make_problem([host], "DKMS", f"{problem}: {why}", remedy)]
 

@@ -86,7 +86,7 @@ def settings_form(settings: object) -> list[str]:
         problems.append("vboost: must be a step of the slider, 0 or more, or default")
     fleeting = [key for key in _VOLATILE if settings.get(key, DEFAULT) != DEFAULT]
     if settings.get("persistence") is False and fleeting:
-        problems.append(f"{', '.join(fleeting)}: would be lost whenever no program uses the GPU; set persistence: true")
+        problems.append(f"{', '.join(fleeting)}: would be reset when no program uses the GPU; set persistence: true")
     return problems
 
 
@@ -143,12 +143,12 @@ def settings_plan(
         for key in KEYS:
             if key not in settings:
                 continue
-            for said in _cannot(key, settings[key], gpu):
-                faults.setdefault((key, *said), []).append(gpu["index"])
+            for reason in _cannot(key, settings[key], gpu):
+                faults.setdefault((key, *reason), []).append(gpu["index"])
             for words, before, after in _missing(key, settings, gpu, locked):
                 steps.setdefault((key, words, before, after), []).append(gpu["index"])
     return (
-        [Fault(tuple(indexes), *said) for said, indexes in faults.items()],
+        [Fault(tuple(indexes), *reason) for reason, indexes in faults.items()],
         [Step(key, tuple(indexes), words, before, after) for (key, words, before, after), indexes in steps.items()],
     )
 
@@ -161,7 +161,7 @@ def _cannot(key: str, value: Any, gpu: Mapping[str, Any]) -> list[tuple[str, str
     has = {"power_limit_w": None not in {power["now"], power["least"], power["most"]}}
     has |= {name: gpu[name] is not None for name in ("persistence", "ecc", "compute_mode", "vboost")}
     if not has.get(key, bool(gpu["supported"])):
-        return [("the card does not have it", f"remove {key} from the settings of this hardware or host")]
+        return [("the card does not support it", f"remove {key} from the settings of this hardware or host")]
     if key == "power_limit_w":
         least, most = power["least"], power["most"]
         taken = f"{least:g} to {most:g}"
@@ -219,8 +219,8 @@ def _present(key: str, value: Any, gpu: Mapping[str, Any]) -> tuple[str | None, 
         same = power is None or wanted is None or abs(power - wanted) < _WATT
         return (None, (), "") if same else (f"{power:g} W", ("-pl", f"{wanted:g}"), f"{wanted:g} W")
     if key == "vboost":
-        slider, asked = gpu["vboost"], 0 if value == DEFAULT else value
-        return (str(slider["now"]) if slider else None), ("boost-slider", "--vboost", str(asked)), str(asked)
+        slider, level = gpu["vboost"], 0 if value == DEFAULT else value
+        return (str(slider["now"]) if slider else None), ("boost-slider", "--vboost", str(level)), str(level)
     present = gpu["applications"]
     clocks = gpu["default_applications"] if value == DEFAULT else value
     words = ("-rac",) if value == DEFAULT else ("-ac", f"{value['memory']},{value['graphics']}")

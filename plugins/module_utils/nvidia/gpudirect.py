@@ -117,8 +117,8 @@ def choose_mode(wanted: str, facts: Mapping[str, Any]) -> dict[str, str]:
         return _automatic(buffers, peers, (why_not, why_no_peers), facts)
     works, why = (buffers, why_not) if wanted == "dmabuf" else (peers, why_no_peers)
     if works is False:
-        return _refuse(f"{wanted} cannot be: {why}", "set gpudirect_mode: auto, which takes what there is")
-    return _answer(wanted, f"gpudirect_mode is {wanted}" + (f"; not seen: {why}" if works is None else ""))
+        return _refuse(f"{wanted} is not possible: {why}", "set gpudirect_mode: auto, which selects an available one")
+    return _answer(wanted, f"gpudirect_mode is {wanted}" + (f"; unknown: {why}" if works is None else ""))
 
 
 def _automatic(
@@ -152,9 +152,9 @@ def _buffers(branch: int | None, facts: Mapping[str, Any]) -> tuple[bool | None,
     if kernel and kernel < FIRST_DMABUF_KERNEL:
         return False, f"kernel {facts['kernel']} is older than {FIRST_DMABUF_KERNEL[0]}.{FIRST_DMABUF_KERNEL[1]}"
     if branch is not None and branch < FIRST_OPEN_BRANCH:
-        return False, f"driver {facts['driver']} has no open modules, which begin with branch {FIRST_OPEN_BRANCH}"
+        return False, f"driver {facts['driver']} has no open modules (first branch: {FIRST_OPEN_BRANCH})"
     if facts["open"] is False:
-        return False, "the driver's modules are the proprietary ones"
+        return False, "the driver's modules are proprietary"
     if branch is None or facts["open"] is None or kernel is None:
         return None, "no driver is loaded or installed"
     return True, ""
@@ -163,15 +163,15 @@ def _buffers(branch: int | None, facts: Mapping[str, Any]) -> tuple[bool | None,
 def _peers(branch: int | None, facts: Mapping[str, Any]) -> tuple[bool | None, str]:
     """Return whether nvidia_peermem works (None if unknown), and why not."""
     if branch is not None and branch < FIRST_PEERMEM_BRANCH:
-        return False, f"driver {facts['driver']} has none, it begins with branch {FIRST_PEERMEM_BRANCH}"
+        return False, f"driver {facts['driver']} lacks it (first branch: {FIRST_PEERMEM_BRANCH})"
     if branch is None:
         return None, "no driver is loaded or installed"
     if facts["peermem_there"] is False:
-        return False, f"driver {facts['driver']} is here without the module"
+        return False, f"driver {facts['driver']} is installed without the module"
     if facts["peer_memory"] is False:
-        return False, "ib_core has no peer memory; DOCA-OFED (rdma_source: doca) or Ubuntu's kernel has"
+        return False, "ib_core does not support peer memory; use DOCA-OFED (rdma_source: doca) or Ubuntu's kernel"
     if facts["peer_memory"] is None:
-        return None, "whether ib_core has peer memory, since it is not loaded"
+        return None, "support of peer memory in ib_core, which is not loaded"
     return True, ""
 
 
@@ -183,21 +183,21 @@ def bus_notes(facts: Mapping[str, Any]) -> list[str]:
             without an IOMMU), `devices` (addresses of GPUs and NICs).
     """
     if not facts["devices"]:
-        return ["no GPU and no network card on the PCI bus: ACS and IOMMU were not looked at"]
+        return ["no GPU and no network card on the PCI bus: ACS and IOMMU were not checked"]
     notes = []
     redirecting = sorted(bridge for bridge, state in facts["acs"].items() if state)
     unseen = sorted(bridge for bridge, state in facts["acs"].items() if state is None)
     if redirecting:
         notes.append(
-            f"ACS sends copies between GPUs and NICs over the root complex at {', '.join(redirecting)}: switch it off "
+            f"ACS routes copies between GPUs and NICs through the root complex at {', '.join(redirecting)}: disable it "
             "in the BIOS, or with gpudirect_acs: disabled, where no virtual machine needs it"
         )
     if unseen:
-        notes.append(f"whether ACS is on cannot be seen at {', '.join(unseen)}")
+        notes.append(f"the state of ACS is unknown at {', '.join(unseen)}")
     translated = sorted({kind for kind in facts["iommu"] if kind.startswith("DMA")})
     if translated:
         notes.append(
-            f"the IOMMU translates ({', '.join(translated)}): boot with iommu=pt, or switch it off in the BIOS where "
+            f"the IOMMU translates ({', '.join(translated)}): boot with iommu=pt, or disable it in the BIOS if "
             "no virtual machine needs it"
         )
     return notes

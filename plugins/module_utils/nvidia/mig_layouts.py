@@ -124,11 +124,11 @@ def layout_entries(layout: object) -> list[dict[str, Any]]:
             raise ValueError(message)
         count = entry.get("count", 1)
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            message = f"entry {number + 1}: count must be a whole number of 1 or more"
+            message = f"entry {number + 1}: count must be a whole number, at least 1"
             raise ValueError(message)
         gpus = entry.get("gpus", [])
         if not isinstance(gpus, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in gpus):
-            message = f"entry {number + 1}: gpus must be a list of numbers of GPUs, such as [0, 1]"
+            message = f"entry {number + 1}: gpus must be a list of GPU indexes, such as [0, 1]"
             raise ValueError(message)
     return entries
 
@@ -147,7 +147,7 @@ def gpu_layouts(layout: object, count: int) -> list[list[str]]:
     for entry in layout_entries(layout):
         for index in entry.get("gpus") or range(count):
             if not 0 <= index < count:
-                message = f"GPU {index} is named, the node has {count} (0 to {count - 1})"
+                message = f"GPU {index} does not exist: the node has {count} GPUs (0 to {count - 1})"
                 raise ValueError(message)
             found[index] += [entry["profile"]] * int(entry.get("count", 1))
     return found
@@ -157,7 +157,7 @@ def _other_board(geometry: Geometry, profile: str) -> str:
     """Return a hint that names the boards with the same GPU that support a profile, or ''."""
     models = {word for word, _least, _most, name, _profiles in _TABLE if name == geometry.name}
     others = [name for word, _least, _most, name, profiles in _TABLE if word in models and profile in profiles]
-    return f"; {' and '.join(others)} has it: is this the right hardware?" if others else ""
+    return f"; {' and '.join(others)} has it: check the hardware profile" if others else ""
 
 
 def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:
@@ -186,7 +186,7 @@ def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:
     )
     found = _placed(geometry, order, frozenset())
     if found is None:
-        message = f"{_told(profiles)} do not fit together on one {geometry.name}"
+        message = f"{_format_profiles(profiles)} do not fit together on one {geometry.name}"
         raise ValueError(message)
     return sorted(found, key=lambda each: each[1])
 
@@ -206,7 +206,7 @@ def _placed(geometry: Geometry, order: Sequence[str], taken: frozenset[int]) -> 
     return None
 
 
-def _told(profiles: Sequence[str]) -> str:
+def _format_profiles(profiles: Sequence[str]) -> str:
     return " + ".join(f"{list(profiles).count(name)} x {name}" for name in dict.fromkeys(profiles))
 
 

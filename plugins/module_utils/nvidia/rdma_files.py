@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
-    "ASKED",
     "HEADER",
     "IN_THE_WAY",
     "LIMITS",
@@ -21,6 +20,7 @@ __all__ = [
     "MODULES",
     "NAMING_RULES",
     "OURS",
+    "QUERIED_PACKAGES",
     "ROCE",
     "ROCE_UNIT",
     "SLURMD",
@@ -57,7 +57,7 @@ IN_THE_WAY = (
 # Packages that indicate a vendor stack, in addition to those that a role installs.
 _TELLING = ("mlnx-ofed-kernel-dkms", "mlnx-ofed-kernel-utils", "ofed-scripts", "rdma-core")
 # Packages whose versions the plan needs, in addition to the wanted ones.
-ASKED = (*IN_THE_WAY, *_TELLING)
+QUERIED_PACKAGES = (*IN_THE_WAY, *_TELLING)
 SLURMD = "/etc/systemd/system/slurmd.service.d/busbar-rdma.conf"
 LIMITS = "/etc/security/limits.d/85-busbar-rdma.conf"
 MODULES = "/etc/modules-load.d/busbar-rdma.conf"

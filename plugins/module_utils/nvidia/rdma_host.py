@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..common.installed_packages import installed_versions
 from ..hardware.gpu_reading import listed, read
 from ..hardware.network import parse_addresses, parse_sminfo, pci_nics, rdma_ports
-from .rdma_files import ASKED, MANAGERS, MODE_RULES, MODULES, NAMING_RULES, OURS, ROCE, ROCE_UNIT
+from .rdma_files import MANAGERS, MODE_RULES, MODULES, NAMING_RULES, OURS, QUERIED_PACKAGES, ROCE, ROCE_UNIT
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -25,7 +25,7 @@ SYS_RESOURCE = 24
 UNITS = {"networkd": "systemd-networkd", "NetworkManager": "NetworkManager", "ifupdown": "networking"}
 
 
-def said(module: AnsibleModule, *words: str) -> str:
+def output_of(module: AnsibleModule, *words: str) -> str:
     """Return the output of a program, or '' if it is missing or fails."""
     if module.get_bin_path(words[0], opt_dirs=["/sbin", "/usr/sbin"]) is None:
         return ""
@@ -46,13 +46,13 @@ def may_raise_limits(status: str) -> bool:
 
 def container(module: AnsibleModule) -> str:
     """Return the kind of container, or '' on a physical or virtual machine."""
-    kind = read(ROOT / "run/systemd/container") or said(module, "systemd-detect-virt", "--container").strip()
+    kind = read(ROOT / "run/systemd/container") or output_of(module, "systemd-detect-virt", "--container").strip()
     return "" if kind == "none" else kind
 
 
 def manager(module: AnsibleModule) -> str:
     """Return the active network manager, or '' if none is known."""
-    active = said(
+    active = output_of(
         module, "systemctl", "show", "--property=Id,ActiveState", *(f"{unit}.service" for unit in UNITS.values())
     )
     running = {
@@ -66,7 +66,7 @@ def manager(module: AnsibleModule) -> str:
 def subnet_managers(module: AnsibleModule, ports: list[dict[str, Any]]) -> list[dict[str, str]]:
     """Return the subnet manager of each active InfiniBand port."""
     answers = (
-        said(module, "sminfo", "-C", port["device"], "-P", port["port"])
+        output_of(module, "sminfo", "-C", port["device"], "-P", port["port"])
         for port in ports
         if port["active"] and port["link_layer"] == "InfiniBand"
     )
@@ -76,7 +76,7 @@ def subnet_managers(module: AnsibleModule, ports: list[dict[str, Any]]) -> list[
 def answering(module: AnsibleModule, wanted: list[str], interfaces: list[dict[str, Any]]) -> list[str]:
     """Return the addresses at which another host answers."""
     own = {str(ipaddress.ip_interface(each).ip) for item in interfaces for each in item["addresses"]}
-    return [one for one in wanted if one not in own and said(module, "ping", "-c", "1", "-W", "1", one)]
+    return [one for one in wanted if one not in own and output_of(module, "ping", "-c", "1", "-W", "1", one)]
 
 
 def modules_loaded() -> list[str]:
@@ -105,8 +105,8 @@ def read_rdma(
         `subnet_managers`, `answering` (addresses that another host has).
     """
     ports = rdma_ports(ROOT)
-    interfaces = parse_addresses(said(module, "ip", "-j", "address"))
-    routes = json.loads(said(module, "ip", "-j", "route", "show", "default") or "[]")
+    interfaces = parse_addresses(output_of(module, "ip", "-j", "address"))
+    routes = json.loads(output_of(module, "ip", "-j", "route", "show", "default") or "[]")
     ours = [*OURS, MODE_RULES, NAMING_RULES, MODULES, ROCE, ROCE_UNIT]
     return {
         "container": container(module),
@@ -118,7 +118,7 @@ def read_rdma(
         "default_interfaces": sorted({route["dev"] for route in routes if "dev" in route}),
         "manager": manager(module),
         "modules_loaded": modules_loaded(),
-        "packages": installed_versions(module, sorted({*packages, *ASKED})),
+        "packages": installed_versions(module, sorted({*packages, *QUERIED_PACKAGES})),
         "files": sorted(path for pattern in ours for path in glob.glob(pattern)),  # noqa: PTH207 - plain names are wanted
         "subnet_managers": subnet_managers(module, ports) if subnet_manager else [],
         "answering": answering(module, ask_addresses, interfaces),

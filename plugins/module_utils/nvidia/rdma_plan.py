@@ -144,8 +144,7 @@ def _skipped(declared: Mapping[str, Any], facts: Mapping[str, Any], *, managed: 
         lines.append("rdma_kernel_managed is never: names, modules and interfaces are left as they are")
     if declared["memlock"] and not facts["raises_limits"]:
         lines.append(
-            "its root may not raise limits: sessions keep the limit of locked memory, and jobs get at most "
-            f"{facts['memlock_hard']}"
+            f"root cannot raise limits in this container: the limit of locked memory stays {facts['memlock_hard']}"
         )
     return lines
 
@@ -156,11 +155,11 @@ def _notes(declared: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[st
     for where, name in sorted(declared["names"].items()):
         found = now.get(normal_address(where))
         if found and found != name:
-            yield f"{found} at {where} is called {name} from the next boot on"
+            yield f"{found} at {where} is named {name} after the next boot"
     there = {item["name"] for item in facts["interfaces"]}
     for entry in declared["ipoib"]:
         if entry["name"] not in there:
-            yield f"{entry['name']} is not there yet: its address comes with it"
+            yield f"{entry['name']} does not exist yet; it gets its address when it appears"
         elif entry.get("mode") == "connected":
             yield f"{entry['name']}: ConnectX-4 and later stay in datagram mode unless ib_ipoib has ipoib_enhanced=0"
     own = {port["guid"] for port in facts["ports"] if port["guid"]}
@@ -168,7 +167,7 @@ def _notes(declared: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[st
         if declared["opensm"] and manager["state"] == "MASTER" and manager["guid"] not in own:
             yield (
                 f"another subnet manager is master of the fabric (guid 0x{manager['guid']}, priority "
-                f"{manager['priority']}): a managed fabric needs no opensm here; take rdma_opensm from this host"
+                f"{manager['priority']}): a managed fabric needs no opensm on this host; remove rdma_opensm"
             )
 
 
@@ -183,15 +182,15 @@ def _found_problems(host: str, declared: Mapping[str, Any], facts: Mapping[str, 
                 yield make_problem(
                     [host],
                     f"rdma_{key}",
-                    f"no network card at {', '.join(map(str, absent))}; there are {shown}",
+                    f"no network card at {', '.join(map(str, absent))} (found {shown})",
                     "correct the address (lspci -D), or look for the board",
                 )
     if declared["ipoib"] and not facts["manager"]:
         yield make_problem(
             [host],
             "rdma_ipoib_interfaces",
-            "neither systemd-networkd, NetworkManager nor ifupdown runs the network here",
-            "start the one that the site uses, or configure the interfaces outside of this role",
+            "no network manager found (systemd-networkd, NetworkManager or ifupdown)",
+            "start one of them, or configure the interfaces outside of this role",
         )
     for entry in declared["ipoib"] if isinstance(declared["ipoib"], list) else []:
         yield from _overlaps(host, entry, facts)
@@ -214,15 +213,15 @@ def _overlaps(host: str, entry: object, facts: Mapping[str, Any]) -> Iterator[Pr
         for text in other["addresses"]:
             network = ipaddress.ip_interface(text).network
             if wanted.version == network.version and wanted.network.overlaps(network):
-                use = ", by which it is managed" if other["name"] in facts["default_interfaces"] else ""
+                use = ", the management network" if other["name"] in facts["default_interfaces"] else ""
                 yield make_problem(
                     [host],
                     key,
-                    f"{entry['address']} lies in {network} of {other['name']}{use}",
+                    f"{entry['address']} overlaps {network} of {other['name']}{use}",
                     "choose a network that only the fabric uses",
                 )
     if str(wanted.ip) in facts["answering"]:
-        yield make_problem([host], key, f"{wanted.ip} answers already: another host has it", "choose a free address")
+        yield make_problem([host], key, f"{wanted.ip} is in use by another host", "choose a free address")
 
 
 def _package_problems(host: str, source: str, packages: Mapping[str, str]) -> Iterator[Problem]:
@@ -232,7 +231,7 @@ def _package_problems(host: str, source: str, packages: Mapping[str, str]) -> It
             [host],
             "rdma_source",
             f"distribution, but DOCA-OFED or MLNX_OFED is installed ({', '.join(vendor[:4])})",
-            "set rdma_source: doca, or take it away first (ofed_uninstall.sh --force)",
+            "set rdma_source: doca, or remove it first (ofed_uninstall.sh --force)",
         )
     blocking = sorted(name for name in packages if name in IN_THE_WAY and name not in vendor)
     if source == "doca" and blocking:
@@ -259,7 +258,7 @@ def nic_problems(host: str, nics: Sequence[Mapping[str, Any]], facts: Mapping[st
         good = [port for port in free if (port["rate_gbps"] or 0) >= rate][:count]
         free = [port for port in free if port not in good]
         if len(good) < count:
-            problem = f"{count} x {rate:g} Gb/s of RDMA declared, {len(good)} active at that rate"
+            problem = f"{count} x {rate:g} Gb/s of RDMA declared, but {len(good)} active at that rate"
             problems.append(make_problem([host], "RDMA NICs", *_reason(problem, good, facts)))
     return problems
 

@@ -73,7 +73,7 @@ def _choices(host: str, declared: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _names(host: str, key: str, names: object, form: re.Pattern[str]) -> Iterator[Problem]:
     """Yield the errors in a map of PCI addresses to names."""
-    remedy = "write addresses as lspci -D shows them, each once: {'0000:1a:00.0': mlx5_0}"
+    remedy = "write addresses in the format of lspci -D, each once: {'0000:1a:00.0': mlx5_0}"
     if not isinstance(names, dict):
         yield make_problem([host], key, "is not a mapping of PCI addresses to names", remedy)
         return
@@ -134,7 +134,7 @@ def _mode(host: str, key: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
     if mode not in MODES:
         yield make_problem([host], key, f"mode {mode!r} is unknown", f"write one of {', '.join(MODES)}")
     elif mtu and not (isinstance(mtu, int) and _LEAST <= mtu <= _MOST[mode]):
-        remedy = "2044 or 4092 in datagram mode, at most 65520 in connected mode, or none for the kernel's own"
+        remedy = "2044 or 4092 in datagram mode, at most 65520 in connected mode, or none for the kernel's default"
         yield make_problem([host], key, f"an mtu of {mtu} does not exist in {mode} mode", remedy)
 
 
@@ -148,11 +148,11 @@ def _address(host: str, key: str, text: str, networks: Sequence[Any]) -> Iterato
     if "/" not in text:
         yield make_problem([host], key, f"{text} has no prefix", "write it with its prefix: 10.10.0.1/16")
     elif own.prefixlen < prefix - 1 and found.version == 4 and found.ip in (own.network_address, own.broadcast_address):  # noqa: PLR2004
-        yield make_problem([host], key, f"{text} is the network itself or its broadcast", "choose an address of a host")
+        yield make_problem([host], key, f"{text} is the network or broadcast address", "choose an address of a host")
     if networks and not any(found.version == each.version and found.ip in each for each in networks):
         shown = ", ".join(str(each) for each in networks)
         yield make_problem(
-            [host], key, f"{text} lies in none of rdma_ipoib_networks ({shown})", "correct the address or the networks"
+            [host], key, f"{text} is outside of rdma_ipoib_networks ({shown})", "correct the address or the networks"
         )
 
 
@@ -180,9 +180,11 @@ def address_problems(interfaces: Mapping[str, Any], taken: Mapping[str, str]) ->
             address = str(entry.get("address", "")).partition("/")[0]
             owners[address].append(host)
             if address in managed:
-                problem = f"{address} is the address by which {managed[address]} is managed"
-                problems.append(make_problem([host], _IPOIB, problem, "choose one of the fabric's own network"))
+                problem = f"{address} is the management address of {managed[address]}"
+                problems.append(make_problem([host], _IPOIB, problem, "choose an address of the fabric's network"))
     for address, hosts in owners.items():
         if address and len(hosts) > 1:
-            problems.append(make_problem(hosts, _IPOIB, f"{address} is declared more than once", "give each its own"))
+            problems.append(
+                make_problem(hosts, _IPOIB, f"{address} is declared more than once", "use different addresses")
+            )
     return problems

@@ -117,8 +117,8 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
             make_problem(
                 [host],
                 f"nvidia_repository_urls.{name}",
-                f"no address of repository {name} is known for {place}",
-                "declare that of your mirror there, or take another source (nvidia_driver_source and the like)",
+                f"no URL of repository {name} is known for {place}",
+                "declare the URL of a mirror, or choose another source (nvidia_driver_source and the like)",
             )
         )
     if not fingerprint:
@@ -127,7 +127,7 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
                 [host],
                 f"nvidia_repository_fingerprints.{name}",
                 f"no key of repository {name} is known for {place}",
-                "declare its fingerprint, 40 hexadecimal digits, as its vendor publishes it",
+                "declare the fingerprint that its vendor publishes (40 hexadecimal digits)",
             )
         )
     if not key_url and not key_file:
@@ -135,8 +135,8 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
             make_problem(
                 [host],
                 f"nvidia_repository_key_urls.{name}",
-                f"no place of the key of repository {name} is known",
-                "declare its address there, or its file in nvidia_repository_key_files",
+                f"no URL of the key of repository {name} is known",
+                "declare its URL, or its file in nvidia_repository_key_files",
             )
         )
     # The packages of this repository are not signed, but its index is.

@@ -33,13 +33,13 @@ RUNNING = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZI
 _ENDS = {
     "TIMEOUT": "it reached its time limit: choose more hours",
     "DEADLINE": "it reached its deadline",
-    "OUT_OF_MEMORY": "it needed more memory than it had: choose more",
-    "NODE_FAIL": "its node failed; files that were saved are there",
+    "OUT_OF_MEMORY": "it ran out of memory: choose more",
+    "NODE_FAIL": "its node failed; saved files are kept",
     "BOOT_FAIL": "its node did not boot",
-    "PREEMPTED": "a job of higher priority took its place",
+    "PREEMPTED": "a job of higher priority preempted it",
     "CANCELLED": "it was cancelled",
     "COMPLETED": "it was shut down, or idle for too long",
-    "FAILED": "it ended with an error, which is in its log",
+    "FAILED": "it failed; its log contains the error",
 }
 # sinfo's short node states. All others, and states with * (not responding), count as out of service.
 _NODES = {

@@ -65,7 +65,7 @@ def page(  # noqa: PLR0913 - each is a part of the page
         ended: why the last notebook ended; empty if the user had no notebook.
     """
     if not partitions:
-        return '<p class="alert alert-danger">No partition of the cluster is open to you: ask its administrators.</p>'
+        return '<p class="alert alert-danger">You have access to no partition: contact the administrators.</p>'
     kinds = sorted({kind for partition in partitions for kind in partition.gpus if kind})
     most = max(partition.most_gpus for partition in partitions)
     hours = most_minutes / _HOUR
@@ -76,7 +76,7 @@ def page(  # noqa: PLR0913 - each is a part of the page
         _number("gpus", "GPUs", min(1, most), (0, most)),
         _select("gpu_type", "Type of GPU", [("", "any"), *((kind, kind) for kind in kinds)]) if kinds else "",
         _number("cpus", "CPUs", proposed["cpus"], (1, max(1, *(one.cpus for one in partitions)))),
-        _number("memory_gib", "Memory in GiB (0: what the partition gives)", proposed["memory_gib"], (0, 65536)),
+        _number("memory_gib", "Memory in GiB (0: the partition's default)", proposed["memory_gib"], (0, 65536)),
         _number("hours", "Hours", min(proposed["minutes"] / _HOUR, hours), (0.25, hours), "0.25"),
         _select("environment", "Environment", list(environments.items())),
     ]
@@ -96,6 +96,6 @@ def choices_from_form(form: Mapping[str, Sequence[str]], most_minutes: int) -> d
     except (ValueError, OverflowError):
         minutes = 0
     if not 1 <= minutes <= most_minutes:
-        message = f"hours: {text!r} is not a time up to {most_minutes / _HOUR:g} hours"
+        message = f"hours: {text!r} must be a time of at most {most_minutes / _HOUR:g} hours"
         raise ValueError(message)
     return chosen | {"minutes": str(minutes)}

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from .job_words import ended_words, queued_words
+from .job_descriptions import ended_words, queued_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -101,10 +101,10 @@ def validated(text: str) -> dict[str, str]:
             elif name == "timestamp_seconds":
                 began = value
     if verdict not in _VERDICTS or not began:
-        message = "it has no verdict of a validation"
+        message = "it contains no validation verdict"
         raise ValueError(message)
-    said = f"{tests['PASS']} of {sum(tests.values())} tests passed"
-    return {"verdict": _VERDICTS[verdict], "began": _moment(began), "tests": said}
+    counts = f"{tests['PASS']} of {sum(tests.values())} tests passed"
+    return {"verdict": _VERDICTS[verdict], "began": _moment(began), "tests": counts}
 
 
 def _count(number: int) -> str:

@@ -86,11 +86,11 @@ def parse_choice(fields: Mapping[str, Any], environments: Mapping[str, Environme
     """
     unknown = sorted(set(fields) - set(Choice._fields))
     if unknown:
-        message = f"{unknown[0]!r} is not a choice of the portal"
+        message = f"{unknown[0]!r} is not an option of the portal"
         raise RequestError(message)
     environment = _word(fields, "environment")
     if environment not in environments:
-        message = f"environment: {environment!r} is none of {', '.join(sorted(environments))}"
+        message = f"environment: {environment!r} is not one of {', '.join(sorted(environments))}"
         raise RequestError(message)
     return Choice(
         partition=_word(fields, "partition"),
@@ -113,7 +113,7 @@ def sbatch_command(choice: Choice, log: str, home: str) -> list[str]:
         home: working directory of the job.
     """
     gpu = f"gpu:{choice.gpu_type}:{choice.gpus}" if choice.gpu_type else f"gpu:{choice.gpus}"
-    asked = {
+    options = {
         "partition": choice.partition,
         "account": choice.account,
         "gres": gpu if choice.gpus else "",
@@ -130,7 +130,7 @@ def sbatch_command(choice: Choice, log: str, home: str) -> list[str]:
         "--no-requeue",
         f"--output={log}",
         f"--chdir={home}",
-        *(f"--{name}={value}" for name, value in asked.items() if value),
+        *(f"--{name}={value}" for name, value in options.items() if value),
     ]
 
 
@@ -143,7 +143,7 @@ def variables(given: Mapping[str, Any]) -> dict[str, str]:
     kept = {name: value for name, value in given.items() if _VARIABLE.fullmatch(name)}
     for name, value in kept.items():
         if not isinstance(value, str) or not value.isprintable():
-            message = f"{name}: is not a text of one line"
+            message = f"{name}: must be one line of text"
             raise RequestError(message)
     return dict(sorted(kept.items()))
 

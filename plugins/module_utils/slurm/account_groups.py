@@ -78,10 +78,10 @@ def group_errors(
         key = f"account_groups[{item['group']}]"
         if str(item["account"]) not in accounts:
             errors.append((key, f"names the account {item['account']}, which slurm_accounts does not declare"))
-        asked = [*(item.get("qos") or []), *filter(None, [item.get("default_qos")])]
+        qos_names = [*(item.get("qos") or []), *filter(None, [item.get("default_qos")])]
         errors += [
             (key, f"names the QOS {name}, which slurm_qos does not declare")
-            for name in asked
+            for name in qos_names
             if str(name).lower() not in offered
         ]
     return errors
@@ -119,11 +119,11 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
         f"the account {name} is not in accounting: busbar provision slurm --tags slurm_accounting" for name in unknown
     ]
     notes = [
-        f"{user} has an entry in users_accounts, and keeps its accounts"
+        f"{user} has an entry in users_accounts and keeps those accounts"
         for user in sorted({user for _, user in wanted} & {*declared})
     ]
     strangers = sorted({user for _, user in wanted} - {*found.known} - {*declared})
-    notes += [f"{user} is in a group, and not known to this controller: has no account" for user in strangers]
+    notes += [f"{user} is in a group but unknown to this controller: gets no account" for user in strangers]
     wanted = {
         (account, user): item
         for (account, user), item in wanted.items()
@@ -214,7 +214,7 @@ def _joins(found: Found, cluster: str, wanted: Mapping[Association, dict[str, An
             steps.append(Step((account, user), [command], f"{user} is in {item['group']}: gets the account {account}"))
         elif words:
             command = [*_where(cluster, account, user), "set", *words]
-            steps.append(Step((account, user), [command], f"{user} in {account}: limits as of {item['group']}"))
+            steps.append(Step((account, user), [command], f"{user} in {account}: limits of {item['group']}"))
     return steps
 
 
@@ -224,7 +224,7 @@ def _leaves(found: Found, cluster: str, leavers: Sequence[Association]) -> tuple
     left = {one for one in found.state["associations"] if one[1]}
     for account, user in sorted(leavers):
         if (account, user) in found.busy:
-            notes.append(f"{user} left {account} and has jobs: they go on, the account goes when they have ended")
+            notes.append(f"{user} left {account} and has jobs: the account is removed after they end")
             if not _is_closed(found, (account, user)):
                 command = [*_where(cluster, account, user), "set", CLOSED]
                 steps.append(Step((account, user), [command], f"{user} left {account}: no new jobs"))

@@ -131,7 +131,7 @@ def _given(seen: RightsSeen, right: tuple[str, str, str], group: str, notes: lis
     level = seen.levels.get(user, _NONE)
     mine = {one[1].lower() for one in seen.made if one[0] == "level" and one[2] == user}
     if level not in {_NONE, *mine}:
-        notes.append(f"{user} is {level} by hand, and stays so")
+        notes.append(f"{user} was made {level} manually; unchanged")
         return []
     command = ["modify", "user", "where", f"name={user}", "set", f"AdminLevel={what}"]
     return [RightsStep(right, command, f"{user} is in {group}: is {what} of Slurm")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .limits import ASSOCIATION_LIMITS, QOS_LIMITS, canonical_limits, normal_value
+from .accounting_limits import ASSOCIATION_LIMITS, QOS_LIMITS, canonical_limits, normal_value
 
 __all__ = ["QUERIES", "association_settings", "declaration_errors", "parse_state", "plan"]
 
@@ -162,7 +162,7 @@ def _by_parent(accounts: list[Entry]) -> list[Entry]:
     while waiting:
         ready = [name for name, item in waiting.items() if str(item.get("parent") or "root") not in waiting]
         if not ready:
-            message = f"accounts are each other's parents: {', '.join(sorted(waiting))}"
+            message = f"accounts are parents of each other: {', '.join(sorted(waiting))}"
             raise ValueError(message)
         ordered += [waiting.pop(name) for name in ready]
     return ordered

@@ -121,7 +121,7 @@ def _node(pairs: dict[str, str]) -> NodeConf:
 def _set_members(pairs: dict[str, str], nodes: dict[str, dict[str, str]]) -> frozenset[str]:
     named = set(_names(pairs.get("nodes", "")))
     wanted = pairs.get("feature")
-    having = {name for name, said in nodes.items() if wanted and wanted in _words(said.get("feature", ""))}
+    having = {name for name, fields in nodes.items() if wanted and wanted in _words(fields.get("feature", ""))}
     return frozenset(named | having)
 
 

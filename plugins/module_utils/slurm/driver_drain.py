@@ -61,8 +61,8 @@ def unknown_jobs(node: str, answer: Mapping[str, Any], daemons: Collection[str])
         return "slurmstepd runs on it, and Slurm has no node of this name" if stray else ""
     if not daemons:
         return ""  # the cluster is still being set up
-    said = str(answer.get("stderr") or answer.get("msg") or "").strip() or "no answer"
-    return f"{min(daemons)} runs on it, and sinfo fails: {said}"
+    error = str(answer.get("stderr") or answer.get("msg") or "").strip() or "no answer"
+    return f"{min(daemons)} runs on it, and sinfo fails: {error}"
 
 
 def jobs_of_rack(text: str, members: Sequence[str]) -> list[str]:

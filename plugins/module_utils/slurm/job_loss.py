@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from .conf_text import ClusterConf, NodeConf, PartitionConf
-    from .held_jobs import HeldJob
+    from .job_resources import HeldJob
 
     Entries = Sequence[Mapping[str, Any]]
 
@@ -80,13 +80,13 @@ def loss_report(losses: Sequence[Loss]) -> str:
         lines.append(f"  and {len(losses) - _MOST_LINES} more jobs")
     commands = list(dict.fromkeys(loss.command for loss in losses if loss.command))
     labels = " ".join(_plain(loss.job.label) for loss in losses[:_MOST_LINES])
-    keep = [f"  1. keep further jobs away: {command}" for command in commands[:_MOST_LINES]]
+    keep = [f"  1. prevent new jobs: {command}" for command in commands[:_MOST_LINES]]
     return "\n".join(
         [
             *lines,
             "What to do:",
             *keep,
-            f"  2. wait until these jobs have ended (squeue --all), or cancel them: scancel {labels}",
+            f"  2. wait until these jobs end (squeue --all), or cancel them: scancel {labels}",
             "  3. provision again",
             "To lose these jobs on purpose, in this run only: -e slurm_allow_job_loss=true",
         ]
@@ -169,7 +169,7 @@ def _stranded(job: HeldJob, old: ClusterConf, new: ClusterConf) -> tuple[str, st
     obstacles = [_obstacle(job, new, name) for name in job.partitions]
     if not obstacles or not all(obstacles):
         return None
-    return f"could never start: {obstacles[0]}", ""
+    return f"would never start: {obstacles[0]}", ""
 
 
 def _obstacle(job: HeldJob, conf: ClusterConf, name: str) -> str:
@@ -180,9 +180,9 @@ def _obstacle(job: HeldJob, conf: ClusterConf, name: str) -> str:
         return limit
     outside = [node for node in job.required if node not in partition.nodes]
     if outside:
-        return f"it asks for {outside[0]}, which is not in partition {name}"
+        return f"it requests {outside[0]}, which is not in partition {name}"
     if len(partition.nodes) < job.node_count:
-        return f"partition {name} has {len(partition.nodes)} nodes for it, and it asks for {job.node_count}"
+        return f"partition {name} has {len(partition.nodes)} usable nodes (requested: {job.node_count})"
     nodes = [conf.nodes[node] for node in partition.nodes]
     for resource, amount in job.per_job.items():
         if sum(sorted((_has(node, resource) for node in nodes), reverse=True)[: job.node_count]) < amount:

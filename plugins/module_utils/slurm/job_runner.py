@@ -11,6 +11,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from .busbar_reasons import NEW_REASON
 from .jobs import (
     CUT,
     CUT_BY_LIMIT,
@@ -28,7 +29,6 @@ from .jobs import (
     parse_queue,
     sbatch_arguments,
 )
-from .new_reason import NEW_REASON
 from .reservation import NodeReservation
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _QUICK_S, _QUICK_POLL_S = 5, 0.2
 # Slurm's errors if a partition, account or QOS does not exist or the user may not use it (slurm_errno.c).
 _REFUSED_QUEUE = re.compile(r"nvalid (partition|account|qos)|account/partition|not permitted to use", re.IGNORECASE)
 # Each node costs one request to slurmctld.
-_MOST_ASKED = 8
+_MOST_EXPLAINED = 8
 _JOBS_RUN = ("not idle: allocated", "not idle: mixed")
 
 
@@ -62,11 +62,11 @@ class Runner:
         self.silent = False
         # Nodes that were resumed for a test and could not be drained again, with the remedy for each.
         self.unrestored: dict[str, str] = {}
-        asked = module.params.get("reservation")
+        given = module.params.get("reservation")
         self.reservation: NodeReservation | None = None
-        if asked is not None:
+        if given is not None:
             self.reservation = NodeReservation(
-                self.ask, asked["name"], module.params["user"], fresh=asked.get("fresh", True)
+                self.ask, given["name"], module.params["user"], fresh=given.get("fresh", True)
             )
         self._reserved: Reserved | None = None
 
@@ -316,8 +316,8 @@ class Runner:
             began = "" if entry["started_at"] else f", and the job had not begun{_because(entry['reason'])}"
             return f"{CUT_BY_LIMIT}{began}"
         if heard and not entry["started_at"] and waited > self.params["wait"]:
-            why = entry["reason"] or "no answer of slurmctld"
-            taken = {node: jobs for node in entry["nodes"][:_MOST_ASKED] if (jobs := self.who_is_on(node))}
+            why = entry["reason"] or "slurmctld does not answer"
+            taken = {node: jobs for node in entry["nodes"][:_MOST_EXPLAINED] if (jobs := self.who_is_on(node))}
             entry["busy"] |= taken
             why += f" ({'; '.join(f'{node}: {jobs}' for node, jobs in taken.items())})" if taken else ""
             return f"did not start within {self.params['wait']} s: {why}"
@@ -345,12 +345,12 @@ class Runner:
             command = [*self.as_user, "sbatch", "--test-only", "--nodes=1", "--time=1", "--chdir=/", *words]
             code, out, err = self.ask(*command, data="#!/bin/sh\n") if self.as_user else (0, "", "")
             self.answered = self.answered or code != _TIMED_OUT
-            said = " ".join((err or out).split())
-            if code != 0 and _REFUSED_QUEUE.search(said):
-                asked = ", ".join(f"validation_{key}={value}" for key, value in queue.items() if value)
+            error = " ".join((err or out).split())
+            if code != 0 and _REFUSED_QUEUE.search(error):
+                options = ", ".join(f"validation_{key}={value}" for key, value in queue.items() if value)
                 problems.append(
-                    f"{asked}: {self.params['user']} can submit no job so: {said}. Correct the option, or let "
-                    f"{self.params['user']} in with slurm_partitions, slurm_accounts and users_accounts"
+                    f"{options}: Slurm rejects a job of {self.params['user']}: {error}. Correct the option, or give "
+                    f"{self.params['user']} access with slurm_partitions, slurm_accounts and users_accounts"
                 )
         return problems
 
@@ -378,10 +378,10 @@ class Runner:
 
     def gave_way(self, entry: dict[str, Any]) -> None:
         """Record the jobs that preempted a test; preemption is not a fault of its nodes."""
-        taken = {node: jobs for node in entry["nodes"][:_MOST_ASKED] if (jobs := self.who_is_on(node))}
+        taken = {node: jobs for node in entry["nodes"][:_MOST_EXPLAINED] if (jobs := self.who_is_on(node))}
         # squeue shows a preempting job only after it starts.
         entry["busy"] |= taken or dict.fromkeys(entry["nodes"], "a job of higher priority")
-        entry["problem"] = f"{CUT}it gave way to {'; '.join(sorted(set(entry['busy'].values())))}"
+        entry["problem"] = f"{CUT}preempted by {'; '.join(sorted(set(entry['busy'].values())))}"
 
 
 def _because(reason: str) -> str:

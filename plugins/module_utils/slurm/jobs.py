@@ -38,7 +38,7 @@ __all__ = [
 CUT = "cut off: "
 # State of a job that a job with higher priority preempted.
 PREEMPTED = "PREEMPTED"
-CUT_BY_LIMIT = f"{CUT}the time for all tests is over"
+CUT_BY_LIMIT = f"{CUT}the time limit of the validation was reached"
 ENDED = frozenset(
     {
         "BOOT_FAIL",

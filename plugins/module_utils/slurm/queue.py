@@ -96,8 +96,8 @@ def queue_records(text: str, marks: Marks, fields: Sequence[str] = _FIELDS) -> l
     found = [record.lstrip("\r\n").split(marks.field) for record in records]
     wrong = [one for one in found if len(one) != len(fields) or not _NUMBER.match(one[0])]
     if wrong or rest.strip():
-        said = " ".join(wrong[0]) if wrong else rest.strip()
-        message = f"squeue printed an invalid job line: {said[:200]!r}"
+        output = " ".join(wrong[0]) if wrong else rest.strip()
+        message = f"squeue printed an invalid job line: {output[:200]!r}"
         raise ValueError(message)
     return found
 

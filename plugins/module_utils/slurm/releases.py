@@ -109,18 +109,18 @@ def window_problem(installed: str, target: str) -> tuple[str, str]:
     try:
         before, after = _number(release(installed)), _number(release(target))
     except ValueError as error:
-        return str(error), "give packages of a released Slurm"
+        return str(error), "provide packages of a released Slurm"
     if after < before:
         return (
-            f"{installed} is installed, and {target} is offered: Slurm cannot go back to an older release",
-            "set slurm_repository to where its release, or a newer one, comes from",
+            f"{installed} is installed, and {target} is offered: Slurm cannot be downgraded",
+            "set slurm_repository to a source of this release or a newer one",
         )
     if after == before or release_text(installed) in window(target):
         return "", ""
     steps = path_to(installed, target)
     return (
-        f"{installed} is installed, and {target} takes over state and jobs of {', '.join(window(target))} only",
-        f"go there in steps: {', then '.join(steps)}; slurm_repository.release and .suite (or .url) say from where",
+        f"{installed} is installed, and {target} only accepts state and jobs of {', '.join(window(target))}",
+        f"upgrade in steps: {', then '.join(steps)}; slurm_repository.release and .suite (or .url) set the source",
     )
 
 

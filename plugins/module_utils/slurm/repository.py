@@ -41,25 +41,25 @@ def repository_problems(repository: Mapping[str, Any]) -> list[tuple[str, str, s
         for key in sorted(set(repository) - _KEYS)
     ]
     if not _RELEASE.fullmatch(str(repository.get("release") or "")):
-        remedy = 'give the major release as text, such as "26.05"'
+        remedy = 'set the major release as a string, such as "26.05"'
         found.append(("slurm_repository.release", f"{repository.get('release')!r} is not a Slurm release", remedy))
     words = [repository.get("suite") or "x", *repository.get("components", ()), *repository.get("packages", ())]
     bad = [word for word in words if not isinstance(word, str) or not _WORD.fullmatch(word)]
-    found += [("slurm_repository", f"{word!r} cannot stand in a file of apt", "leave out spaces") for word in bad]
+    found += [("slurm_repository", f"{word!r} is not valid in an apt source", "leave out spaces") for word in bad]
     if repository.get("url") and not repository.get("suite"):
-        remedy = "name the suite, or add the repository to apt yourself and give only release"
-        found.append(("slurm_repository.suite", "is missing beside url", remedy))
+        remedy = "set suite, or add the repository to apt yourself and set only release"
+        found.append(("slurm_repository.suite", "is missing (required with url)", remedy))
     return found
 
 
-def own_archive(said: str, codename: str) -> str:
+def own_archive(output: str, codename: str) -> str:
     """Return the URL of the distribution's archive; '' if unknown.
 
     Args:
-        said: lines ``SITE|CODENAME|ORIGIN`` of `apt-get indextargets`.
+        output: lines ``SITE|CODENAME|ORIGIN`` of `apt-get indextargets`.
         codename: codename of the distribution release, such as ``trixie``.
     """
-    rows = [line.split("|") for line in said.splitlines()]
+    rows = [line.split("|") for line in output.splitlines()]
     return next((row[0] for row in rows if len(row) == _FIELDS and row[1] == codename and row[2] in _ORIGINS), "")
 
 

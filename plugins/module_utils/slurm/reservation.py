@@ -20,9 +20,9 @@ import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from .busbar_reasons import NEW_RESERVATION, is_new
 from .hostlist import expand_hosts
 from .jobs import parse_job
-from .new_reason import NEW_RESERVATION, is_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -102,7 +102,7 @@ class NodeReservation:
         except ValueError as exc:
             return None, f"the reservation {name}: {exc}"
         if found is None and not _ABSENT.search(out + err):
-            return None, f"Slurm does not say whether there is a reservation {name}: {err or out or code}"
+            return None, f"cannot query the reservation {name}: {err or out or code}"
         return found, ""
 
     def problem(self) -> str:
@@ -111,7 +111,7 @@ class NodeReservation:
         if not unknown and (refused := self._refused(found)):
             return refused
         gate, _unknown = self.find(NEW_RESERVATION)
-        return "" if gate is None or gate.is_of(self._user) else _strange(gate)
+        return "" if gate is None or gate.is_of(self._user) else _foreign_error(gate)
 
     def members(self) -> frozenset[str]:
         """Return the current nodes of the reservation; empty if it is missing, unusable or stale."""
@@ -126,18 +126,18 @@ class NodeReservation:
         if found is None:
             return ""
         if not found.is_of(self._user):
-            return f"{_strange(found)}, or name one that the validation may use with validation_reservation"
+            return f"{_foreign_error(found)}, or set validation_reservation to another reservation"
         return self._in_use() if self._fresh else ""
 
     def _in_use(self) -> str:
         """Return an error that names the jobs of another validation in the reservation, or ''."""
         code, out, err = self._ask("squeue", "-h", "-a", "-R", self.name, "-o", "%i")
         if code != 0:
-            return f"Slurm does not say which jobs are in the reservation {self.name}: {err or code}"
+            return f"cannot list the jobs in the reservation {self.name}: {err or code}"
         jobs = out.split()
         shown = " ".join(jobs[:_MOST_JOBS]) + (" …" if len(jobs) > _MOST_JOBS else "")
         return (
-            f"another validation uses the reservation {self.name} (job {shown}): wait for its end; if it was killed, "
+            f"another validation uses the reservation {self.name} (job {shown}): wait until it ends; if it was killed, "
             f"'scancel {' '.join(jobs)}' and run this one again"
             if jobs
             else ""
@@ -165,7 +165,7 @@ class NodeReservation:
             words = [name, members_word, "StartTime=now", f"Duration={minutes}", f"Users={self._user}"]
             code, out, err = self._ask("scontrol", "create", "reservation", *words, "Flags=maint,ignore_jobs")
         if code != 0:
-            return f"the reservation {self.name} could not be made: {' '.join((err or out).split()) or code}"
+            return f"the reservation {self.name} could not be created: {' '.join((err or out).split()) or code}"
         self._fresh, self.opened = False, True
         return ""
 
@@ -181,13 +181,13 @@ class NodeReservation:
             return ""
         gate, problem = self.find(NEW_RESERVATION)
         if problem or (gate is not None and not gate.is_of(self._user)):
-            return problem or (_strange(gate) if gate else "")
+            return problem or (_foreign_error(gate) if gate else "")
         name = f"ReservationName={NEW_RESERVATION}"
         nodes = f"Nodes={','.join(sorted({*new, *(gate.nodes if gate else ())}))}"
         words = [name, nodes, "StartTime=now", "Duration=infinite", f"Users={self._user}", "Flags=maint,ignore_jobs"]
         command = ["update", name, nodes] if gate else ["create", "reservation", *words]
         code, out, err = self._ask("scontrol", *command)
-        return f"the reservation {NEW_RESERVATION} could not be made: {err or out or code}" if code != 0 else ""
+        return f"the reservation {NEW_RESERVATION} could not be created: {err or out or code}" if code != 0 else ""
 
     def let_go(self, held: dict[str, str], left: Iterable[str]) -> None:
         """Remove nodes from the reservation without end time if all are drained again (`left` is empty)."""
@@ -229,13 +229,13 @@ class NodeReservation:
         code, out, err = self._ask("scontrol", "delete", f"ReservationName={self.name}")
         if code == 0:
             return ""
-        said = " ".join((err or out).split()) or str(code)
-        return f"the reservation {self.name} could not be deleted ({said}); it ends by itself"
+        output = " ".join((err or out).split()) or str(code)
+        return f"the reservation {self.name} could not be deleted ({output}); it ends by itself"
 
 
-def _strange(found: Reservation) -> str:
-    whose = ",".join(found.users + found.accounts) or "no user or account"
+def _foreign_error(found: Reservation) -> str:
+    owner = ",".join(found.users + found.accounts) or "no user or account"
     return (
-        f"the reservation {found.name} is not one that busbar made (it is for {whose}): delete it with "
+        f"the reservation {found.name} was not created by busbar (it is for {owner}): delete it with "
         f"'scontrol delete ReservationName={found.name}' if it is no longer needed"
     )

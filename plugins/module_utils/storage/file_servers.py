@@ -7,7 +7,7 @@ import socket
 import time
 from functools import partial
 
-from ..common.bounded import bounded
+from ..common.call_timeout import bounded
 from .nfs_rpc import null_call, reply_fault
 
 __all__ = ["addresses", "server_fault"]

@@ -105,15 +105,15 @@ def file_system_fault(kind: str, options: Iterable[str], target: str) -> tuple[s
     """
     given = set(options)
     if kind not in _SWITCHES:
-        remedy = "put the homes on XFS or ext4, or leave home_quota_default out and set quotas where the files are"
-        return f"{target} is {kind}, whose quotas are not known here", remedy
+        remedy = "put the homes on XFS or ext4, or remove home_quota_default and set quotas on the file server"
+        return f"{target} is {kind}, whose quotas are not supported", remedy
     if "uqnoenforce" in given:
-        return f"{target} counts what users take, and limits nothing (uqnoenforce)", f"mount {target} with usrquota"
+        return f"{target} measures usage but does not enforce limits (uqnoenforce)", f"mount {target} with usrquota"
     if given & _SWITCHES[kind]:
         return None
-    how = "xfs takes it at its first mount alone: umount and mount it, or reboot for /"
+    how = "XFS reads it only when it is first mounted: umount and mount it, or reboot for /"
     how = how if kind == "xfs" else f"then mount -o remount {target}, quotacheck -cum {target}, quotaon {target}"
-    return f"{target} is mounted without quotas of users", f"add usrquota to its options in /etc/fstab; {how}"
+    return f"{target} is mounted without user quotas", f"add usrquota to its options in /etc/fstab; {how}"
 
 
 def run_tool(command: Sequence[str], text: str = "") -> str:
@@ -142,8 +142,8 @@ def file_system(path: str) -> str:
         QuotaError: the file system has no user quotas; the message includes a remedy.
     """
     there = next(place for place in (Path(path), *Path(path).parents) if place.is_dir())
-    said = run_tool(["findmnt", "--json", "--output", "TARGET,FSTYPE,OPTIONS", "--target", str(there)])
-    found = json.loads(said)["filesystems"][0]
+    output = run_tool(["findmnt", "--json", "--output", "TARGET,FSTYPE,OPTIONS", "--target", str(there)])
+    found = json.loads(output)["filesystems"][0]
     fault = file_system_fault(found["fstype"], found["options"].split(","), found["target"])
     if fault:
         raise QuotaError("; ".join(fault))
@@ -165,7 +165,7 @@ def parse_report(text: str) -> dict[int, Found]:
             raise ValueError(message)
         found[int(user[1:])] = Found(Limit(int(soft), int(hard)), Limit(*map(int, files)))
     if not lines:
-        message = f"repquota said {text.strip()[:200]!r}, and no table"
+        message = f"repquota printed no table: {text.strip()[:200]!r}"
         raise ValueError(message)
     return found
 

@@ -40,7 +40,7 @@ def cluster_entries(
         address = given if _is_address(given) else ""
         if address and holders.setdefault(address, name) != name:
             message = (
-                f"{holders[address]} and {name} have one address, {address}: correct ansible_host in the inventory"
+                f"{holders[address]} and {name} have the same address {address}: correct ansible_host in the inventory"
             )
             raise ValueError(message)
         aliases = known.get("hosts_aliases") or []

@@ -20,17 +20,17 @@ _HOMES = "/home"
 KNOWN_FAILURES = (
     (
         ("access denied", "operation not permitted", "permission denied"),
-        "name this host or its network in the clients of that export; after a change run the server's role first",
+        "add this host or its network to the clients of that export, then run the server's role first",
     ),
     (("no such file", "does not exist", "not found"), "correct src, or export that path on the server"),
     (
         ("protocol not supported", "requested nfs version"),
-        "offer that version on the server, or set vers to one it has",
+        "enable that version on the server, or set vers to a supported one",
     ),
-    (("invalid", "incorrect mount option", "bad option"), "correct options; nfs(5) lists what there is"),
+    (("invalid", "incorrect mount option", "bad option"), "correct options (see nfs(5))"),
     (
         ("timed out", "refused", "no route", "unreachable", "did not answer"),
-        "start the NFS server; let its firewall pass TCP port 2049 from here",
+        "start the NFS server; open TCP port 2049 for this host in its firewall",
     ),
 )
 
@@ -53,11 +53,11 @@ def place_state(
         return "mounted", None
     if here:
         problem = f"{here[-1]['source']} ({here[-1]['fstype']}) is mounted there, not {entry['src']}"
-        return "taken", (problem, f"unmount it (umount {path}) and take it out of /etc/fstab, or choose another path")
+        return "taken", (problem, f"unmount it (umount {path}) and remove it from /etc/fstab, or choose another path")
     inside = [mount["path"] for mount in mounts_below(path, mounts)]
     if inside:
-        problem = f"the mount would hide others: {_some(inside)}"
-        return "taken", (problem, "unmount those first, or choose another path")
+        problem = f"the mount would hide other mounts: {_some(inside)}"
+        return "taken", (problem, "unmount them first, or choose another path")
     return "free", None
 
 
@@ -65,7 +65,7 @@ def bound_state(path: str, mounts: Sequence[Mount]) -> tuple[str, Fault | None]:
     """Return `mounted` if the path or a parent other than / is a mount point, otherwise `taken` and the fault."""
     if any(mount["path"] != "/" and lies_in(path, mount["path"]) for mount in mounts):
         return "mounted", None
-    problem = "storage_backend is bind, but no file system is mounted there"
+    problem = "storage_backend is bind, but nothing is mounted there"
     return "taken", (problem, "bind the shared directory there before the run, or set storage_backend: nfs")
 
 
@@ -74,15 +74,15 @@ def content_fault(path: str, names: Sequence[str]) -> Fault | None:
     if not names:
         return None
     if path.rstrip("/") == _HOMES:
-        problem = f"holds live home directories, which the mount would hide: {_some(sorted(names))}"
+        problem = f"contains home directories in use, which the mount would hide: {_some(sorted(names))}"
         remedy = (
             "keep /home local and mount elsewhere, with users_home_base below it (path: /shared, users_home_base: "
             "/shared/home); or copy the homes to the server, give the user that Ansible logs in as a home outside "
             "/home, and empty /home"
         )
         return problem, remedy
-    problem = f"is not empty, and the mount would hide what is there: {_some(sorted(names))}"
-    return problem, f"move that to the server or elsewhere (mv {path} {path}.local), or choose another path"
+    problem = f"is not empty, and the mount would hide its contents: {_some(sorted(names))}"
+    return problem, f"move the contents to the server or elsewhere (mv {path} {path}.local), or choose another path"
 
 
 def busy_fault(holders: Sequence[Mapping[str, Any]]) -> Fault | None:
@@ -90,7 +90,7 @@ def busy_fault(holders: Sequence[Mapping[str, Any]]) -> Fault | None:
     if not holders:
         return None
     named = [f"{holder['command']} (pid {holder['pid']})" for holder in holders]
-    return f"is in use by {_some(named)}", "end these processes, or let them leave the directory"
+    return f"is in use by {_some(named)}", "end these processes, or change their directory"
 
 
 def kernel_fault(kind: str, release: str) -> Fault:
@@ -111,10 +111,10 @@ def trial_fault(source: str, text: str) -> Fault:
         text: output of mount.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = lines[-1] if lines else "no reason given"
+    detail = lines[-1] if lines else "no reason given"
     lower = text.lower()
     remedy = next((remedy for signs, remedy in KNOWN_FAILURES if any(sign in lower for sign in signs)), None)
-    return f"{source} cannot be mounted: {said}", remedy or "look at the server's log, and at dmesg of this host"
+    return f"{source} cannot be mounted: {detail}", remedy or "check the server's log and dmesg on this host"
 
 
 def _some(names: Iterable[str]) -> str:

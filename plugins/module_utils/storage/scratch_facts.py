@@ -59,7 +59,7 @@ def block_tree(text: str) -> list[dict[str, Any]]:
     """
     roots = json.loads(text).get("blockdevices") or []
     if not roots:
-        message = "lsblk shows no such device"
+        message = "lsblk does not list this device"
         raise ValueError(message)
     found, waiting = [], [roots[0]]
     while waiting:

@@ -23,7 +23,7 @@ __all__ = ["declaration_problems", "scratch_plan"]
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,11}")
 BY_ID = "/dev/disk/by-id/"
-EXAMPLE = f"name the disk by its id, as {BY_ID}nvme-MODEL_SERIAL; `ls -l {BY_ID}` shows them"
+EXAMPLE = f"use the disk's persistent name: {BY_ID}nvme-MODEL_SERIAL; `ls -l {BY_ID}` shows them"
 PATH = re.compile(r"/[A-Za-z0-9_./-]+")
 # Directories of the operating system.
 SYSTEM = re.compile(r"/(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)?")
@@ -45,18 +45,22 @@ def declaration_problems(host: str, declared: Declared) -> list[Problem]:
         ("devices", f"{item!r} is not a path under /dev", EXAMPLE) for item in devices if not item.startswith("/dev/")
     ]
     twice = dict.fromkeys(item for item in devices if devices.count(item) > 1)
-    wrong += [("devices", f"{item} is given twice", "name each disk once") for item in twice]
+    wrong += [("devices", f"{item} is listed twice", "name each disk once") for item in twice]
     if raid not in RAIDS or (raid == "none") != (len(devices) == 1):
         wrong.append(
-            ("raid", f"{raid!r} does not go with {len(devices)} device(s)", "none for one, mdadm or lvm for more")
+            (
+                "raid",
+                f"{raid!r} is not possible with {len(devices)} device(s)",
+                "use none for one disk, else mdadm or lvm",
+            )
         )
     if not NAME.fullmatch(name):
-        wrong.append(("name", f"{name!r} cannot name an array", "up to 12 of a-z, 0-9 and _, a letter first"))
+        wrong.append(("name", f"{name!r} is not a valid array name", "use a letter, then up to 11 of a-z, 0-9 and _"))
     if SYSTEM.fullmatch(path) or not PATH.fullmatch(path) or {"", ".", ".."} & set(path[1:].split("/")):
-        wrong.append(("path", f"{path!r} cannot be the mount point", "set an unused absolute path, such as /scratch"))
+        wrong.append(("path", f"{path!r} is not a usable mount point", "set an unused absolute path, such as /scratch"))
     for item in declared["wipe"].get(host) or []:
         if not str(item).startswith(BY_ID):
-            wrong.append(("wipe_devices", f"{item!r} does not name one disk for ever", EXAMPLE))
+            wrong.append(("wipe_devices", f"{item!r} is not a persistent disk name", EXAMPLE))
         elif devices and item not in devices and all(given.startswith(BY_ID) for given in devices):
             wrong.append(("wipe_devices", f"{item} is not in scratch_devices of this host", "correct one of the two"))
     return [make_problem([host], f"scratch_{key}", problem, remedy) for key, problem, remedy in wrong]
@@ -82,14 +86,14 @@ def contents_text(contents: Sequence[Mapping[str, str]]) -> str:
 
 def use_text(device: Device) -> str:
     """Describe what uses a disk, or return '' if it is free."""
-    said = []
+    uses = []
     for item in [device, *device["above"]]:
-        said += [
+        uses += [
             f"{item['path']} {'is swap in use' if place == '[SWAP]' else f'is mounted at {place}'}"
             for place in item["mountpoints"]
         ]
-    said += [f"{item['path']} ({item['kind']}) is made of it" for item in device["above"] if item["kind"] != "part"]
-    return "; ".join(said) or ("another user of the kernel holds it" if device["busy"] else "")
+    uses += [f"{item['path']} ({item['kind']}) is built on it" for item in device["above"] if item["kind"] != "part"]
+    return "; ".join(uses) or ("the kernel uses it for something else" if device["busy"] else "")
 
 
 def is_ours(declared: Declared, name: str, uuid: str) -> bool:
@@ -116,23 +120,26 @@ def device_problems(host: str, declared: Declared, devices: Sequence[Device]) ->
     for item in devices:
         given, path = item["given"], item["path"]
         if not path:
-            said = "is not a block device" if item["kind"] == "other" else "is not there"
-            remedy = f"look with `ls -l {BY_ID}` on {host}; scratch that lacks a disk is left as it is"
+            problem = "is not a block device" if item["kind"] == "other" else "is not there"
+            remedy = f"check `ls -l {BY_ID}` on {host}; an incomplete scratch is not changed"
         elif item["kind"] == "part":
-            said, remedy = f"({path}) is a partition", "name the whole disk"
+            problem, remedy = f"({path}) is a partition", "name the whole disk"
         elif item["kind"] not in DISK_KINDS:
-            said, remedy = f"({path}) is a {item['kind']}, not a disk", "name the disks that it is made of"
+            problem, remedy = f"({path}) is a {item['kind']}, not a disk", "name the underlying disks"
         elif path in seen:
-            said, remedy = f"and {seen[path]} are one disk, {path}", "name each disk once"
+            problem, remedy = f"and {seen[path]} are one disk, {path}", "name each disk once"
         elif item["size"] < declared["minimum_mb"] * MEBIBYTE:
             least = f"scratch_minimum_mb is {declared['minimum_mb']}"
-            said, remedy = f"({path}) has only {size_text(item['size'])}; {least}", "leave it out, or lower the limit"
+            problem, remedy = (
+                f"({path}) has only {size_text(item['size'])}; {least}",
+                "remove it, or lower the limit",
+            )
         elif item["read_only"]:
-            said, remedy = f"({path}) is read-only", f"look at it with `dmesg | grep {path.rpartition('/')[2]}`"
+            problem, remedy = f"({path}) is read-only", f"check `dmesg | grep {path.rpartition('/')[2]}`"
         else:
             seen[path] = given
             continue
-        found.append(make_problem([host], "scratch_devices", f"{given} {said}", remedy))
+        found.append(make_problem([host], "scratch_devices", f"{given} {problem}", remedy))
     return found
 
 
@@ -144,7 +151,7 @@ def wipe_line(host: str, names: Sequence[str]) -> str:
 def by_hand(item: Mapping[str, Any]) -> str:
     """Return the command that empties a device: `wipefs`, or `blkdiscard` for data without a signature."""
     command = "wipefs --all" if item["contents"] else "blkdiscard --zeroout"
-    return f"wipe it by hand: {command} {item['path']}"
+    return f"wipe it manually: {command} {item['path']}"
 
 
 def data_text(item: Mapping[str, Any]) -> str:
@@ -161,11 +168,11 @@ def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -
         held, use = contents_text(item["contents"]) or data_text(item), use_text(item)
         if use:
             holds = f"; it holds {held}" if held else ""
-            remedy = "take it out of scratch_devices, or end that use first: a disk in use is never wiped"
+            remedy = "remove it from scratch_devices, or end that use first; a disk in use is never wiped"
             found.append(make_problem([host], "scratch_devices", f"{what} is in use: {use}{holds}", remedy))
         elif held and not set(named) & set(item["ids"]):
             line = wipe_line(host, [*named, *item["ids"][:1]])
-            remedy = f"to destroy all that is on this disk, say: {line}"
+            remedy = f"to destroy all data on this disk: {line}"
             if not item["ids"]:
                 remedy = f"it has no name under {BY_ID}; {by_hand(item)}"
             found.append(make_problem([host], "scratch_devices", f"{what} holds {held}", remedy))
@@ -183,9 +190,9 @@ def membership_problems(host: str, declared: Declared, devices: Sequence[Device]
         return []
     owned = {mark(declared, item) for item in ours}
     others = ", ".join(item["given"] for item in devices if item not in ours)
-    said = f"{', '.join(item['given'] for item in ours)} belong to scratch {', '.join(sorted(owned))}"
-    said += f", and {others} does not" if others else ", which are several"
-    return [make_problem([host], "scratch_devices", f"the list has changed: {said}", _remake(declared))]
+    problem = f"{', '.join(item['given'] for item in ours)} belong to the scratch {', '.join(sorted(owned))}"
+    problem += f", but {others} does not" if others else ", which are different ones"
+    return [make_problem([host], "scratch_devices", f"the list has changed: {problem}", _remake(declared))]
 
 
 def target_of(declared: Declared, devices: Sequence[Device]) -> Mapping[str, Any] | None:
@@ -203,30 +210,30 @@ def existing_problems(
     """Return the problems that make an existing scratch file system unusable."""
     found, group = [], devices[0]["group"]
     if group and group["devices"] != len(devices):
-        said = f"the scratch on these disks has {group['devices']} of them, and {len(devices)} are declared"
-        found.append(make_problem([host], "scratch_devices", said, _remake(declared)))
+        problem = f"the scratch on these disks has {group['devices']} disks (declared: {len(devices)})"
+        found.append(make_problem([host], "scratch_devices", problem, _remake(declared)))
     if target is None:
         return found
     if target.get("state") in DEAD:
-        said = f"{target['path']} is {target['state']}: a disk of it is broken or missing"
-        remedy = f"look at /proc/mdstat and dmesg; with sound disks: mdadm --stop {target['path']}, and run this again"
-        return [*found, make_problem([host], "scratch_devices", said, remedy)]
+        problem = f"{target['path']} is {target['state']}: one of its disks is broken or missing"
+        remedy = f"check /proc/mdstat and dmesg; with healthy disks: mdadm --stop {target['path']}, then run again"
+        return [*found, make_problem([host], "scratch_devices", problem, remedy)]
     strange = [item for item in target["contents"] if item["type"] != "xfs"]
     named = set(declared["wipe"].get(host) or [])
     if not target["contents"] and target["data"] is not None and not all(named & set(item["ids"]) for item in devices):
-        said = f"{target['path']} holds {data_text(target)}, and not the XFS of scratch"
+        problem = f"{target['path']} holds {data_text(target)}instead of XFS"
         line = wipe_line(host, sorted({*named, *(name for item in devices for name in item["ids"][:1])}))
-        remedy = f"save what is on it; to destroy all that is on these disks, say: {line}"
-        found.append(make_problem([host], "scratch_devices", said, remedy))
+        remedy = f"save its data; to destroy all data on these disks: {line}"
+        found.append(make_problem([host], "scratch_devices", problem, remedy))
     if strange:
-        said = f"{target['path']} holds {contents_text(strange)}, and not the XFS of scratch"
-        remedy = f"save what is on it and wipe it by hand: wipefs --all {target['path']}"
-        found.append(make_problem([host], "scratch_devices", said, remedy))
+        problem = f"{target['path']} holds {contents_text(strange)}instead of XFS"
+        remedy = f"save its data and wipe it manually: wipefs --all {target['path']}"
+        found.append(make_problem([host], "scratch_devices", problem, remedy))
     elsewhere = [place for place in target["mountpoints"] if place != declared["path"]]
     if elsewhere:
-        said = f"the scratch of this host is mounted at {', '.join(elsewhere)}"
-        remedy = f"give that as scratch_path, or umount it and take its line out of /etc/fstab on {host}"
-        found.append(make_problem([host], "scratch_path", said, remedy))
+        problem = f"scratch is already mounted at {', '.join(elsewhere)}"
+        remedy = f"set scratch_path to it, or unmount it and remove its line from /etc/fstab on {host}"
+        found.append(make_problem([host], "scratch_path", problem, remedy))
     return found
 
 
@@ -237,7 +244,7 @@ def _remake(declared: Declared) -> str:
         declared["raid"], "nothing more"
     )
     return (
-        f"declare the disks that it was made of, or give up what is in it: umount {path}, {stop}, "
+        f"declare its original disks, or discard its data: umount {path}, {stop}, "
         "and name the disks in scratch_wipe_devices"
     )
 
@@ -246,21 +253,21 @@ def place_problems(host: str, declared: Declared, facts: Mapping[str, Any], numb
     """Report a mount point that is taken; `number` is the device number of the scratch file system, or ''."""
     mount, path = facts["mount"], declared["path"]
     if mount and mount["number"] != number:
-        said = f"{mount['source']} ({mount['type']}) is mounted at {path}"
+        problem = f"{mount['source']} ({mount['type']}) is mounted at {path}"
         return [
             make_problem(
-                [host], "scratch_path", said, "give another path, or umount that and take it out of /etc/fstab"
+                [host], "scratch_path", problem, "choose another path, or unmount it and remove it from /etc/fstab"
             )
         ]
     if facts["place"] == "other":
         return [
             make_problem(
-                [host], "scratch_path", f"{path} exists and is not a directory", "remove it, or give another path"
+                [host], "scratch_path", f"{path} exists and is not a directory", "remove it, or choose another path"
             )
         ]
     if facts["entries"]:
-        said = f"{path} is not empty ({', '.join(facts['entries'])}, …), and a mount would hide that"
-        return [make_problem([host], "scratch_path", said, "move that away, or give another path")]
+        problem = f"{path} is not empty ({', '.join(facts['entries'])}, …), and a mount would hide its contents"
+        return [make_problem([host], "scratch_path", problem, "move the contents away, or choose another path")]
     return []
 
 

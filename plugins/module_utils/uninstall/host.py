@@ -69,7 +69,7 @@ class Host(ServicesOfHost):
         """List unknown new paths; remove the baseline after success."""
         known = (*_OF_THE_SYSTEM, *self.data, *self.homes, str(BUSBAR))
         unknown = [path for path in listed_paths(self.module) if path not in self.before and not is_below(path, known)]
-        self.kept += [f"{path}: made since by programs or people" for path in top_paths(unknown)]
+        self.kept += [f"{path}: created later by programs or users" for path in top_paths(unknown)]
         if self.problems:
             return
         for each in sorted(BUSBAR.iterdir()):

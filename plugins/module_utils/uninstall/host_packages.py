@@ -69,14 +69,14 @@ class PackagesOfHost(PathsOfHost):
             # apt clears the automatic mark of all packages before it removes them.
             dependencies = {name for name in here - set(left["packages"]) if brought[name] == AUTOMATIC}
             named = {name for name in dependencies if not installed[name][1]}
-            self.kept += [f"package {name}: installed by name since" for name in sorted(named)]
+            self.kept += [f"package {name}: installed explicitly since" for name in sorted(named)]
             half = self.half_gone(fresh)
             going = half | self.unneeded(half | here - named, left["packages"])
             # autoremove keeps all providers of a needed virtual package, although one is enough.
             for name in sorted(here - named - going):
                 command = ["apt-get", "--simulate", "purge", *sorted(going), name]
-                status, said, _err = self.module.run_command(command, environ_update=ENVIRONMENT)
-                gone, come = parse_simulation(said)
+                status, output, _err = self.module.run_command(command, environ_update=ENVIRONMENT)
+                gone, come = parse_simulation(output)
                 if status == 0 and not gone - going - {name} and not come:
                     going.add(name)
                 else:
@@ -88,7 +88,7 @@ class PackagesOfHost(PathsOfHost):
             command = [*self.package_command(), "--simulate"]
             gone, come = parse_simulation(self.output(*command))
             if strange := sorted(gone - set(self.going)) + sorted(come - set(self.back)):
-                message = f"apt would also change {', '.join(strange)}; see `{' '.join(command)}`"
+                message = f"apt would also change {', '.join(strange)}; check `{' '.join(command)}`"
                 raise RefusedError(message)
 
     def unneeded(self, names: set[str], left: list[str]) -> set[str]:
@@ -153,7 +153,7 @@ class PackagesOfHost(PathsOfHost):
             if not stays:
                 message = f"rpm refuses to remove them: {' '.join(err.split())}"
                 raise RefusedError(message)
-            self.kept += [f"package {name}: needed by another one" for name in sorted(stays)]
+            self.kept += [f"package {name}: needed by another package" for name in sorted(stays)]
             going = [name for name in going if name not in stays]
         self.going = going
 
@@ -170,24 +170,24 @@ class PackagesOfHost(PathsOfHost):
         if self.module.check_mode or not (self.going or self.back):
             return
         for path in self.immovable():
-            self.kept.append(f"settings of the packages: a purge could remove {path}, which cannot be moved away")
+            self.kept.append(f"package settings: a purge could remove {path}, which cannot be moved away")
         GOING.write_text(json.dumps({"packages": self.going, "names": sorted(self.names)}), encoding="utf-8")
         self.guard()
         for path in self.data:
             self.put_away(path)
         try:
-            status, said = self.take_away()
+            status, output = self.take_away()
         finally:
             for path in self.data:
                 self.bring_back(path)
         if status == 0 and self.back and not self.module.get_bin_path("apt-get"):
-            status, said = run_manager(self.module, ["dnf", "-y", "install", *self.back], recorded=False)
+            status, output = run_manager(self.module, ["dnf", "-y", "install", *self.back], recorded=False)
         self.release_guarded()
         if status != 0:
             self.module.fail_json(
-                msg=f"{self.given['host']}: the packages cannot be removed: {error_text(said)}\n"
+                msg=f"{self.given['host']}: the packages cannot be removed: {error_text(output)}\n"
                 "    remedy: fix the reported errors and run again; a repeated run resumes",
-                output=said,
+                output=output,
             )
         automatic = [name for name in self.back if self.baseline["packages"][name][1]]
         if automatic and self.module.get_bin_path("apt-mark"):
@@ -195,15 +195,15 @@ class PackagesOfHost(PathsOfHost):
 
     def take_away(self) -> tuple[int, str]:
         """Remove the packages; return exit status and output of the package manager."""
-        status, said = run_manager(self.module, self.package_command(), recorded=False)
-        if status != 0 and INTERRUPTED in said:
+        status, output = run_manager(self.module, self.package_command(), recorded=False)
+        if status != 0 and INTERRUPTED in output:
             self.output("dpkg", "--configure", "-a", "--force-confold")
-            status, said = run_manager(self.module, self.package_command(), recorded=False)
+            status, output = run_manager(self.module, self.package_command(), recorded=False)
         # apt does not purge packages that a killed run left partially removed.
         purged = status == 0 and self.on_debian() and not self.immovable()
         if rest := sorted(self.half_gone(self.going)) if purged else []:
-            status, said = run_manager(self.module, [*APT, "purge", *rest], recorded=False)
-        return status, said
+            status, output = run_manager(self.module, [*APT, "purge", *rest], recorded=False)
+        return status, output
 
     def stop_packaged(self) -> None:
         """Stop the services of removed packages, because their files and data are moved."""
@@ -226,7 +226,7 @@ class PackagesOfHost(PathsOfHost):
         for copy in sorted(path for path in GUARD.rglob("*") if path.is_file()):
             name = f"/{copy.relative_to(GUARD)}"
             if not os.path.lexists(name):
-                self.keep_aside(copy, name, "removed with a package, and not busbar's")
+                self.keep_aside(copy, name, "removed with a package, but not created by busbar")
         shutil.rmtree(GUARD, ignore_errors=True)
 
     def guard(self) -> None:
@@ -269,6 +269,6 @@ class PackagesOfHost(PathsOfHost):
             with contextlib.suppress(OSError):
                 place.rmdir()
         if place.exists():
-            self.kept.append(f"data {away}: {place} was made anew meanwhile")
+            self.kept.append(f"data {away}: {place} was recreated meanwhile")
         else:
             away.rename(place)

@@ -33,7 +33,7 @@ def parse_history(text: str) -> tuple[dict[str, str], set[str]]:
         names = {match[1]: match[2] for match in _IN_HISTORY.finditer(rest)}
         if key == "Install":
             brought |= {
-                name: AUTOMATIC if said.endswith(f", {AUTOMATIC}") else "manual" for name, said in names.items()
+                name: AUTOMATIC if reason.endswith(f", {AUTOMATIC}") else "manual" for name, reason in names.items()
             }
         elif key in {"Remove", "Purge"}:
             taken |= {name for name in names if brought.pop(name, None) is None}

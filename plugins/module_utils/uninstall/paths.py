@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PathsOfHost", "merged", "top_paths", "without_block"]
 
-BY_HAND = "changed by hand since busbar wrote it"
+BY_HAND = "changed manually since busbar wrote it"
 
 
 def kind_of(path: Path) -> str:

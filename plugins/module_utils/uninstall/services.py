@@ -103,7 +103,7 @@ class ServicesOfHost(PackagesOfHost):
         if self.touched("/etc/ssh", "/etc/pam.d/sshd"):
             status, out, err = self.module.run_command(["sshd", "-t"])
             if status:
-                self.module.fail_json(msg=f"{self.given['host']}: sshd refuses its former files: {err or out}")
+                self.module.fail_json(msg=f"{self.given['host']}: sshd rejects its former files: {err or out}")
             name = "ssh.service" if "ssh.service" in self.baseline["units"] else "sshd.service"
             self.output("systemctl", "try-reload-or-restart", name)
         drop_ins = [name for name in self.entries if is_below(name, [str(UNITS)]) and name.count("/") == _DROP_IN]
@@ -133,13 +133,15 @@ class ServicesOfHost(PackagesOfHost):
         made = {*self.given["accounts"], *self.names}
         users = read_rows("users")
         fresh = users.keys() - self.baseline["users"].keys()
-        self.kept += [f"user {name}: neither declared nor of a package of busbar" for name in sorted(fresh - made)]
+        self.kept += [
+            f"user {name}: neither declared nor created by an installed package" for name in sorted(fresh - made)
+        ]
         for name in sorted(fresh & made):
             _name, _password, uid, _gid, _comment, home, _shell = users[name]
             if uid in owners:
                 self.kept.append(f"user {name}: owns {owners[uid]}, which stays")
             elif self.delete("user", name) and home in self.homes and Path(home).is_dir():
-                self.kept.append(f"home {home}: of user {name}, UID {uid}; homes are never removed")
+                self.kept.append(f"home {home}: belongs to user {name}, UID {uid}; homes are never removed")
         groups, left = read_rows("groups"), read_rows("users").keys()
         for name in sorted((groups.keys() - self.baseline["groups"].keys()) & made):
             if members := left & set(groups[name][3].split(",")):

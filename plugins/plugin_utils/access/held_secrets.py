@@ -43,10 +43,10 @@ def held_problems(
         site: the secrets on the provisioning host.
     """
     name, answer = controller
-    was_asked = bool(answer) and not answer.get("skipped")
-    asked = {**answers, name: answer} if was_asked else answers
+    was_queried = bool(answer) and not answer.get("skipped")
+    all_answers = {**answers, name: answer} if was_queried else answers
     directory, absent, rotated = site["directory"], site["absent"], set(site["rotated"])
-    holders = {each: [host for host, found in asked.items() if each in found.get("held", [])] for each in absent}
+    holders = {each: [host for host, found in all_answers.items() if each in found.get("held", [])] for each in absent}
     lost = [each for each in absent if holders[each] and each not in rotated]
     problems = [
         make_problem(
@@ -62,7 +62,7 @@ def held_problems(
     if renewed and site["others"]:
         problem = f"would keep the old {', '.join(renewed)}, because they are not part of this run"
         problems.append(make_problem(site["others"], _OPTION, problem, "run it on all hosts, without --limit"))
-    if was_asked and "held" not in answer:
+    if was_queried and "held" not in answer:
         reason = str(answer.get("msg") or "no answer")
         problem = f"cannot be checked for {', '.join(absent)}, missing in {directory}: {reason}"
         remedy = f"restore the files into {directory}, or run again when {name} is reachable"

@@ -59,7 +59,7 @@ def domain_claims(domains: Mapping[str, str], facts: Mapping[str, Mapping[str, A
         if len(fabrics) > 1:
             listed = "; ".join(f"{_shown(hosts)}: {uuid} clique {clique}" for (uuid, clique), hosts in fabrics.items())
             hosts = list(dict.fromkeys(host for members in fabrics.values() for host in members))
-            problems.append(make_problem(hosts, _KEY, f"{domain} is not one NVLink domain: {listed}", _REMEDY))
+            problems.append(make_problem(hosts, _KEY, f"{domain} is several NVLink domains: {listed}", _REMEDY))
     for (uuid, clique), names in found.items():
         if len(names) > 1:
             hosts = [host for members in names.values() for host in members]

@@ -71,7 +71,7 @@ def _key_problem(rule: Mapping[str, Any], key: str, value: object) -> tuple[str,
     if key not in KEYS:
         return f"an alert has no {key!r}", _nearest(key, list(KEYS))
     if key == "enabled" and not isinstance(value, bool):
-        return f"{value!r} is neither true nor false", "set enabled: false to disable the alert"
+        return f"{value!r} must be true or false", "set enabled: false to disable the alert"
     if key == "for" and not _DURATION.fullmatch(str(value)):
         return f"{value!r} is not a Prometheus duration", "use a number with a unit, such as 90s, 10m or 1h30m"
     if key == "severity" and value not in SEVERITIES:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import make_problem
 from ..common.socket_address import socket_address
-from ..engine.catalogue.shipped import unknown_hardware
+from ..engine.catalogue.builtin_profiles import unknown_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...module_utils.common.problems import make_problem
-from ...module_utils.slurm.new_reason import NEW_RESERVATION, is_new, is_untested
+from ...module_utils.slurm.busbar_reasons import NEW_RESERVATION, is_new, is_untested
 from ...module_utils.slurm.nodes import read_text_nodes
 from ...module_utils.slurm.reservation import parse_reservation
 from ..engine.common.hostlist import fold_hosts, unfold_hosts

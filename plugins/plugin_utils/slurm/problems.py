@@ -9,8 +9,8 @@ from ...module_utils.common.problems import Problem, make_problem
 from ...module_utils.slurm.account_groups import group_errors
 from ...module_utils.slurm.account_rights import rights_errors
 from ...module_utils.slurm.accounting import declaration_errors
+from ..engine.catalogue.builtin_profiles import unknown_hardware
 from ..engine.catalogue.gres import gres_problems
-from ..engine.catalogue.shipped import unknown_hardware
 from ..engine.common.hostlist import unfold_hosts
 from .checks_partition import checks_problems
 from .conf import kinds, merge_config, node_mig, topology_lines

@@ -14,8 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import MANIFEST, collect
-from ansible_collections.busbar.cluster.plugins.module_utils.backup.place import PARTS, is_there, place, refuse_present
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.repository import Repository
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.restore_parts import (
+    PARTS,
+    is_there,
+    place,
+    refuse_present,
+)
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings import (
     BackupError,
     NoSnapshotError,
@@ -62,14 +67,14 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("collect", help="collect the parts of a snapshot; the unit busbar-backup runs it")
     commands.add_parser("note", help="record the result of the unit busbar-backup")
     commands.add_parser("list", help="list the snapshots of all hosts")
-    proof = commands.add_parser("verify", help="restore a snapshot into scratch places and compare it")
+    proof = commands.add_parser("verify", help="restore a snapshot to temporary locations and compare it")
     proof.add_argument("--read-all", action="store_true", help="also read all data of the repository")
     fetched = commands.add_parser("fetch", help="restore a snapshot into a folder and check it; change nothing else")
     for command in (proof, fetched):
         command.add_argument("--snapshot", default="latest", help="its id (default: the newest of this host)")
-    put = commands.add_parser("place", help="put a part of what `fetch` brought into its place")
+    put = commands.add_parser("place", help="install a part of the fetched snapshot")
     put.add_argument("part", choices=sorted(PARTS))
-    put.add_argument("--replace", action="store_true", help="move aside what is there")
+    put.add_argument("--replace", action="store_true", help="move existing data aside")
     return parser
 
 
@@ -136,7 +141,7 @@ def present(settings: Settings) -> list[str]:
     """
     missing = [path for path in settings.paths if not Path(path).exists()]
     if missing:
-        message = f"backup_paths: {', '.join(missing)} is not there: correct the option, or bring it back"
+        message = f"backup_paths: {', '.join(missing)} does not exist: correct the option, or restore it"
         raise BackupError(message)
     return [*settings.paths, *(path for path in settings.configurations if Path(path).exists())]
 
@@ -252,17 +257,17 @@ def metrics_text(last: dict[str, Any], max_age_s: int) -> str:
         max_age_s: maximum age of the newest snapshot, in seconds.
     """
     series = [
-        ("last_run_timestamp_seconds", "When the last backup began.", last.get("run", 0)),
+        ("last_run_timestamp_seconds", "Start of the last backup.", last.get("run", 0)),
         (
             "last_success_timestamp_seconds",
-            "When the last backup that succeeded began; 0 for never.",
+            "Start of the last successful backup; 0 for never.",
             last.get("success", 0),
         ),
         ("last_run_failed", "Whether the last backup failed.", last.get("failed", 0)),
-        ("max_age_seconds", "How old the newest snapshot may become.", max_age_s),
-        ("duration_seconds", "How long the last backup that succeeded took.", last.get("seconds", 0)),
-        ("size_bytes", "How much the newest snapshot holds.", last.get("bytes", 0)),
-        ("added_bytes", "How much of it the repository did not have yet.", last.get("added", 0)),
+        ("max_age_seconds", "Maximum age of the newest snapshot.", max_age_s),
+        ("duration_seconds", "Duration of the last successful backup.", last.get("seconds", 0)),
+        ("size_bytes", "Size of the newest snapshot.", last.get("bytes", 0)),
+        ("added_bytes", "Size of its data that was new to the repository.", last.get("added", 0)),
     ]
     return "".join(
         f"# HELP busbar_backup_{name} {text}\n# TYPE busbar_backup_{name} gauge\n"

@@ -13,14 +13,14 @@ def main() -> int:
     try:
         from mpi4py import MPI  # noqa: PLC0415 - a missing module gets a clear message
     except ImportError as exc:
-        sys.stderr.write(f"mpi_sum: {exc}: install python3-mpi4py on the nodes, or use an image that has it\n")
+        sys.stderr.write(f"mpi_sum: {exc}: install python3-mpi4py on the nodes, or use an image that contains it\n")
         return 3
     world = MPI.COMM_WORLD
     rank, ranks = world.Get_rank(), world.Get_size()
     total = world.allreduce(rank, op=MPI.SUM)
     right = total == ranks * (ranks - 1) // 2
     place = MPI.Get_processor_name()
-    sys.stdout.write(f"rank {rank} of {ranks} on {place}: sum {total}, {'right' if right else 'WRONG'}\n")
+    sys.stdout.write(f"rank {rank} of {ranks} on {place}: sum {total}, {'correct' if right else 'WRONG'}\n")
     return 0 if right else 1
 
 

@@ -88,19 +88,19 @@ class Records(torch.utils.data.Dataset):
 class Files:
     """Samples that workers read from a file."""
 
-    def __init__(self, shape: Shape, device: torch.device, asked: argparse.Namespace, *, makes: bool) -> None:
+    def __init__(self, shape: Shape, device: torch.device, options: argparse.Namespace, *, makes: bool) -> None:
         """Open the file; create it if it does not exist.
 
         Args:
             shape: shape of the model.
             device: device of the samples.
-            asked: the options `seed` of the samples; `workers`, the number of loader processes (0 loads in this
+            options: the options `seed` of the samples; `workers`, the number of loader processes (0 loads in this
                 process); `data`, the folder that stores the file for all ranks and later runs (None: this rank uses
                 an unnamed temporary file).
             makes: whether this rank creates the file in the folder; other ranks create it only if it is still missing.
         """
-        seed, folder = asked.seed, asked.data
-        self.device, self.workers, gpu = device, asked.workers, device.type == "cuda"
+        seed, folder = options.seed, options.data
+        self.device, self.workers, gpu = device, options.workers, device.type == "cuda"
         if shape.tokens:
             form, kind = (_TOKENS[gpu],), np.dtype(np.uint16)
         else:

@@ -55,40 +55,46 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     add = parser.add_argument
-    add("--strategy", choices=("ddp", "fsdp", "deepspeed"), default="ddp", help="how the ranks share the work")
-    add("--steps", type=int, default=200, help="steps of the whole training, those before a restart included")
-    add("--seconds", type=int, default=0, help="end after so many seconds, should that come first; 0 for never")
-    add("--model", choices=MODELS, default="mlp", help="what is trained; sizes of 0 are the usual ones, tiny on CPUs")
-    add("--batch", type=int, default=0, help="samples per rank and step; 0: as many as the GPU's memory holds")
+    add("--strategy", choices=("ddp", "fsdp", "deepspeed"), default="ddp", help="parallelization strategy")
+    add("--steps", type=int, default=200, help="total steps, including those before a restart")
+    add("--seconds", type=int, default=0, help="end after this many seconds at the latest; 0 for no limit")
+    add("--model", choices=MODELS, default="mlp", help="model; sizes of 0 select the defaults, which are tiny on CPUs")
+    add("--batch", type=int, default=0, help="samples per rank and step; 0: as many as fit into GPU memory")
     add("--hidden", type=int, default=0, help="width of mlp (0: 4096 on GPUs, 256 on CPUs) and gpt (0: 768, 64)")
     add("--layers", type=int, default=0, help="hidden layers of mlp (0: 4) and gpt (0: 12 on GPUs, 2 on CPUs)")
-    add("--length", type=int, default=0, help="edge of images (0: 224, 32), tokens of a sample of gpt (0: 1024, 64)")
     add(
-        "--precision", choices=("auto", "fp32", "bf16"), default="auto", help="auto: bf16 on GPUs that have it, not mlp"
+        "--length",
+        type=int,
+        default=0,
+        help="edge length of images (0: 224, 32), or tokens per gpt sample (0: 1024, 64)",
+    )
+    add(
+        "--precision",
+        choices=("auto", "fp32", "bf16"),
+        default="auto",
+        help="auto: bf16 on GPUs that support it, except for mlp",
     )
     add(
         "--workers",
         type=int,
         default=-1,
-        help="processes that load samples for a rank; -1: one per CPU but one, 8 at most",
+        help="loader processes per rank; -1: CPUs minus one, at most 8",
     )
-    add(
-        "--data", metavar="FOLDER", help="where the file of samples is kept; without it each rank has its own in TMPDIR"
-    )
-    add("--learning-rate", type=float, default=0.0, help="0: 0.001, and less for a model wider than 256")
-    add("--seed", type=int, default=1, help="of the model and the samples")
-    add("--checkpoint", metavar="FOLDER", help="where the state is kept, on a tree that all nodes share")
+    add("--data", metavar="FOLDER", help="file for the samples; by default each rank has a file in TMPDIR")
+    add("--learning-rate", type=float, default=0.0, help="0: 0.001, or less for models wider than 256")
+    add("--seed", type=int, default=1, help="random seed of model and samples")
+    add("--checkpoint", metavar="FOLDER", help="file for the state, in a directory tree that all nodes share")
     add("--every", type=int, default=50, help="steps between two checkpoints")
-    add("--probe", type=int, default=10, help="steps that measure the computation alone; 0 measures none")
-    add("--timeout", type=int, default=300, help="seconds after which a silent rank is lost")
-    add("--pace", type=float, default=0.0, help="least seconds per step, to try what becomes of a long job")
-    add("--result", metavar="FILE", help="where rank 0 writes what was measured, as JSON")
-    asked = parser.parse_args(given)
+    add("--probe", type=int, default=10, help="steps that measure only the computation; 0 for none")
+    add("--timeout", type=int, default=300, help="seconds without a message after which a rank is lost")
+    add("--pace", type=float, default=0.0, help="minimum seconds per step, to simulate a long job")
+    add("--result", metavar="FILE", help="file for the measurements of rank 0, as JSON")
+    options = parser.parse_args(given)
     least = {"steps": 1, "every": 1, "timeout": 1, "batch": 0, "hidden": 0, "layers": 0, "length": 0, "workers": -1}
     for name, number in least.items():
-        if getattr(asked, name) < number:
-            parser.error(f"--{name} must be {number} or more")
-    return asked
+        if getattr(options, name) < number:
+            parser.error(f"--{name} must be at least {number}")
+    return options
 
 
 def timed(torch, device, work, *given):  # noqa: ANN001, ANN002, ANN201 - torch is imported at run time
@@ -100,26 +106,26 @@ def timed(torch, device, work, *given):  # noqa: ANN001, ANN002, ANN201 - torch 
     return given, time.perf_counter() - began
 
 
-def compute_seconds(torch, asked, model, samples, device) -> float | None:  # noqa: ANN001 - as above
+def compute_seconds(torch, options, model, samples, device) -> float | None:  # noqa: ANN001 - as above
     """Return the median duration in seconds of a step with a copy of the model, without communication."""
-    if not asked.probe:
+    if not options.probe:
         return None
     from train_models import loss_of  # noqa: PLC0415 - needs torch
     from train_strategies import make_optimizer, reduced  # noqa: PLC0415 - needs torch
 
     alone = copy.deepcopy(model)
-    optimizer = make_optimizer(alone, device, asked)
+    optimizer = make_optimizer(alone, device, options)
 
     def step(inputs, targets) -> None:  # noqa: ANN001 - tensors
-        with reduced(device, asked):
+        with reduced(device, options):
             loss = loss_of(alone, inputs, targets)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    given = samples.batch(0, asked.batch)
+    given = samples.batch(0, options.batch)
     torch.distributed.barrier()
-    times = [timed(torch, device, step, *given)[1] for _ in range(WARM_UP + asked.probe)]
+    times = [timed(torch, device, step, *given)[1] for _ in range(WARM_UP + options.probe)]
     return statistics.median(times[WARM_UP:])
 
 
@@ -134,103 +140,103 @@ class Stop:
 
     def __init__(self) -> None:
         """Install the signal handlers."""
-        self.asked = False
+        self.requested = False
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, self.note)
 
     def note(self, _number: int, _frame: object) -> None:
         """Record the signal; the current step finishes first."""
-        self.asked = True
+        self.requested = True
 
 
-def settle(torch, asked: argparse.Namespace, device) -> Shape:  # noqa: ANN001 - as above
+def resolve_options(torch, options: argparse.Namespace, device) -> Shape:  # noqa: ANN001 - as above
     """Set unset options to the same values on all ranks (precision, batch, learning rate), and return the shape."""
     gpu = device.type == "cuda"
-    shape = Shape.asked(asked.model, asked.hidden, asked.layers, asked.length, gpu=gpu)
+    shape = Shape.of_options(options.model, options.hidden, options.layers, options.length, gpu=gpu)
     memory = torch.cuda.get_device_properties(device).total_memory if gpu else None
     known = gpu and torch.cuda.get_device_capability(device) >= _BF16_SINCE
     # GPUs may differ between nodes, so use the values for the smallest.
-    common = torch.tensor([asked.batch or batch_that_fits(asked.model, memory), int(known)], device=device)
+    common = torch.tensor([options.batch or batch_that_fits(options.model, memory), int(known)], device=device)
     torch.distributed.all_reduce(common, torch.distributed.ReduceOp.MIN)
-    asked.batch, known = int(common[0]), bool(common[1])
+    options.batch, known = int(common[0]), bool(common[1])
     # DeepSpeed converts the weights to bf16, which batch normalisation with fp32 statistics rejects.
-    refused = asked.strategy == "deepspeed" and asked.model in BLOCKS
-    if asked.precision == "auto":
-        asked.precision = "bf16" if known and asked.model != "mlp" and not refused else "fp32"
-    elif asked.precision == "bf16" and refused:
-        message = f"--precision bf16: DeepSpeed cannot train {asked.model} in it: take fp32, or another --strategy"
+    refused = options.strategy == "deepspeed" and options.model in BLOCKS
+    if options.precision == "auto":
+        options.precision = "bf16" if known and options.model != "mlp" and not refused else "fp32"
+    elif options.precision == "bf16" and refused:
+        message = f"--precision bf16: DeepSpeed cannot train {options.model} in it: take fp32, or another --strategy"
         raise ValueError(message)
-    asked.learning_rate = asked.learning_rate or 1e-3 * min(1.0, 256 / max(256, shape.width))
+    options.learning_rate = options.learning_rate or 1e-3 * min(1.0, 256 / max(256, shape.width))
     return shape
 
 
-def make_model(torch, asked: argparse.Namespace, shape: Shape, device):  # noqa: ANN001, ANN201 - as above
+def make_model(torch, options: argparse.Namespace, shape: Shape, device):  # noqa: ANN001, ANN201 - as above
     """Return the model on its device."""
     from train_models import build_model  # noqa: PLC0415 - needs torch
 
-    torch.manual_seed(asked.seed)
+    torch.manual_seed(options.seed)
     torch.backends.cudnn.benchmark = True
     model = build_model(shape).to(device)
     # Tensor cores are faster with channels-last images; DeepSpeed, which flattens the weights, does not support them.
-    images = shape.length and not shape.tokens and asked.strategy != "deepspeed"
+    images = shape.length and not shape.tokens and options.strategy != "deepspeed"
     return model.to(memory_format=torch.channels_last) if images else model
 
 
-def open_samples(asked: argparse.Namespace, ranks: Ranks, shape: Shape, device):  # noqa: ANN001, ANN201 - as above
+def open_samples(options: argparse.Namespace, ranks: Ranks, shape: Shape, device):  # noqa: ANN001, ANN201 - as above
     """Return the source of the samples."""
     from train_data import Files, Numbers  # noqa: PLC0415 - needs torch
 
     if shape.model == "mlp":
-        return Numbers(asked.seed, device)
-    asked.workers = loader_workers(asked.workers, len(os.sched_getaffinity(0)))
-    return Files(shape, device, asked, makes=ranks.rank == 0)
+        return Numbers(options.seed, device)
+    options.workers = loader_workers(options.workers, len(os.sched_getaffinity(0)))
+    return Files(shape, device, options, makes=ranks.rank == 0)
 
 
-def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str, object]]:  # noqa: ANN001 - as above
+def train(torch, options: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str, object]]:  # noqa: ANN001 - as above
     """Train to the last step or until a signal, and return the exit code and the measurements."""
     from train_strategies import Saved, strategy_named  # noqa: PLC0415 - needs torch
 
     stop = Stop()
-    device = start_group(torch, asked, ranks)
+    device = start_group(torch, options, ranks)
     tell_ranks(os.environ, ranks, device.index if device.type == "cuda" else None)
-    work = settle(torch, asked, device)
-    model = make_model(torch, asked, work, device)
+    work = resolve_options(torch, options, device)
+    model = make_model(torch, options, work, device)
     parameters = sum(item.numel() for item in model.parameters())
-    samples = open_samples(asked, ranks, work, device)
-    alone = compute_seconds(torch, asked, model, samples, device)
+    samples = open_samples(options, ranks, work, device)
+    alone = compute_seconds(torch, options, model, samples, device)
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    shape = {"strategy": asked.strategy, "hidden": work.width, "layers": work.layers, "seed": asked.seed}
-    if asked.model != "mlp":
-        shape |= {"model": asked.model, "length": work.length, "precision": asked.precision}
-    saved = Saved(asked.checkpoint, ranks.rank, shape)
-    strategy = strategy_named(asked.strategy)(model, device, asked, saved)
+    shape = {"strategy": options.strategy, "hidden": work.width, "layers": work.layers, "seed": options.seed}
+    if options.model != "mlp":
+        shape |= {"model": options.model, "length": work.length, "precision": options.precision}
+    saved = Saved(options.checkpoint, ranks.rank, shape)
+    strategy = strategy_named(options.strategy)(model, device, options, saved)
     past = saved.past
     began_at, times, waits = past["step"], [], []
-    stream = samples.batches(past["samples"] + ranks.rank * asked.batch, asked.batch, ranks.world * asked.batch)
+    stream = samples.batches(past["samples"] + ranks.rank * options.batch, options.batch, ranks.world * options.batch)
     began = time.monotonic()
-    over = began + (asked.seconds or 1e9)
-    for step in range(began_at, asked.steps):
-        due = time.monotonic() + asked.pace
+    over = began + (options.seconds or 1e9)
+    for step in range(began_at, options.steps):
+        due = time.monotonic() + options.pace
         given, waited = timed(torch, device, next, stream)
         loss, seconds = timed(torch, device, strategy.step, *given)
-        if step - began_at >= WARM_UP or asked.steps - began_at <= WARM_UP:
+        if step - began_at >= WARM_UP or options.steps - began_at <= WARM_UP:
             # Computing samples does not count as waiting, because real trainings load their samples.
-            waits += [waited] if asked.model != "mlp" else []
-            times.append(seconds + (waited if asked.model != "mlp" else 0.0))
+            waits += [waited] if options.model != "mlp" else []
+            times.append(seconds + (waited if options.model != "mlp" else 0.0))
         # One reduction distributes the mean loss and the stop and time flags, so that all ranks stop together.
-        flags = torch.tensor([stop.asked, time.monotonic() > over], dtype=torch.float64, device=device)
+        flags = torch.tensor([stop.requested, time.monotonic() > over], dtype=torch.float64, device=device)
         common = torch.cat([loss.double().reshape(1), flags])
         torch.distributed.all_reduce(common)
         loss, stopping, ending = float(common[0]) / ranks.world, bool(common[1] > 0), bool(common[2] > 0)
         past["losses"].append(loss)
-        past["step"], past["samples"] = step + 1, past["samples"] + ranks.world * asked.batch
-        done = ending or past["step"] == asked.steps
-        if asked.checkpoint and (done or stopping or past["step"] % asked.every == 0):
+        past["step"], past["samples"] = step + 1, past["samples"] + ranks.world * options.batch
+        done = ending or past["step"] == options.steps
+        if options.checkpoint and (done or stopping or past["step"] % options.every == 0):
             saved.write(strategy)
         if stopping and not done:
             if ranks.rank == 0:
-                sys.stdout.write(f"train_ddp: asked to stop, state of step {past['step']} saved\n")
+                sys.stdout.write(f"train_ddp: stopped by a signal, state of step {past['step']} saved\n")
             return AGAIN, {}
         if done:
             break
@@ -240,9 +246,9 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
     del stream
     result = {
         "program": "train_ddp",
-        "model": asked.model,
-        "precision": asked.precision,
-        "strategy": asked.strategy,
+        "model": options.model,
+        "precision": options.precision,
+        "strategy": options.strategy,
         "backend": torch.distributed.get_backend(),
         "torch": str(torch.__version__),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
@@ -250,7 +256,7 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
         "gradient_bytes": 4 * parameters,
         "flops_per_sample": flops_per_sample(work),
         "tokens_per_sample": work.tokens,
-        "batch_per_rank": asked.batch,
+        "batch_per_rank": options.batch,
         "cpus_per_rank": len(os.sched_getaffinity(0)),
         "workers_per_rank": samples.workers,
         "resumed_from_step": began_at or None,
@@ -264,15 +270,15 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
         "checksum": strategy.checksum(),
     }
     figures = [statistics.median(found) if found else None for found in (times, waits)]
-    return 0, result | measured(torch, asked, ranks, [*figures, alone], result["flops_per_sample"])
+    return 0, result | measured(torch, options, ranks, [*figures, alone], result["flops_per_sample"])
 
 
-def measured(torch, asked, ranks: Ranks, own: list[float | None], flops: float):  # noqa: ANN001, ANN201 - as above
+def measured(torch, options, ranks: Ranks, own: list[float | None], flops: float):  # noqa: ANN001, ANN201 - as above
     """Return rates and durations from the measurements of all ranks; None if nothing was measured.
 
     Args:
         torch: the module.
-        asked: the parsed command line.
+        options: the parsed command line.
         ranks: this rank.
         own: durations on this rank in seconds: a step, its wait for the loader, a step without communication.
         flops: operations per sample.
@@ -293,8 +299,8 @@ def measured(torch, asked, ranks: Ranks, own: list[float | None], flops: float):
         "world_size": ranks.world,
         "nodes": len(hosts),
         "hosts": list(hosts.values()),
-        "samples_per_second": asked.batch * ranks.world / whole if whole else None,
-        "tflops_per_rank": asked.batch * flops / whole / 1e12 if whole else None,
+        "samples_per_second": options.batch * ranks.world / whole if whole else None,
+        "tflops_per_rank": options.batch * flops / whole / 1e12 if whole else None,
         "step_seconds": whole,
         "data_seconds": waited,
         "compute_seconds": slowest,
@@ -304,7 +310,7 @@ def measured(torch, asked, ranks: Ranks, own: list[float | None], flops: float):
 
 def main() -> None:
     """Train and print the measurements."""
-    asked = arguments()
+    options = arguments()
     ranks = find_ranks(dict(os.environ))
     try:
         # A missing torch is a regular result with an error message.
@@ -312,21 +318,21 @@ def main() -> None:
         import torch.distributed  # noqa: PLC0415
     except ImportError as exc:
         words = f"no torch: {exc}; install python3-torch on the nodes, or run it in a container image that has it"
-        fail(NO_TORCH, words, asked.checkpoint)
+        fail(NO_TORCH, words, options.checkpoint)
     if not torch.distributed.is_available():
-        fail(NO_TORCH, f"torch {torch.__version__} is built without torch.distributed", asked.checkpoint)
+        fail(NO_TORCH, f"torch {torch.__version__} is built without torch.distributed", options.checkpoint)
     try:
-        code, result = train(torch, asked, ranks)
+        code, result = train(torch, options, ranks)
     except ValueError as exc:
-        fail(WRONG_INPUT, str(exc), asked.checkpoint)
+        fail(WRONG_INPUT, str(exc), options.checkpoint)
     except (RuntimeError, OSError) as exc:
         lost = ranks.world > 1 and any(word in str(exc).lower() for word in _LOST)
         fail(AGAIN if lost else 1, f"rank {ranks.rank}: {'a rank was lost: ' if lost else ''}{exc}")
     if result and ranks.rank == 0:
         # NCCL writes its log in blocks, so the last one may end in the middle of a line.
         sys.stdout.write(f"\n{MARK}{json.dumps(result)}\n")
-        if asked.result:
-            Path(asked.result).write_text(json.dumps(result) + "\n", encoding="utf-8")
+        if options.result:
+            Path(options.result).write_text(json.dumps(result) + "\n", encoding="utf-8")
     # All ranks are done. Do not join the threads of gloo and NCCL, because some releases abort when they are joined.
     torch.distributed.barrier()
     sys.stdout.flush()

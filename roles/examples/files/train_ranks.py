@@ -110,16 +110,16 @@ def private_file(path: str) -> str:
     except OSError as exc:
         return f"{exc.filename}: {exc.strerror}"
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        return f"{Path(path).parent} must be a folder of yours with mode 0700"
+        return f"{Path(path).parent} must be a directory that you own, with mode 0700"
     return ""
 
 
-def common_store(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN001, ANN202 - torch is imported at run time
+def common_store(torch, options: argparse.Namespace, ranks: Ranks):  # noqa: ANN001, ANN202 - torch is imported at run time
     """Return the rendezvous store of this training, which other users cannot access."""
     address, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
     if not address or not port.isdigit():
-        words = "MASTER_ADDR and MASTER_PORT must name the first node of the job and a free port"
-        fail(WRONG_INPUT, words, asked.checkpoint)
+        words = "MASTER_ADDR and MASTER_PORT must be the first node of the job and a free port"
+        fail(WRONG_INPUT, words, options.checkpoint)
     interface = interface_towards(address, int(port))
     if interface and not interface.startswith("lo"):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
@@ -127,15 +127,15 @@ def common_store(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN00
     if file:
         problem = private_file(file)
         if problem:
-            fail(WRONG_INPUT, f"RENDEZVOUS: {problem}", asked.checkpoint)
+            fail(WRONG_INPUT, f"RENDEZVOUS: {problem}", options.checkpoint)
         store = torch.distributed.FileStore(file, ranks.world)
-        store.set_timeout(dt.timedelta(seconds=asked.timeout))
+        store.set_timeout(dt.timedelta(seconds=options.timeout))
         return store
     if secret and not re.fullmatch(r"[0-9a-f]{32,}", secret):
-        fail(WRONG_INPUT, "RENDEZVOUS_SECRET must be 32 or more random hexadecimal digits", asked.checkpoint)
+        fail(WRONG_INPUT, "RENDEZVOUS_SECRET must be 32 or more random hexadecimal digits", options.checkpoint)
     # The store uses libuv by default, but distributions build torch without it.
     os.environ.setdefault("USE_LIBUV", "0")
-    timeout = dt.timedelta(seconds=asked.timeout)
+    timeout = dt.timedelta(seconds=options.timeout)
     from torch.distributed.rendezvous import rendezvous  # noqa: PLC0415 - as above
 
     found = next(rendezvous("env://", ranks.rank, ranks.world, timeout=timeout))
@@ -143,22 +143,24 @@ def common_store(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN00
         return torch.distributed.PrefixStore(secret, found[0])
     # Jobs submitted with an older script have no secret; they still work, with a warning.
     if ranks.rank == 0:
-        sys.stderr.write("train_ddp: others may join: set RENDEZVOUS or RENDEZVOUS_SECRET, as the newest script does\n")
+        sys.stderr.write(
+            "train_ddp: other users could join: set RENDEZVOUS or RENDEZVOUS_SECRET, as the current script does\n"
+        )
     return found[0]
 
 
-def start_group(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN001, ANN201 - as above
+def start_group(torch, options: argparse.Namespace, ranks: Ranks):  # noqa: ANN001, ANN201 - as above
     """Join the process group and return the device of this rank."""
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", ranks.local % torch.cuda.device_count()) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
-    more = {"timeout": dt.timedelta(seconds=asked.timeout), "rank": ranks.rank, "world_size": ranks.world}
+    more = {"timeout": dt.timedelta(seconds=options.timeout), "rank": ranks.rank, "world_size": ranks.world}
     if ranks.world == 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         more["store"] = torch.distributed.HashStore()
     else:
-        more["store"] = common_store(torch, asked, ranks)
+        more["store"] = common_store(torch, options, ranks)
     torch.distributed.init_process_group("nccl" if cuda else "gloo", **more)
     return device
 

@@ -17,15 +17,15 @@ from train_models import CUT_AT, loss_of
 __all__ = ["Saved", "make_optimizer", "reduced", "strategy_named"]
 
 
-def reduced(device: torch.device, asked: object) -> torch.autocast:
+def reduced(device: torch.device, options: object) -> torch.autocast:
     """Return a context that computes in bf16 if that precision is selected; the weights remain fp32."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=asked.precision == "bf16")
+    return torch.autocast(device.type, torch.bfloat16, enabled=options.precision == "bf16")
 
 
-def make_optimizer(model: torch.nn.Module, device: torch.device, asked: object) -> torch.optim.Optimizer:
+def make_optimizer(model: torch.nn.Module, device: torch.device, options: object) -> torch.optim.Optimizer:
     """Return the Adam optimizer, fused on GPUs."""
-    more = {"fused": True} if device.type == "cuda" and asked.model != "mlp" else {}
-    return torch.optim.Adam(model.parameters(), lr=asked.learning_rate, **more)
+    more = {"fused": True} if device.type == "cuda" and options.model != "mlp" else {}
+    return torch.optim.Adam(model.parameters(), lr=options.learning_rate, **more)
 
 
 class Saved:
@@ -47,10 +47,12 @@ class Saved:
         try:
             kept = torch.load(path, map_location="cpu", weights_only=True)
         except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as exc:
-            message = f"{path} cannot be read ({exc}): remove it to begin anew"
+            message = f"{path} cannot be read ({exc}): remove it to start over"
             raise ValueError(message) from exc
         if kept["shape"] != shape:
-            message = f"{path} is of another training ({kept['shape']}, asked: {shape}): choose another --checkpoint"
+            message = (
+                f"{path} belongs to another training ({kept['shape']}, requested: {shape}): choose another --checkpoint"
+            )
             raise ValueError(message)
         self.past, self.state = kept["past"], kept["state"]
 
@@ -71,13 +73,13 @@ class Saved:
 class Ddp:
     """Distributed data parallel: a full model on each rank, with averaged gradients."""
 
-    def __init__(self, model: torch.nn.Module, device: torch.device, asked: object, saved: Saved) -> None:
+    def __init__(self, model: torch.nn.Module, device: torch.device, options: object, saved: Saved) -> None:
         """Initialize with the model and the saved state."""
-        self.device, self.asked = device, asked
+        self.device, self.options = device, options
         if saved.state:
             model.load_state_dict(saved.state["model"])
         self.model = self.wrapped(model)
-        self.optimizer = make_optimizer(self.model, device, asked)
+        self.optimizer = make_optimizer(self.model, device, options)
         if saved.state:
             self.optimizer.load_state_dict(self.optimizer_state(saved.state["optimizer"]))
 
@@ -92,7 +94,7 @@ class Ddp:
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Train on a batch and return the loss."""
-        with reduced(self.device, self.asked):
+        with reduced(self.device, self.options):
             loss = loss_of(self.model, inputs, targets)
         loss.backward()
         self.optimizer.step()
@@ -154,17 +156,17 @@ class Fsdp(Ddp):
 class DeepSpeed(Ddp):
     """DeepSpeed ZeRO stage 2: sharded gradients and optimizer state, a full model on each rank."""
 
-    def __init__(self, model: torch.nn.Module, device: torch.device, asked: object, saved: Saved) -> None:
+    def __init__(self, model: torch.nn.Module, device: torch.device, options: object, saved: Saved) -> None:
         """Initialize with the model and the saved state."""
         import deepspeed  # noqa: PLC0415 - not needed for the others
 
         self.folder = saved.folder
         config = {
-            "train_micro_batch_size_per_gpu": asked.batch,
-            "optimizer": {"type": "Adam", "params": {"lr": asked.learning_rate, "torch_adam": True}},
+            "train_micro_batch_size_per_gpu": options.batch,
+            "optimizer": {"type": "Adam", "params": {"lr": options.learning_rate, "torch_adam": True}},
             "zero_optimization": {"stage": 2},
         }
-        self.bf16 = asked.precision == "bf16"
+        self.bf16 = options.precision == "bf16"
         if self.bf16:
             config["bf16"] = {"enabled": True}
         self.model = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]

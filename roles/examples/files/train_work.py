@@ -57,7 +57,7 @@ class Shape:
     vocabulary: int = 0
 
     @classmethod
-    def asked(cls, model: str, width: int, layers: int, length: int, *, gpu: bool) -> Shape:
+    def of_options(cls, model: str, width: int, layers: int, length: int, *, gpu: bool) -> Shape:
         """Return the requested shape; 0 selects the default size (for gpt GPT-2 small; a tiny model on CPUs).
 
         Raises:
@@ -65,18 +65,18 @@ class Shape:
         """
         if model == "mlp":
             if length:
-                message = "--length: mlp has samples of one length"
+                message = "--length: mlp has samples of fixed length"
                 raise ValueError(message)
             return cls(model, width or (4096 if gpu else 256), layers or 4)
         if model == "gpt":
             own = cls(model, 768, 12, 1024, 50304) if gpu else cls(model, 64, 2, 64, 512)
             own = replace(own, width=width or own.width, layers=layers or own.layers, length=length or own.length)
             if own.width > HEAD and own.width % HEAD:
-                message = f"--hidden {own.width}: gpt has heads of {HEAD}, so its width is a multiple of it, or less"
+                message = f"--hidden {own.width}: must be a multiple of the head size {HEAD} for gpt, or smaller"
                 raise ValueError(message)
             return own
         if width or layers:
-            message = f"--hidden and --layers: the layers of {model} are fixed"
+            message = f"--hidden and --layers: not configurable for {model}"
             raise ValueError(message)
         return cls(model, 64 if gpu else 8, length=length or (224 if gpu else 32))
 
@@ -130,6 +130,6 @@ def batch_that_fits(model: str, memory: int | None) -> int:
     return next(batch for least, batch in _FITS[model] if memory >= least << 30)
 
 
-def loader_workers(asked: int, cpus: int) -> int:
+def loader_workers(requested: int, cpus: int) -> int:
     """Return the number of loader processes per rank; a negative value selects the number of CPUs minus one."""
-    return asked if asked >= 0 else min(_MOST_WORKERS, max(1, cpus - 1))
+    return requested if requested >= 0 else min(_MOST_WORKERS, max(1, cpus - 1))

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
                 file.seek(place)
                 file.write(bytes(_WIDTH))
         except OSError as exc:
-            sys.stderr.write(f"{bridge}: ACS cannot be switched off: {exc.strerror}; do it in the BIOS\n")
+            sys.stderr.write(f"{bridge}: ACS cannot be disabled: {exc.strerror}; disable it in the BIOS\n")
             status = 2
         else:
             sys.stdout.write(f"{bridge}: ACS is off\n")

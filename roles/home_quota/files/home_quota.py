@@ -114,7 +114,7 @@ def apply(settings: Settings, *, dry_run: bool) -> list[str]:
     return [
         *(f"{who[number]}: {_format_limit(limit)}" for number, limit in steps.limits.items()),
         *(
-            f"{who[number]}: stays at {_format_limit(limit)}, which was set by hand"
+            f"{who[number]}: keeps {_format_limit(limit)}, which was set manually"
             for number, limit in steps.kept.items()
         ),
         *(f"{name}: has no home in {settings.path} yet" for name in steps.unknown),
@@ -128,7 +128,7 @@ def _format_limit(limit: Limit) -> str:
 def main(arguments: Sequence[str], config: Path) -> int:
     """Run the program and return the exit status: 0 for success, 1 if nothing was changed."""
     parser = argparse.ArgumentParser(prog="busbar-home-quota", description=__doc__)
-    parser.add_argument("--dry-run", action="store_true", help="say what would be set")
+    parser.add_argument("--dry-run", action="store_true", help="show planned changes")
     dry_run = parser.parse_args(arguments).dry_run
     try:
         settings = read_settings(config)

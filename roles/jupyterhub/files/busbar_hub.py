@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache import Kept, KeptEach
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import (
     ended_because,
     parse_accounts,
@@ -22,7 +23,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view
     usable,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.form import choices_from_form, page
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.kept import Kept, KeptEach
 from batchspawner import SlurmSpawner
 from batchspawner.batchspawner import JobStatus
 from jupyterhub.apihandlers import APIHandler, default_handlers
@@ -50,7 +50,7 @@ class RefusedError(RuntimeError):
     """A program rejected the request; the message is shown to the user."""
 
 
-async def asked(program: str, request: dict[str, Any], user: str) -> dict[str, Any]:
+async def run_as_user(program: str, request: dict[str, Any], user: str) -> dict[str, Any]:
     """Run a program as a user and return its answer.
 
     Raises:
@@ -79,13 +79,13 @@ async def asked(program: str, request: dict[str, Any], user: str) -> dict[str, A
 
 async def notebooks() -> dict[str, Job]:
     """Return the notebook jobs of all users by job ID."""
-    return parse_jobs((await asked("query", {"what": "jobs"}, "slurm"))["jobs"])
+    return parse_jobs((await run_as_user("query", {"what": "jobs"}, "slurm"))["jobs"])
 
 
 # One cached query serves the notebooks of all users.
 JOBS = Kept(notebooks, JOBS_AGE)
-ACCOUNTS = KeptEach(lambda user: asked("query", {"what": "accounts", "user": user}, "slurm"), ACCOUNTS_AGE)
-CLUSTER = Kept(lambda: asked("query", {"what": "cluster"}, "slurm"), CLUSTER_AGE)
+ACCOUNTS = KeptEach(lambda user: run_as_user("query", {"what": "accounts", "user": user}, "slurm"), ACCOUNTS_AGE)
+CLUSTER = Kept(lambda: run_as_user("query", {"what": "cluster"}, "slurm"), CLUSTER_AGE)
 
 
 class PortalAuthenticator(Authenticator):
@@ -95,7 +95,7 @@ class PortalAuthenticator(Authenticator):
         """Return the name of the user, or None if PAM refuses the login."""
         request = {"user": data.get("username", ""), "password": data.get("password", "")}
         try:
-            await asked("login", request, "root")
+            await run_as_user("login", request, "root")
         except PermissionError:
             self.log.warning("login of %r refused", request["user"][:64])
             return None
@@ -104,12 +104,12 @@ class PortalAuthenticator(Authenticator):
     async def refresh_user(self, user: Any, handler: object = None) -> bool:  # noqa: ANN401, ARG002 - JupyterHub's
         """Return whether a logged-in user may still log in; the account may have been locked or removed."""
         try:
-            await asked("login", {"user": user.name, "account": True}, "root")
+            await run_as_user("login", {"user": user.name, "account": True}, "root")
         except PermissionError:
             self.log.warning("%s may no longer log in", user.name)
             return False
         except RefusedError as exc:
-            self.log.warning("PAM was not asked about %s: %s", user.name, exc)
+            self.log.warning("cannot check %s with PAM: %s", user.name, exc)
         return True
 
     def normalize_username(self, username: str) -> str:
@@ -127,13 +127,13 @@ class NotebookHandler(APIHandler):
         spawners = getattr(user, "spawners", {}).values()
         spawner = next((one for one in spawners if token and one.api_token == token), None)
         if not isinstance(spawner, NotebookSpawner) or not spawner.is_waiting_for_port:
-            raise web.HTTPError(403, "no notebook of yours waits for a port")
+            raise web.HTTPError(403, "you have no notebook that waits for a port")
         data = self.get_json_body()
         first, last = spawner.ports
         port = data.get("port") if isinstance(data, dict) and set(data) == {"port"} else None
         if type(port) is not int or not first <= port <= last:
-            raise web.HTTPError(400, f"port: a number from {first} to {last}, and nothing else")
-        self.finish(json.dumps(await spawner.settle(port)))
+            raise web.HTTPError(400, f"port: expected only a number from {first} to {last}")
+        self.finish(json.dumps(await spawner.confirm_port(port)))
 
 
 default_handlers.append((r"/api/busbar/notebook", NotebookHandler))
@@ -148,7 +148,7 @@ class NotebookSpawner(SlurmSpawner):
     start_minutes = Integer(help="Time that the form proposes").tag(config=True)
     cpus = Integer(2, help="CPUs that the form proposes").tag(config=True)
     memory_gib = Integer(0, help="Memory that the form proposes, in GiB").tag(config=True)
-    offered = List(Unicode(), help="Partitions that are offered; none for all").tag(config=True)
+    offered = List(Unicode(), help="Offered partitions; empty for all").tag(config=True)
     ended = Unicode("", help="Why the last notebook ended")
     is_waiting_for_port = False
 
@@ -192,21 +192,21 @@ class NotebookSpawner(SlurmSpawner):
         self.is_waiting_for_port, self.ended = True, ""
         request = {"choice": self.user_options, "variables": environment, "files": files}
         try:
-            self.job_id = (await asked("submit", request, self.user.name))["job"]
+            self.job_id = (await run_as_user("submit", request, self.user.name))["job"]
         except RefusedError as exc:
             self.job_id = ""
-            raise shown(exc, "Slurm did not take the job") from exc
+            raise shown(exc, "Slurm rejected the job") from exc
         JOBS.forget()
         self.log.info("notebook of %s is job %s", self.user.name, self.job_id)
         return self.job_id
 
-    async def settle(self, port: int) -> dict[str, str]:
+    async def confirm_port(self, port: int) -> dict[str, str]:
         """Set the port, issue a certificate for the job's node, and return files()."""
         JOBS.forget()
         await self.query_job_status()
         node = self.state_gethost()
         if not node:
-            raise web.HTTPError(409, "Slurm does not say where the job runs; ask again")
+            raise web.HTTPError(409, "Slurm does not report the node of the job; try again")
         self.is_waiting_for_port = False
         self.ssl_alt_names = [f"DNS:{node}"]
         self.cert_paths = await self.create_certs()
@@ -228,7 +228,7 @@ class NotebookSpawner(SlurmSpawner):
         try:
             job = (await JOBS.get()).get(self.job_id)
         except (RefusedError, ValueError) as exc:
-            self.log.warning("squeue does not answer, notebooks are taken to run: %s", exc)
+            self.log.warning("squeue does not answer; notebooks are assumed to run: %s", exc)
             return JobStatus.UNKNOWN
         self.job_status = f"{job.state} {job.node}" if job else ""
         if job and job.is_running:
@@ -248,7 +248,7 @@ class NotebookSpawner(SlurmSpawner):
         if not self.job_id:
             return
         try:
-            await asked("cancel", {"job": self.job_id}, self.user.name)
+            await run_as_user("cancel", {"job": self.job_id}, self.user.name)
         except RefusedError as exc:
             self.log.warning("scancel %s: %s", self.job_id, exc)
         JOBS.forget()

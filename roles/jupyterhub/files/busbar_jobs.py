@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache import Kept, KeptEach
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import parse_partitions, usable
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.jobs_page import (
     cluster_rows,
@@ -15,8 +16,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.jobs_page im
     queue_rows,
     validated,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.kept import Kept, KeptEach
-from busbar_hub import CLUSTER, RefusedError, asked
+from busbar_hub import CLUSTER, RefusedError, run_as_user
 from jupyterhub.handlers import BaseHandler, default_handlers
 from tornado import web
 
@@ -30,7 +30,7 @@ LONGEST_S = 20
 async def answer(program: str, request: dict[str, Any], user: str) -> dict[str, Any]:
     """Return the answer of a program, or its error, which is cached as well to limit queries while Slurm hangs."""
     try:
-        return await asked(program, request, user)
+        return await run_as_user(program, request, user)
     except RefusedError as exc:
         return {"problem": str(exc)}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from busbar_hub import PortalAuthenticator, RefusedError, asked
+from busbar_hub import PortalAuthenticator, RefusedError, run_as_user
 from oauthenticator.generic import GenericOAuthenticator
 from oauthenticator.oauth2 import OAuthCallbackHandler
 from tornado.httpclient import AsyncHTTPClient
@@ -18,9 +18,9 @@ from traitlets import List, Unicode, default
 class OidcAuthenticator(PortalAuthenticator, GenericOAuthenticator):
     """Authenticates users at an identity provider and checks their account on the cluster."""
 
-    ca_file = Unicode("", help="Certificates that the provider's is checked against").tag(config=True)
+    ca_file = Unicode("", help="CA certificates that verify the provider").tag(config=True)
     groups_claim = Unicode("groups", help="Claim that lists the groups of a user").tag(config=True)
-    wanted_groups = List(Unicode(), help="Groups of which a user must have one; none for all").tag(config=True)
+    wanted_groups = List(Unicode(), help="Groups that may log in; empty for all").tag(config=True)
 
     @default("http_client")
     def _default_http_client(self) -> AsyncHTTPClient:
@@ -39,12 +39,12 @@ class OidcAuthenticator(PortalAuthenticator, GenericOAuthenticator):
         name = model["name"]
         claims = model["auth_state"][self.user_auth_state_key]
         if not self.is_wanted(claims):
-            self.log.warning("login of %r refused: none of the groups that may", str(name)[:64])
+            self.log.warning("login of %r refused: not in an allowed group", str(name)[:64])
             return None
         try:
-            await asked("login", {"user": name, "account": True}, "root")
+            await run_as_user("login", {"user": name, "account": True}, "root")
         except (PermissionError, RefusedError):
-            self.log.warning("login of %r refused: no account of the cluster that may log in", str(name)[:64])
+            self.log.warning("login of %r refused: no cluster account that may log in", str(name)[:64])
             return None
         # Only the name is needed, so the provider's tokens are discarded.
         return name

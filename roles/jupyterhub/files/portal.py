@@ -112,7 +112,7 @@ def _person(settings: Settings) -> pwd.struct_passwd:
     """
     entry = pwd.getpwuid(os.getuid())
     if not may_enter(entry.pw_name, settings):
-        message = f"{entry.pw_name}: the portal is not for this user"
+        message = f"{entry.pw_name}: this user may not use the portal"
         raise RequestError(message)
     return entry
 
@@ -161,7 +161,7 @@ def submit(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
-        message = f"{folder}: {exc.strerror}: the log of the notebook has no place"
+        message = f"{folder}: {exc.strerror}: the notebook's log cannot be written"
         raise RequestError(message) from exc
     # Each notebook overwrites the log, so that logs do not fill the home directory.
     output = _ran(sbatch_command(choice, str(folder / "notebook.log"), entry.pw_dir), entry, text)
@@ -180,7 +180,7 @@ def cancel(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:  #
     """
     number = request.get("job")
     if not isinstance(number, str) or not re.fullmatch(r"[0-9]{1,12}", number):
-        message = f"job: {number!r} is not the number of a job"
+        message = f"job: {number!r} is not a job ID"
         raise RequestError(message)
     _ran(["scancel", f"--name={JOB_NAME}", number], pwd.getpwuid(os.getuid()))
     return {}
@@ -217,9 +217,9 @@ def query(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     if what == "cluster":
         return {"partitions": _ran(PARTITIONS, entry), "nodes": _ran(NODES, entry)}
     if what == "accounts" and _USER.fullmatch(str(request.get("user"))):
-        asked = ["sacctmgr", "-nP", "show", "user", request["user"], "withassoc", "format=Account,DefaultAccount"]
-        return {"accounts": _ran(asked, entry) if settings.accounting else ""}
-    message = f"what: {what!r} is not a question of the portal"
+        command = ["sacctmgr", "-nP", "show", "user", request["user"], "withassoc", "format=Account,DefaultAccount"]
+        return {"accounts": _ran(command, entry) if settings.accounting else ""}
+    message = f"what: {what!r} is not a query of the portal"
     raise RequestError(message)
 
 

@@ -57,7 +57,7 @@ def register_port(port: int, folder: Path) -> dict[str, str]:
             if answer.status != http.client.CONFLICT:
                 break
         time.sleep(2**attempt)
-    sys.exit("the notebook could not tell the hub its port; this job ends")
+    sys.exit("the notebook could not send its port to the hub; the job ends")
 
 
 def main(first: str, last: str, folder: Path) -> int:

@@ -21,17 +21,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_reading import PATHS, read, run_limited
-from ansible_collections.busbar.cluster.plugins.module_utils.health.apart import answers
+from ansible_collections.busbar.cluster.plugins.module_utils.health.check_runner import answers
+from ansible_collections.busbar.cluster.plugins.module_utils.health.drain_policy import drain_reason
+from ansible_collections.busbar.cluster.plugins.module_utils.health.drain_resume import drain_or_resume
 from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import Answer, Finding, Node, weighed
 from ansible_collections.busbar.cluster.plugins.module_utils.health.history import NAME, append, entries, keys_of
-from ansible_collections.busbar.cluster.plugins.module_utils.health.look import checks_of, timed_out
 from ansible_collections.busbar.cluster.plugins.module_utils.health.metrics import metrics
 from ansible_collections.busbar.cluster.plugins.module_utils.health.network import HOUR_S
-from ansible_collections.busbar.cluster.plugins.module_utils.health.settle import settle
-from ansible_collections.busbar.cluster.plugins.module_utils.health.slurm_node import drain_reason
+from ansible_collections.busbar.cluster.plugins.module_utils.health.node_checks import checks_of, timed_out
 from ansible_collections.busbar.cluster.plugins.module_utils.health.state import (
     read_state,
-    settled_by_people,
+    reset_by_admin,
     with_answers,
     write_state,
 )
@@ -81,14 +81,14 @@ class Run:
     def finish(self, findings: Sequence[Finding], done: str, passes: int) -> None:
         """Write the state, the history and the metrics for the node exporter."""
         reason = drain_reason([each.problem for each in self.draining(findings)]) if findings else ""
-        before, booted, whole = self.state.standing, self.state.rebooted, not self.unknown()
+        before, booted, whole = self.state.last_findings, self.state.rebooted, not self.unknown()
         new = entries(before, findings, done, reason=reason, booted=booted, whole=whole, now=self.began)
         kept(lambda: append(self.folder / NAME, new))
-        standing = {} if whole else dict(before)
-        standing |= {key: each.problem for key, each in keys_of(findings).items()}
-        state = self.state._replace(passes=passes, standing=standing, rebooted=False)
+        last_findings = {} if whole else dict(before)
+        last_findings |= {key: each.problem for key, each in keys_of(findings).items()}
+        state = self.state._replace(passes=passes, last_findings=last_findings, rebooted=False)
         if done in {"given_back", "leave"}:
-            state = settled_by_people(state)
+            state = reset_by_admin(state)
         kept(lambda: write_state(self.folder / "state.json", state))
         place = Path(str(self.declared.get("metrics") or ""))
         if place.is_dir() and place.name:
@@ -116,7 +116,7 @@ def kept(what: Any) -> None:  # noqa: ANN401 - a function
     try:
         what()
     except OSError as exc:
-        say(f"the health check cannot keep its files: {exc}", aside=True)
+        say(f"the health check cannot write its files: {exc}", aside=True)
 
 
 def scontrol(words: Sequence[str]) -> str:
@@ -180,10 +180,10 @@ def main(arguments: Sequence[str], settings: Path, root: Path = ROOT) -> int:
         with alone(Path(str(declared["folder"]))) as first:
             if first:
                 return run(arguments, Run(declared, root))
-            say("another health check of this node is at work", aside=True)
+            say("another health check of this node is running", aside=True)
             return 0
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as exc:
-        say(f"the health of this node is not known: {exc}", aside=True)
+        say(f"the health of this node is unknown: {exc}", aside=True)
         return 1 if "--look" in arguments else 0
 
 
@@ -204,7 +204,7 @@ def run(arguments: Sequence[str], here: Run) -> int:
     passes = 0 if draining else here.state.passes + 1
     done = "failed"
     try:
-        done = settle(draining, here.declared, scontrol, here.folder / "drained", passes)
+        done = drain_or_resume(draining, here.declared, scontrol, here.folder / "drained", passes)
     finally:
         here.finish(findings, done, passes)
     journal(done, draining)

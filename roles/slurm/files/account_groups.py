@@ -74,7 +74,7 @@ class Directory(NamedTuple):
             try:
                 if connection.search(self.base, "base", "(objectClass=*)", "dn"):
                     return connection
-                problems.append(f"{connection.uri}: there is no {self.base}")
+                problems.append(f"{connection.uri}: {self.base} does not exist")
             except LdapError as error:
                 problems.append(str(error))
         message = f"the directory does not answer, nothing was changed: {'; '.join(problems)}"
@@ -134,14 +134,17 @@ def main(arguments: Sequence[str], configuration: Path) -> int:
 
 def _parser(max_removals: int) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="busbar-account-groups", description="Gives members of groups of the directory their accounts of Slurm."
+        prog="busbar-account-groups", description="Assigns Slurm accounts to members of directory groups."
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
+    parser.add_argument("--dry-run", action="store_true", help="show planned changes")
     parser.add_argument(
-        "--max-removals", type=int, default=max_removals, help="how many may lose an account (%(default)s)"
+        "--max-removals",
+        type=int,
+        default=max_removals,
+        help="maximum number of users who may lose an account (%(default)s)",
     )
     parser.add_argument(
-        "--allow-empty", action="store_true", help="an empty group takes the account of those who had it"
+        "--allow-empty", action="store_true", help="an empty group revokes the account from its former members"
     )
     return parser
 
@@ -239,7 +242,7 @@ def _members(group: str, directory: Directory, connection: Connection) -> set[st
     try:
         entries = connection.search(directory.base, "sub", f"(&(objectClass={kind})(gidNumber={int(fields[2])}))", name)
     except LdapError as error:
-        message = f"the directory does not say whose own group {group} is, nothing was changed: {error}"
+        message = f"the directory does not report whose primary group {group} is; nothing was changed: {error}"
         raise SyncError(message) from error
     return names | {value for entry in entries for value in entry.get(name.lower(), [])}
 
@@ -309,7 +312,7 @@ def read_made(path: Path) -> tuple[set[tuple[str, str]], set[tuple[str, str, str
     except FileNotFoundError:
         return set(), set()
     except (KeyError, TypeError, ValueError) as error:
-        message = f"{path} cannot be read ({error}). Remove it: members of the groups are found again by the next run"
+        message = f"{path} cannot be read ({error}). Remove it; the next run finds the members again"
         raise SyncError(message) from error
 
 
@@ -345,16 +348,16 @@ def metrics_text(last: Mapping[str, float]) -> str:
             ``changes``.
     """
     series = (
-        ("last_run_timestamp_seconds", "When the groups were last compared with accounting.", "run"),
+        ("last_run_timestamp_seconds", "Last comparison of the groups with accounting.", "run"),
         (
             "last_success_timestamp_seconds",
-            "When accounting was last brought to what the groups say; 0 for never.",
+            "Last time that accounting matched the groups; 0 for never.",
             "success",
         ),
         ("last_run_failed", "Whether the last run failed.", "failed"),
-        ("last_run_refused", "Whether the last run left something to a person.", "refused"),
-        ("members", "Users who have an account by a group.", "members"),
-        ("changes", "What the last run changed.", "changes"),
+        ("last_run_refused", "Whether the last run needs manual action.", "refused"),
+        ("members", "Users who have an account through a group.", "members"),
+        ("changes", "Changes of the last run.", "changes"),
     )
     return "".join(
         f"# HELP busbar_account_groups_{name} {text}\n# TYPE busbar_account_groups_{name} gauge\n"

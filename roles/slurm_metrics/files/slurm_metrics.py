@@ -12,7 +12,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_series import database_families
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_metrics import database_families
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.metric_series import (
+    Family,
+    job_families,
+    job_series,
+    node_families,
+    one,
+    scheduler_families,
+)
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import Node, read_json_nodes, read_text_nodes
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import (
     Job,
@@ -21,14 +29,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import 
     queue_format,
     read_jobs,
     read_scheduler,
-)
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.series import (
-    Family,
-    job_families,
-    job_series,
-    node_families,
-    one,
-    scheduler_families,
 )
 
 if TYPE_CHECKING:
@@ -144,13 +144,13 @@ class Collector:
         who = {"controller": settings.controller}
         return [
             one("up", "Whether slurmctld of this controller answers.", up, **who),
-            one("acting", "Whether this controller is in charge.", acting == settings.controller, **who),
+            one("acting", "Whether this controller is active.", acting == settings.controller, **who),
             *families,
-            one("collected_timestamp_seconds", "When this was asked.", began, **who),
-            one("collect_duration_seconds", "How long that took.", time.time() - began, **who),
+            one("collected_timestamp_seconds", "Time of the query.", began, **who),
+            one("collect_duration_seconds", "Duration of the query.", time.time() - began, **who),
             one(
                 "collect_cpu_seconds",
-                "What that took of a CPU, Slurm's commands included.",
+                "CPU time of the query, including Slurm's commands.",
                 _cpu_seconds() - used,
                 **who,
             ),
@@ -208,7 +208,7 @@ class Collector:
         except Unanswered as exc:
             trouble = str(exc)
         except (AttributeError, KeyError, TypeError, ValueError) as exc:
-            trouble = f"not understood: {type(exc).__name__}: {exc}"
+            trouble = f"cannot parse it: {type(exc).__name__}: {exc}"
         else:
             if self._problems.pop(what, None):
                 self._say(f"{what}: answers again")

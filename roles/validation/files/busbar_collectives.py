@@ -22,7 +22,7 @@ from mpi4py import MPI
 
 # In Open MPI 5 a rank may leave MPI_Init before another rank can receive, which then crashes: issue 12495 of
 # open-mpi/ompi. As a workaround each rank waits before it sends.
-SETTLE_S = 1.0
+WARM_UP_S = 1.0
 PATTERN = 7
 WEIGHTS = 8
 ALIGNED = 4
@@ -33,7 +33,7 @@ def size(text: str) -> int:
     """Return the number of bytes for a size such as 8, 64K, 16M or 1G."""
     number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
     if unit not in UNITS or not number.isdigit():
-        message = f"{text!r} is not a valid size: write a number such as 8, 64K, 16M or 1G"
+        message = f"{text!r} is not a valid size: use a number such as 8, 64K, 16M or 1G"
         raise argparse.ArgumentTypeError(message)
     return int(number) * UNITS[unit]
 
@@ -232,7 +232,7 @@ def options() -> argparse.Namespace:
     arg.add_argument("-w", "--warmup_iters", type=int, default=1)
     arg.add_argument("-c", "--check", type=int, default=1)
     arg.add_argument("-s", "--seconds", type=float, default=1.0, help="stop repeating one size after this time")
-    arg.add_argument("--wrong-rank", type=int, default=-1, help="a rank that spoils one element of each result")
+    arg.add_argument("--wrong-rank", type=int, default=-1, help="rank that corrupts one element of each result")
     chosen = arg.parse_args()
     if chosen.minbytes < 4 or chosen.maxbytes < chosen.minbytes or chosen.stepfactor < 2 or chosen.iters < 1:  # noqa: PLR2004
         arg.error("sizes: 4 <= minbytes <= maxbytes, stepfactor >= 2, iters >= 1")
@@ -359,7 +359,7 @@ class Test:
 def main() -> int:
     """Run the test; a failing rank aborts all ranks, which would otherwise wait forever."""
     chosen = options()
-    time.sleep(SETTLE_S)
+    time.sleep(WARM_UP_S)
     try:
         return Test(chosen).run()
     except Exception:  # noqa: BLE001 - on any error the other ranks must not hang

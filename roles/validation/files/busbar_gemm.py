@@ -180,19 +180,19 @@ def cpu_kind() -> str:
     return ", ".join([model or platform.machine(), *libraries])[:_LONGEST]
 
 
-def device_of(asked: argparse.Namespace):  # noqa: ANN201 - WithTorch or WithNumpy
+def device_of(options: argparse.Namespace):  # noqa: ANN201 - WithTorch or WithNumpy
     """Return the selected device."""
     try:
-        return WithTorch(asked.device, asked.seed)
+        return WithTorch(options.device, options.seed)
     except ImportError as exc:
-        if asked.device == "gpu":
+        if options.device == "gpu":
             give_up(f"no torch: {exc}")
     except RuntimeError as exc:
         give_up(str(exc))
     try:
-        return WithNumpy(asked.seed)
+        return WithNumpy(options.seed)
     except ImportError as exc:
-        give_up(f"neither torch nor NumPy: {exc}")
+        give_up(f"needs torch or NumPy: {exc}")
 
 
 def give_up(why: str) -> None:
@@ -207,7 +207,7 @@ def node_name() -> str:
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
-def multiply(device, size: int, asked: argparse.Namespace) -> dict:  # noqa: ANN001 - as above
+def multiply(device, size: int, options: argparse.Namespace) -> dict:  # noqa: ANN001 - as above
     """Return speed and digest of repeated products."""
     one, two = device.numbers(size, 0), device.numbers(size, 1)
     out = device.empty(one)
@@ -216,7 +216,7 @@ def multiply(device, size: int, asked: argparse.Namespace) -> dict:  # noqa: ANN
     for _ in range(BATCH):
         device.product(one, two, out)
     device.wait()
-    speeds, changed, until = [], 0, time.monotonic() + asked.seconds
+    speeds, changed, until = [], 0, time.monotonic() + options.seconds
     while not speeds or time.monotonic() < until:
         began = time.perf_counter()
         for _ in range(BATCH):
@@ -224,7 +224,7 @@ def multiply(device, size: int, asked: argparse.Namespace) -> dict:  # noqa: ANN
         device.wait()
         speeds.append(BATCH * 2 * size**3 / (time.perf_counter() - began) / 1e12)
         changed += not device.same(out, first)
-    if asked.wrong_node == node_name():
+    if options.wrong_node == node_name():
         device.spoil(first)
     return {
         "tflops": statistics.median(speeds),
@@ -255,23 +255,21 @@ def main() -> None:
     """Measure and print the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--device", choices=("gpu", "cpu"), required=True, help="what computes")
-    parser.add_argument("--seconds", type=float, default=20, help="how long it multiplies")
+    parser.add_argument("--seconds", type=float, default=20, help="duration in seconds")
     parser.add_argument("--size", type=int, default=0, help="rows and columns; 0 for 8192 on GPUs, 384 on CPUs")
     parser.add_argument("--seed", type=int, default=1, help="of the matrices")
-    parser.add_argument(
-        "--wrong-node", default="", help="to try whether it is found: a node whose results have a wrong bit"
-    )
-    asked = parser.parse_args()
-    if asked.size < 0 or asked.seconds <= 0:
+    parser.add_argument("--wrong-node", default="", help="test option: node whose results get a wrong bit")
+    options = parser.parse_args()
+    if options.size < 0 or options.seconds <= 0:
         parser.error("--size must be 0 or more and --seconds above 0")
-    device = device_of(asked)
-    size = asked.size or (GPU_SIZE if device.gpu else CPU_SIZE)
-    found = multiply(device, size, asked) | copy(device, GPU_BYTES if device.gpu else CPU_BYTES)
+    device = device_of(options)
+    size = options.size or (GPU_SIZE if device.gpu else CPU_SIZE)
+    found = multiply(device, size, options) | copy(device, GPU_BYTES if device.gpu else CPU_BYTES)
     about = {
         "node": node_name(),
         "rank": int(os.environ.get("SLURM_PROCID", "0")),
         "device": device.index if device.gpu else int(os.environ.get("SLURM_LOCALID", "0")),
-        "what": asked.device,
+        "what": options.device,
         "uuid": device.uuid,
         "kind": device.kind,
         "library": device.library,

@@ -142,10 +142,10 @@ def kernel_log() -> list[str] | None:
 class Watch:
     """The recording of this node."""
 
-    def __init__(self, asked: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace) -> None:
         """Read the log before the load starts."""
-        self.devices = gpus if asked.device == "gpu" else cpus
-        self.gpu = asked.device == "gpu"
+        self.devices = gpus if options.device == "gpu" else cpus
+        self.gpu = options.device == "gpu"
         self.before = self.log()
 
     def log(self) -> list[str] | None:
@@ -177,20 +177,20 @@ def main() -> None:
     """Print records until standard input closes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--device", choices=("gpu", "cpu"), required=True, help="what is watched")
-    parser.add_argument("--interval", type=float, required=True, help="seconds between two looks")
-    asked = parser.parse_args()
-    if asked.interval <= 0:
+    parser.add_argument("--interval", type=float, required=True, help="seconds between two samples")
+    options = parser.parse_args()
+    if options.interval <= 0:
         parser.error("--interval must be above 0")
-    watch = Watch(asked)
+    watch = Watch(options)
     watch.report("begin")
-    due = time.monotonic() + asked.interval
+    due = time.monotonic() + options.interval
     while True:
         ready = select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]
         if ready and not os.read(sys.stdin.fileno(), 4096):
             break
         if not ready:
             watch.report("sample")
-            due += asked.interval
+            due += options.interval
     watch.report("end")
 
 

@@ -37,7 +37,7 @@ def size(text: str) -> int:
     """Return the number of bytes for a size such as 8, 64K, 16M or 1G."""
     number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
     if unit not in UNITS or not number.isdigit():
-        message = f"{text!r} is not a valid size: write a number such as 8, 64K, 16M or 1G"
+        message = f"{text!r} is not a valid size: use a number such as 8, 64K, 16M or 1G"
         raise argparse.ArgumentTypeError(message)
     return int(number) * UNITS[unit]
 
@@ -49,12 +49,12 @@ def options() -> argparse.Namespace:
     arg.add_argument("--phase", choices=[*PHASES, "sweep"], required=True)
     arg.add_argument("--size", type=size, default=1 << 30, help="bytes that each node writes and reads for the speed")
     arg.add_argument("--seconds", type=int, default=10, help="stop writing and reading after this time")
-    arg.add_argument("--patience", type=float, default=15, help="seconds that a neighbour may take")
+    arg.add_argument("--patience", type=float, default=15, help="timeout for a neighbour, in seconds")
     chosen = arg.parse_args()
     # Not an argument, because other users of the node could see it and create the folder with that name first.
     chosen.token = os.environ.get("BUSBAR_STORAGE_TOKEN", "")
     if not re.fullmatch(r"[0-9A-Za-z]{8,64}", chosen.token):
-        arg.error("BUSBAR_STORAGE_TOKEN: 8 to 64 letters and digits that no other run has, and none can guess")
+        arg.error("BUSBAR_STORAGE_TOKEN: 8 to 64 letters and digits , unique and unguessable")
     return chosen
 
 
@@ -270,7 +270,7 @@ def main() -> int:
         elif chosen.phase in {"write", "clean"} or rank.file("data").exists():
             PHASES[chosen.phase](rank)
         else:
-            rank.say("problem", phase=chosen.phase, error="its own file is not there")
+            rank.say("problem", phase=chosen.phase, error="its own file does not exist")
     except SystemExit:
         # The other nodes are stopped at the same time and must not report these files as missing.
         time.sleep(STOPPED_S)

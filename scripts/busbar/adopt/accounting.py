@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.limits import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting_limits import (
     ASSOCIATION_LIMITS,
     QOS_LIMITS,
     canonical_limits,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.hostlist import expand_hosts
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import profile_names
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import profile_names
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, unfold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.plan import slurm_plan
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import shipped_profile
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import shipped_profile
 
 from busbar.adopt.draft import LEFT
 from busbar.adopt.source import is_on, unresolved

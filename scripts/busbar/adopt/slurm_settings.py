@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.limits import QOS_LIMITS, canonical_limits
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting_limits import QOS_LIMITS, canonical_limits
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, unfold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf_keys import SLURM_CONF_KEYS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import (
     profile_names,
     unknown_hardware,
 )

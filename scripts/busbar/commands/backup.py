@@ -85,7 +85,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 def parsed_answers(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the results of the hosts whose snapshot is complete."""
-    return {host: json.loads(each["said"]) for host, each in answers.items() if int(each["rc"]) == 0}
+    return {host: json.loads(each["output"]) for host, each in answers.items() if int(each["rc"]) == 0}
 
 
 def host_findings(answers: Mapping[str, Mapping[str, Any]], wanted: str) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import (
     profile_names,
     shipped_profile,
     unknown_hardware,

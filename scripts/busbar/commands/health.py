@@ -60,7 +60,7 @@ def report(answers: Mapping[str, str]) -> tuple[int, list[str]]:
             found = json.loads(text)
             own = [*_findings(host, found["findings"])]
             bad = any(each["severity"] != MONITOR for each in found["findings"])
-            silent = [f"{host}: not known: {name}: {why}" for name, why in found["unknown"].items()]
+            silent = [f"{host}: unknown: {name}: {why}" for name, why in found["unknown"].items()]
         except (AttributeError, KeyError, TypeError, ValueError):
             code, own, bad, silent = UNKNOWN, [f"{host}: unexpected answer: {text[:200]}"], False, []
         if bad and code == HEALTHY:

@@ -126,7 +126,7 @@ def _build(args: argparse.Namespace) -> int:
         raise UsageError(message)
     own = variables[args.like]
     if "slurm_compute" not in own.get("group_names", []):
-        message = f"--like {args.like}: is not in the group slurm_compute: name a compute node"
+        message = f"--like {args.like}: is not in the group slurm_compute: use a compute node"
         raise UsageError(message)
     if not bundle.published_serial(args.output):
         message = f"{args.output} has no bundle, but an image requires one: busbar image bundle {args.output}"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import unknown_hardware
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
     site_catalogue,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import unknown_hardware
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names import option_names
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import (

@@ -14,9 +14,9 @@ from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import unknown_hardware
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import unknown_hardware
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts, unfold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names import option_names
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import FIRST
@@ -52,7 +52,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command."""
     parser = subparsers.add_parser(
         "prove",
-        help="validate nodes of any Slurm cluster as an ordinary user on a login node",
+        help="validate nodes of any Slurm cluster as an unprivileged user on a login node",
         description="Runs the validation as steps of one Slurm job, which it submits and cancels. Inside salloc or "
         "with --jobid it uses that job. Writes the folder busbar-report-TIME in the current folder.",
         epilog="Exit codes: 0 PASS, 1 FAIL, 2 bad input, 3 INCONCLUSIVE, 4 some nodes were not tested and the "
@@ -63,7 +63,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--nodes", "-N", type=_count, default=0, help=f"number of nodes (default: {_NODES}, all of a job)"
     )
     parser.add_argument("--nodelist", "-w", default="", help="nodes to test, such as gpu[1-8]")
-    parser.add_argument("--exclude", "-x", default="", help="nodes to leave out")
+    parser.add_argument("--exclude", "-x", default="", help="nodes to exclude")
     parser.add_argument("--account", "-A", default="", help="Slurm account (default: your default account)")
     parser.add_argument("--qos", "-q", default="", help="Slurm QOS (default: that of the account)")
     parser.add_argument("--time", "-t", default="60", help="time limit of the job, as for sbatch (default: 60 minutes)")
@@ -152,13 +152,13 @@ def _refuse_options(args: argparse.Namespace, folder: Path, catalogue: Mapping[s
     """
     problems = []
     if getuser() == "root":
-        problems.append("busbar prove runs as an ordinary user: root runs no tests")
+        problems.append("busbar prove does not run as root: use an unprivileged user")
     if args.hardware and args.hardware not in catalogue:
         problem, remedy = unknown_hardware(args.hardware, catalogue)
         problems.append(f"--hardware: {problem}; {remedy}")
     if args.backend == "mpi":
         problems += [
-            f"--{key}: --backend mpi runs its own program: leave it out"
+            f"--{key}: --backend mpi runs its own program: remove it"
             for key in ("image", "binary")
             if getattr(args, key)
         ]
@@ -168,9 +168,11 @@ def _refuse_options(args: argparse.Namespace, folder: Path, catalogue: Mapping[s
         except ValueError as exc:
             problems.append(f"--{key}: {exc}")
     if args.nodes and args.nodelist and args.nodes != len(unfold_hosts(args.nodelist)):
-        problems.append(f"--nodes: {args.nodes}, and --nodelist has {len(unfold_hosts(args.nodelist))}: leave one out")
+        problems.append(
+            f"--nodes: {args.nodes}, and --nodelist has {len(unfold_hosts(args.nodelist))}: remove one of them"
+        )
     if unkept := unwritable(folder) or _full(folder.parent):
-        problems.append(f"reports cannot be kept in {unkept}: change to a folder with room that you can write")
+        problems.append(f"cannot write reports to {unkept}: change to a writable folder with enough space")
     if problems:
         raise UsageError("\n".join(problems))
 
@@ -196,13 +198,13 @@ def _requested(args: argparse.Namespace, job: str) -> tuple[Request, dict[str, s
     values = {key: getattr(args, key) for key in _QUEUE} | {"nodelist": tuple(unfold_hosts(args.nodelist))}
     request = Request(**values, nodes=args.nodes)
     if job and not job.isdecimal():
-        message = f"--jobid: {job!r} is not the number of a job"
+        message = f"--jobid: {job!r} is not a job ID"
         raise UsageError(message)
     if job:
         request = request._replace(partition="")
         ignored = [f"--{key}" for key in ("partition", "account", "qos") if getattr(args, key)]
         if ignored:
-            message = f"{', '.join(ignored)}: job {job} exists already: leave it out, or leave salloc"
+            message = f"{', '.join(ignored)}: job {job} already exists: remove it, or leave salloc"
             raise UsageError(message)
         code, out, err = ask("squeue", "-h", "-j", job, "-o", "%u")
         if code or not out.strip():
@@ -220,7 +222,7 @@ def _detach(args: argparse.Namespace) -> int:
     values = {key: value for key, value in vars(args).items() if key not in {"run", "detach"} and value}
     run = detach(user_place(), ["prove", *(f"--{key}={value}" for key, value in values.items())])
     print(f"validation {run.name} runs (process {run.process}), output {run.output}")
-    print(f"wait for its end and its exit code: busbar report wait {run.name}")
+    print(f"wait for its exit code: busbar report wait {run.name}")
     return 0
 
 
@@ -239,7 +241,7 @@ def _locked(allocation: Allocation) -> Iterator[None]:
         except BlockingIOError:
             taken = True
         if taken:
-            message = f"another busbar prove runs in job {allocation.job}: wait for its end, or use another job"
+            message = f"another busbar prove runs in job {allocation.job}: wait until it ends, or use another job"
             raise UsageError(message)
         try:
             yield
@@ -260,7 +262,9 @@ def _validated(
     _say(f"job {allocation.job} runs on {fold_hosts(allocation.nodes)}")
     left = None if allocation.ends is None else allocation.ends - time.time() - _MARGIN_S
     if left is not None and left < _LEAST_S:
-        message = f"job {allocation.job} ends in {left + _MARGIN_S:.0f} s: a validation takes minutes: ask for more"
+        message = (
+            f"job {allocation.job} ends in {left + _MARGIN_S:.0f} s, but a validation takes minutes: request more time"
+        )
         raise UsageError(message)
     seen = probe.read_nodes(allocation, args.binary)
     hardware, catalogue = _hardware(args, seen, catalogue)
@@ -293,7 +297,7 @@ def _chosen(args: argparse.Namespace, allocation: Allocation) -> tuple[list[str]
     here = [node for node in allocation.nodes if node not in excluded and (node in wanted or not wanted)]
     allocation.nodes = here[: args.nodes or None]
     if not here:
-        message = f"job {allocation.job} has none of the nodes that --nodelist and --exclude leave"
+        message = f"job {allocation.job} has no node after --nodelist and --exclude"
         raise UsageError(message)
     lacking = 0 if wanted else max(0, args.nodes - len(here))
     missing = {f"{lacking} of {args.nodes} nodes": f"not allocated to job {allocation.job}"} if lacking else {}
@@ -311,7 +315,7 @@ def _hardware(
         who = fold_hosts([node for node in seen if hardware.get(node, "") == name])
         _say(f"hardware: {who}: {name if name in catalogue else 'no profile of the catalogue'}")
     if text:
-        _say("Complete this profile, or give --hardware or --floor: without a floor the verdict is INCONCLUSIVE.")
+        _say("Complete this profile, or set --hardware or --floor: without a floor the verdict is INCONCLUSIVE.")
         _say(text)
     unsound = {name for name in set(known) - set(catalogue) if profile_problems(name, known[name])}
     known = {name: profile for name, profile in known.items() if name not in unsound}

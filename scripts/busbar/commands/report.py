@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import human_size, printable
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare, drift
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import (
     VERDICTS,
     counts,
     culprits,
     everyone,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare, drift
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.side_by_side import side_by_side
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
     history,
@@ -62,24 +62,24 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command to the parser."""
     top = subparsers.add_parser(
         "report",
-        help="list, show, render, compare, sign and verify reports of validations, wait for one",
+        help="manage validation reports: list, show, render, compare, sign, verify, wait",
         description="REPORT is a report's folder, its name or the beginning of it, or latest (the default).",
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     listed = commands.add_parser("list", help="all reports, the oldest first")
     listed.set_defaults(run=_list)
-    shown = commands.add_parser("show", help="one report, with what has drifted")
+    shown = commands.add_parser("show", help="one report, with changes over time")
     shown.set_defaults(run=_show)
-    rendered = commands.add_parser("render", help="write report.html, junit.xml and busbar.prom of a report again")
+    rendered = commands.add_parser("render", help="regenerate report.html, junit.xml and busbar.prom of a report")
     rendered.set_defaults(run=_render)
     for command in (shown, rendered):
         command.add_argument("report", nargs="?", default=LATEST, metavar="REPORT")
     compared = commands.add_parser(
         "compare",
-        help="what changed from report A to report B",
+        help="changes from report A to report B",
         description="Reports of one cluster are compared test by test. Reports of two clusters, which have no node in "
         "common, are shown side by side, by test and number of nodes. "
-        "Exit code: 0 nothing is worse in B, 1 a test is slower or fails in B only, 3 no test is in both.",
+        "Exit code: 0 nothing is worse in B, 1 a test is slower in B or fails only in B, 3 no common test.",
     )
     compared.set_defaults(run=_compare)
     compared.add_argument("first", metavar="A")
@@ -89,11 +89,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     report_statement.register(commands)
     waited = commands.add_parser(
         "wait",
-        help="wait for a validation that was started with --detach, show what it prints, and return its exit code",
+        help="wait for a validation that was started with --detach, show its output, and return its exit code",
     )
     waited.set_defaults(run=_wait)
     waited.add_argument("id", nargs="?", default="", metavar="ID", help="or its beginning (default: the last one)")
-    waited.add_argument("--status", action="store_true", help="say how it is and return at once, with 0")
+    waited.add_argument("--status", action="store_true", help="print its state and return immediately with 0")
     waited.add_argument("-i", "--inventory", metavar="INVENTORY", help="of the cluster (default: inventory/)")
     add_sandbox(waited)
     for command in (listed, shown, compared):
@@ -345,8 +345,8 @@ def _wait(args: argparse.Namespace) -> int:
     try:
         code = run.follow(lambda line: print(line, flush=True))
     except KeyboardInterrupt:
-        print(f"validation {run.name} goes on: {run}", file=sys.stderr)
+        print(f"validation {run.name} is running: {run}", file=sys.stderr)
         raise
     if code is None:
-        print(f"validation {run.name} was killed before its end: {run.output}", file=sys.stderr)
+        print(f"validation {run.name} was killed before it ended: {run.output}", file=sys.stderr)
     return _KILLED if code is None else code

@@ -29,7 +29,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     """Add the options for the location of reports."""
     parser.add_argument("-i", "--inventory", metavar="INVENTORY", help="of the cluster (default: inventory/)")
     add_sandbox(parser)
-    parser.add_argument("--reports", type=Path, metavar="DIR", help="folder that holds the reports")
+    parser.add_argument("--reports", type=Path, metavar="DIR", help="folder with the reports")
 
 
 def place_of(args: argparse.Namespace) -> Path:
@@ -39,7 +39,7 @@ def place_of(args: argparse.Namespace) -> Path:
         UsageError: the options contradict each other, or the folder does not exist.
     """
     if bool(args.inventory) + chosen(args) + bool(args.reports) > 1:
-        message = "choose the reports with -i, with --sandbox or --name, or with --reports, not with two of them"
+        message = "choose the reports with -i, with --sandbox or --name, or with --reports, not a combination"
         raise UsageError(message)
     if args.reports:
         if not args.reports.is_dir():
@@ -51,7 +51,7 @@ def place_of(args: argparse.Namespace) -> Path:
         return Path.cwd()
     place = site_of(args) / "reports"
     if not place.is_dir():
-        message = f"no reports yet: there is no {place}; run busbar validate, or name the folder with --reports"
+        message = f"no reports yet ({place} does not exist): run busbar validate, or set the folder with --reports"
         raise UsageError(message)
     return place
 
@@ -64,7 +64,7 @@ def site_of(args: argparse.Namespace) -> Path:
     """
     inventory = inventory_of(args.name) if chosen(args) else Path(args.inventory or default_inventory())
     if not inventory.exists():
-        message = f"no inventory {inventory}: name one with -i, or use --sandbox"
+        message = f"no inventory {inventory}: set one with -i, or use --sandbox"
         raise UsageError(message)
     return site_folder(inventory)
 
@@ -96,7 +96,7 @@ def find_report(args: argparse.Namespace, name: str) -> Path:
     place = place_of(args)
     known = all_reports(place)
     if not known:
-        message = f"no report in {place}: name the report's folder, an inventory with -i, or the folder with --reports"
+        message = f"no report in {place}: use the report's folder, -i INVENTORY, or --reports FOLDER"
         raise UsageError(message)
     if name == LATEST:
         return known[-1]

@@ -51,29 +51,29 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     signed = commands.add_parser(
         "sign",
         help=f"write {STATEMENT} and its SSH signature",
-        description="Says what was tested, with which limits, on which serial numbers, with the digests of report.json "
-        "and of all outputs, and signs that.",
+        description="Signs a statement of the tests, their limits, the serial numbers of the hardware, and the digests "
+        "of report.json and of all outputs.",
     )
     signed.add_argument(
         "--key",
         type=Path,
         metavar="FILE",
-        help=f"SSH key, or the public half of one in an agent (default: the site's own, secrets/{KEY})",
+        help=f"SSH key, or the public key of one in an agent (default: the site's key, secrets/{KEY})",
     )
     signed.set_defaults(run=_sign)
     verified = commands.add_parser(
         "verify",
         help="check the signed statement of a report, and its files",
-        description="Exit codes: 0 the statement is signed by a signer and the files are those that were signed, "
-        "1 refused, 2 there is nothing to check, or nothing to check it with.",
+        description="Exit codes: 0 the signature is valid and the files are unchanged, 1 rejected, 2 the statement or "
+        "the trusted keys are missing.",
     )
     verified.add_argument(
         "--allowed-signers",
         type=Path,
         metavar="FILE",
-        help="who may sign, as ssh-keygen(1) has it (default: the site's own key)",
+        help="allowed signers file, see ssh-keygen(1) (default: the key of the site)",
     )
-    verified.add_argument("--signer", metavar="NAME", help="the one of them who must have signed (default: any)")
+    verified.add_argument("--signer", metavar="NAME", help="required signer (default: any of them)")
     verified.set_defaults(run=_verify)
     for command in (signed, verified):
         command.add_argument("report", nargs="?", default=LATEST, metavar="REPORT")
@@ -88,7 +88,7 @@ def _ssh_keygen(*arguments: str | Path, given: bytes = b"") -> subprocess.Comple
     """
     program = shutil.which("ssh-keygen")
     if program is None:
-        message = "no ssh-keygen here: install OpenSSH's client, 8.2 or newer"
+        message = "ssh-keygen not found: install the OpenSSH client, 8.2 or newer"
         raise UsageError(message)
     environment = {**os.environ, "LC_ALL": "C"}
     return subprocess.run([program, *arguments], check=False, input=given, capture_output=True, env=environment)
@@ -127,7 +127,7 @@ def _sign(args: argparse.Namespace) -> int:
         raise UsageError(message) from exc
     missing = sorted(named - files.keys())
     if missing:
-        message = f"not signed: report.json names outputs that are not in {folder}: {', '.join(missing[:5])}"
+        message = f"not signed: report.json refers to outputs that are missing in {folder}: {', '.join(missing[:5])}"
         raise UsageError(message)
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     found = statement(report, files, signed=now, version=_version())
@@ -147,7 +147,7 @@ def _sign(args: argparse.Namespace) -> int:
     for words in _about(found):
         print(words)
     if line:
-        print(f'for allowed_signers of who verifies: busbar namespaces="{NAMESPACE}" {line}')
+        print(f'allowed_signers of the verifier: busbar namespaces="{NAMESPACE}" {line}')
     print(f"signed: {folder / STATEMENT}")
     return 0
 
@@ -167,7 +167,7 @@ def _key(args: argparse.Namespace) -> tuple[Path, str]:
     """
     if args.key:
         if not args.key.is_file():
-            message = f"no key {args.key}: make one with ssh-keygen -t ed25519, or leave --key out for the site's own"
+            message = f"no key {args.key}: create one with ssh-keygen -t ed25519, or omit --key to use the site's key"
             raise UsageError(message)
         return args.key, ""
     return _site_key(args, create=True)
@@ -179,14 +179,14 @@ def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
     Raises:
         UsageError: the key does not exist, or cannot be used.
     """
-    other = "--key FILE signs with a key of yours" if create else "--allowed-signers FILE names who may sign"
+    other = "--key FILE signs with another key" if create else "--allowed-signers FILE lists the trusted keys"
     try:
         path = site_of(args) / "secrets" / KEY
     except UsageError as exc:
         message = f"{exc}; {other}"
         raise UsageError(message) from exc
     if find_spec("cryptography") is None:
-        message = f"the site's own key needs cryptography: pip install 'busbar[ansible]'; {other}"
+        message = f"the site's key needs cryptography: pip install 'busbar[ansible]'; {other}"
         raise UsageError(message)
     from ansible_collections.busbar.cluster.plugins.plugin_utils.access.ssh_certificate import (  # noqa: PLC0415 - needs cryptography
         make_authority,
@@ -248,10 +248,8 @@ def _verify(args: argparse.Namespace) -> int:
     for words in _about(found):
         print(words)
     for name in sorted(set(_kept(folder)) - found["files"].keys()):
-        print(f"not part of what was signed: {printable(name)}")
-    print(
-        f"valid: {who} signed it at {printable(found['signed'])}, and all {len(found['files'])} files are as they were"
-    )
+        print(f"not covered by the signature: {printable(name)}")
+    print(f"valid: {who} signed it at {printable(found['signed'])}, and all {len(found['files'])} files are unchanged")
     return 0
 
 
@@ -263,7 +261,7 @@ def _signers(args: argparse.Namespace, place: Path) -> Path:
     """
     if args.allowed_signers:
         if not args.allowed_signers.is_file():
-            message = f"no file {args.allowed_signers}: it names who may sign, see ALLOWED SIGNERS in ssh-keygen(1)"
+            message = f"{args.allowed_signers} does not exist: see ALLOWED SIGNERS in ssh-keygen(1)"
             raise UsageError(message)
         return Path(args.allowed_signers)
     _path, line = _site_key(args, create=False)
@@ -279,7 +277,7 @@ def _signer(args: argparse.Namespace, raw: bytes, signature: Path, signers: Path
         found = _ssh_keygen("-Y", "find-principals", "-s", signature, "-f", signers)
         names = found.stdout.decode(errors="replace").splitlines()
         if found.returncode or not names:
-            where = args.allowed_signers or "the site's own key"
+            where = args.allowed_signers or "the site's key"
             return "", [f"{SIGNATURE} is not a signature of a trusted key ({where}): {_words(found)}"]
         who = names[0]
     done = _ssh_keygen("-Y", "verify", "-n", NAMESPACE, "-I", who, "-s", signature, "-f", signers, given=raw)

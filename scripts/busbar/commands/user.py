@@ -231,7 +231,7 @@ def _change(args: argparse.Namespace) -> int:
     variables |= {"user_source": "directory", "user_changes": requested, "user_associations": associations}
     code, run = site.change(variables)
     done = run.custom.get("busbar_users") or {}
-    _say(done.get("said") or [], dry=site.dry, nothing=code == DONE)
+    _say(done.get("messages") or [], dry=site.dry, nothing=code == DONE)
     return code
 
 
@@ -244,7 +244,7 @@ def _change_declared(site: _UsersSite, requested: list[dict[str, Any]], variable
     names = {change["name"] for change in requested}
     variables |= {
         "user_source": "declared",
-        "user_said": lines,
+        "user_messages": lines,
         "user_associations": [item for item in declared.associations() if item["name"] in names],
     }
     if site.dry:
@@ -276,7 +276,7 @@ def _elevate(args: argparse.Namespace) -> int:
     requested = elevation(args, dt.datetime.now(dt.timezone.utc))
     line = elevation_line(requested)
     site = _Site(args)
-    code, _run = site.change({**requested, "elevate_said": line, "user_by": _who()}, "--tags", ELEVATION)
+    code, _run = site.change({**requested, "elevate_message": line, "user_by": _who()}, "--tags", ELEVATION)
     if code == DONE:
         print(printable(f"would do: {line}" if site.dry else line))
     return code

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.bounded import bounded
+from ansible_collections.busbar.cluster.plugins.module_utils.common.call_timeout import bounded
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import make_problem
 
 from busbar.doctor.finding import ERROR, Finding, findings_of

@@ -7,11 +7,11 @@ uses `LocalTransport`, which runs steps in a Slurm job of this user. `read_outpu
 
 from __future__ import annotations
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import (
     profile_names,
     shipped_profile,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text as read_output
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.side_by_side import side_by_side

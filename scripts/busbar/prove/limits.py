@@ -6,8 +6,8 @@ import re
 from math import inf
 from typing import TYPE_CHECKING
 
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting_limits import normal_value
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.conf_text import read_minutes
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.limits import normal_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ _ASSOC, _QOS = "(sacctmgr show assoc)", "(sacctmgr show qos)"
 _KINDS = {"Grp": "Grp", "PerUser": "PU", "PerAccount": "PA", "PerJob": "PJ", "Jobs": "Jobs"}
 # Reasons and error messages from slurm_errno.c.
 _REMEDIES = {
-    r"JobHeld": "the site holds new jobs: ask the admin to release it",
+    r"JobHeld": "the cluster holds new jobs: ask the admin to release it",
     r"Invalid ?account|AccountNotAllowed|account not permitted": f"use another --account {_ASSOC} or --partition, or "
     f"ask the admin to add your account to AllowAccounts of the partition {_PARTITION}",
     r"group not permitted": "use another --partition, or ask the admin to add your group to AllowGroups of the "

@@ -222,14 +222,14 @@ def found_binary(nodes: Mapping[str, Node], binary: str, say: Any) -> Programs: 
         message = f"--binary: {binary} is not a program on all of {fold_hosts(nodes)}"
         raise UsageError(message)
     modules = [line.strip().partition("(")[0] for line in first.lines("module")]
-    say(f"nccl-tests: looked in PATH, {', '.join(_PLACES)}, and the modules of {first.name}")
+    say(f"nccl-tests: searched PATH, {', '.join(_PLACES)}, and the modules of {first.name}")
     if paths:
         say(f"nccl-tests: {paths[0]}")
         return Programs([paths[0]])
     if modules:
         say(f"nccl-tests: module {modules[-1]}")
         return Programs(["all_reduce_perf"], setup=f"module load {modules[-1]}")
-    message = "nccl-tests was not found on the nodes: name it with --binary PATH or --image IMAGE"
+    message = "nccl-tests was not found on the nodes: set --binary PATH or --image IMAGE"
     raise UsageError(message)
 
 

@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import (
     parse_nodes,
     unusable_reason,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node import gres_of
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.local_node import gres_of
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, unfold_hosts
 
 from busbar.errors import UsageError
@@ -110,7 +110,7 @@ def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str
         # sinfo does not show partitions whose AllowGroups excludes the user.
         allow = "or ask the admin to add your group to AllowGroups of the partition"
         message = (
-            f"--partition: {problem}; name one of {', '.join(known) or 'those of sinfo, which shows none'}, {allow}"
+            f"--partition: {problem}; use one of {', '.join(known) or 'those of sinfo, which shows none'}, {allow}"
         )
         raise UsageError(message)
     _code, out, _err = ask("sinfo", "-h", "-N", "-p", partition, "-o", "%N|%T|%E")
@@ -128,7 +128,7 @@ def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str
     gpus = min((counts.get(node, 0) for node in wanted if counts.get(node)), default=0)
     if backend == "nccl" and not gpus:
         message = (
-            f"partition {partition} has no GPUs in Slurm (GRES gpu): name another with --partition, or test CPUs and "
+            f"partition {partition} has no GPUs in Slurm (GRES gpu): choose another with --partition, or test CPUs and "
             "network with --backend mpi"
         )
         raise UsageError(message)
@@ -138,7 +138,9 @@ def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str
         raise UsageError(message)
     usable = tuple(node for node in request.nodelist if node not in lost)
     if request.nodelist and not usable:
-        message = f"--nodelist: no node can be had: {'; '.join(f'{node}: {why}' for node, why in sorted(lost.items()))}"
+        message = (
+            f"--nodelist: no node is available: {'; '.join(f'{node}: {why}' for node, why in sorted(lost.items()))}"
+        )
         raise UsageError(message)
     return request._replace(partition=partition, nodelist=usable, gpus=gpus if backend == "nccl" else 0), lost
 

@@ -151,7 +151,7 @@ def _new_folder(place: Path) -> Path:
             folder = place / f"{stamp}{suffix}"
             folder.mkdir(mode=0o700)
             return folder
-    raise FileExistsError(17, "too many of this second")
+    raise FileExistsError(17, "too many in one second")
 
 
 def _keepers(name: str) -> list[list[str]]:

@@ -129,8 +129,8 @@ def test_each_line_has_three_fields() -> None:
         ({"port": 0}, "port", "0 is not a valid port"),
         ({"port": 94000}, "port", "94000 is not a valid port"),
         ({"interval_s": 0}, "interval_s", "0 is not a valid interval"),
-        ({"arguments": ["-a", ":1"]}, "arguments", "-a is set already"),
-        ({"arguments": ["--address=:1"]}, "arguments", "--address is set already"),
+        ({"arguments": ["-a", ":1"]}, "arguments", "-a is already set"),
+        ({"arguments": ["--address=:1"]}, "arguments", "--address is already set"),
         ({"arguments": ["--a\n--b"]}, "arguments", "contains a line break"),
         ({"source": "url"}, "packages.x86_64", "url, sha256, version is missing"),
         (

@@ -137,7 +137,7 @@ def test_a_slurmctld_that_is_silent_has_not_said_that_there_are_no_jobs(slurm: S
     code, told = slurm.drain(daemons=NODE_ONLY, waits=True)
     assert code == 2, told
     assert "gpu1: its NVIDIA driver was not changed: slurmd runs on it, and sinfo fails: slurm_load_sinfo:" in told
-    assert "Bring slurmctld up on gpu1, or end slurmd on the node" in told
+    assert "Start slurmctld on gpu1, or stop slurmd on the node" in told
 
 
 def test_a_cluster_that_is_only_being_made_has_no_jobs(slurm: Slurm) -> None:
@@ -182,7 +182,7 @@ RACK_PLAY = [
         (["gpu1"], [["gpu[5-8]", "R", "bob", "18"]], NODE_ONLY, ""),
         # A job on another tray of the rack: its IMEX would be left with the former list.
         (["gpu1", "gpu7"], [["gpu[5-8]", "R", "bob", "18"]], NODE_ONLY, "job 18 of bob on gpu7. Drain gpu1,gpu7"),
-        (["gpu1", "gpu7"], [], NODE_ONLY, "gpu7 of it take no part in this run"),
+        (["gpu1", "gpu7"], [], NODE_ONLY, "gpu7 of it are not part of this run"),
         (["gpu1"], None, NODE_ONLY, "squeue fails: slurm_load_squeue: error: Unable to contact slurm controller"),
         # The cluster is only being made.
         (["gpu1"], None, [], ""),

@@ -91,7 +91,7 @@ def test_a_planted_link_is_moved_away_and_never_followed(node: Node, tmp_path: P
         os.mkfifo(place)
     else:
         place.symlink_to(victim if planted == "link" else tmp_path / "nowhere")
-    assert f"{place} was not of user {ME}: moved to" in node.prolog()
+    assert f"{place} did not belong to user {ME}: moved to" in node.prolog()
     assert node.owned()
     assert victim.stat().st_mode == 0o40755
     assert not list(victim.iterdir())
@@ -109,7 +109,7 @@ def test_a_directory_of_another_user_is_moved_away_also_where_the_parent_was_ope
     place.mkdir(mode=0o777)
     (place / "trap").touch()
     os.chown(place, OTHER + 1, OTHER + 1)
-    assert f"{place} was not of user {OTHER}" in node.prolog(OTHER)
+    assert f"{place} did not belong to user {OTHER}" in node.prolog(OTHER)
     assert node.owned(OTHER)
     assert not list(place.iterdir())
 
@@ -264,7 +264,7 @@ def test_enroot_is_stopped_with_the_reason_if_no_registry_answers(asked: Asked, 
         place.mkdir()
     done = asked.run()
     assert done.stdout == "/proc/refused-for-the-reason-above/data\n"
-    assert f"{place} is missing or not yours: tell the administrator" in done.stderr
+    assert f"{place} is missing or not yours: contact the administrator" in done.stderr
 
 
 # How the real enroot (4.1.2) reads enroot.conf, in a script of bash that its command line names.
@@ -310,7 +310,7 @@ def test_a_full_disk_takes_no_image_and_lets_the_user_make_room(*, command: str,
     told = [line for line in lines if line.startswith("[ERROR] enroot on ")]
     assert ["refused-for-the-reason-above" in line for line in lines[1:]] == [True] * len(told)
     assert bool(told) is refused
-    assert all("MiB are left" in line and "too few for an image" in line for line in told)
+    assert all("MiB are free" in line and "too few for an image" in line for line in told)
     assert (done.returncode, done.stdout) == ((1, "") if refused else (0, f"{command}\n"))
 
 

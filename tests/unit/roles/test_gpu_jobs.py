@@ -136,7 +136,7 @@ def test_a_job_that_is_gone_without_an_epilog_is_forgotten(node: Node) -> None:
     old = node.jobs / "jobs" / "12"
     os.utime(old, (0, 0))
     said = node.run("prolog", 13, "0")
-    assert "job 12 has gone without an epilog" in said
+    assert "job 12 ended without an epilog" in said
     assert node.seen() == {"0": ["13"]}
 
 
@@ -206,5 +206,5 @@ def test_mig_instances_are_distinguished(node: Node, gpus: str, visible: str, pl
 
 def test_without_nvidia_smi_a_job_with_mig_runs_all_the_same(node: Node) -> None:
     node.configure(mig="yes")
-    assert "which GPU of DCGM is SLURM_JOB_GPUS=0 is not known" in node.run("prolog", 12, "0")
+    assert "the DCGM GPUs of SLURM_JOB_GPUS=0 are unknown" in node.run("prolog", 12, "0")
     assert node.seen() == {}

@@ -58,7 +58,7 @@ def run(folder: Path, **given: object) -> tuple[int, str]:
     [
         (
             BROKEN,
-            [*(f"gpu1: {name}: " for name in BROKEN), "out of bounds", "give more than 0, at most 100"],
+            [*(f"gpu1: {name}: " for name in BROKEN), "out of bounds", "set more than 0, at most 100"],
         ),
         (
             {"node_health_severities": {"clocks": "MONITOR"}},

@@ -162,7 +162,7 @@ def test_names_go_with_their_instances(host: Host, program: ModuleType) -> None:
         ({"status": 9}, "`nvidia-smi mig -lgi`"),
         ({"minors": "config 1\n"}, "mig-minors has no gpu0/gi2/access"),
         ({"minors": None}, "mig-minors has no gpu0/gi2/access"),
-        ({"devices": "195 nvidia-frontend\n"}, "/proc/devices names no nvidia-caps"),
+        ({"devices": "195 nvidia-frontend\n"}, "/proc/devices does not list nvidia-caps"),
     ],
 )
 def test_what_is_not_known_fails_and_changes_no_name(

@@ -192,9 +192,9 @@ REFUSED: dict[str, tuple[Callable[[Node], None], str]] = {
     "signed by another key": (other_key, "the bundle is not signed by cluster trial"),
     "signed for another purpose": (other_purpose, "the bundle is not signed by cluster trial"),
     "altered manifest": (altered_manifest, "the bundle is not signed by cluster trial"),
-    "of another cluster": (other_cluster, "the bundle is of cluster other; this node belongs to trial"),
+    "of another cluster": (other_cluster, "the bundle belongs to cluster other; this node belongs to trial"),
     "older": (older, "the bundle is older (serial 4) than one seen before (serial 5)"),
-    "cut short": (cut_short, "the bundle is cut short or altered"),
+    "cut short": (cut_short, "the bundle is truncated or altered"),
     "altered archive": (altered_archive, "another SHA-256"),
     "longer": (too_long, "is larger than"),
     "no manifest": (no_manifest, "is larger than"),
@@ -280,7 +280,7 @@ def test_an_archive_with_anything_but_files_below_its_folder_is_refused(tmp_path
         member = tarfile.TarInfo(name)
         member.type, member.linkname = kind, "/etc"
         tar.addfile(member)
-    with pytest.raises(node_pull.RefusedError, match="no plain file below its folder"):
+    with pytest.raises(node_pull.RefusedError, match="not a regular file inside its folder"):
         node_pull.unpack(archive, tmp_path / "unpacked")
     assert list((tmp_path / "unpacked").iterdir()) == []
 

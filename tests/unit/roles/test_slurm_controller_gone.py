@@ -32,5 +32,5 @@ def run(folder: Path, component: str) -> str:
 def test_a_compute_node_without_any_controller_is_refused(tmp_path: Path) -> None:
     said = run(tmp_path, "compute")
     assert "gpu1: slurm_controller: has no host, so slurmd and sackd have no controller to connect to" in said
-    assert "remedy: put the host that runs slurmctld into the group slurm_controller" in said
+    assert "remedy: add the host that runs slurmctld to the group slurm_controller" in said
     assert "changed=0" in said

@@ -50,13 +50,13 @@ def test_user(config: dict[str, str], user: str) -> None:
 @pytest.mark.parametrize(
     ("said", "config", "changes", "key", "problem"),
     [
-        (OLD, ON, {"source": "openmetrics"}, "source", "slurm 24.11.5, and Slurm has it from"),
-        (NEW, {}, {"source": "openmetrics"}, "source", "slurm_config does not switch it on"),
+        (OLD, ON, {"source": "openmetrics"}, "source", "slurm 24.11.5, but Slurm supports it from"),
+        (NEW, {}, {"source": "openmetrics"}, "source", "slurm_config does not enable it"),
         (NEW, PRIVATE, {"source": "openmetrics"}, "source", "PrivateData or MetricsAuthUsers"),
-        (OLD, {}, {"interval": 4, "timeout": 2}, "interval", "4 s is too often"),
+        (OLD, {}, {"interval": 4, "timeout": 2}, "interval", "4 s is too short"),
         (OLD, {}, {"interval": 10}, "timeout", "10 s is not between 1 and half"),
-        (OLD, {}, {"memory_limit": "1 GB"}, "memory_limit", "1 GB is not a size of systemd"),
-        (OLD, {}, {"memory_limit": "0"}, "memory_limit", "0 is not a size of systemd"),
+        (OLD, {}, {"memory_limit": "1 GB"}, "memory_limit", "1 GB is not a systemd size"),
+        (OLD, {}, {"memory_limit": "0"}, "memory_limit", "0 is not a systemd size"),
         (OLD, {}, {"timeout": 0}, "timeout", "0 s is not between 1 and half"),
         (OLD, {}, {"jobs_limit": 0}, "jobs_limit", "less than 1"),
     ],

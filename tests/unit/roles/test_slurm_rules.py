@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_json_nodes
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import read_jobs, read_scheduler
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.series import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.metric_series import (
     job_families,
     job_series,
     node_families,
     one,
     scheduler_families,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_json_nodes
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import read_jobs, read_scheduler
 from promtool import promtool
 from slurm_samples import MARKS, SDIAG, job_record, json_node
 

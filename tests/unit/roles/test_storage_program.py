@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.check import judge_storage
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.found import Limits
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.findings import Limits
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.output import read_storage
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def test_a_tree_of_its_own_is_found_and_emptied_too(tmp_path: Path) -> None:
     text = "".join(phase_of([shared, private, shared], phase, "--patience", "12") for phase in PHASES)
     verdict, reason, blamed = judged(text, 3)
     assert (verdict, blamed) == ("FAIL", ["gpu2"]), text
-    assert "gpu2: sees another tree" in reason
+    assert "gpu2: sees a different tree" in reason
     assert (list(shared.iterdir()), list(private.iterdir())) == ([], [])
 
 
@@ -111,7 +111,7 @@ def test_changed_content_is_reported(tmp_path: Path, make: Callable[[Path], obje
     spoiled(tmp_path, "data-1", make)
     said = read_storage(phase_of([tmp_path] * 2, "read"))
     assert said[0]["sees"][0]["result"] == word
-    assert said[1]["problems"] == (["read: its own file is not there"] if word == "missing" else [])
+    assert said[1]["problems"] == (["read: its own file does not exist"] if word == "missing" else [])
 
 
 def test_an_old_version_is_stale(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_ranks_meet_nowhere_where_others_may_look(tmp_path: Path, mode: int) -> 
     folder.mkdir(mode=0o700)
     assert found.private_file(str(folder / "store")) == ""
     folder.chmod(mode)
-    assert found.private_file(str(folder / "store")) == f"{folder} must be a folder of yours with mode 0700"
+    assert found.private_file(str(folder / "store")) == f"{folder} must be a directory that you own, with mode 0700"
     assert "No such file" in found.private_file(str(folder / "no" / "store"))
 
 
@@ -109,7 +109,7 @@ def test_deepspeed_learns_from_srun_which_rank_it_is(
     monkeypatch.setitem(sys.modules, "train_strategies", strategies)
     monkeypatch.setitem(sys.modules, "train_models", MagicMock())
     monkeypatch.setattr(found, "start_group", lambda *_given: device)
-    monkeypatch.setattr(found, "settle", MagicMock())
+    monkeypatch.setattr(found, "resolve_options", MagicMock())
     monkeypatch.setattr(found, "open_samples", MagicMock())
     ranks = found.find_ranks({"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": "9", "SLURM_LOCALID": "1"})
     asked = found.arguments(["--strategy=deepspeed", "--probe=0"])
@@ -142,7 +142,7 @@ def test_a_resnet_has_the_operations_and_weights_that_are_known_of_it() -> None:
     """Torchvision tells of the same nets 4.09 and 11.51 GFLOPS (multiply-accumulates) and as many weights."""
     work = program("train_work")
     for model, macs, weights in (("resnet50", 4.09e9, 25_557_032), ("resnet152", 11.51e9, 60_192_808)):
-        shape = work.Shape.asked(model, 0, 0, 0, gpu=True)
+        shape = work.Shape.of_options(model, 0, 0, 0, gpu=True)
         assert shape.length == 224
         assert work.flops_per_sample(shape) == pytest.approx(3 * 2 * macs, rel=1e-3)
         layers = work.convolutions(shape)
@@ -150,25 +150,25 @@ def test_a_resnet_has_the_operations_and_weights_that_are_known_of_it() -> None:
         count = sum(inputs * outputs * kernel**2 + 2 * outputs for inputs, outputs, kernel, _shrinkage in layers)
         assert count + (2048 + 1) * 1000 == weights
     # A rank on CPUs has few MB: weights, gradients, those on the way, Adam's two figures, and all of the probe again.
-    tiny = work.Shape.asked("resnet50", 0, 0, 0, gpu=False)
+    tiny = work.Shape.of_options("resnet50", 0, 0, 0, gpu=False)
     assert sum(inputs * outputs * kernel**2 for inputs, outputs, kernel, _shrinkage in work.convolutions(tiny)) < 1e6
 
 
 def test_a_gpt_has_the_operations_of_palms_formula() -> None:
     """6N + 12LHQT per token (PaLM, appendix B): N of GPT-2 small is 124 million, without the table of positions."""
     work = program("train_work")
-    shape = work.Shape.asked("gpt", 0, 0, 0, gpu=True)
+    shape = work.Shape.of_options("gpt", 0, 0, 0, gpu=True)
     layers, width, tokens, vocabulary = 12, 768, 1024, 50304
     weights = 12 * layers * width**2 + vocabulary * width
     assert weights == pytest.approx(124e6, rel=0.01)
     assert work.flops_per_sample(shape) == tokens * (6 * weights + 12 * layers * width * tokens)
-    assert (shape.tokens, work.Shape.asked("resnet50", 0, 0, 0, gpu=True).tokens) == (1024, None)
+    assert (shape.tokens, work.Shape.of_options("resnet50", 0, 0, 0, gpu=True).tokens) == (1024, None)
 
 
 def test_on_cpus_a_step_takes_no_time() -> None:
     work = program("train_work")
     for model in ("gpt", "resnet50", "mlp"):
-        shape = work.Shape.asked(model, 0, 0, 0, gpu=False)
+        shape = work.Shape.of_options(model, 0, 0, 0, gpu=False)
         assert work.batch_that_fits(model, None) * work.flops_per_sample(shape) < 3e9, model
 
 
@@ -189,14 +189,14 @@ def test_the_loader_works_on_the_cpus_of_its_rank(asked: int, cpus: int, workers
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("resnet50", 64, 0, 0), "--hidden and --layers: the layers of resnet50 are fixed"),
-        (("mlp", 0, 0, 9), "--length: mlp has samples of one length"),
-        (("gpt", 100, 0, 0), "--hidden 100: gpt has heads of 64"),
+        (("resnet50", 64, 0, 0), "--hidden and --layers: not configurable for resnet50"),
+        (("mlp", 0, 0, 9), "--length: mlp has samples of fixed length"),
+        (("gpt", 100, 0, 0), "--hidden 100: must be a multiple of the head size 64"),
     ],
 )
 def test_a_size_that_a_model_cannot_have_is_refused(given: tuple[Any, ...], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        program("train_work").Shape.asked(*given, gpu=True)
+        program("train_work").Shape.of_options(*given, gpu=True)
 
 
 def test_every_part_of_the_program_is_installed_with_it() -> None:

@@ -45,7 +45,7 @@ def test_a_value_that_differs_is_reported_with_both_and_proves_nothing(tmp_path:
     code, output = job.run()
     assert code == 0
     assert "# busbar variable: gpu2 NCCL_ALGO is Tree, the job set Ring or Tree\n" in output
-    fault = "the program did not run as asked, NCCL_ALGO is Tree, the job set Ring or Tree"
+    fault = "the program did not run as requested: NCCL_ALGO is Tree, the job set Ring or Tree"
     assert step_fault(output, ran=True).startswith(f"gpu1: {fault}")
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ....module_utils.common.problems import Problem, make_problem
 from ....module_utils.nvidia.gpu_settings import settings_form
 from ....module_utils.slurm.hostlist import expand_hosts
+from .builtin_profiles import LIKE, profile_names, unknown_hardware
 from .ceilings import alltoall, ceilings, nic_rate, nvls
 from .floors import count_problems, floor_entries, low_floor
 from .gres import gres_problems
 from .schema import form_problems
-from .shipped import LIKE, profile_names, unknown_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,7 +48,7 @@ def profile_problems(name: str, profile: object, hosts: Iterable[str] = (), key:
 def _unknown_like(name: str, like: object) -> tuple[str, str]:
     """Return the problem with an unresolved `like`, and the remedy."""
     if like == name or like in profile_names():
-        return f"{like} is merged over itself", "name another profile, or delete the line"
+        return f"{like} refers to itself", "choose another profile, or delete the line"
     problem, _ = unknown_hardware(like, profile_names())
     return problem, f"name one of {', '.join(profile_names())}, or an entry of hardware_profiles_extra"
 
@@ -138,14 +138,14 @@ def _of_counts(profile: dict[str, Any], where: str, collective: str, entry: dict
     """Return problems with an entry's floors for node counts and for in-network reduction."""
     scope = where.split(".")[1]
     if scope == "intra_node":
-        return [f"{where}.{key}: one node alone has no network: leave it out" for key, _item in floor_entries(entry)]
+        return [f"{where}.{key}: a single node has no network: remove it" for key, _item in floor_entries(entry)]
     problems = count_problems(entry, where)
     for key, item in floor_entries(entry):
         most = _most(profile, scope, collective, item.get("nodes", 2))
         if most is not None and item["floor_gbs"] > most * _TOLERANCE:
             many = f" on {item['nodes']} nodes" if "nodes" in item else ""
-            said = f"no hardware reaches the floor {item['floor_gbs']:g}{many}; the ceiling is {most:.4g} GB/s"
-            problems.append(f"{where}.{key}: {said}")
+            problem = f"no hardware reaches the floor {item['floor_gbs']:g}{many}; the ceiling is {most:.4g} GB/s"
+            problems.append(f"{where}.{key}: {problem}")
     return problems
 
 

@@ -44,7 +44,7 @@ def collective_problems(options: Mapping[str, Any]) -> list[str]:
     """
     wanted = options["collectives"]
     if not isinstance(wanted, list) or not wanted:
-        return [f"{option('collectives')}: must be a list with one collective or more, such as [all_reduce]"]
+        return [f"{option('collectives')}: must be a list of at least one collective, such as [all_reduce]"]
     known = MPI_COLLECTIVES if options["backend"] == "mpi" else COLLECTIVES
     problems = [
         f"{option('collectives')}: {name!r} is not one of {', '.join(known)}" for name in wanted if name not in known
@@ -78,7 +78,7 @@ def floor_problems(options: Mapping[str, Any]) -> list[str]:
         wrong = [name for name, value in given.items() if name not in strange and not _number(value)]
         return problems + [f"{where}: {name}: {given[name]!r} is not a bandwidth in GB/s" for name in wrong]
     if _number(given) is None:
-        return [f"{where}: {given!r} is not a bandwidth in GB/s: give a number, or a number for each collective"]
+        return [f"{where}: {given!r} is not a bandwidth in GB/s: set a number, or a number for each collective"]
     if _number(given) and len(options["collectives"]) > 1:
         each = ", ".join(f"{name}: …" for name in options["collectives"])
         return [f"{where}: one number cannot hold for several collectives: write {{{each}}}"]
@@ -111,8 +111,8 @@ def floor_of(options: Mapping[str, Any], collective: str) -> float | None:
 
 def repeats_in_time(text: str | None) -> int | None:
     """Return the number of repeats that fit into the job's time; None if all of them did, or if the job ended early."""
-    said = _IN_TIME.search(text or "")
-    return int(said[1]) if said else None
+    match = _IN_TIME.search(text or "")
+    return int(match[1]) if match else None
 
 
 def sections(text: str, collectives: list[str]) -> dict[str, tuple[list[str], bool | None]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from ....module_utils.hardware.gpu_claims import model_name
-from ....module_utils.hardware.gpu_places import found_sockets
+from ....module_utils.hardware.gpu_sockets import found_sockets
 from ....module_utils.hardware.nvidia_smi_links import nominal_link_gbs
 from ....module_utils.nvidia.driver_choice import GENERATIONS, generation_of_architecture, generation_of_model
 from ..common.hostlist import fold_hosts
@@ -185,11 +185,11 @@ def machine_notes(facts: Mapping[str, Any], slurmd: str) -> list[str]:
     line = next((line.strip() for line in slurmd.splitlines() if line.startswith("NodeName=")), "")
     notes = [f"slurmd -C: {line or 'Slurm is not installed yet'}"]
     if facts["source"] == "pci" and facts["gpus"]:
-        notes.append("gpu.model and gpu.memory_mb are guesses: no driver is loaded, which could tell them")
+        notes.append("gpu.model and gpu.memory_mb are guesses, because no driver is loaded")
     elif any(gpu["lost"] for gpu in facts["gpus"]):
-        notes.append("a GPU is lost: describe the machine again when it is back")
+        notes.append("a GPU is lost: describe the machine again after the repair")
     elif facts["gpus"] and not facts["gpus"][0]["memory_total_mib"]:
-        notes.append("gpu.memory_mb is a guess, the memory of the host: nvidia-smi gives no size of the GPU's memory")
+        notes.append("gpu.memory_mb is a guess, the memory of the host: nvidia-smi reports no GPU memory size")
     active = [port for port in facts["rdma_ports"] if port["active"] and port["rate_gbps"]]
     if not active and not any(each["up"] and each["rate_gbps"] for each in facts["network_interfaces"]):
         notes.append("nics is a guess: no network interface reports its speed")
@@ -217,7 +217,7 @@ def description_text(
             profile["gpu"] = {**profile["gpu"], "slurm_type": catalogue[known]["gpu"]["slurm_type"]}
         comments = [fold_hosts(host for host, _, _ in alike), *_fit(known, differences, bool(profile.get("gpu")))]
         comments += dict.fromkeys(_without_host(note) for _, _, notes in alike for note in notes)
-        comments.append("busbw is to be measured: busbar validate, then floors with their source")
+        comments.append("busbw is not measured: run busbar validate, then set floors with their source")
         name = _name(profile, taken)
         taken.add(name)
         lines += [f"  # {comment}" for comment in comments]
@@ -237,7 +237,7 @@ def _fit(known: str | None, differences: Sequence[tuple[str, Any, Any]], has_gpu
     if known is None:
         return ["no known profile has these GPUs" if has_gpus else "has no GPUs; every known profile has"]
     if not differences:
-        return [f"is what the known profile {known} says: write hardware: {known}, this entry is not needed"]
+        return [f"matches the known profile {known}: set hardware: {known} instead of this entry"]
     lines = [f"  {key}: {known} says {declared}, found {found}" for key, declared, found in differences]
     return [f"nearest known profile: {known}, which differs:", *lines]
 

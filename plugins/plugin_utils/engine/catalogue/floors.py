@@ -116,9 +116,9 @@ def count_problems(entry: dict[str, Any], where: str) -> list[str]:
         count = item["nodes"]
         most = _STEP * before if before else _FEWEST
         if count <= before:
-            problems.append(f"{where}.floors[{place}].nodes: {count} after {before}: put the counts in rising order")
+            problems.append(f"{where}.floors[{place}].nodes: {count} after {before}: sort the counts ascending")
         elif count > most:
-            missing = f"the counts begin with {_FEWEST}" if not before else f"{before} and {count} have a gap between"
+            missing = f"the counts start at {_FEWEST}" if not before else f"{before} and {count} leave a gap"
             problems.append(f"{where}.floors[{place}].nodes: {missing}: add a floor for {most} nodes")
         before = max(before, count)
     return problems
@@ -166,13 +166,11 @@ def domain_problem(profile: Mapping[str, Any] | None, nodes: int, sizes: Sequenc
     if nodes <= 1 or domain_nodes(profile) == 1:
         return ""
     if sizes is None:
-        return f"it is not known which of the {nodes} nodes share an NVLink domain: {UNKNOWN_DOMAIN} for each of them"
+        return f"unknown NVLink domains of the {nodes} nodes: {UNKNOWN_DOMAIN} for each of them"
     if sum(sizes) != nodes:
-        return f"{nodes} nodes took part, and the NVLink domains hold {sum(sizes)}"
+        return f"{nodes} nodes took part, but the NVLink domains contain {sum(sizes)}"
     if max(sizes) > domain_nodes(profile):
-        return (
-            f"nvlink_domain: {max(sizes)} nodes are said to share an NVLink domain, which joins {domain_nodes(profile)}"
-        )
+        return f"nvlink_domain: {max(sizes)} nodes share an NVLink domain, which has room for {domain_nodes(profile)}"
     return ""
 
 

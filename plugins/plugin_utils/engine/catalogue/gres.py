@@ -64,12 +64,12 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
     lines: list[dict[str, Any]] = []
     # In the order of nvidia-smi, on which smi_places() depends.
     for index, instances in enumerate(gpu_instances(mig, int(gpu["count"]))):
-        parent, said = device_name(index), near[index] if near else None
+        parent, socket = device_name(index), near[index] if near else None
         if not instances:
-            lines.append(_given({"Name": "gpu", "Type": kind, "File": parent, "Cores": said}))
+            lines.append(_given({"Name": "gpu", "Type": kind, "File": parent, "Cores": socket}))
         for profile, number, name in instances:
             files = ",".join((parent, *(device_name(index, profile, number, end) for end in ("gi", "ci"))))
-            lines.append(_given({"Name": "gpu", "Type": name, "MultipleFiles": files, "Cores": said}))
+            lines.append(_given({"Name": "gpu", "Type": name, "MultipleFiles": files, "Cores": socket}))
     return lines
 
 
@@ -108,7 +108,7 @@ def gres_problems(
 ) -> list[Problem]:
     """Return the contradictions between GPUs, MIG layout and detection mode of hosts."""
     if not gpu or not int(gpu["count"]):
-        return [make_problem(hosts, "mig_layout", "is set for a node without GPUs", "remove it")] if mig else []
+        return [make_problem(hosts, "mig_layout", "is set on a node without GPUs", "remove it")] if mig else []
     given = str(declared or gpu.get("gres_mode") or "files")
     if given not in MODES:
         return [make_problem(hosts, "slurm_gres_mode", f"{given!r} is unknown", f"use one of: {', '.join(MODES)}")]
@@ -122,8 +122,8 @@ def gres_problems(
 def _mig_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mig: object, given: str) -> list[Problem]:
     """Return the parts of a valid layout that Slurm does not support."""
     if given == "nvidia":
-        problem = "nvidia detects no MIG instances; Slurm would give out whole GPUs that no job can use"
-        remedy = "set slurm_gres_mode: files, or nvml where Slurm was built with NVML"
+        problem = "nvidia detects no MIG instances; Slurm would allocate whole GPUs that no job can use"
+        remedy = "set slurm_gres_mode: files, or nvml if Slurm was built with NVML"
         return [make_problem(hosts, "slurm_gres_mode", problem, remedy)]
     whole = int(gpu["count"]) - len(divided(mig, int(gpu["count"])))
     return _name_problems(hosts, gpu, gres_mode(given, gpu)) if whole else []

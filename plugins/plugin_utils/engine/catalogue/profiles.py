@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....module_utils.common.problems import one_line
-from .shipped import LIKE, merged, profile_names, shipped_profile, unknown_hardware
+from .builtin_profiles import LIKE, merged, profile_names, shipped_profile, unknown_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,11 +66,11 @@ def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - a site's 
         found["gpu"] = {**found["gpu"], "nvlink_gbs": 0, "nvswitch": False, **gpu}
     scopes = own.get("busbw") if isinstance(own, dict) else None
     for scope, entry in scopes.items() if isinstance(scopes, dict) else ():
-        said = entry if isinstance(entry, dict) else {}
-        entries = [(found["busbw"], scope, said)]
-        if isinstance(said.get("collectives"), dict):
+        values = entry if isinstance(entry, dict) else {}
+        entries = [(found["busbw"], scope, values)]
+        if isinstance(values.get("collectives"), dict):
             inside = found["busbw"][scope]["collectives"]
-            entries += [(inside, name, item) for name, item in said["collectives"].items() if isinstance(item, dict)]
+            entries += [(inside, name, item) for name, item in values["collectives"].items() if isinstance(item, dict)]
         for place, key, item in entries:
             if "floor_gbs" in item:
                 gone = {"floors", "in_network"} - item.keys()
@@ -103,8 +103,8 @@ def host_profile(
     if not name:
         return {}
     if not isinstance(name, str):
-        message = f"{_host(variables)}hardware: {name!r} is not the name of a profile. Remedy: write one, as a text."
-        raise ValueError(message)  # noqa: TRY004 - the site's value is invalid, not its type
+        message = f"{_host(variables)}hardware: {name!r} is not a profile name. Remedy: set a profile name as a string."
+        raise ValueError(message)  # noqa: TRY004 - a wrong value of the site
     extra = _extra(worked_out, variables) if catalogue is None else {}
     try:
         profile: dict[str, Any] = site_profile(name, extra) if catalogue is None else catalogue[name]

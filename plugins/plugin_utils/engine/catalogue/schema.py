@@ -31,7 +31,7 @@ _TYPES = {
 }
 _BROKEN = {
     "type": "is not {}",
-    "enum": "is none of {}",
+    "enum": "is not one of {}",
     "minimum": "is less than {}",
     "exclusiveMinimum": "is not above {}",
     "maximum": "is more than {}",

@@ -67,7 +67,7 @@ def inspector_words(text: str) -> list[str]:
         elif problem:
             bad.append(f'NCCL Inspector: a line of {node} {problem}: "{_plain(line)}"')
     silent = [node for node, wrote in seen.items() if not wrote]
-    found = [f"NCCL Inspector: nothing was recorded on {_few(silent)}; see {option('inspector')}"] if silent else []
+    found = [f"NCCL Inspector: no records from {_few(silent)}; see {option('inspector')}"] if silent else []
     for comm in dict.fromkeys(record.comm for record in records):
         found += _of_communicator(comm, [record for record in records if record.comm == comm])
     more = [f"NCCL Inspector: {len(bad) - _MOST_BAD} more lines cannot be read"] if len(bad) > _MOST_BAD else []
@@ -100,7 +100,7 @@ def _problem(given: dict[str, Any]) -> str:
         return "lacks header, metadata or coll_perf"
     version = metadata.get("inspector_output_format_version")
     if not (isinstance(version, str) and version.startswith(_VERSION)):
-        return f"has the format {_plain(version)}, and {_VERSION}x is known"
+        return f"has the format {_plain(version)}(supported: {_VERSION}x)"
     numbers = [header.get(key) for key in ("rank", "n_ranks")] + [perf.get(key) for key in _NUMBERS]
     if not all(type(each) is int and 0 <= each < _LARGEST_NUMBER for each in numbers):
         return "lacks a number"
@@ -116,7 +116,7 @@ def _of_communicator(comm: str, records: list[_Record]) -> list[str]:
     place = {record.rank: record.node for record in records}
     missing = [str(rank) for rank in range(min(records[0].ranks, 1 << 20)) if rank not in place]
     title = f"NCCL Inspector, communicator {comm}"
-    found = [f"{title}: rank {_few(missing)} recorded nothing"] if missing else []
+    found = [f"{title}: rank {_few(missing)} has no records"] if missing else []
     for name in dict.fromkeys(record.name for record in records):
         of_kind = [record for record in records if record.name == name]
         last = {record.rank: 0 for record in of_kind}
@@ -127,7 +127,7 @@ def _of_communicator(comm: str, records: list[_Record]) -> list[str]:
         if late:
             named = _few([f"{rank} of {place[rank]}" for rank in late])
             number = last[late[0]]
-            found.append(f"{title}: rank {named} ended {name} {number} last, where others have ended {most}")
+            found.append(f"{title}: rank {named} last ended {name} {number}, others {most}")
         found += _slowest(title, name, of_kind)
     return found
 

@@ -171,7 +171,7 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
     listed = data.get("errors")
     errors += [str(error)[:300] for error in listed] if isinstance(listed, list) else []
     if not whole:
-        errors.append("the JSON file ends in the middle")
+        errors.append("the JSON file is truncated")
     run["errors"] = errors[:50]
     seen = run["seen"]
     start = _start(data.get("config"))

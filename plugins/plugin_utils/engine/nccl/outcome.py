@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from .agreement import contradictions
+from .consistency import contradictions
 
 __all__ = ["bus_factor", "conclude", "missing_parts", "ranks_from_ratio"]
 
@@ -110,12 +110,12 @@ def missing_parts(run: Run) -> list[str]:
     if run["seen"]["broken_rows"]:
         missing.append(f"{run['seen']['broken_rows']} row(s) are incomplete")
     if run["seen"].get("cut"):
-        missing.append("the file ends in the middle")
+        missing.append("the file is truncated")
     if run["seen"]["named"] and run["seen"]["start"] is None:
         missing.append("the nThread line is missing")
     missing += _missing_halves(run) + _missing_rows(run) + _missing_ranks(run)
     if _average_contradicts(run):
-        missing.append("the printed average does not follow from the rows: rows are missing")
+        missing.append("the printed average does not match the rows: rows are missing")
     return missing
 
 
@@ -126,7 +126,7 @@ def _no_rows(seen: dict[str, Any]) -> str:
         return "there is a footer but no row"
     # common.cu lowers maxBytes to a part of the GPU memory after comparing it with minBytes.
     return (
-        f"nccl-tests measured no size: it reduced maxBytes to {reduced} B because of the GPU memory, below minBytes "
+        f"nccl-tests measured nothing: it reduced maxBytes to {reduced} B because of the GPU memory, below minBytes "
         f"({start['min']} B): lower minBytes"
     )
 

@@ -80,7 +80,7 @@ def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) ->
             kept.append(line)
             length += len(line)
             if length > most:
-                message = f"the output holds more than {most} characters besides what the library says again and again"
+                message = f"the output holds more than {most} characters without repeated library lines"
                 raise ValueError(message)
     # Readers look at the end first.
     known = sum(telling for _line, telling in last)

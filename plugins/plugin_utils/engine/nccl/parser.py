@@ -7,11 +7,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from . import text as words
-from .fabric import FabricNotes, Warned
+from . import patterns
+from .log_lines import FabricNotes, Warned
+from .patterns import Labels, bare
 from .run import Run, new_run
 from .table import OpenRow, continues
-from .text import Labels, bare
 
 __all__ = ["TELLING", "Parser"]
 
@@ -48,14 +48,14 @@ class Parser:
         """Start before the first line; with `numbered`, findings include line numbers."""
         self.runs: list[Run] = []
         self.run = new_run()
-        self.layout: words.Layout | None = None
+        self.layout: patterns.Layout | None = None
         self.row: OpenRow | None = None
         self.fabric = FabricNotes()
         self.warned = Warned()
         self.program: str | None = None
         self.line = 0
         self.step = int(numbered)
-        self.labels = Labels(words.KNOWN)
+        self.labels = Labels(patterns.KNOWN)
         # Prefixes of library lines and their hosts: a thread starts all its lines with the same text.
         self.heads: dict[str, str] = {}
 
@@ -159,11 +159,11 @@ class Parser:
         lines = text.split("\n")
         lines.pop()
         for number, line in enumerate(lines, first):
-            head, _level, said = line.partition(_INFO)
+            head, _level, rest = line.partition(_INFO)
             if (
                 head in heads
-                and not (tagged and "<std" in said)
-                and not (via and "via NET/" in said and heads[head] + said[said.find("via NET/") - 1 :] not in ways)
+                and not (tagged and "<std" in rest)
+                and not (via and "via NET/" in rest and heads[head] + rest[rest.find("via NET/") - 1 :] not in ways)
                 and not (telling and any(word in line for word in telling))
             ):
                 skipped = True
@@ -179,29 +179,29 @@ class Parser:
 
     def knows(self, line: str) -> bool:
         """Return whether a library line has no new information and the same beginning as an earlier one."""
-        head, _level, said = line.partition(_INFO)
+        head, _level, rest = line.partition(_INFO)
         host = self.heads.get(head)
-        if host is None or "<std" in said:
+        if host is None or "<std" in rest:
             return False
         for _letter, word in TELLING:
-            if word in said:
+            if word in rest:
                 return False
-        at = said.find("via NET/")
-        return at < 0 or host + said[at - 1 :] in self.fabric.ways
+        at = rest.find("via NET/")
+        return at < 0 or host + rest[at - 1 :] in self.fabric.ways
 
     def is_library(self, raw: str) -> bool:
         """Return whether a line comes from the library only."""
-        head, level, said = raw.partition(_INFO)
+        head, level, rest = raw.partition(_INFO)
         if not level:
             return False
         if head not in self.heads:
-            match = words.LIBRARY_HEAD.fullmatch(self.labels.strip(head))
+            match = patterns.LIBRARY_HEAD.fullmatch(self.labels.strip(head))
             if match is None:
                 return False
             if len(self.heads) < _MOST_HEADS and len(head) < _LONGEST_HEAD:
                 self.heads[head] = match[1]
         # Open MPI forwards partial lines, so another rank's line can follow.
-        return "\x1b" not in raw and "\r" not in raw and "<std" not in said
+        return "\x1b" not in raw and "\r" not in raw and "<std" not in rest
 
     def _library(self, line: str) -> None:
         self.run["seen"]["text"] = True
@@ -212,9 +212,9 @@ class Parser:
             self._version(line)
 
     def _row(self, line: str) -> bool:
-        if self.row is not None or words.ROW.match(line):
+        if self.row is not None or patterns.ROW.match(line):
             line = self.labels.strip_inside(line)
-        match = words.ROW.match(line)
+        match = patterns.ROW.match(line)
         if match is not None and len(match["size"]) <= 25 and len(match["count"]) <= 25:  # noqa: PLR2004 - 10**25 bytes
             self._close_row()
             if self._has_footer:
@@ -240,7 +240,7 @@ class Parser:
         if "nccl-tests version" in line:
             self._first_line()
             return self._version(line)
-        match = words.START.search(line) if "nThread" in line else None
+        match = patterns.START.search(line) if "nThread" in line else None
         if match is None:
             return False
         if self._has_footer or (self.run["seen"]["start"] and self._has_table):
@@ -258,13 +258,13 @@ class Parser:
 
     def _named(self, line: str) -> bool:
         """Read the program name from "Collective test starting: NAME" or "concluded: NAME"."""
-        match = words.STARTING.search(line)
+        match = patterns.STARTING.search(line)
         if match is None:
             return False
         starting = match[1] == "starting"
         if starting:
             self._first_line()
-        name = words.PROGRAM.match(match[2])
+        name = patterns.PROGRAM.match(match[2])
         if name is not None and (starting or self.run["program"] is None):
             self.run["program"] = f"{name[1]}_perf"
         return True
@@ -272,7 +272,7 @@ class Parser:
     def _ranks(self, line: str) -> bool:
         found = False
         if "Rank" in line:
-            for match in words.RANK.finditer(line):
+            for match in patterns.RANK.finditer(line):
                 found = True
                 self._rank(match)
             if found and "..." in line:
@@ -294,20 +294,20 @@ class Parser:
             seen["groups"].append(match["group"])
 
     def _columns(self, line: str) -> bool:
-        match = words.HEAD.match(line)
+        match = patterns.HEAD.match(line)
         if match is None:
             return False
         self._close_row()
         if self._has_footer:
             self._next_run()
         self._begin()
-        self.layout = words.read_layout(match["columns"])
+        self.layout = patterns.read_layout(match["columns"])
         self.run["columns"] = self.layout.columns
         self.run["seen"]["check"] = self.layout.check
         return True
 
     def _footer(self, line: str) -> bool:
-        match = words.OUT_OF_BOUNDS.search(line) if "Out of bounds" in line else None
+        match = patterns.OUT_OF_BOUNDS.search(line) if "Out of bounds" in line else None
         if match is not None:
             self._close_row()
             if self._has_footer:
@@ -315,7 +315,7 @@ class Parser:
             self._begin()
             self._out_of_bounds(match["count"], match["word"], line)
             return True
-        match = words.AVERAGE.search(line) if "Avg bus" in line else None
+        match = patterns.AVERAGE.search(line) if "Avg bus" in line else None
         if match is None:
             return False
         self._close_row()
@@ -330,37 +330,37 @@ class Parser:
         if count.isascii() and count.isdigit():
             self.run["out_of_bounds"] = min(int(count[:_MAX_DIGITS]), 2**53)
             if (word == "OK") == (int(count[:_MAX_DIGITS]) > 0):
-                self._strange(line)
+                self._note_footer(line)
         else:
             seen["placeholders"] |= count.startswith("X")
             if not count.startswith("X"):
-                self._strange(line)
+                self._note_footer(line)
         seen["failed_words"] |= word == "FAILED"
 
-    def _strange(self, line: str) -> None:
+    def _note_footer(self, line: str) -> None:
         """Keep a footer line that nccl-tests does not print."""
         where = f"line {self.line}: " if self.line else ""
-        self.run["seen"]["strange_footer"].append(f'{where}a footer that cannot be: "{line.strip()[:99]}"')
+        self.run["seen"]["strange_footer"].append(f'{where}an impossible footer: "{line.strip()[:99]}"')
 
     def _average(self, value: str, word: str | None, line: str) -> None:
-        cell = words.read_cell(value)
+        cell = patterns.read_cell(value)
         if cell is None or cell.value is None:
             self.run["seen"]["placeholders"] |= value.startswith("X")
             if not value.startswith("X"):
-                self._strange(line)
+                self._note_footer(line)
         elif cell.whole and cell.value >= 0 and math.isfinite(cell.value):
             self.run["avg_busbw"] = cell.value
         else:
             self._error(f"the average is {value}")
-            self._strange(line)
+            self._note_footer(line)
         if word == "FAILED":
             self._error("the average is under NCCL_TESTS_MIN_BW")
 
     def _version(self, line: str) -> bool:
-        match = words.TESTS_VERSION.search(line)
+        match = patterns.TESTS_VERSION.search(line)
         if match is not None:
             self.run["nccl_tests_version"] = self.run["nccl_tests_version"] or match[1]
-        library = words.LIBRARY_VERSION.search(line)
+        library = patterns.LIBRARY_VERSION.search(line)
         if library is not None:
             self.run["nccl_version"] = self.run["nccl_version"] or library[1]
         return match is not None
@@ -371,16 +371,16 @@ class Parser:
         if "Using devices" in line:
             seen["devices"] = True
             return
-        if words.ELIDED.match(line):
+        if patterns.ELIDED.match(line):
             seen["elided"] = True
             return
         self._hints(line)
-        match = words.LIBRARY_ERROR.match(line)
+        match = patterns.LIBRARY_ERROR.match(line)
         if match is not None:
             self._error(match[1])
             if not self._has_footer:
                 seen["failures"].append(match[1][:_MAX_ERROR_TEXT])
-        elif words.FAILURE.search(line):
+        elif patterns.FAILURE.search(line):
             self._error(line)
             if not self._has_footer and len(seen["failures"]) < MAX_ERRORS:
                 seen["failures"].append(line.strip()[:_MAX_ERROR_TEXT])
@@ -388,12 +388,12 @@ class Parser:
     def _hints(self, line: str) -> None:
         """Read the program name, the library version and the reduced maximum size."""
         if "_perf" in line:
-            names = words.PROGRAM.findall(line)
+            names = patterns.PROGRAM.findall(line)
             if names:
                 self.program = f"{names[-1]}_perf"
         if "NCCL version" in line:
             self._version(line)
-        match = words.REDUCING.search(line)
+        match = patterns.REDUCING.search(line)
         if match is not None:
             self.run["seen"]["reduced"] = int(match[1][:25])
 

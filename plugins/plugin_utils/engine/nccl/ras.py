@@ -35,18 +35,18 @@ def ras_words(text: str) -> list[str]:
         try:
             given = json.loads(joined[start:])
         except (ValueError, RecursionError):
-            return ["NCCL's RAS was asked, but its answer is incomplete; see the output"]
+            return ["NCCL's RAS gave an incomplete answer; see the output"]
         found = _of_json(given)
     else:
         found = _of_text(lines)
     more = [f"NCCL's RAS reports {len(found) - _MOST} more problem(s); see the output"] if len(found) > _MOST else []
-    return found[:_MOST] + more or ["NCCL's RAS was asked: all ranks answer, and none is behind the others"]
+    return found[:_MOST] + more or ["NCCL's RAS reports that all ranks respond and none is behind"]
 
 
 def _of_json(given: object) -> list[str]:
     comms = given.get("communicators") if isinstance(given, dict) else None
     if not isinstance(comms, list) or not comms:
-        return ["NCCL's RAS was asked, and knows of no communicator"]
+        return ["NCCL's RAS reports no communicator"]
     return [words for comm in comms if isinstance(comm, dict) for words in _of_communicator(comm)]
 
 
@@ -66,7 +66,7 @@ def _of_communicator(comm: dict[str, Any]) -> list[str]:
         found.append(f"{name}: {_named(broken)} reports error {_plain(_status(broken[0])['async_error'])}")
     starting = [rank for rank in ranks if _status(rank).get("init_state") not in {0, None}]
     if starting:
-        found.append(f"{name}: {_named(starting)} has not finished its start")
+        found.append(f"{name}: {_named(starting)} has not finished its initialization")
     return found + _behind(name, ranks)
 
 

@@ -8,8 +8,8 @@ import math
 import re
 from typing import Any
 
+from .patterns import OPERATORS, Cell, Layout, read_cell
 from .run import Printed, half_unit
-from .text import OPERATORS, Cell, Layout, read_cell
 
 __all__ = ["OpenRow", "TableRow", "continues"]
 

@@ -40,7 +40,7 @@ def with_drift(data: dict[str, Any], report: ReadReport, others: Sequence[ReadRe
     failing = [item for item in flagged if how == "fail" and _counts(data, item)]
     failed = {item["name"] for item in failing if item["subject"] == "test"}
     tests = [
-        _told(test, words[test["name"]], fails=test["name"] in failed) if test["name"] in words else test
+        _with_finding(test, words[test["name"]], fails=test["name"] in failed) if test["name"] in words else test
         for test in data["tests"]
     ]
     found = {**data, "tests": tests, "drift": drifted}
@@ -70,7 +70,7 @@ def _tests(item: Compared) -> list[str]:
     return [item["name"]] if item["subject"] == "test" else []
 
 
-def _told(test: dict[str, Any], words: str, *, fails: bool) -> dict[str, Any]:
+def _with_finding(test: dict[str, Any], words: str, *, fails: bool) -> dict[str, Any]:
     found = {**test, "findings": [*test["findings"], f"{_WORD}: {words}"]}
     if fails and test["verdict"] == "PASS":
         found |= {"verdict": FAIL, "reason": f"{_WORD}: {words}; {test['reason']}"}

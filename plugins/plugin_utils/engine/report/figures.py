@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..common.hostlist import unfold_hosts
 from ..common.printable import human_size
 from ..validation.registry import stage_of
-from .data import curves, everyone
+from .report_reader import curves, everyone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,15 +12,15 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..validation.curve import LEAST, median_and_tolerance
-from .data import COLLECTIVE, everyone, faulty_nodes
 from .environment import changed_facts
+from .report_reader import COLLECTIVE, everyone, faulty_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .model import Compared, NodeFigure, ReadReport, ReadTest
 
-__all__ = ["MINIMUM", "Key", "Point", "compare", "drift", "node_figures", "points", "series", "standing"]
+__all__ = ["MINIMUM", "Key", "Point", "compare", "drift", "last_results", "node_figures", "points", "series"]
 
 MINIMUM = 4
 _PAIR = 2
@@ -246,8 +246,8 @@ def _compared(point: Point, past: list[Point], fleet: _Group) -> Compared:
         "own_change": own.change(point.busbw),
         "fleet_median": fleet.median,
         "fleet_change": fleet.change(point.busbw),
-        "flags": own.flags(point.busbw, "its own median of {count} earlier passes")
-        + fleet.flags(point.busbw, "the median of {count} of its kind"),
+        "flags": own.flags(point.busbw, "its median of {count} earlier passes")
+        + fleet.flags(point.busbw, "the median of {count} of the same kind"),
     }
 
 
@@ -323,7 +323,7 @@ def _same(test: ReadTest) -> tuple[Any, ...]:
     return (test["stage"], test["kind"], test["collective"], test["hardware"], tuple(sorted(everyone(test))))
 
 
-def standing(reports: Sequence[ReadReport], hardware: Mapping[str, str], cluster: str) -> dict[str, bool]:
+def last_results(reports: Sequence[ReadReport], hardware: Mapping[str, str], cluster: str) -> dict[str, bool]:
     """Return for each judged node whether its newest report proves it good.
 
     A node is good if it took part in a passed test and is not the culprit of a failed one. A node whose tests all

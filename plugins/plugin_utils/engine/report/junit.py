@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 
-from .data import everyone
+from .report_reader import everyone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,22 +46,22 @@ def junit(report: ReadReport) -> str:
 
 def _cases(report: ReadReport) -> Iterator[TestCase]:
     for test in report["tests"]:
-        said = [f"nodes: {', '.join(everyone(test)) or 'none'}", *test["findings"], *test["tail"]]
+        output = [f"nodes: {', '.join(everyone(test)) or 'none'}", *test["findings"], *test["tail"]]
         # A test that failed before the validation passed was repeated, so its failure is not reported.
         verdict = "PASS" if report["verdict"] == "PASS" else test["verdict"]
-        case = _case(test["name"], test["stage"], verdict, test["reason"], said)
+        case = _case(test["name"], test["stage"], verdict, test["reason"], output)
         case.time = round(test["job"]["seconds"] or 0.0, 3)
-        case.system_out = "\n".join([test["reason"], *said])
+        case.system_out = "\n".join([test["reason"], *output])
         yield case
     for node, reason in sorted(report["left_out"].items()):
         yield _case(node, "left_out", "INCONCLUSIVE", f"not tested: {reason}")
 
 
-def _case(name: str, stage: str, verdict: str, reason: str, said: list[str] | None = None) -> TestCase:
+def _case(name: str, stage: str, verdict: str, reason: str, output: list[str] | None = None) -> TestCase:
     case = TestCase(name, classname=f"busbar.validation.{stage}", time=0.0)
     kind = {"FAIL": Failure, "INCONCLUSIVE": Error}.get(verdict)
     if kind is not None:
         result = kind(reason, verdict)
-        result.text = "\n".join([reason, *(said or [])])
+        result.text = "\n".join([reason, *(output or [])])
         case.result = [result]
     return case

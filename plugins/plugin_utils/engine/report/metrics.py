@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from ..common.hostlist import fold_hosts
 from ..validation.registry import stage_of
 from ..validation.section import CODE_WORDS, CODES
-from .data import VERDICTS, counts, everyone
 from .history import node_figures
 from .model import NodeFigure
+from .report_reader import VERDICTS, counts, everyone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -29,7 +29,7 @@ _GB = 1e9
 _FIGURES: tuple[tuple[str, str, Callable[[LastFigure], float | None]], ...] = (
     ("busbw", "Bus bandwidth", lambda figure: figure["busbw"]),
     ("floor", "Bandwidth to reach", lambda figure: figure["floor"]),
-    ("ceiling", "Bandwidth that no such node exceeds", lambda figure: figure["ceiling"]),
+    ("ceiling", "Bandwidth that no node of this type exceeds", lambda figure: figure["ceiling"]),
 )
 
 
@@ -74,7 +74,7 @@ def metrics(report: ReadReport, earlier: Iterable[ReadReport] = (), nodes: Colle
         ),
         _family(
             "busbar_validation_timestamp_seconds",
-            "When the last validation began.",
+            "Start of the last validation.",
             [(cluster, seconds(report["started"]))],
         ),
         _family(
@@ -84,7 +84,7 @@ def metrics(report: ReadReport, earlier: Iterable[ReadReport] = (), nodes: Colle
         ),
         _family(
             "busbar_validation_nodes_left_out",
-            "Nodes that were to be tested and were not.",
+            "Selected nodes that were not tested.",
             [(cluster, len(report["left_out"]))],
         ),
         _family(
@@ -117,12 +117,12 @@ def metrics(report: ReadReport, earlier: Iterable[ReadReport] = (), nodes: Colle
         ),
         _family(
             "busbar_node_figure_timestamp_seconds",
-            "When the validation began that the figures of a node and stage are of.",
+            "Start of the validation that measured the figures of a node and stage.",
             [(labels, seconds(item["started"])) for labels, item in figures],
         ),
         _family(
             "busbar_node_validated_timestamp_seconds",
-            "When the last validation began that passed or failed a test with that node.",
+            "Start of the last validation that judged the node.",
             [(cluster | {"node": node}, began) for node, began in last_validated(reports, nodes).items()],
         ),
     ]

@@ -14,7 +14,7 @@ from ..validation.section import ShownTest
 if TYPE_CHECKING:
     from ....module_utils.hardware.machine_parts import Part
     from ..validation.model import JobEnd, Peers, Unresolved
-    from ..validation.release import NodeChange
+    from ..validation.resume_nodes import NodeChange
 
 __all__ = [
     "Compared",

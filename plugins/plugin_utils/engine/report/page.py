@@ -17,10 +17,10 @@ from markupsafe import Markup
 from ..common.hostlist import fold_hosts
 from ..common.printable import human_size
 from ..validation.section import NONE
-from .data import counts, culprits, everyone
 from .environment import facts_of
 from .figures import heat_maps, trend_figure
 from .history import MINIMUM, drift
+from .report_reader import counts, culprits, everyone
 from .sections import gbs, rank_of, sections, test_facts
 
 if TYPE_CHECKING:

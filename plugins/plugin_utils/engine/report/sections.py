@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ..common.hostlist import fold_hosts
 from ..validation import registry
 from ..validation.section import NONE, Table
-from .data import COLLECTIVE, results_table
 from .figures import chart_figure, curve_figure, matrix_figure
 from .model import ReadTest
+from .report_reader import COLLECTIVE, results_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,4 +175,4 @@ def _peers_words(test: ReadTest) -> str:
     peers = test["peers"]
     if peers is None:
         return ""
-    return f"{peers['count']} like tests, median {gbs(peers['median'])} GB/s, from {gbs(peers['least'])} on ordinary"
+    return f"{peers['count']} similar tests, median {gbs(peers['median'])} GB/s, from {gbs(peers['least'])} normally"

@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..validation.curve import LEAST
-from .data import everyone
+from .report_reader import everyone
 
 if TYPE_CHECKING:
     from .model import ReadReport, ReadTest

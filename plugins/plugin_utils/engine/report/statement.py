@@ -89,7 +89,7 @@ def read_statement(raw: bytes) -> dict[str, Any]:
         message = f"no JSON: {exc}"
         raise ValueError(message) from exc
     if not isinstance(found, dict) or found.get("busbar_statement") != FORM:
-        message = f"no statement of form {FORM} about a validation"
+        message = f"not a statement of form {FORM} about a validation"
         raise ValueError(message)
     files = found.get("files")
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from .blocks import Border, Duel, Family, Sweep, boundary, narrow
+from .bisection import Border, Duel, Family, Sweep, boundary, narrow
 from .evidence import Question
 from .link_state import Block, LinkState
 

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .untested import Untested
+from .untested_pairs import Untested
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UNSURE", "Block", "Item", "LinkState"]
 
-UNSURE = "slower together than fewer nodes are, and too few tests of as many nodes to tell whether that is normal"
+UNSURE = "slower together than smaller groups; too few tests of this size to decide whether that is normal"
 _PAIR = 2
 
 

@@ -8,16 +8,16 @@ from collections import deque
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any
 
-from .decide import BOUND
 from .evidence import FAILED, NONE, OPEN, Context, Question
 from .link_search import LinkSearch
 from .link_state import UNSURE
+from .sequential_test import BOUND
 from .tournament import League, neighbours, next_games, round_robin
 
 if TYPE_CHECKING:
     from .evidence import Outcome, Steps
 
-__all__ = ["TOURNAMENT", "alone", "fitting_node", "name_nodes", "play", "settle", "together"]
+__all__ = ["TOURNAMENT", "alone", "fitting_node", "judge_players", "name_nodes", "play", "together"]
 
 TOURNAMENT = 16
 _PASSES = 8
@@ -34,7 +34,7 @@ def play(league: League, games: list[tuple[str, ...]], stage: str) -> Steps:
         league.record(game, outcome)
 
 
-def settle(context: Context, league: League) -> Steps:
+def judge_players(context: Context, league: League) -> Steps:
     """Run games until each node is innocent, guilty or without a partner, and test the last group alone."""
     while doubtful := league.judge():
         games, stuck = next_games(league, doubtful)
@@ -87,7 +87,7 @@ def alone(context: Context, league: League, nodes: list[str]) -> Steps:
     league.judge()
     if len(context.nodes) > _PAIR:
         rest = [node for node in nodes if node not in league.lost and not league.verdict(node)]
-        _leave_open(context, rest, "fine alone, but slow with others, of whom none is known to be good enough to tell")
+        _leave_open(context, rest, "fine alone, but slow with others, none of which is known to be good")
 
 
 def _leave_open(context: Context, nodes: list[str], reason: str) -> None:
@@ -120,7 +120,7 @@ def together(context: Context, league: League) -> Steps:
                 link_search.suspect(outcome.nodes, UNSURE)
                 return
             yield from _explain(link_search, outcome, before, again=failed > 1)
-    reason = "slow together, but no cause was found" if outcome.kind != NONE else "no result of all together"
+    reason = "slow together, but no cause was found" if outcome.kind != NONE else "no result of all nodes together"
     context.found["unresolved"].append({"nodes": list(nodes), "reason": reason})
 
 
@@ -315,7 +315,7 @@ def fitting_node(context: Context, outcomes: list[Outcome]) -> list[dict[str, An
     passed_too = any(guilty[0] in outcome.nodes for outcome in results if outcome.passed)
     rest = [node for node in context.nodes if node != guilty[0]]
     parted = len(context.nodes) <= TOURNAMENT and len(_components(league, rest)) > 1
-    if not explains or passed_too or parted or not _apart(results) or _may_be_uplink(context, league, guilty[0]):
+    if not explains or passed_too or parted or not _is_apart(results) or _may_be_uplink(context, league, guilty[0]):
         return []
     league.blame(guilty[0])
     scratch = Context(context.nodes, context.switch_of)
@@ -323,7 +323,7 @@ def fitting_node(context: Context, outcomes: list[Outcome]) -> list[dict[str, An
     return scratch.found["nodes"]
 
 
-def _apart(outcomes: list[Outcome]) -> bool:
+def _is_apart(outcomes: list[Outcome]) -> bool:
     """Return whether failed tests are slower than passed ones by the margin required of a single test."""
     measured = [outcome for outcome in outcomes if outcome.mean is not None and len(outcome.nodes) > 1]
     fast = min((outcome for outcome in measured if outcome.passed), key=_mean, default=None)

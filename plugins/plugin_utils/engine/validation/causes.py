@@ -82,7 +82,7 @@ def _network(fabric: dict[str, Any], nics: int, *, counts: bool, near: bool) -> 
         yield Cause("GPUDirect RDMA off", counts and near)
     found = len(fabric.get("nics") or [])
     if found and found != nics:
-        yield Cause(f"wrong number of NICs: NCCL uses {found} and the profile has {nics}", counts and found < nics)
+        yield Cause(f"wrong number of NICs: NCCL uses {found}, the profile has {nics}", counts and found < nics)
 
 
 def _rails(rails: dict[str, dict[str, list[str]]], *, counts: bool, alike: bool) -> Iterator[Cause]:

@@ -62,10 +62,10 @@ def checked_answer(options: Mapping[str, Any], step: Step, result: Mapping[str, 
         return answer
     try:
         if not isinstance(entries, list) or len(entries) != len(planned):
-            _refuse("tests", "the answer", entries, f"no list of the {len(planned)} test(s) that were asked for")
+            _refuse("tests", "the answer", entries, f"not a list of the {len(planned)} requested test(s)")
         answer["tests"] = [_entry(options, test, entry) for test, entry in zip(planned, entries)]
     except ValueError as exc:
-        answer["msg"] = f"{controller} {exc}; nothing was fetched: check {controller} for an intruder"
+        answer["msg"] = f"{controller} {exc}; nothing was fetched: check {controller} for a compromise"
     else:
         reasons = result.get("node_reasons")
         lines = reasons[:_MOST_REASONS] if isinstance(reasons, list) else []
@@ -92,7 +92,7 @@ def _entry(options: Mapping[str, Any], planned: Planned, given: object) -> Entry
     """
     name, job = planned["name"], planned["job"]
     if not isinstance(given, dict) or given.get("name") != name:
-        _refuse("an entry", f"the test {name}", given, "no entry of that name")
+        _refuse("an entry", f"the test {name}", given, "has no entry of that name")
     entry: dict[str, Any] = {"name": name}
     for key, known in (("nodes", job["nodes"]), ("partners", job["candidates"])):
         entry[key] = _names(f"{key} of the test {name}", given.get(key), known)
@@ -110,9 +110,9 @@ def _entry(options: Mapping[str, Any], planned: Planned, given: object) -> Entry
     members = entry["nodes"] + entry["partners"]
     job_id, host = given.get("job_id"), given.get("batch_host")
     if host and (not isinstance(host, str) or host not in members):
-        _refuse("batch_host", f"the test {name}", host, f"none of its nodes ({fold_hosts(members)})")
+        _refuse("batch_host", f"the test {name}", host, f"not one of its nodes ({fold_hosts(members)})")
     if job_id and (not isinstance(job_id, str) or not _JOB.fullmatch(job_id)):
-        _refuse("job_id", f"the test {name}", job_id, "no number of a job")
+        _refuse("job_id", f"the test {name}", job_id, "not a job ID")
     entry |= {"job_id": job_id or "", "batch_host": host or ""}
     entry["output"] = output_path(str(options["output"]), entry["job_id"]) if job_id and host else ""
     return cast("Entry", entry)

@@ -78,7 +78,7 @@ def behind_peers(curve: Curve, peers: Sequence[Curve]) -> list[str]:
         same = [peer[size] for peer in peers if size in peer]
         if 2 * len(same) <= len(peers):
             continue
-        many = f"the median of {len(same)} like tests"
+        many = f"the median of {len(same)} similar tests"
         if size <= _LATENCY_BYTES:
             middle, more = median_and_tolerance([item[0] for item in same], _SLOWER)
             if time > middle + more:

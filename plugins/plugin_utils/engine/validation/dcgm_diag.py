@@ -34,8 +34,10 @@ def read_diag(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {"version": None, "driver": None, "results": [], "errors": []}
     data = _decoded(text[:_MOST_TEXT])
     if data is None:
-        said = next((line.strip() for line in reversed(text[:_MOST_TEXT].splitlines()) if line.strip()), "")
-        found["errors"].append(f"the output contains no JSON from dcgmi diag{': ' + said[:_LONGEST] if said else ''}")
+        last_line = next((line.strip() for line in reversed(text[:_MOST_TEXT].splitlines()) if line.strip()), "")
+        found["errors"].append(
+            f"the output contains no JSON from dcgmi diag{': ' + last_line[:_LONGEST] if last_line else ''}"
+        )
         return found
     about = _dict(data.get("metadata"))
     found["version"] = _text(about.get("version") or about.get("DCGM Version") or data.get("version"))
@@ -47,7 +49,7 @@ def read_diag(text: str) -> dict[str, Any]:
             _take(_dict(category), _dict(test), found)
     found["results"] = found["results"][:_MOST_RESULTS]
     if not found["results"] and not found["errors"]:
-        found["errors"].append("the JSON of dcgmi diag holds no test")
+        found["errors"].append("the JSON of dcgmi diag contains no test")
     return found
 
 
@@ -84,10 +86,10 @@ def _take(category: dict[str, Any], test: dict[str, Any], found: dict[str, Any])
     """Add the results of one test; a summary counts only if no single result has the same status."""
     where = {"category": _text(category.get("category")) or "", "test": _text(test.get("name")) or "a test"}
     results = [_dict(result) for result in _list(test.get("results"))]
-    fresh = [{**where, **_who(result), **_said(result)} for result in results]
+    fresh = [{**where, **_who(result), **_status_entry(result)} for result in results]
     summary = _dict(test.get("test_summary"))
     if summary.get("status"):
-        whole = {**where, "unit": "", "ids": [], **_said(summary)}
+        whole = {**where, "unit": "", "ids": [], **_status_entry(summary)}
         if whole["status"] not in {result["status"] for result in fresh}:
             fresh.append(whole)
     if not fresh:
@@ -103,7 +105,7 @@ def _who(result: dict[str, Any]) -> dict[str, Any]:
     return {"unit": unit[:40], "ids": [number for number in ids if number < 1 << 16]}
 
 
-def _said(result: dict[str, Any]) -> dict[str, Any]:
+def _status_entry(result: dict[str, Any]) -> dict[str, Any]:
     status = _text(result.get("status")) or "no status"
     messages: list[str] = []
     for item in [*_list(result.get("warnings")), *([result["warnings"]] if _is_text(result.get("warnings")) else [])]:
@@ -140,7 +142,7 @@ def judge_diag(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
         "verdict": verdict,
         "reason": reason,
         "findings": [words for words in _findings(data, by_status) if words not in reason],
-        "source": "dcgmi diag's own limits",
+        "source": "limits of dcgmi diag",
         "program": "dcgmi diag",
         "version": data["version"],
         "driver": data["driver"],
@@ -167,7 +169,7 @@ def _verdict(
     if not by_status.get("pass") and not by_status.get("warn"):
         return INCONCLUSIVE, f"{node}: every test was skipped"
     if wanted and seen and len(seen) < wanted:
-        return INCONCLUSIVE, f"{node}: {len(seen)} GPU(s) were diagnosed and not {wanted}"
+        return INCONCLUSIVE, f"{node}: {len(seen)} GPU(s) were diagnosed (expected {wanted})"
     count = Counter(result["status"] for result in data["results"])
     others = [
         f"{count[word]} {words}" for word, words in (("warn", "with a warning"), ("skip", "skipped")) if count[word]

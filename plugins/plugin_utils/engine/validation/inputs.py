@@ -13,12 +13,12 @@ from ..catalogue.check import profile_problems
 from ..catalogue.collectives import collective_problems, floor_problems
 from ..common.hostlist import fold_hosts, unfold_hosts
 from ..common.option_names import option
-from ..search.decide import DROP, MOST_REPEATS
+from ..search.sequential_test import DROP, MOST_REPEATS
 from . import registry
 from .model import CheckJob, Options
 from .options import read_options, size_problems
+from .planned_tests import unknown_profiles
 from .queues import queue_problems
-from .tests import unknown_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ _EMPTY: dict[str, Any] = {
     "straggler_limit": 0,
     "drift": "ignore",
     "allow_busy": False,
-    "standing": {},
+    "last_results": {},
     "slurm_topology": {},
     "search_repeats": MOST_REPEATS,
     "search_drop": round(100 * DROP),
@@ -104,8 +104,8 @@ def _read(given: Mapping[str, Any]) -> tuple[Options, list[str]]:
     problems += strange
     for stage in stages:
         if stage.name in found.get("stages", []):
-            asked = mine[stage.name] or {}
-            found["own"][stage.name], strange = read_options(stage.form, asked, _named(stage.name))
+            values = mine[stage.name] or {}
+            found["own"][stage.name], strange = read_options(stage.form, values, _named(stage.name))
             problems += strange
     return cast("Options", found), problems
 
@@ -136,7 +136,7 @@ def _problems(options: Options) -> list[str]:
         )
     elif options["backend"] == "mpi":
         problems += [
-            f"{option(key)}: the backend mpi runs its own program on the nodes and uses no {what}: leave it out, or "
+            f"{option(key)}: the backend mpi runs its own program and uses no {what}: remove it, or "
             f"set {option('backend')}=nccl"
             for key, what in (("binary", "nccl-tests"), ("image", "container image"))
             if options.get(key)
@@ -161,9 +161,7 @@ def _problems(options: Options) -> list[str]:
 def _inspector_problems(options: Options) -> list[str]:
     path = options.get("inspector", "")
     if path and options["backend"] != "nccl":
-        return [
-            f"{option('inspector')}: it records NCCL, and {option('backend')} is {options['backend']}: leave it out"
-        ]
+        return [f"{option('inspector')}: it records NCCL, but {option('backend')} is {options['backend']}: remove it"]
     if path and not (path.startswith("/") and path.isprintable()):
         return [f"{option('inspector')}: {path!r} is not an absolute path of libnccl-profiler-inspector.so"]
     return []
@@ -174,7 +172,7 @@ def _user_problems(options: Options) -> list[str]:
     if not _USER.fullmatch(user):
         return [f"{option('user')}: {user!r} is not a valid user name"]
     if user == "root":
-        return [f"{option('user')}: root runs no tests: name a user without privileges, such as busbar-validation"]
+        return [f"{option('user')}: tests do not run as root: set an unprivileged user, such as busbar-validation"]
     return []
 
 
@@ -213,9 +211,9 @@ def _contradictions(switch_of: dict[str, str], declared: dict[str, list[str]]) -
             first = places.setdefault(mine[node], node)
             if theirs[first] != theirs[node]:
                 one, other = (option("topology"), "slurm_topology")[:: 1 if mine is switch_of else -1]
-                said = f"{one} has {first} and {node} under {mine[node]}"
+                conflict = f"{one} has {first} and {node} under {mine[node]}"
                 but = f"{other} under {theirs[first]} and {theirs[node]}"
-                return [f"{option('topology')}: {said}, {but}; declare it once: leave {option('topology')} out"]
+                return [f"{option('topology')}: {conflict}, {but}; declare it once: remove {option('topology')}"]
     return []
 
 
@@ -225,8 +223,6 @@ def _node_problems(options: Options) -> list[str]:
         return [f"{option('nodes')}: names no node"]
     strange = [node for node in nodes if node not in options["pool"]]
     if strange:
-        return [
-            f"{option('nodes')}: {fold_hosts(strange)} is not among the compute nodes ({fold_hosts(options['pool'])})"
-        ]
+        return [f"{option('nodes')}: {fold_hosts(strange)} is not a compute node ({fold_hosts(options['pool'])})"]
     used = sorted({options["hardware"].get(node) or "" for node in nodes} & set(options["catalogue"]))
     return [one_line(each) for name in used for each in profile_problems(name, options["catalogue"][name])]

@@ -30,7 +30,7 @@ __all__ = [
 # The format of slurm_error in slurmstepd (Slurm 24.11), with or without the prefix of srun --label. Pyxis 0.24 repeats
 # Enroot's log, indented by four more spaces, after "printing enroot log file:" (common.c, memfd_print_log); the other
 # messages are those of pyxis_slurmstepd.c.
-_SAID = re.compile(
+_PYXIS_LINE = re.compile(
     r"^(?:\s*\d{1,6}: )?slurmstepd(?:-(?P<node>[\w.-]+))?: error: pyxis:(?P<log> {5})?\s*(?P<words>\S.*?)\s*$"
 )
 _ENROOT = re.compile(r"\[ERROR\]\s*(\S.*)")
@@ -50,13 +50,13 @@ def container_fault(text: str) -> str:
     Enroot's log is more precise than the messages of Pyxis: its first error is used, or else its first line. Without
     it, the first message of Pyxis that gives a reason is used, or else the first message.
     """
-    said = [match for line in text.splitlines() if "pyxis:" in line and (match := _SAID.match(line))]
-    for match in said:
+    matches = [match for line in text.splitlines() if "pyxis:" in line and (match := _PYXIS_LINE.match(line))]
+    for match in matches:
         if reason := _ENROOT.match(match["words"]):
             return _of_node(match["node"], f"container: {reason[1]}")
-    reasons = [match for match in said if not _NO_REASON.match(match["words"])]
+    reasons = [match for match in matches if not _NO_REASON.match(match["words"])]
     # "printing … log file" alone does not report a fault.
-    others = [match for match in said if not match["log"] and not match["words"].startswith("printing ")]
+    others = [match for match in matches if not match["log"] and not match["words"].startswith("printing ")]
     best = [*(match for match in reasons if match["log"]), *reasons, *others]
     return _of_node(best[0]["node"], f"container: {best[0]['words']}") if best else ""
 
@@ -65,8 +65,8 @@ def changed_variable(text: str) -> str:
     """Return which variable had a different value in a program than in the job; empty if none is reported."""
     for line in text.splitlines():
         if "# busbar variable: " in line and (match := _VARIABLE.match(line)):
-            words = f"{match['words']}: the image, a hook or a prolog of tasks sets it, too"
-            return _of_node(match["node"], f"the program did not run as asked, {words}")
+            words = f"{match['words']}: the image, a hook or a task prolog also sets it"
+            return _of_node(match["node"], f"the program did not run as requested: {words}")
     return ""
 
 
@@ -208,12 +208,12 @@ def port_findings(text: str | None, *, slow: bool) -> list[str]:
         if number >= _MOST_COUNTERS:
             break
         (before if when == "before" else after)[node, device, name] = int(value)
-    asked = {node for node, _device, name in before if name == "read"}
+    read_nodes = {node for node, _device, name in before if name == "read"}
     cables: dict[tuple[str, str], list[str]] = {}
     crowded: dict[str, set[str]] = {}
     for (node, device, name), value in sorted(after.items()):
         # A counter that was reset in between is ignored.
-        rose = value - before.get((node, device, name), 0) if node in asked else 0
+        rose = value - before.get((node, device, name), 0) if node in read_nodes else 0
         if rose > 0 and name in _CABLE:
             cables.setdefault((node, device), []).append(f"{name} +{rose}")
         elif rose > 0 and slow:

@@ -15,7 +15,7 @@ from ..catalogue.ceilings import ceilings, effective_nvlink
 from ..catalogue.floors import Floor, domain_problem, low_floor, placed_floor, scope_of, unplaced_floors
 from ..common.option_names import option
 from ..common.printable import human_size
-from ..nccl.fabric import cause, hint
+from ..nccl.log_lines import cause, hint
 from ..nccl.outcome import ranks_from_ratio
 from .causes import KNOWN_CAUSE, causes
 from .curve import curve_of, dips
@@ -41,7 +41,7 @@ FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
 # Start of the reason if only a missing floor prevents a verdict, and the reason for a single rank.
 NO_FLOOR = "no floor is known"
-ONE_RANK = "one rank has no peer, so there is no bandwidth to judge"
+ONE_RANK = "a single rank has no peer, so there is no bandwidth to judge"
 # Start of the reason for a test that is slower than its peers.
 STRAGGLER = "straggler"
 # A message must take at least a millisecond, or the result measures latency instead of bandwidth: on one NVLink node
@@ -131,15 +131,15 @@ def _not_everyone(run: dict[str, Any], expected: Expected, ranks: int | None) ->
     if run["ranks"] is None:
         span = ranks_from_ratio(run)
         if ranks is not None and span is not None and not span[0] <= ranks <= span[1]:
-            return f"{ranks} ranks were asked for, and busbw / algbw belongs to {span[0]} to {span[1]}"
-        return None if expected.allow_missing_ranks else "the rank lines are missing, so it is not known who took part"
+            return f"{ranks} ranks were requested, but busbw / algbw is that of {span[0]} to {span[1]}"
+        return None if expected.allow_missing_ranks else "the rank lines are missing, so the participants are unknown"
     if ranks is not None and run["ranks"] != ranks:
-        return f"{run['ranks']} ranks took part and not {ranks}"
+        return f"{run['ranks']} ranks took part (expected {ranks})"
     missing = [host for host in expected.hosts if host not in run["hosts"]]
     if missing:
         return f"did not take part: {', '.join(missing)}"
     if run["nodes"] != expected.nodes:
-        return f"{run['nodes']} nodes took part and not {expected.nodes}"
+        return f"{run['nodes']} nodes took part (expected {expected.nodes})"
     return None
 
 
@@ -177,9 +177,9 @@ def _wrong_number(runs: list[dict[str, Any]], collective: str, expected: Expecte
     """Return a message about unexpected programs or an unexpected number of runs, or None."""
     others = [str(run["program"]) for run in runs if run["program"] and _collective(run, Expected(1)) != collective]
     if others:
-        return f"the output is of {others[0].split('_perf', maxsplit=1)[0]} and not of {collective}"
+        return f"the output is from {others[0].split('_perf', maxsplit=1)[0]} and not of {collective}"
     if expected.repeats is not None and len(runs) != expected.repeats:
-        return f"{len(runs)} of {expected.repeats} repeats are there"
+        return f"{len(runs)} of {expected.repeats} repeats were found"
     return None
 
 
@@ -237,7 +237,7 @@ def _judge_one(
         reason = (
             f"unknown hardware {expected.hardware!r}: no floor"
             if expected.hardware
-            else "no hardware is given: no floor"
+            else "no hardware profile is set: no floor"
         )
     if reason is None and not wrong:
         reason = no_bandwidth(runs) or next(
@@ -312,7 +312,7 @@ def _speed(
         answer.reason = f"{NO_FLOOR} for {of_what}; {found}: {floor_remedy()}"
     elif limits.get("limit") is not None and measured > _IMPOSSIBLE * limits["limit"]:
         most = f"{hardware} reaches {limits['limit']:.4g} at most"
-        answer.reason = f"{measured:g} GB/s cannot be: {most}; the measurement is at fault"
+        answer.reason = f"{measured:g} GB/s is impossible: {most}; the measurement is wrong"
     else:
         _compare(answer, runs, size, floor, expected.steady)
         _believable(answer, measured, limits)
@@ -327,13 +327,13 @@ def _compare(answer: _Verdict, runs: list[dict[str, Any]], size: int, floor: flo
     repeats = [busbw for run in runs for at, busbw in out_of_place(run) if at == size]
     low, high = min(repeats), max(repeats)
     many = f" (median of {len(repeats)}: {low:.4g} to {high:.4g})" if len(repeats) > 1 else ""
-    said = f"{answer.measured_busbw:.4g} GB/s at {human_size(size)}{many}, floor {floor:g}"
+    text = f"{answer.measured_busbw:.4g} GB/s at {human_size(size)}{many}, floor {floor:g}"
     spread = (high - low) / high if high > 0 else 0.0
     if high < floor:
         if high > 0 and size / (high * _GB) < _SATURATED_S:
-            answer.reason = f"{said}; the largest message is too small to reach the plateau"
+            answer.reason = f"{text}; the largest message is too small to reach the plateau"
         else:
-            answer.verdict, answer.reason = FAIL, f"too slow: {said}"
+            answer.verdict, answer.reason = FAIL, f"too slow: {text}"
     elif low < floor:
         answer.reason = (
             f"not steady around the floor: {low:.4g} to {high:.4g} GB/s at {human_size(size)}, floor {floor:g}"
@@ -344,7 +344,7 @@ def _compare(answer: _Verdict, runs: list[dict[str, Any]], size: int, floor: flo
             f"{spread:.0%} apart, at most {steady:.0%} allowed; floor {floor:g}"
         )
     else:
-        answer.verdict, answer.reason = PASS, said
+        answer.verdict, answer.reason = PASS, text
     if spread > steady and not answer.reason.startswith("not steady"):
         answer.findings.append(f"not steady: {len(repeats)} repeats between {low:.4g} and {high:.4g} GB/s")
     for run in runs:
@@ -364,11 +364,11 @@ def _believable(answer: _Verdict, measured: float, limits: dict[str, Any]) -> No
     if limit is not None and measured > _ABOVE * limit:
         answer.findings.append(f"{measured:g} GB/s is above the computed ceiling of {limit:.4g}")
     elif wire is not None and measured > _ABOVE * wire:
-        why = {"NVLS": "the NVSwitch added up (NVLS)", "tree": "a tree or sums in a switch"}.get(
-            limits["algorithm"], "sums in the network's switches (SHARP) or a tree"
+        why = {"NVLS": "reduction in the NVSwitch (NVLS)", "tree": "a tree, or reduction in a switch"}.get(
+            limits["algorithm"], "reduction in the network switches (SHARP), or a tree"
         )
         answer.findings.append(
-            f"above what a ring can carry ({wire:.4g} GB/s), most likely {why}: it says little about the wire itself"
+            f"above what a ring can carry ({wire:.4g} GB/s), most likely {why}: it does not measure the wire itself"
         )
 
 
@@ -416,31 +416,31 @@ def _rounded(value: float | None) -> float | None:
 
 def did_not_run(runs: list[dict[str, Any]]) -> str | None:
     """Return why the runs have no result to judge, or None if they have one."""
-    said = {
+    outcomes = {
         "crashed": "the run crashed",
-        "hung": "the run hung: it printed its header and no row",
+        "hung": "the run hung: it printed a header but no row",
         "truncated": "the output is incomplete",
         "error-only": "the run did not start",
-        "template": "the text holds placeholders instead of numbers",
+        "template": "the output contains placeholders instead of numbers",
         "no-data": "no output of nccl-tests was found",
     }
     for number, run in enumerate(runs, start=1):
         which = f" (run {number} of {len(runs)})" if len(runs) > 1 else ""
         if run["outcome"] in {"ok", "truncated", "contradictory"} and run.get("contradictions"):
             return f"the output contradicts itself{which}: {run['contradictions'][0]}"
-        if run["outcome"] in said:
+        if run["outcome"] in outcomes:
             why = filter(None, [cause(run.get("warnings") or []), *run["errors"][:1]])
-            return ": ".join([f"{said[run['outcome']]}{which}", *filter(None, ["; ".join(why)])])
+            return ": ".join([f"{outcomes[run['outcome']]}{which}", *filter(None, ["; ".join(why)])])
     return None if runs else "no output of nccl-tests was found"
 
 
 def no_bandwidth(runs: list[dict[str, Any]]) -> str | None:
     """Return why the values are not the bandwidth of all ranks, or None."""
     if any(run.get("cpu_time") for run in runs):
-        return "the header says cputime (-C 1): the times are those of issuing the calls, so busbw is not a bandwidth"
+        return "the header says cputime (-C 1): it timed only the issuing of calls, so busbw is not a bandwidth"
     groups = max((run.get("groups") or 1 for run in runs), default=1)
     if groups > 1:
-        return f"the ranks ran in {groups} groups (NCCL_TESTS_SPLIT): the figures are those of one group"
+        return f"the ranks ran in {groups} groups (NCCL_TESTS_SPLIT): the figures describe one group"
     return None
 
 

@@ -15,7 +15,7 @@ from ..common.hostlist import fold_hosts
 from .controller_answer import checked_answer
 from .inputs import typed
 from .model import FIRST
-from .stages import budget, next_step, with_results
+from .next_tests import budget, next_step, with_results
 from .transport import TOO_LONG, Interrupted, Output
 
 if TYPE_CHECKING:
@@ -106,10 +106,10 @@ class Loop:
         """
         if not self.reserved:
             return ""
-        asked = {"state": "released", "user": self.options["user"], "wait": int(seconds)}
-        result = self.transport.request(asked | {"reservation": self.reservation()})
+        arguments = {"state": "released", "user": self.options["user"], "wait": int(seconds)}
+        result = self.transport.request(arguments | {"reservation": self.reservation()})
         if result.get("answered") is not True:
-            return f"the reservation of the tests is left: {result.get('msg') or 'slurmctld does not answer'}"
+            return f"the reservation of the tests remains: {result.get('msg') or 'slurmctld does not answer'}"
         given = result.get("problems")
         return "; ".join(str(problem) for problem in given) if isinstance(given, list) else ""
 
@@ -227,7 +227,7 @@ class Round:
         running: set[str] = set()
         self._fetch(_FETCH_S)
         while self.open:
-            asked = self.transport.now()
+            started = self.transport.now()
             jobs = [
                 {key: entry[key] for key in ("name", "job_id", "nodes", "state", "batch_host", "seconds")}
                 | self.notes.get(entry["name"], {})
@@ -246,7 +246,7 @@ class Round:
             self._fetch(_FETCH_S)
             if self.open:
                 self._give_up(result, self.transport.now() - began, self.transport.now() - heard)
-            if self.open and self.transport.now() - asked < 1:
+            if self.open and self.transport.now() - started < 1:
                 self.transport.sleep(_AGAIN_S)
 
     def _give_up(self, result: dict[str, Any], followed: float, silent: float) -> None:
@@ -265,7 +265,7 @@ class Round:
             self.problem = f"no word from {controller} for {silent:.0f} s: {why}"
             self._cut(f"{CUT}{self.problem}")
         elif followed > self.step["wait"] + self.step["time_limit"] + _SILENCE_S:
-            self.problem = f"{controller} has not ended in time what it should have: {_some(sorted(self.open))}"
+            self.problem = f"{controller} did not end these jobs in time: {_some(sorted(self.open))}"
             self._cut(f"{CUT}{self.problem}")
         self._fetch(_LAST_FETCH_S)
 
@@ -300,8 +300,8 @@ class Round:
     def _explain(self) -> None:
         """Add slurmd's launch error to cancelled jobs without an output."""
         cancelled = [entry for entry in self.entries if entry["problem"].startswith(_CANCELLED) and entry["output"]]
-        asked = [entry for entry in cancelled if self.fetched.get(f"{entry['name']}.out") != ""]
-        for entry in asked[:_MOST_LOGS]:
+        logged = [entry for entry in cancelled if self.fetched.get(f"{entry['name']}.out") != ""]
+        for entry in logged[:_MOST_LOGS]:
             if reason := self.transport.launch_error(entry["batch_host"], entry["job_id"]):
                 entry["problem"] = f"slurmd on {entry['batch_host']} could not launch the job: {reason}"[:_MOST_TEXT]
 
@@ -356,8 +356,8 @@ class Round:
         """End jobs, given by the names of their tests, and return the controller's last answer about each."""
         if not jobs:
             return {}
-        asked = [{"name": name, "job_id": job} for name, job in jobs.items()]
-        result = self.transport.request(self._arguments(state="cancelled", jobs=asked))
+        running = [{"name": name, "job_id": job} for name, job in jobs.items()]
+        result = self.transport.request(self._arguments(state="cancelled", jobs=running))
         if result.get("answered") is not True:
             self.loop.unended += set(jobs.values()) - set(self.loop.unended)
         return _by_name(result, jobs)

@@ -8,7 +8,7 @@ import math
 import re
 from typing import Any
 
-from ..nccl.text import Labels, bare
+from ..nccl.patterns import Labels, bare
 
 __all__ = ["Grid", "blank", "lines_of", "read_cells", "read_links"]
 
@@ -93,11 +93,13 @@ class Grid:
             return False
         cells = read_cells(words[1:])
         if int(words[0][:9]) != len(self.rows):
-            self.problem = self.problem or f"row {words[0][:9]} stands where row {len(self.rows)} belongs"
+            self.problem = self.problem or f"row {words[0][:9]} found where row {len(self.rows)} was expected"
         elif cells is None:
-            self.problem = self.problem or f"row {len(self.rows)} is not all numbers: {' '.join(words[1:])[:80]}"
+            self.problem = (
+                self.problem or f"row {len(self.rows)} contains non-numeric cells: {' '.join(words[1:])[:80]}"
+            )
         elif len(cells) != len(self.columns):
-            self.problem = self.problem or f"row {len(self.rows)} has {len(cells)} cells and not {len(self.columns)}"
+            self.problem = self.problem or f"row {len(self.rows)} has {len(cells)} cells (expected {len(self.columns)})"
         else:
             self.rows.append(cells)
             return True
@@ -112,7 +114,7 @@ class Grid:
             wanted = self.wanted if self.columns else "its"
             found["errors"].append(f"{title}: cut after {len(self.rows)} of {wanted} rows")
         elif any(item["title"] == title for item in found["matrices"]):
-            found["errors"].append(f"{title}: printed twice, so these are two outputs in one")
+            found["errors"].append(f"{title}: printed twice: the outputs of two runs are mixed")
         else:
             labels = [str(number) for number in self.columns]
             rows = [""] if self.about["what"] == "each" else labels

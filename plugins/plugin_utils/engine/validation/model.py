@@ -68,7 +68,7 @@ class Options(TypedDict):
         time_limit: seconds for all tests, 0 for no limit.
         search_repeats: maximum number of measurements of a test of the search in one job.
         search_drop: percent below other tests of the search from which a node can be blamed.
-        standing: node to whether the newest report that judged it proves it good.
+        last_results: node to whether the newest report that judged it proves it good.
         slurm_topology: switch or block to its nodes, as declared to Slurm.
         drain_limit: percent of the pool.
         own: options of each requested stage that has any, by stage name.
@@ -123,7 +123,7 @@ class Options(TypedDict):
     locate_rounds: Annotated[int, Span(0)]
     search_repeats: NotRequired[Annotated[int, Span(1, 100)]]
     search_drop: NotRequired[Annotated[int, Span(1, 50)]]
-    standing: NotRequired[dict[str, bool]]
+    last_results: NotRequired[dict[str, bool]]
     slurm_topology: NotRequired[dict[str, list[str]]]
     topology: dict[str, list[str]]
     drain_failed: bool

@@ -26,7 +26,7 @@ _RAIL = re.compile(r"[\w.-]+")
 # The margin below the single published value, the same as for the other floors.
 _SHARE = 0.75
 _SOURCE = (
-    "computed: {share:g} of the {most:.4g} GB/s that the NICs have for each GPU; 0.85 is published of two nodes "
+    "computed: {share:g} of the {most:.4g} GB/s NIC bandwidth for each GPU; 0.85 is published for two nodes "
     "(jianxiongzhang/nccl_test, commit 3ae8409)"
 )
 
@@ -43,7 +43,7 @@ def rail_problems(options: Options) -> list[str]:
     if len(set(rails)) < len(rails):
         return [f"{option('rails')}: names a rail twice"]
     if rails and "cluster" not in options["stages"]:
-        return [f"{option('rails')}: the stage cluster comes first: add it to {option('stages')}"]
+        return [f"{option('rails')}: requires the stage cluster: add it to {option('stages')}"]
     return []
 
 

@@ -17,7 +17,7 @@ from .judge import FAIL, INCONCLUSIVE
 from .nvbandwidth import read_nvbandwidth
 from .p2p_matrix import judge_matrices
 from .p2p_text import read_p2p
-from .tests import check_entry, gpu_count, judged
+from .planned_tests import check_entry, gpu_count, judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -94,12 +94,12 @@ def check_problems(options: Options) -> list[str]:
         elif 0 < options["time_limit"] < jobs[kind]["time_limit"]:
             problems.append(
                 f"{option('time_limit')}: {options['time_limit']} is less than the {jobs[kind]['time_limit']} s "
-                f"that {kind} may take: raise it, or leave {kind} out of {option('node_checks')}"
+                f"that {kind} may take: raise it, or remove {kind} from {option('node_checks')}"
             )
     if options["p2p_floor_gbs"] < 0:
-        problems.append(f"{option('p2p_floor_gbs')}: must be GB/s above 0, or 0 for that of the hardware profile")
+        problems.append(f"{option('p2p_floor_gbs')}: must be GB/s above 0, or 0 for the floor of the hardware profile")
     if options["node_checks"] and "node" not in options["stages"]:
-        problems.append(f"{option('node_checks')}: run in the stage node, which {option('stages')} leaves out")
+        problems.append(f"{option('node_checks')}: they run in the stage node, which {option('stages')} lacks")
     return problems
 
 

@@ -73,7 +73,7 @@ def _read_text(lines: list[str], found: dict[str, Any]) -> None:
             _sum(grid, match.group(2), found)
             grid = None
         elif _WAIVED.match(line):
-            found["notes"].append(f"{name}: waived, it does not apply to these GPUs")
+            found["notes"].append(f"{name}: waived, because it does not apply to these GPUs")
             empty = False
         else:
             _aside(line, grid, found)
@@ -106,28 +106,28 @@ def _end(grid: Grid | None, found: dict[str, Any]) -> None:
         found["errors"].append(f"{grid.about['title']}: the sum after its rows is missing")
 
 
-def _sum(grid: Grid | None, said: str, found: dict[str, Any]) -> None:
+def _sum(grid: Grid | None, stated: str, found: dict[str, Any]) -> None:
     """Close a matrix at its sum, which must match its cells."""
     if grid is None:
         return
     before = len(found["matrices"])
     grid.close(found)
     if len(found["matrices"]) > before:
-        _check_sum(found, said)
+        _check_sum(found, stated)
 
 
-def _check_sum(found: dict[str, Any], said: object) -> None:
+def _check_sum(found: dict[str, Any], stated: object) -> None:
     """Reject the last matrix if its sum does not match its cells."""
     matrix = found["matrices"][-1]
     cells = [cell or 0.0 for row in matrix["values"] for cell in row]
     total = sum(cells)
     try:
-        wanted = float(str(said))
+        wanted = float(str(stated))
     except ValueError:
         wanted = math.nan
     if not abs(total - wanted) <= _DIGIT * len(cells) + _SIXTH_DIGIT * total:
         found["matrices"].pop()
-        found["errors"].append(f"{matrix['title']}: its cells sum up to {total:.2f} and not to {str(said)[:20]}")
+        found["errors"].append(f"{matrix['title']}: the sum of its cells is {total:.2f} and not to {str(stated)[:20]}")
 
 
 def _read_json(text: str, found: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ def _read_json(text: str, found: dict[str, Any]) -> None:
         return
     own = data.get(PROGRAM) if isinstance(data, dict) else None
     if not isinstance(own, dict):
-        found["errors"].append(f"the JSON is not that of {PROGRAM}")
+        found["errors"].append(f"the JSON is not from {PROGRAM}")
         return
     found["version"] = str(own["version"])[:80] if own.get("version") else None
     devices = own.get("GPU Device list")
@@ -159,11 +159,11 @@ def _case(case: object, found: dict[str, Any]) -> None:
     name, status = str(case.get("name") or "a test case")[:80], str(case.get("status") or "no status")[:40]
     heading = str(case.get("bandwidth_description") or "")
     if status == "Waived":
-        found["notes"].append(f"{name}: waived, it does not apply to these GPUs")
+        found["notes"].append(f"{name}: waived, because it does not apply to these GPUs")
     elif status != "Passed":
         found["errors"].append(f"{name}: {status}{': ' + str(case['error'])[:160] if case.get('error') else ''}")
     elif (rows := _rows(case.get("bandwidth_matrix"))) is None:
-        found["errors"].append(f"{name}: its matrix is not one of numbers")
+        found["errors"].append(f"{name}: its matrix contains cells that are not numbers")
     else:
         unit = next((word for word in ("GB/s", "ns", "us") if f"({word})" in heading), "GB/s")
         grid = _grid(name, heading, unit)

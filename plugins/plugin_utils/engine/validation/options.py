@@ -157,7 +157,7 @@ def bytes_of(text: str | int) -> int:
     text = str(text).strip()
     number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
     if unit not in _UNITS or not number.isdigit() or int(number) == 0:
-        message = f"{text!r} is not a valid size: write a number such as 8, 64K, 16M or 1G"
+        message = f"{text!r} is not a valid size: use a number such as 8, 64K, 16M or 1G"
         raise ValueError(message)
     return int(number) * _UNITS[unit]
 

@@ -139,7 +139,7 @@ def _verdict(
     """Return verdict and reason: whether the data is valid and complete, and each pair fast enough."""
     node, gpus = about["node"], _gpus(data)
     if data["wrong"]:
-        return FAIL, f"{node}: copies arrive with other data than was sent: {data['wrong'][0]}"
+        return FAIL, f"{node}: copies arrive with wrong data: {data['wrong'][0]}"
     missing = _missing(data, about)
     if missing:
         return INCONCLUSIVE, missing
@@ -150,7 +150,7 @@ def _verdict(
         return INCONCLUSIVE, f"unknown hardware {name!r}: no floor" if name else "no hardware profile: no floor"
     value, pair, title = _lowest(data) or (0.0, (0, 0), "")
     slowest = f"slowest GPU {pair[0]} and GPU {pair[1]}: {value:.4g} GB/s ({title})"
-    return PASS, f"{gpus} GPUs, all pairs at {floor:.4g} GB/s or more and like their neighbours; {slowest}"
+    return PASS, f"{gpus} GPUs, all pairs at {floor:.4g} GB/s or more and similar to their neighbours; {slowest}"
 
 
 def _missing(data: dict[str, Any], about: dict[str, Any]) -> str:
@@ -160,7 +160,7 @@ def _missing(data: dict[str, Any], about: dict[str, Any]) -> str:
     if data["errors"]:
         return f"{about['node']}: {data['errors'][0]}"
     if wanted and gpus != wanted:
-        return f"{about['node']}: {gpus} GPU(s) took part and not {wanted}"
+        return f"{about['node']}: {gpus} GPU(s) took part (expected {wanted})"
     return f"{about['node']}: no pair of GPUs was measured" if _lowest(data) is None else ""
 
 
@@ -329,7 +329,7 @@ def _one_way(values: Values) -> list[Odd]:
     for row, column, value in _cells(values):
         back = values[column][row]
         if back is not None and value < _ONE_WAY * back:
-            found.append(Odd(row, column, value, back, "the same pair the other way round"))
+            found.append(Odd(row, column, value, back, "the same pair in the other direction"))
     return found
 
 

@@ -125,4 +125,4 @@ def _check_whole(found: dict[str, Any], *, whole: bool) -> None:
     elif len(sizes) > 1:
         found["errors"].append(f"the matrices are of different sizes: {', '.join(map(str, sorted(sizes)))}")
     elif found["devices"] and len(found["devices"]) not in sizes:
-        found["errors"].append(f"{len(found['devices'])} devices are named, and the matrices have {sizes.pop()}")
+        found["errors"].append(f"{len(found['devices'])} devices are listed, but the matrices have {sizes.pop()}")

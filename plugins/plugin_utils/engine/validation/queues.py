@@ -74,11 +74,11 @@ def _form_problems(given: object, where: str, catalogue: Mapping[str, Any]) -> l
     if isinstance(given, str):
         return [] if _NAME.fullmatch(given) else [f"{where}: {given!r} is not a name"]
     if not isinstance(given, dict):
-        return [f"{where}: {given!r} is neither a name nor a dictionary of hardware profile to name"]
+        return [f"{where}: {given!r} must be a name, or a dictionary of hardware profile to name"]
     strange = [str(profile) for profile in given if profile != OTHERS and profile not in catalogue]
     wrong = [profile for profile, name in given.items() if name != "" and not _NAME.fullmatch(str(name))]
     return [
-        f"{where}: unknown hardware profile {profile!r}: name one from the inventory, or write {OTHERS} for all others"
+        f"{where}: unknown hardware profile {profile!r}: use a profile from the inventory, or {OTHERS} for all others"
         for profile in strange
     ] + [f"{where}: {profile}: {given[profile]!r} is not a name" for profile in wrong]
 
@@ -89,8 +89,8 @@ def _mixed(options: Options, key: str) -> list[str]:
     if len(values) < 2 or set(options["stages"]) <= {"node"}:  # noqa: PLR2004 - a single value fits all nodes
         return []
     words = " and ".join(f"{value or 'the default'} for {fold_hosts(nodes)}" for value, nodes in values.items())
-    problem = f"{option(key)}: gives {words}, and a job of all of them has one only"
+    problem = f"{option(key)}: gives {words}, but one job of all nodes can have only one"
     remedy = (
-        f"name a value that fits all, validate them separately with {option('nodes')}, or set {option('stages')}=node"
+        f"set a value that fits all, validate them separately with {option('nodes')}, or set {option('stages')}=node"
     )
     return [f"{problem}: {remedy}"]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ....module_utils.slurm.jobs import CUT
 from ..nccl.outcome import bus_factor
-from ..search.locate import locate
+from ..search.culprit_search import locate
 from .causes import KNOWN_CAUSE
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, STRAGGLER, out_of_place
-from .tests import floor_for, scope_for
+from .planned_tests import floor_for, scope_for
 from .transport import TOO_LONG
 
 if TYPE_CHECKING:

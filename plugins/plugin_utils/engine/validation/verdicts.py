@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ....module_utils.slurm.busbar_reasons import is_new
 from ....module_utils.slurm.jobs import is_taken
-from ....module_utils.slurm.new_reason import is_new
 from ..common.hostlist import fold_hosts
 from ..common.option_names import option
 from . import registry
 from .inputs import typed
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, worst
+from .next_tests import each_stage, next_step, search_done
 from .node_checks import COLLECTIVE, kind_of
-from .release import OWN_REASON, keeps_reason, node_changes, slurm_reason
+from .resume_nodes import OWN_REASON, keeps_reason, node_changes, slurm_reason
 from .searches import member_nodes
 from .stage import Counts
-from .stages import each_stage, next_step, search_done
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -144,7 +144,7 @@ def report(
     counting = _counting(checked, state)
     verdicts = [test["verdict"] for test in counting] + [FAIL] * bool(blamed)
     verdicts += [INCONCLUSIVE] * bool(state["problem"] or unresolved or unrun or state["left_out"] or rest["skipped"])
-    # A search that found nothing wrong is a result, though none of its tests counts.
+    # A search that found no fault is a result, though none of its tests counts.
     verdicts += [PASS] * bool(tests and state["search_rounds"])
     verdict = worst(verdicts)
     reason = _reason(verdict, {**state, "tests": counting}, blamed, unresolved, unrun)
@@ -236,7 +236,7 @@ def _counting(options: Options, state: State) -> list[Test]:
         elif when is Counts.UNLESS_IT_PASSED_TOO and test["verdict"] == FAIL and _who_and_what(test) in passed:
             once = test.copy()
             once["verdict"] = INCONCLUSIVE
-            once["reason"] = f"failed once ({test['reason']}), and passed with the same nodes at another time"
+            once["reason"] = f"failed once ({test['reason']}), but passed with the same nodes at another time"
             counting.append(once)
         else:
             counting.append(test)
@@ -286,7 +286,7 @@ def _reason(
         return f"not tested: {', '.join(f'{node} ({why})' for node, why in sorted(state['left_out'].items()))}"
     if unresolved:
         return f"{fold_hosts(unresolved[0]['nodes'])}: {unresolved[0]['reason']}"
-    searched = f"{state['search_rounds']} round(s) of the culprit search found nothing wrong" if verdict == PASS else ""
+    searched = f"{state['search_rounds']} round(s) of the culprit search found no fault" if verdict == PASS else ""
     return unrun or searched or "no test ran"
 
 

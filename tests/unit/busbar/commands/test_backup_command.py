@@ -8,13 +8,13 @@ import pytest
 from busbar.cli import main
 from busbar.commands.backup import host_findings, parsed_answers, site_findings, verified_line
 
-SAID = (
+OUTPUT = (
     '{"snapshot": "aaaa1234", "parts": ["slurm_state", "accounting"], "made_at": 1700000000, "slurm_version": '
     '"24.11.5", "files": 12, "tables": 30, "rows": 217, "entries": 0}'
 )
-DONE = {"rc": 0, "said": SAID, "fault": ""}
-DAMAGED = {"rc": 1, "said": "", "fault": "busbar-backup: snapshot bbbb5678 is damaged:\n job_state differs"}
-ELSEWHERE = {"rc": 3, "said": "", "fault": "busbar-backup: no snapshot 'aaaa' of db"}
+DONE = {"rc": 0, "output": OUTPUT, "fault": ""}
+DAMAGED = {"rc": 1, "output": "", "fault": "busbar-backup: snapshot bbbb5678 is damaged:\n job_state differs"}
+ELSEWHERE = {"rc": 3, "output": "", "fault": "busbar-backup: no snapshot 'aaaa' of db"}
 
 
 def test_what_is_proven_is_counted() -> None:
@@ -32,7 +32,7 @@ def test_what_is_proven_is_counted() -> None:
         ({"ctl": DONE, "db": ELSEWHERE}, "aaaa", {}),
         ({"ctl": ELSEWHERE, "db": ELSEWHERE}, "aaaa", dict.fromkeys(("ctl", "db"), "no snapshot 'aaaa' of db")),
         ({"ctl": DONE, "db": ELSEWHERE}, "latest", {"db": "no snapshot 'aaaa' of db"}),
-        ({"ctl": {"rc": 2, "said": "", "fault": ""}}, "latest", {"ctl": "busbar-backup failed with exit code 2"}),
+        ({"ctl": {"rc": 2, "output": "", "fault": ""}}, "latest", {"ctl": "busbar-backup failed with exit code 2"}),
     ],
 )
 def test_what_is_not(told: dict[str, dict[str, Any]], wanted: str, said: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import profile_names
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import profile_names
 from busbar.cli import main
 
 

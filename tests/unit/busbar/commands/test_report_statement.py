@@ -90,7 +90,7 @@ def test_what_is_signed_is_valid_and_says_what_limits_and_which_parts(
     code, said = report("verify")
     assert code == 0, said
     assert f"{raw['verdict']}  alpha, " in said
-    assert "not part of what was signed: note.txt" in said
+    assert "not covered by the signature: note.txt" in said
     assert f"valid: busbar signed it at {found['signed']}" in said
     # Signed again with the same key.
     before = key.read_bytes()
@@ -217,7 +217,7 @@ def test_files_that_cannot_be_signed_or_checked_are_reported(
     code, said = report("verify")
     assert (code, "not signed (" in said) == (2, True), said
     code, said = report("sign", "--key", site / "none")
-    assert (code, f"no key {site / 'none'}: make one with ssh-keygen" in said) == (2, True), said
+    assert (code, f"no key {site / 'none'}: create one with ssh-keygen" in said) == (2, True), said
     (site / "bad").write_text("no key\n")
     (site / "bad").chmod(0o600)
     code, said = report("sign", "--key", site / "bad")
@@ -231,7 +231,7 @@ def test_files_that_cannot_be_signed_or_checked_are_reported(
     assert (code, f"no file {site / 'none'}" in said) == (2, True), said
     (folder / "cluster.out").unlink()
     code, said = report("sign")
-    assert (code, "report.json names outputs that are not in" in said) == (2, True), said
+    assert (code, "report.json refers to outputs that are missing in" in said) == (2, True), said
     (site / "secrets").mkdir(exist_ok=True)
     (site / "secrets" / "report_key").write_text("nothing\n")
     (site / "secrets" / "report_key").chmod(0o600)

@@ -86,7 +86,7 @@ def test_a_declared_user(site: Path, asked: Asked, capsys: pytest.CaptureFixture
     assert "  - {name: erin, uid: 2010, group: research, slurm: {account: ml}}\n" in text(site)
     assert asked.variables["user_source"] == "declared"
     assert asked.variables["user_present"] == ["erin"]
-    assert asked.variables["user_said"] == ["add erin with UID 2010", "erin: set the Slurm accounts ml"]
+    assert asked.variables["user_messages"] == ["add erin with UID 2010", "erin: set the Slurm accounts ml"]
     assert asked.variables["user_associations"] == [{"name": "erin", "accounts": ["ml"]}]
     assert "@" in asked.variables["user_by"]
     assert "--check" not in asked.options
@@ -128,7 +128,9 @@ def test_what_hosts_refuse_is_taken_back(site: Path, asked: Asked, capsys: pytes
 
 
 def test_the_directory_of_the_cluster(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
-    asked.custom = {"busbar_users": {"people": [ERIN | {"source": "directory"}], "said": ["add erin with UID 20101"]}}
+    asked.custom = {
+        "busbar_users": {"people": [ERIN | {"source": "directory"}], "messages": ["add erin with UID 20101"]}
+    }
     own = ("-e", "identity_source=ldap_server")
     assert run(site, "add", "erin", "--account", "ml", *own) == 0
     assert capsys.readouterr().out == "add erin with UID 20101\n"
@@ -187,7 +189,7 @@ def test_rights_for_a_time_touch_no_file_and_run_alone(
     assert asked.variables["elevate_user"] == "alice"
     said = capsys.readouterr().out
     assert said.startswith("alice has root rights until ")
-    assert asked.variables["elevate_said"] == said.strip()
+    assert asked.variables["elevate_message"] == said.strip()
     assert run(site, "elevate", "alice", "--end", "--dry-run") == 0
     assert "--check" in asked.options
     assert capsys.readouterr().out == "would do: alice has no temporary rights any more\n"

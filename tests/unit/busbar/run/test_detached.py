@@ -75,7 +75,7 @@ def test_a_killed_one_is_inconclusive(site: Path) -> None:
     os.kill(int(run.process), signal.SIGKILL)
     done = wait(site)
     (site / "flag").touch()
-    assert (done.returncode, "was killed before its end" in done.stderr) == (3, True), done.stdout + done.stderr
+    assert (done.returncode, "was killed before it ended" in done.stderr) == (3, True), done.stdout + done.stderr
 
 
 def test_a_forked_process_that_fails_leaves_no_exit_code_of_the_run(

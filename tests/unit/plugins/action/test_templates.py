@@ -170,7 +170,7 @@ def test_a_program_is_sent_with_what_it_imports(role: Path) -> None:
         ([{"dest": "/bin/t", "program": ["none.py"]}], "/bin/t: files/none.py"),
         ([{"dest": "/bin/t", "program": ["broken.py"]}], "module_utils/gone.py"),
         ([{"dest": "/etc/plain", "state": "gone"}], "state: 'gone' is not valid"),
-        ([{"dest": "/etc/plain", "when": "perhaps"}], "when: 'perhaps' is neither true nor false"),
+        ([{"dest": "/etc/plain", "when": "perhaps"}], "when: 'perhaps' must be true or false"),
     ],
 )
 def test_a_mistake_names_task_and_key(role: Path, files: list[dict[str, Any]], words: str) -> None:

@@ -127,5 +127,5 @@ def test_a_drop_since_earlier_reports_is_reported_or_fails(site: Site, how: str,
     assert found["verdict"] == verdict, said
     assert [item["name"] for item in found["drift"]] == ["node-gpu1"]
     slow = next(test for test in found["tests"] if test["name"] == "node-gpu1")
-    assert slow["findings"][-1].startswith("drift: 440 GB/s is 7.4 % below its own median of 5 earlier passes, 475")
+    assert slow["findings"][-1].startswith("drift: 440 GB/s is 7.4 % below its median of 5 earlier passes, 475")
     assert [culprit["nodes"] for culprit in found.get("culprits", [])] == ([["gpu1"]] if how == "fail" else [])

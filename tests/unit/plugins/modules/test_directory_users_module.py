@@ -43,9 +43,9 @@ def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 def test_all_changes_go_to_slapd_at_once(change: Any) -> None:  # noqa: ANN401
     dry, sent = change({"do": "add", "name": "frank"}, check=True)
-    assert (dry["changed"], dry["said"][0], sent) == (True, "add frank with UID 20106", "")
+    assert (dry["changed"], dry["messages"][0], sent) == (True, "add frank with UID 20106", "")
     done, sent = change({"do": "add", "name": "frank"})
-    assert (done["changed"], done["said"]) == (True, dry["said"])
+    assert (done["changed"], done["messages"]) == (True, dry["messages"])
     assert sent.count("changetype: ") == 2
     assert [one["name"] for one in done["people"]] == ["erin", "frank"]
 

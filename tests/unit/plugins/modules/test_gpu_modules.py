@@ -62,7 +62,7 @@ def test_settings_are_set_once(run: Run, smi: SimulatedGpus, tmp_path: Path, mon
 
 def test_the_slider_of_one_gpu_is_moved_to_where_that_of_the_other_is(run: Run, smi: SimulatedGpus) -> None:
     wanted: dict[str, Any] = {"settings": {"vboost": 1}}
-    assert "vboost: the card does not have it" in run(gpu_settings, **wanted)["msg"]
+    assert "vboost: the card does not support it" in run(gpu_settings, **wanted)["msg"]
     first, second = smi.kept.read_text().rsplit("</gpu>", 2)[:2]
     slider = "<simulated_vboost most='4' now='{}'/></gpu>".format
     smi.kept.write_text(f"{first}{slider(0)}{second}{slider(1)}</nvidia_smi_log>")

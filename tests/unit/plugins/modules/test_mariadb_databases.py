@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.busbar.cluster.plugins.modules.mariadb_databases import (
     Server,
-    asked,
     clean,
     create_databases,
+    parse_privileges,
     set_user,
 )
 
@@ -59,7 +59,7 @@ def test_a_new_server_gets_database_and_user() -> None:
     server = Server(connection, check=False)
     clean(server)
     create_databases(server, ["slurm_acct_db", "odd`%"])
-    set_user(server, "slurm", "10.0.0.2", "word", asked("slurm_acct_db.*:ALL"))
+    set_user(server, "slurm", "10.0.0.2", "word", parse_privileges("slurm_acct_db.*:ALL"))
     assert connection.changed == [
         "DROP USER ''@'localhost'",
         "DROP DATABASE test",
@@ -114,11 +114,11 @@ def test_check_mode_tells_what_would_change() -> None:
 )
 def test_a_user_gets_exactly_the_privileges(has: str, shall: str, statements: list[str]) -> None:
     connection = Connection(users=[(1,)], grants=[("GRANT USAGE ON *.* TO x",), (has,)])
-    set_user(Server(connection, check=False), "x", "localhost", "word", asked(shall))
+    set_user(Server(connection, check=False), "x", "localhost", "word", parse_privileges(shall))
     assert connection.changed == [f"{each}'x'@'localhost'" for each in statements]
 
 
 @pytest.mark.parametrize("text", ["", "ALL", "slurm_acct_db:ALL", "a.*:", "a.*:ALL; DROP DATABASE b", "a`.*:ALL"])
 def test_wrong_privileges_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"write DATABASE\.TABLE:PRIVILEGE"):
-        asked(text)
+        parse_privileges(text)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.module_utils.common.bounded import bounded
-from ansible_collections.busbar.cluster.plugins.module_utils.storage import mount_look
+from ansible_collections.busbar.cluster.plugins.module_utils.common.call_timeout import bounded
+from ansible_collections.busbar.cluster.plugins.module_utils.storage import mount_state
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.file_servers import server_fault
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.mount_holders import holders
 from ansible_collections.busbar.cluster.plugins.modules import mount_info
@@ -165,8 +165,8 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for each in programs.iterdir():
         each.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setattr(mount_look, "PROC", folder)
-    monkeypatch.setattr(mount_look, "server_fault", lambda *_: "")
+    monkeypatch.setattr(mount_state, "PROC", folder)
+    monkeypatch.setattr(mount_state, "server_fault", lambda *_: "")
     return folder
 
 

@@ -57,9 +57,9 @@ def test_plan_reads_slurm_and_the_history(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setattr(node_repair, "HISTORY", tmp_path / "repairs.jsonl")
     record = {"node": "gpu1", "event": "began", "how": "reboot", "reason": "busbar health: GPU 2 is lost"}
-    asked = {"asked": "gpu[1-1]", "compute": ["gpu1"], "limited": ["gpu1"]}
+    asked = {"requested": "gpu[1-1]", "compute": ["gpu1"], "limited": ["gpu1"]}
     answers = []
-    for given in ({"records": [record]}, {"plan": asked}, {"plan": {**asked, "asked": "gpu[1"}}):
+    for given in ({"records": [record]}, {"plan": asked}, {"plan": {**asked, "requested": "gpu[1"}}):
         with patch_module_args(given), pytest.raises(SystemExit):
             node_repair.main()
         answers.append(json.loads(capsys.readouterr().out))

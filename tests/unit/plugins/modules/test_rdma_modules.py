@@ -173,5 +173,5 @@ def test_gpudirect_leaves_what_it_cannot_know_or_does_not_own(call: Call, found:
 def test_gpudirect_refuses_a_mode_that_the_host_cannot_have(call: Call) -> None:
     answer = call(gpudirect, GPU, {**AUTO, "mode": "dmabuf"}, {})
     assert answer["busbar_refused"] is True
-    assert answer["msg"].startswith("Nothing was changed.\ngpu1: gpudirect_mode: dmabuf cannot be: ")
-    assert answer["msg"].endswith("\n    remedy: set gpudirect_mode: auto, which takes what there is")
+    assert answer["msg"].startswith("Nothing was changed.\ngpu1: gpudirect_mode: dmabuf is not possible: ")
+    assert answer["msg"].endswith("\n    remedy: set gpudirect_mode: auto, which selects an available one")

@@ -124,9 +124,7 @@ def test_a_disk_with_data_is_a_refusal(make: Make, programs: Path) -> None:
     assert answer["busbar_refused"] is True
     assert answer["msg"].startswith("The disks were not changed:\ngpu1: scratch_devices: ")
     assert "holds ext4 labelled 'thesis'" in answer["msg"]
-    assert (
-        f"    remedy: to destroy all that is on this disk, say: scratch_wipe_devices: {{gpu1: [{A}]}}" in answer["msg"]
-    )
+    assert f"    remedy: to destroy all data on this disk: scratch_wipe_devices: {{gpu1: [{A}]}}" in answer["msg"]
     assert answer["problems"][0]["hosts"] == ["gpu1"]
     assert programs.read_text() == ""
 
@@ -134,7 +132,7 @@ def test_a_disk_with_data_is_a_refusal(make: Make, programs: Path) -> None:
 def test_a_declaration_that_is_not_sound_is_refused_before_a_disk_is_read(make: Make) -> None:
     answer = make(path="/home")
     assert answer["msg"].startswith("Scratch cannot be created as declared:\ngpu1: scratch_path: '/home' cannot be")
-    assert "does not go with" in make(raid="zfs")["msg"]
+    assert "is not possible with" in make(raid="zfs")["msg"]
 
 
 def test_an_array_is_started_and_then_looked_into(make: Make, programs: Path) -> None:

@@ -84,15 +84,15 @@ def test_patience_ends_the_call_and_no_job(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("job", "asked", "ended", "problem"),
     [
-        ((0, LATE), {"left": 100.0}, 100, "cut off: the time for all tests is over"),
+        ((0, LATE), {"left": 100.0}, 100, "cut off: the time limit of the validation was reached"),
         (
             (LATE, 1),
             {"left": 30.0},
             30,
-            "cut off: the time for all tests is over, and the job had not begun (Resources)",
+            "cut off: the time limit of the validation was reached, and the job had not begun (Resources)",
         ),
         ((LATE, 1), {"left": 100.0}, 60, "did not start within 60 s: Resources"),
-        ((50, LATE), {"left": 100.0}, 100, "cut off: the time for all tests is over"),
+        ((50, LATE), {"left": 100.0}, 100, "cut off: the time limit of the validation was reached"),
         ((0, LATE), {"time_limit": 20, "left": 100.0}, 20, "did not end within 20 s and was cancelled"),
     ],
 )
@@ -144,5 +144,5 @@ def test_a_job_is_submitted_with_no_more_time_than_is_left(
     test = {"name": "x", "nodes": ["gpu1"], "candidates": [], "partners": 0, "minimum": 1}
     entry = runner.submit(test | {"script": "", "arguments": [], "output": "/x"}, {"gpu1": ("idle", "")})
     assert [word for word in asked if word.startswith("--time=")] == ([f"--time={minutes}"] if minutes else [])
-    assert entry["problem"].startswith("cut off: the time for all tests is over") is (minutes is None)
+    assert entry["problem"].startswith("cut off: the time limit of the validation was reached") is (minutes is None)
     assert entry["over"] is (minutes is None)

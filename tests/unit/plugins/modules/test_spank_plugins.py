@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm import spank_package, spank_proof
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm import spank_check, spank_package
 from ansible_collections.busbar.cluster.plugins.modules import spank_plugins
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class Node(FakeModule):
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Find the processes of the host in a folder."""
-    monkeypatch.setattr(spank_proof, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(spank_check, "PROC", tmp_path / "proc")
 
 
 @pytest.mark.usefixtures("proc")
@@ -286,7 +286,7 @@ def test_a_busy_node_is_reported_and_not_waited_for(tmp_path: Path, item: dict[s
 def test_a_slurmd_that_does_not_load_it_fails(
     tmp_path: Path, item: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spank_proof, "RELOAD_S", 0)
+    monkeypatch.setattr(spank_check, "RELOAD_S", 0)
     node = Node(tmp_path)
     node.loads = False
     with pytest.raises(Failed, match=r"slurmd has not loaded .*greeting-1-slurm24.11.5-.* within 0 s; see journalctl"):

@@ -49,8 +49,8 @@ def test_a_site_that_says_nothing_of_grafana_has_none_to_save(declared: dict[str
     ("bad", "key", "said"),
     [
         ({"host": "keper"}, "backup_host", "'keper' is not in the inventory"),
-        ({"repository": "/mnt"}, "backup_repository", "is set beside backup_host: keeper"),
-        ({"host": "", "repository": "backups"}, "backup_repository", "neither an absolute path nor a place"),
+        ({"repository": "/mnt"}, "backup_repository", "is set, but backup_host is also set (keeper)"),
+        ({"host": "", "repository": "backups"}, "backup_repository", "not an absolute path or a repository URL"),
         ({"directory": "backups"}, "backup_directory", "not an absolute path"),
         ({"keep": {"dayly": 3, "daily": 1}}, "backup_keep", "dayly is not known"),
         ({"keep": {"daily": 0}}, "backup_keep", "keeps no snapshot"),

@@ -9,7 +9,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.backup import place
+from ansible_collections.busbar.cluster.plugins.module_utils.backup import restore_parts
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import digest
 from ansible_collections.busbar.cluster.roles.backup.files import backup as run
 
@@ -65,9 +65,11 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     configuration = tmp_path / "backup.json"
     configuration.write_text(json.dumps(settings))
     # Grafana's own user is not here.
-    real = place.place_files
+    real = restore_parts.place_files
     monkeypatch.setattr(
-        place, "place_files", lambda source, target, _owner, stamp: real(source, target, getpass.getuser(), stamp)
+        restore_parts,
+        "place_files",
+        lambda source, target, _owner, stamp: real(source, target, getpass.getuser(), stamp),
     )
     return Host(folder, grafana, configuration)
 

@@ -87,7 +87,7 @@ def test_a_bridge_that_takes_no_write_is_reported(
     monkeypatch.setattr(Path, "open", locked)
     assert main([], root) == 2
     assert (
-        "0000:01:00.0: ACS cannot be switched off: Operation not permitted; do it in the BIOS"
+        "0000:01:00.0: ACS cannot be disabled: Operation not permitted; disable it in the BIOS"
         in capsys.readouterr().err
     )
 

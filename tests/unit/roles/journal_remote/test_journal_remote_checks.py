@@ -32,7 +32,7 @@ def test_the_defaults_are_good() -> None:
         ({"max_use": "lots"}, "max_use", "'lots' is not a size"),
         ({"keep_free": "10%"}, "keep_free", "'10%' is not a size"),
         ({"max_file_size": "64MB"}, "max_file_size", "'64MB' is not a size"),
-        ({"max_file_size": "21G"}, "max_file_size", "one journal may be larger than the limit for all"),
+        ({"max_file_size": "21G"}, "max_file_size", "a single journal could exceed the limit for all"),
         ({"max_age_days": "a month"}, "max_age_days", "'a month' is not a number"),
         ({"rotate_days": 31}, "rotate_days", "is longer than journal_remote_max_age_days"),
     ],

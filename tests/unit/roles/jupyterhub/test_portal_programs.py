@@ -91,7 +91,7 @@ def test_a_notebook_is_submitted_as_who_runs_the_program(slurm: Path, settings: 
 
 
 def test_who_may_not_enter_submits_nothing(slurm: Path, settings: Path) -> None:
-    with pytest.raises(RequestError, match="the portal is not for this user"):
+    with pytest.raises(RequestError, match="this user may not use the portal"):
         submit(REQUEST, read_settings(settings)._replace(first_number=10**9))
     assert not (slurm / "words").exists()
 
@@ -117,7 +117,7 @@ def test_a_query_is_one_of_three(slurm: Path, settings: Path) -> None:
     assert (slurm / "words").read_text().count("\n") == 2
     assert query({"what": "accounts", "user": "alice"}, known._replace(accounting=False)) == {"accounts": ""}
     for bad in ({"what": "config"}, {}, {"what": "accounts", "user": "a b"}, {"what": "accounts"}):
-        with pytest.raises(RequestError, match="is not a question"):
+        with pytest.raises(RequestError, match="is not a query"):
             query(bad, known)
 
 
@@ -140,7 +140,7 @@ def test_the_queue_of_all_and_the_history_of_who_runs_it(slurm: Path, settings: 
         ME == "root",
         False,
     )
-    with pytest.raises(RequestError, match="the portal is not for this user"):
+    with pytest.raises(RequestError, match="this user may not use the portal"):
         history({}, known._replace(first_number=10**9))
     (slurm / "bin" / "sacct").write_text("#!/bin/sh\necho 'sacct: error: no slurmdbd' >&2\nexit 1\n")
     with pytest.raises(RequestError, match="no slurmdbd"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.health.look import device_paths
+from ansible_collections.busbar.cluster.plugins.module_utils.health.node_checks import device_paths
 from ansible_collections.busbar.cluster.roles.node_health.checks import CHECK_NAMES
 from ansible_collections.busbar.cluster.roles.node_health.files.node_health import alone
 from gpu_samples import gpu_xml, log_xml
@@ -297,7 +297,7 @@ def test_nhc_says_what_the_health_check_finds(program: Path) -> None:
 def test_nhc_of_lbnl_goes_first_and_its_own_checks_are_refused_without_it(program: Path) -> None:
     assert nhc(program, "-e", "check_fs_mount_rw") == (
         2,
-        "nhc: -e is not for busbar's health check; its settings are node_health_* of the inventory\n",
+        "nhc: -e is not supported by busbar's health check; its settings are node_health_* in the inventory\n",
     )
     put(program.parent / "nhc.lbnl", "#!/bin/sh\necho lbnl $*\n")
     assert nhc(program, "-e", "x") == (0, "lbnl -e x\n")

@@ -41,4 +41,4 @@ def test_hosts_that_share_their_address_in_the_inventory_are_reported_elsewhere(
 def test_one_host_or_a_pair_and_no_third() -> None:
     assert told(["ctl", "gpu1"]) == []
     (line,) = told(["ctl", "gpu1", "ctl"])
-    assert line.startswith("ctl,gpu1,ctl monitoring: 3 hosts are in the group, and one alone or a pair are supported")
+    assert line.startswith("ctl,gpu1,ctl monitoring: 3 hosts are in the group (supported: 1 or 2)")

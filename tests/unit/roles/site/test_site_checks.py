@@ -14,7 +14,7 @@ GROUPS = {"slurm_controller": ["ctl"], "slurm_compute": ["gpu1", "gpu2", "both"]
         ("gpu[1-2]", [f"SHA256:{'a' * 43}"], []),
         ("", [], ["names no node"]),
         ("gpu[1", [], ["is not a list of hosts"]),
-        ("gpu3", [], ["no compute node of the inventory; did you mean gpu"]),
+        ("gpu3", [], ["not a compute node of the inventory; did you mean gpu"]),
         ("ctl,both", [], ["both is in the group nfs_server", "ctl is in the group slurm_controller"]),
         ("gpu1", ["SHA256:short"], ["'SHA256:short' is not a fingerprint"]),
     ],

@@ -83,8 +83,8 @@ def test_a_slurm_without_a_package_is_not_a_dependency(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [
-        ("touch a.so b.so", "make should give one library *.so, found: "),
-        ("ln -s /etc/shadow x.so", "make should give one library *.so, found: . Remedy"),
+        ("touch a.so b.so", "make must create one library *.so (found:  "),
+        ("ln -s /etc/shadow x.so", "make must create one library *.so (found: ). Remedy"),
         ("false", "Error 1"),
     ],
 )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ...common.option_names import option
 from ..nic_profiles import rail_problems
+from ..planned_tests import candidates, planned_test
 from ..searches import PAIR, member_nodes, search_result
 from ..stage import Collective, Counts, Next
-from ..tests import candidates, planned_test
 from .pair import rounds
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Cluster(Collective):
         if nodes and not lonely:
             return Next([planned_test(options, "cluster", "cluster", nodes, partners)])
         one = len(options["nodes"]) == 1 and bool(nodes)
-        return Next(skipped="" if one else f"{len(nodes)} node(s) passed what came before")
+        return Next(skipped="" if one else f"{len(nodes)} node(s) passed the earlier stages")
 
 
 class Rail(Collective):
@@ -95,7 +95,7 @@ class Nic(Collective):
         """Return why NCCL cannot be restricted to the NICs."""
         if not self.requested(options) or options["backend"] == "nccl":
             return []
-        return [f"{option('stages')}: the stage nic turns off NCCL's other ways and needs {option('backend')} nccl"]
+        return [f"{option('stages')}: the stage nic disables other transports and needs {option('backend')} nccl"]
 
     def budget(self, options: Options) -> list[str]:
         """Return the maximum duration."""
@@ -106,7 +106,7 @@ class Nic(Collective):
         if self.tests_of(state):
             return Next()
         if not nodes:
-            return Next(skipped="no node passed what came before")
+            return Next(skipped="no node passed the earlier stages")
         partners = min(options["partners"], len(candidates(options, nodes)))
         return Next(
             [planned_test(options, "nic", "nic", nodes, partners, collectives=[_NIC_COLLECTIVE], nic_alone=True)]

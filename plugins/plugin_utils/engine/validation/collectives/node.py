@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..judge import FAIL, NO_FLOOR, PASS
 from ..node_checks import COLLECTIVE, check_problems, collectives, failed_nodes, kind_of, next_checks
+from ..planned_tests import planned_test
 from ..section import CODE_WORDS, CODES
 from ..stage import Collective, Next
-from ..tests import planned_test
 
 if TYPE_CHECKING:
     from ..model import Culprit, Options, Planned, State, Unresolved
@@ -52,13 +52,13 @@ class Node(Collective):
         A node that only lacks a floor was measured and takes part in the later stages.
         """
         del nodes
-        asked = [test["job"]["nodes"][0] for test in _alone(options)] if self.requested(options) else []
+        requested = [test["job"]["nodes"][0] for test in _alone(options)] if self.requested(options) else []
         alone: dict[str, set[str]] = {}
         for test in collectives(self.tests_of(state)):
             for node in test["nodes"]:
                 alone.setdefault(node, set()).add(PASS if test["reason"].startswith(NO_FLOOR) else test["verdict"])
         passed = {node for node, verdicts in alone.items() if verdicts == {PASS}}
-        return (set(asked) - passed) | failed_nodes(self.tests_of(state))
+        return (set(requested) - passed) | failed_nodes(self.tests_of(state))
 
     def blame(self, options: Options, state: State, nodes: list[str]) -> tuple[list[Culprit], list[Unresolved]]:
         """Return the nodes that failed alone."""

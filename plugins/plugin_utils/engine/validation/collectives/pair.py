@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...common.hostlist import fold_hosts
 from ..judge import FAIL
+from ..planned_tests import planned_test
 from ..searches import PAIR, made_searches, named
 from ..stage import Collective, Counts, Next
-from ..tests import planned_test
 
 if TYPE_CHECKING:
     from ..model import Culprit, Options, Planned, State, Unresolved
@@ -43,7 +43,7 @@ class Pair(Collective):
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
         """Return the next tests of the culprit search, if any."""
         lonely = self.name in options["stages"] and len(nodes) < PAIR
-        skipped = f"{len(nodes)} node(s) passed what came before" if lonely else ""
+        skipped = f"{len(nodes)} node(s) passed the earlier stages" if lonely else ""
         asking = next((item for item in made_searches(options, state, nodes) if not item["answer"]["done"]), None)
         tests = _requested_tests(options, state, asking) if asking else []
         if not tests:
@@ -107,13 +107,17 @@ def _requested_tests(options: Options, state: State, search: Search) -> list[Pla
     used = Counter(test["name"].split("_again", 1)[0] for test in state["tests"])
     number = state["search_rounds"] + 1
     tests = []
-    asked: dict[str, Any] = {"collectives": [collective], "rail": rail, "repeats": search["answer"]["repeats"]}
+    settings: dict[str, Any] = {
+        "collectives": [collective],
+        "rail": rail,
+        "repeats": search["answer"]["repeats"],
+    }
     for place, members in enumerate(search["answer"]["tests"], start=1):
         kind = {1: "alone", PAIR: "pair"}.get(len(members))
         name = ("-".join([kind, *members]) if kind else f"search-{number}-{place}") + suffix
         again = f"_again{used[name]}" if used[name] else ""
         stage = "pair" if kind == "pair" else "search"
-        tests.append(planned_test(options, name + again, stage, members, **asked))
+        tests.append(planned_test(options, name + again, stage, members, **settings))
     return tests
 
 
@@ -133,16 +137,14 @@ def _link_words(options: Options, nodes: list[str], among: list[str]) -> str:
     """Return the description of a slow link; a node alone does not use its NIC, so either node may be the cause."""
     pair = " and ".join(nodes)
     if set(among) <= set(nodes):
-        words = f"slow between {pair}, each fine alone: their link or either's NIC; a third node would tell"
-        failed = [node for node in options["pool"] if node not in nodes and options["standing"].get(node) is False]
+        words = f"slow between {pair}, each fine alone: their link or one of the NICs; a third node would decide"
+        failed = [node for node in options["pool"] if node not in nodes and options["last_results"].get(node) is False]
         return f"{words}, but {fold_hosts(failed)} did not pass when last validated" if failed else words
-    return f"slow between {pair}, though each is fine with others"
+    return f"slow between {pair}, although each is fine with others"
 
 
 def _boundary_words(sides: list[list[str]]) -> tuple[list[str], str]:
     """Return the nodes of the smaller side and a description of the boundary to the other side."""
     small, large = sorted(sides, key=len)
-    words = (
-        f"slow between {fold_hosts(list(small))} and {fold_hosts(list(large))}, each fine by itself: a switch or uplink"
-    )
+    words = f"slow between {fold_hosts(list(small))} and {fold_hosts(list(large))}, each fine alone: a switch or uplink"
     return list(small), words

@@ -31,6 +31,7 @@ class Column(NamedTuple):
         read: custom function to read the value; by default the kind decides.
         cell: custom function to create a row's cell; by default the kind decides.
         badge: badge of a non-empty text.
+        former: its key in reports of earlier releases.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Column(NamedTuple):
     read: Callable[[object], Any] | None = None
     cell: Callable[[Row], Cell] | None = None
     badge: str = ""
+    former: str = ""
 
     def value(self, given: object, plain: Callable[[object], str]) -> Any:  # noqa: ANN401 - depends on the column
         """Return the value from untrusted JSON."""
@@ -122,7 +124,10 @@ class Figures:
         rows = rows_of(value, self.most_read, self.rows)
         return {
             **{column.key: column.value(value.get(column.key), plain) for column in self.values},
-            self.rows: [{item.key: item.value(row.get(item.key), plain) for item in self.columns} for row in rows],
+            self.rows: [
+                {item.key: item.value(row.get(item.key, row.get(item.former)), plain) for item in self.columns}
+                for row in rows
+            ],
         }
 
     def ordered(self, figures: Row) -> Row:

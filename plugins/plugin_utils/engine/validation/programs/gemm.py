@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ...common.option_names import option
 from ..options import Span
+from ..planned_tests import profile_of
 from ..section import at_least, bars, text_cell
-from ..tests import profile_of
 from .columns import DEVICE, Column, Figures, Gauge
-from .judged import Floors, Judged
-from .products import Floor, compared, gaps_of, known_floor, reached, read_products
+from .gemm_results import Floor, compared, gaps_of, known_floor, reached, read_products
 from .stage import ProgramStage
+from .stage_verdict import Floors, Judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,16 +67,14 @@ class Gemm(ProgramStage[GemmOptions]):
             *map(Column, ("size", "tflops_floor", "memory_floor_gbs", "spread_limit")),
         ),
         gauges=(
-            Gauge(
-                "gemm_tflops", "Operations of products of matrices per second on a device, in units of 10^12.", "tflops"
-            ),
+            Gauge("gemm_tflops", "Operations per second of matrix products on a device, in units of 10^12.", "tflops"),
             Gauge(
                 "gemm_memory_bytes_per_second",
                 "Bytes per second that a copy in a device's memory reads and writes.",
                 "memory_gbs",
                 factor=1e9,
             ),
-            Gauge("gemm_wrong", "1 where a device gave wrong results, 0 where it did not.", "wrong"),
+            Gauge("gemm_wrong", "1 if a device gave wrong results, else 0.", "wrong"),
         ),
         note=(
             "All GPUs multiply the same matrices at once. Shares are of the median of like GPUs. A result that differs "
@@ -93,7 +91,7 @@ class Gemm(ProgramStage[GemmOptions]):
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
         """Return the devices with wrong results or low speed."""
         own, chosen = self.own(options), Floors()
-        found, said = read_products(text, nodes, "cpu" if options["backend"] == "mpi" else "gpu")
+        found, messages = read_products(text, nodes, "cpu" if options["backend"] == "mpi" else "gpu")
         floors: dict[str, Floor] = {}
         for node in nodes:
             profile = profile_of(options, node) if options["backend"] == "nccl" else {}
@@ -102,11 +100,11 @@ class Gemm(ProgramStage[GemmOptions]):
             floors[node] = Floor(speed, chosen.pick(own["memory_gbs"], known.memory_gbs, source))
         applied = [floors[rank["node"]] for rank in found]
         remedy = f" ({option('gemm_image')}, or the nodes' packages)"
-        gaps = gaps_of(found, said, nodes, ranks)
+        gaps = gaps_of(found, messages, nodes, ranks)
         return Judged(
-            said=reached(found),
+            result=reached(found),
             faults=compared(found, floors, own["spread"] / 100),
-            gaps=[f"{node}: {words}{remedy if node in said else ''}" for node, words in gaps.items()],
+            gaps=[f"{node}: {words}{remedy if node in messages else ''}" for node, words in gaps.items()],
             doubt=_doubt(applied),
             source=str(chosen),
             program="busbar_gemm",

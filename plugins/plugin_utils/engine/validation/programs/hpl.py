@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ...common.option_names import option
 from ..options import Span
+from ..planned_tests import profile_of
 from ..section import at_least, text_cell
-from ..tests import profile_of
 from .columns import Column, Figures, Gauge
-from .judged import Fault, Judged
 from .stage import ProgramStage
+from .stage_verdict import Fault, Judged
 
 if TYPE_CHECKING:
     from ..model import Options
@@ -76,7 +76,7 @@ class Hpl(ProgramStage[HplOptions]):
         values=(Column("gflops_floor"), Column("ranks")),
         gauges=(
             Gauge("hpl_flops", "Operations per second of Linpack on all nodes together.", "gflops", (), 1e9),
-            Gauge("hpl_solved", "1 where the solution of Linpack is right, 0 where it is wrong.", "passed", ()),
+            Gauge("hpl_solved", "1 if the solution of Linpack is correct, else 0.", "passed", ()),
         ),
         note="One system of n equations, solved by P x Q ranks in blocks of NB; the residual must be below 16.",
     )
@@ -93,16 +93,16 @@ class Hpl(ProgramStage[HplOptions]):
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
         """Return whether the last system was solved correctly and fast enough; any wrong solution is a fault."""
         solved, ranks, floor = read_hpl(text), ranks * len(nodes), self.own(options)["gflops"]
-        gap, said, fault = _gap(solved, ranks), "", ""
+        gap, result, fault = _gap(solved, ranks), "", ""
         if not gap:
             last, each = solved[-1], solved[-1]["gflops"] / ranks
             speed = f"{last['gflops']:.4g} Gflop/s, {each:.4g} per rank"
-            said = f"n {last['n']}: {speed}, residual {last['residual']} passed"
-            fault = f"{said}, floor {floor:g} per rank" if each < floor else ""
+            result = f"n {last['n']}: {speed}, residual {last['residual']} passed"
+            fault = f"{result}, floor {floor:g} per rank" if each < floor else ""
         if wrong := next((item for item in solved if item["passed"] is False), None):
             fault = f"n {wrong['n']}: the solution is wrong, scaled residual {wrong['residual']}"
         return Judged(
-            said=said,
+            result=result,
             # With several nodes, any of them may be the cause.
             faults=[Fault(nodes[0] if len(nodes) == 1 else "", fault, fault)] if fault else [],
             gaps=[gap] if gap and not fault else [],
@@ -144,8 +144,8 @@ def _gap(solved: list[dict[str, Any]], ranks: int) -> str:
     if last["passed"] is None:
         return f"n {last['n']}: the solution was not checked"
     if took != ranks:
-        return f"n {last['n']}: {took} rank(s) in {last['p']} x {last['q']} took part, {ranks} were asked for"
+        return f"n {last['n']}: {took} rank(s) in {last['p']} x {last['q']} took part (requested: {ranks})"
     work, seconds = (2 / 3 * last["n"] ** 3 + 3 / 2 * last["n"] ** 2) / 1e9, last["seconds"]
     slow = last["gflops"] < work / (seconds + _HUNDREDTH) * (1 - _ROUNDED)
     fast = seconds > _HUNDREDTH and last["gflops"] > work / (seconds - _HUNDREDTH) * (1 + _ROUNDED)
-    return f"n {last['n']}: {last['gflops']:g} Gflop/s do not follow from {seconds:g} s" if slow or fast else ""
+    return f"n {last['n']}: {last['gflops']:g} Gflop/s do not match {seconds:g} s" if slow or fast else ""

@@ -41,7 +41,7 @@ class Measured(TypedDict):
     """The bandwidth that one client measured in Gb/s, or None and the reason."""
 
     gbps: float | None
-    said: str
+    message: str
 
 
 def read_pairs(text: str) -> dict[Way, Measured]:
@@ -57,7 +57,7 @@ def read_pairs(text: str) -> dict[Way, Measured]:
 
 
 def _measured(lines: list[str]) -> Measured:
-    unit, values, said = None, [], ""
+    unit, values, message = None, [], ""
     for line in lines:
         if head := _HEAD.match(line):
             unit = _UNITS.get(head[2])
@@ -66,10 +66,13 @@ def _measured(lines: list[str]) -> Measured:
             # perftest prints the rate in 10^6 messages per second, so this is Gb/s.
             expected = int(row[1]) * 8 * float(row[5] or 0) / 1e3
             if row[5] and abs(expected - average) > _TOLERANCE * max(expected, average):
-                return {"gbps": None, "said": f"the message rate contradicts the bandwidth: {' '.join(row[0].split())}"}
+                return {
+                    "gbps": None,
+                    "message": f"the message rate contradicts the bandwidth: {' '.join(row[0].split())}",
+                }
             values.append(average)
         elif _LOUD.search(line):
-            said = plain_text(line.strip())[:_LONGEST]
+            message = plain_text(line.strip())[:_LONGEST]
     if len(values) == 1:
-        return {"gbps": values[0], "said": ""}
-    return {"gbps": None, "said": said or f"{len(values)} results"}
+        return {"gbps": values[0], "message": ""}
+    return {"gbps": None, "message": message or f"{len(values)} results"}

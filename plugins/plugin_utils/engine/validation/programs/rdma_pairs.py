@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ...common.option_names import option
 from ..options import Span
+from ..planned_tests import profile_of
 from ..section import at_least
 from ..stage import Next
-from ..tests import profile_of
 from .columns import Column, Figures, Gauge
-from .judged import Fault, Floors, Judged
 from .perftest import Way, read_pairs
 from .stage import ProgramStage
+from .stage_verdict import Fault, Floors, Judged
 
 if TYPE_CHECKING:
     from ..model import Options, State
@@ -53,13 +53,13 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
             Column("client", "From", "text"),
             Column("server", "To", "text"),
             Column("gbps", "Gb/s"),
-            Column("said", "", "long"),
+            Column("message", "", "long", former="said"),
         ),
         values=(Column("gbps_floor"),),
         gauges=(
             Gauge(
                 "rdma_pairs_bytes_per_second",
-                "What a node sends at the least over a rail to one of its neighbours.",
+                "Lowest rate at which a node sends over a rail to one of its neighbours.",
                 "gbps",
                 (("node", "client"), ("rail", "rail")),
                 1e9 / 8,
@@ -78,7 +78,7 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
         """Return the stage's only test if at least two nodes are available."""
         if not self.tests_of(state) and len(nodes) + options["partners"] < _TWO:
-            return Next(skipped=f"{len(nodes)} node(s) passed what came before, a pair has two")
+            return Next(skipped=f"{len(nodes)} node(s) passed the earlier stages; a pair needs two")
         return super().next_tests(options, state, nodes)
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
@@ -97,7 +97,7 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
         ]
         speeds = f"{min(good.values()):.4g} to {max(good.values()):.4g} Gb/s" if good else ""
         return Judged(
-            said=f"{len(good)} ways, {speeds}" if good else "nothing was measured",
+            result=f"{len(good)} ways, {speeds}" if good else "nothing was measured",
             faults=[*_blamed(good, slow, floor or 0.0), *(Fault("", words) for words in each)],
             gaps=_gaps(found, nodes, rails),
             doubt=""
@@ -125,12 +125,12 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
 def _gaps(found: dict[Way, Measured], nodes: list[str], rails: int) -> list[str]:
     """Return the missing measurements."""
     if len(nodes) < _TWO:
-        return ["a pair has two nodes"]
-    lost = {way: item["said"] for way, item in found.items() if item["gbps"] is None}
-    gaps = [f"{way.rail}: {way.client} to {way.server}: {said}" for way, said in lost.items()]
+        return ["a pair needs two nodes"]
+    lost = {way: item["message"] for way, item in found.items() if item["gbps"] is None}
+    gaps = [f"{way.rail}: {way.client} to {way.server}: {message}" for way, message in lost.items()]
     known = sorted({way.rail for way in found})
     if len(known) < rails:
-        gaps.append(f"{len(known)} rail(s) reported results, the hardware has {rails}")
+        gaps.append(f"{len(known)} rail(s) reported results (expected {rails})")
     for rail in known:
         for words, place in (("sent nothing", 1), ("received nothing", 2)):
             seen = {way[place] for way in found if way.rail == rail}

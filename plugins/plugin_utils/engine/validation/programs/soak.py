@@ -19,7 +19,7 @@ from .stage import ProgramStage
 if TYPE_CHECKING:
     from ..model import Options, Planned
     from ..section import Chart, Metric, ShownTest
-    from .judged import Judged
+    from .stage_verdict import Judged
 
 __all__ = ["Soak"]
 

@@ -17,14 +17,14 @@ from ...nccl.output import parse_text
 from ..judge import FAIL, ONE_RANK, PASS
 from ..judge import Expected as ExpectedRuns
 from ..judge import judge as judge_runs
-from .judged import Fault, Judged
-from .products import compared, device_name, gaps_of, read_products
-from .soak_watch import soak_figures, watched_faults
+from .gemm_results import compared, device_name, gaps_of, read_products
+from .soak_samples import soak_figures, watched_faults
+from .stage_verdict import Fault, Judged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .products import Rank
+    from .gemm_results import Rank
     from .soak_output import Ran, Soaked
 
 __all__ = ["expected_of", "judge_soak"]
@@ -96,16 +96,16 @@ def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
     slower, too_few = _decayed(found, expected)
     watched, notes = watched_faults(soaked.nodes, nodes)
     count = f"{len(found.devices)} {'GPU(s)' if expected.what == 'gpu' else 'CPU rank(s)'}"
-    said = ""
+    result = ""
     ends = [("busbw", "GB/s", found.busbw)] if not found.alone else []
     ends += [("product", "TFLOP/s", speeds) for speeds in found.devices.values()] if found.alone else []
     for what, unit, speeds in ends:
         if speeds:
             first, last = _ends(speeds)
-            lasted = f"{count} held out for {expected.seconds / 60:.4g} min"
-            said = f"{lasted}: {what} {first:.4g} {unit} at first, {last:.4g} at last"
+            lasted = f"{count} sustained the load for {expected.seconds / 60:.4g} min"
+            result = f"{lasted}: {what} {first:.4g} {unit} at first, {last:.4g} at last"
     return Judged(
-        said=said,
+        result=result,
         # Faults that name a node come first.
         faults=sorted([*watched, *found.faults, *slower], key=lambda fault: not fault.node),
         gaps=[*found.gaps, *([too_few] if too_few else [])],
@@ -125,7 +125,7 @@ def _ends(values: Speeds) -> tuple[float, float]:
 
 def _gaps(soaked: Soaked, nodes: list[str], expected: Expected) -> list[str]:
     """Return the missing parts of the job and of the nodes' samples."""
-    gaps = [] if soaked.done else ["the output is cut off: the soak did not come to its end"]
+    gaps = [] if soaked.done else ["the output is truncated: the soak did not end"]
     over = [ran for ran in soaked.ran if ran.ended is not None and ran.code == 0]
     lasted = (over[-1].ended or 0.0) - soaked.ran[0].began if over else 0.0
     if lasted < _ENOUGH * expected.seconds:
@@ -155,7 +155,7 @@ def _node_gaps(soaked: Soaked, node: str, expected: Expected) -> list[str]:
     due = (times[-1] - times[0]) / expected.interval
     if longest > _MOST_GAP * expected.interval or len(seen.samples) < due / 2 - 1:
         few = f"{len(seen.samples)} samples where about {due:.0f} were due"
-        gaps.append(f"{few}, the longest gap is {longest:.0f} s")
+        gaps.append(f"{few}; the longest gap is {longest:.0f} s")
     devices = min(len(record["devices"]) for record in (seen.begin, *seen.samples, seen.end))
     if expected.what == "gpu" and devices < expected.per_node:
         gaps.append(f"nvidia-smi listed {devices} of {expected.per_node} GPU(s)")
@@ -194,9 +194,9 @@ def _products(turns: list[Ran], nodes: list[str], expected: Expected, found: _Me
     """Record the speeds of all products, and compare the devices over all turns."""
     whole: dict[tuple[str, int], Rank] = {}
     for ran in turns:
-        ranks, said = read_products(ran.text, nodes, expected.what)
+        ranks, result = read_products(ran.text, nodes, expected.what)
         mine = {(rank["node"], rank["device"]): rank for rank in ranks}
-        gaps = gaps_of(list(mine.values()), said, nodes, expected.per_node)
+        gaps = gaps_of(list(mine.values()), result, nodes, expected.per_node)
         found.gaps += [f"{node}: gemm of turn {ran.turn}: {words}" for node, words in gaps.items()]
         for key, rank in mine.items():
             found.devices.setdefault(key, []).append((ran.began, rank["tflops"]))
@@ -212,7 +212,7 @@ def _products(turns: list[Ran], nodes: list[str], expected: Expected, found: _Me
     found.faults += [Fault(fault.node, fault.words) for fault in faults]
     found.version = next((rank["library"] for rank in whole.values()), None)
     if not turns:
-        found.gaps.append("no product of matrices was taken")
+        found.gaps.append("no matrix product was measured")
 
 
 def _decayed(found: _Measured, expected: Expected) -> tuple[list[Fault], str]:
@@ -220,7 +220,7 @@ def _decayed(found: _Measured, expected: Expected) -> tuple[list[Fault], str]:
     collectives = [] if found.alone else [found.busbw]
     fewest = min([len(values) for values in (*collectives, *found.devices.values())], default=0)
     if fewest < _FEWEST_TURNS or not found.devices:
-        return [], f"{fewest} turns are too few to compare the end with the beginning: raise {option('soak_minutes')}"
+        return [], f"{fewest} turns are too few to compare beginning and end: raise {option('soak_minutes')}"
     every = [("", "the all-reduce", "GB/s", speeds) for speeds in collectives]
     every += [
         (node, f"{device_name(expected.what, device)}:", "TFLOP/s", speeds)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from ..planned_tests import candidates, check_entry, gpu_count, profile_names, profile_of, with_variables
 from ..stage import Next, Own, Stage
-from ..tests import candidates, check_entry, gpu_count, profile_names, profile_of, with_variables
 from .columns import Figures
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..model import Entry, Options, Planned, State, Test
     from ..section import Chart, Metric, Section, ShownTest
-    from .judged import Judged
+    from .stage_verdict import Judged
 
 __all__ = ["ProgramStage"]
 
@@ -62,7 +62,7 @@ class ProgramStage(Stage[Own]):
         """Return the stage's only test, unless it has already run."""
         if self.tests_of(state):
             return Next()
-        return Next([self._planned(options, nodes)]) if nodes else Next(skipped="no node passed what came before")
+        return Next([self._planned(options, nodes)]) if nodes else Next(skipped="no node passed the earlier stages")
 
     def _planned(self, options: Options, nodes: list[str]) -> Planned:
         partners = options["partners"] if len(nodes) < _PAIR else 0

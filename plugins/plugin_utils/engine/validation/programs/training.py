@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ...catalogue.ceilings import nic_rate
 from ..options import Span
+from ..planned_tests import profile_of
 from ..section import at_least, bars, curves, points
-from ..tests import profile_of
 from .columns import Column, Figures, Gauge
 from .stage import ProgramStage
 from .training_floors import Reference, known_floors
@@ -19,7 +19,7 @@ from .training_output import read_training
 if TYPE_CHECKING:
     from ..model import Options
     from ..section import Chart, Series
-    from .judged import Judged
+    from .stage_verdict import Judged
 
 __all__ = ["Training"]
 
@@ -88,9 +88,13 @@ class Training(ProgramStage[TrainingOptions]):
             _gauge(
                 "samples_per_second", "Samples per second of all ranks of a training together.", "samples_per_second"
             ),
-            _gauge("efficiency_ratio", "The share of as many times the samples per second of one rank.", "efficiency"),
+            _gauge(
+                "efficiency_ratio",
+                "Samples per second relative to that of one rank times the number of ranks.",
+                "efficiency",
+            ),
             _gauge("tflops", "Operations of the model per second and rank, in units of 10^12.", "tflops_per_rank"),
-            _gauge("communication_ratio", "The share of a step that is communication only.", "all_reduce_share"),
+            _gauge("communication_ratio", "Share of a step that is only communication.", "all_reduce_share"),
         ),
         note=(
             "Step: a whole step, median. Computation: the same step of the slowest rank without the others. "
@@ -106,7 +110,7 @@ class Training(ProgramStage[TrainingOptions]):
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
         """Return the result of each scale, judged by the operator's floors, otherwise those of the nodes' hardware."""
         own, profiles = self.own(options), [profile_of(options, node) for node in nodes]
-        asked = Expected(
+        expected = Expected(
             scales=scales_of(len(nodes), ranks),
             backend="gloo" if options["backend"] == "mpi" else "nccl",
             model=own["model"],
@@ -114,7 +118,7 @@ class Training(ProgramStage[TrainingOptions]):
             wire=min((nic_rate(profile.get("nics") or []) for profile in profiles), default=0.0) or None,
             reference=Reference(own["loss"] or None, own["loss_tolerance"], own["steps"]),
         )
-        return judge_training(read_training(text), asked)
+        return judge_training(read_training(text), expected)
 
     def charts(self, figures: dict[str, Any]) -> list[Chart]:
         """Return the throughput of each scale next to that of as many single ranks, and the loss with its limit."""

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...common.option_names import option
-from .judged import Floors as Chosen
+from .stage_verdict import Floors as Chosen
 
 __all__ = ["Floors", "Reference", "efficiency_floor", "gap_of_loss", "known_floors", "wrong_loss"]
 
 _SHARED = 0.9
 _GB = 1e9
-_COMPUTED = "computed: gradients at the hardware's floor of busbw, nothing hidden, nine tenths of that"
+_COMPUTED = "computed: 0.9 of the efficiency with gradients at the hardware's busbw floor and no overlap"
 # The toy model computes almost nothing, so it does not represent the network's share of a real step.
 _REAL = ("gpt", "resnet50")
 _BETWEEN = ("inter_node", "inter_domain")
@@ -142,7 +142,7 @@ def wrong_loss(result: dict[str, Any], reference: Reference) -> str:
     if first is None or final is None:
         return "the loss is not a number"
     if final >= first and (result["steps"] or 0) >= _ENOUGH_STEPS:
-        return f"it learned nothing, the loss went from {first:.4g} to {final:.4g}"
+        return f"the model did not learn: the loss went from {first:.4g} to {final:.4g}"
     most = reference.most
     if most is not None and result["world_size"] == 1 and not gap_of_loss(result, reference) and final > most:
         return f"the loss is {final:.4g} after {reference.steps} steps, {most:.4g} at most by the reference"
@@ -155,6 +155,6 @@ def gap_of_loss(result: dict[str, Any], reference: Reference) -> str:
     if reference.loss is None or result["world_size"] != 1 or took == reference.steps:
         return ""
     return (
-        f"{took} of {reference.steps} steps were taken, so its loss is not that of the reference: train longer "
+        f"{took} of {reference.steps} steps were completed, so the loss is not comparable: train longer "
         f"({option('training_seconds')})"
     )

@@ -22,16 +22,16 @@ from statistics import median
 from typing import Any
 
 from ...common.option_names import option
-from .judged import Fault, Judged
+from .stage_verdict import Fault, Judged
 from .training_floors import Floors, Reference, efficiency_floor, gap_of_loss, wrong_loss
 
 __all__ = ["Expected", "judge_training", "scales_of"]
 
 _CAUSES = {
     "communication": "network-bound",
-    "loader": "the samples come too slowly",
+    "loader": "the samples arrive too slowly",
     "slow node": "slow node",
-    "sharing": "ranks of one node share what they need",
+    "sharing": "ranks of one node compete for resources",
 }
 _NO_TORCH = 3
 # Above this efficiency the baseline was disturbed, because n ranks cannot be faster than n times one rank.
@@ -94,7 +94,7 @@ def judge_training(scales: list[dict[str, Any]], expected: Expected) -> Judged:
     slow = [words for row in rows if (words := _below(row, expected))]
     ran = list(good.values())
     return Judged(
-        said=_reached(rows, expected) if rows else "",
+        result=_reached(rows, expected) if rows else "",
         faults=[Fault("", words) for words in wrong or ([] if gaps else slow[-1:])],
         gaps=gaps,
         doubt=_doubt(rows, expected),
@@ -119,17 +119,17 @@ def judge_training(scales: list[dict[str, Any]], expected: Expected) -> Judged:
 
 def _reached(rows: list[dict[str, Any]], expected: Expected) -> str:
     last = rows[-1]
-    said = f"{last['label']}: {last['samples_per_second']:.4g} samples/s"
+    text = f"{last['label']}: {last['samples_per_second']:.4g} samples/s"
     if last["tflops_per_rank"] is not None and expected.backend == "nccl":
-        said += f", {last['tflops_per_rank']:.3g} TFLOP/s per GPU"
+        text += f", {last['tflops_per_rank']:.3g} TFLOP/s per GPU"
     if last["efficiency"] is not None and len(rows) > 1:
-        said += f", {last['efficiency']:.0%} of {last['ranks']} times one rank"
-    return said
+        text += f", {last['efficiency']:.0%} of {last['ranks']} times one rank"
+    return text
 
 
 def _odd(row: dict[str, Any]) -> list[str]:
     """Return further findings about a scale."""
-    slow = f"{row['label']}: {', '.join(row['slow_nodes'])} far slower than the others at the same work"
+    slow = f"{row['label']}: {', '.join(row['slow_nodes'])} far slower than the others with the same work"
     return [*filter(None, [_disturbed(row)]), *([slow] if row["slow_nodes"] else [])]
 
 
@@ -145,7 +145,7 @@ def _doubt(rows: list[dict[str, Any]], expected: Expected) -> str:
         )
     if expected.floors.rate is None and expected.floors.tflops is None and len(rows) == 1:
         return (
-            "one rank alone shows no scaling, and no floor is known for its speed: set training in the hardware "
+            "a single rank has no scaling, and no floor is known for its speed: set training in the hardware "
             f"profile, or {option('training_tflops')}"
         )
     return ""
@@ -163,10 +163,10 @@ def _gap(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expecte
     if found is None:
         words = "did not run"
     elif found["result"] is None and found["code"] == _NO_TORCH:
-        words = f"{found['said'] or 'no torch'} ({option('training_image')}, or the nodes' packages)"
+        words = f"{found['message'] or 'no torch'} ({option('training_image')}, or the nodes' packages)"
     elif found["result"] is None:
         ended = "did not end" if found["code"] is None else f"ended with {found['code']} and no result"
-        words = f"the training {ended}{': ' if found['said'] else ''}{found['said']}"
+        words = f"the training {ended}{': ' if found['message'] else ''}{found['message']}"
     else:
         words = _strange(scale, found["result"], expected) or gap_of_loss(found["result"], expected.reference)
     return f"{_label(scale)}: {words}" if words else ""
@@ -183,10 +183,10 @@ def _strange(scale: tuple[int, int], result: dict[str, Any], expected: Expected)
     if expected.model and result["model"] != expected.model:
         return f"trained {result['model'] or 'nothing known'}, not {expected.model}"
     if expected.floors.tflops and expected.floors.peak and result["precision"] != "bf16":
-        return f"computed in {result['precision'] or 'nothing known'}, and the floor is of bf16: torch or GPU lacks it"
+        return f"computed in {result['precision'] or 'nothing known'}, but the floor is for bf16: torch or GPU lacks it"
     if not result["step_seconds"] or not result["samples_per_second"]:
         return "nothing was measured"
-    return "its TFLOP/s were not measured" if expected.floors.tflops and result["tflops_per_rank"] is None else ""
+    return "TFLOP/s were not measured" if expected.floors.tflops and result["tflops_per_rank"] is None else ""
 
 
 def _wrong(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expected) -> str:
@@ -300,14 +300,14 @@ def _disturbed(row: dict[str, Any]) -> str:
 def _why(row: dict[str, Any]) -> str:
     """Return a description of the causes of lost time."""
     if not row["cause"]:
-        return "what takes the time was not measured"
+        return "the cause was not measured"
     lost, cause = row["lost_seconds"], row["cause"]
     share = lost[cause] / sum(lost.values())
     words = f"{_CAUSES[cause]}: "
     if cause == "communication":
         words += f"all-reduce takes {_ms(lost[cause])} of a step of {_ms(row['step_seconds'])}"
         if row["wire_seconds"]:
-            words += f" (the wire needs {_ms(row['wire_seconds'])} at the least)"
+            words += f" (the network needs {_ms(row['wire_seconds'])} at the least)"
     elif cause == "slow node":
         who = ", ".join(row["slow_nodes"]) or "one of the nodes"
         words += f"{who} makes each step {_ms(lost[cause])} longer"

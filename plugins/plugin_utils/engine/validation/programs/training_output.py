@@ -15,7 +15,7 @@ __all__ = ["read_training"]
 _MARK = "busbar-training "
 _SCALE = re.compile(r"^# busbar scale: (\d{1,6}) (\d{1,4})$")
 _EXIT = re.compile(r"^# busbar exit: (\d{1,6}) (\d{1,4}) (\d{1,3})$")
-_SAID = "train_ddp: "
+_MESSAGE = "train_ddp: "
 _MOST_LOSSES = 200
 _NUMBERS = (
     "samples_per_second",
@@ -57,15 +57,15 @@ def read_training(text: str) -> list[dict[str, Any]]:
         start, end = _SCALE.match(line), _EXIT.match(line)
         if start:
             about = {"nodes": int(start[1]), "ranks_per_node": int(start[2])}
-            scales.append({**about, "code": None, "said": "", "result": None})
+            scales.append({**about, "code": None, "message": "", "result": None})
         elif scales and end:
             scales[-1]["code"] = int(end[3])
         elif scales and _MARK in line:
             # NCCL's buffer may have ended in the middle of a line, which the program's line then continues.
             found = json_object(line.partition(_MARK)[2])
             scales[-1]["result"] = _result(found) if found else None
-        elif scales and line.startswith(_SAID) and not scales[-1]["said"]:
-            scales[-1]["said"] = plain_text(line[len(_SAID) :])
+        elif scales and line.startswith(_MESSAGE) and not scales[-1]["message"]:
+            scales[-1]["message"] = plain_text(line[len(_MESSAGE) :])
     return scales
 
 

@@ -14,7 +14,18 @@ from typing import Any
 from ...common.hostlist import fold_hosts
 from ...common.option_names import option
 from ..judge import FAIL, INCONCLUSIVE, PASS
-from .found import WAYS, Found, Limits, blamed_nodes, figures, mount_words, rate_words, size_words, slow_peers, words_of
+from .findings import (
+    WAYS,
+    Found,
+    Limits,
+    blamed_nodes,
+    figures,
+    mount_words,
+    rate_words,
+    size_words,
+    slow_peers,
+    words_of,
+)
 
 __all__ = ["judge_storage"]
 
@@ -25,7 +36,7 @@ _PRIVATE = frozenset({"tmpfs", "ramfs", "overlay"})
 _RESULTS = {
     "missing": "does not see the file of {peer}",
     "stale": "sees an old version of the file of {peer}",
-    "wrong": "reads other bytes than {peer} wrote",
+    "wrong": "reads different bytes than {peer} wrote",
     "handle": "cannot read the file of {peer}: stale file handle",
 }
 
@@ -38,55 +49,53 @@ def judge_storage(data: list[dict[str, Any]], nodes: list[str], limits: Limits) 
         nodes: names of the nodes that must take part.
         limits: limits of the verdict.
     """
-    said = {item["node"]: item for item in data if item["node"] in nodes}
+    answers = {item["node"]: item for item in data if item["node"] in nodes}
     found = Found()
     for node in nodes:
-        _own(found, node, said.get(node))
-    groups = _groups(found, said, limits.path)
-    _complaints(found, said, groups)
-    _locks(found, said, groups)
+        _own(found, node, answers.get(node))
+    groups = _groups(found, answers, limits.path)
+    _complaints(found, answers, groups)
+    _locks(found, answers, groups)
     if len(nodes) < _ENOUGH:
-        found.unknown.append(f"one node alone shows nothing about sharing: add others with {option('partners')}")
+        found.unknown.append(f"a single node cannot test sharing: add others with {option('partners')}")
     if limits.speed:
-        _speeds(found, said, limits)
-    _unexplained(found, nodes, said, limits)
+        _speeds(found, answers, limits)
+    _unexplained(found, nodes, answers, limits)
     blamed = blamed_nodes(found, nodes)
     verdict = FAIL if found.faults or found.common else INCONCLUSIVE if found.gaps or found.unknown else PASS
-    reason, findings = words_of(found, blamed, nodes, said, limits)
+    reason, findings = words_of(found, blamed, nodes, answers, limits)
     return {
         "verdict": verdict,
         "reason": reason,
-        "findings": findings + (slow_peers(said) if limits.speed else []),
+        "findings": findings + (slow_peers(answers) if limits.speed else []),
         "source": limits.source or None,
         "blamed": blamed,
-        "storage": figures(found, nodes, said, limits),
+        "storage": figures(found, nodes, answers, limits),
     }
 
 
 def _own(found: Found, node: str, item: dict[str, Any] | None) -> None:
     """Judge a node's results about itself."""
     if item is None or item["write_error"] is None:
-        found.gap(node, "gave no result" if item is None else "did not get as far as writing")
+        found.gap(node, "gave no result" if item is None else "did not start writing")
     elif item["write_error"] == "no room":
-        found.gap(
-            node, f"no room: {size_words(item['free'])} free, {size_words(item['needed'])} needed by all nodes together"
-        )
+        found.gap(node, f"no space: {size_words(item['free'])} free, {size_words(item['needed'])} needed by all nodes")
     elif item["write_error"]:
         found.fault(node, f"cannot write: {item['write_error']}{_squash(item['write_error'])}")
     elif item["back"] not in {None, "ok"}:
-        found.fault(node, f"does not read back what it wrote: {item['back']}")
+        found.fault(node, f"reads back different data: {item['back']}")
 
 
 def _squash(error: str) -> str:
     denied = "denied" in error or "not permitted" in error
-    return f" ({option('user')} must be able to write there: name a folder that belongs to it)" if denied else ""
+    return f" ({option('user')} must be able to write there: use a folder that it owns)" if denied else ""
 
 
-def _groups(found: Found, said: dict[str, dict[str, Any]], path: str) -> dict[str, int]:
+def _groups(found: Found, answers: dict[str, dict[str, Any]], path: str) -> dict[str, int]:
     """Return the tree that each node sees, and record the nodes that see a different tree than the majority."""
     tree = {
         node: item["tree"]
-        for node, item in said.items()
+        for node, item in answers.items()
         if item["tree"] is not None and not item["write_error"] and node not in found.gaps
     }
     sizes = Counter(tree.values()).most_common()
@@ -95,33 +104,33 @@ def _groups(found: Found, said: dict[str, dict[str, Any]], path: str) -> dict[st
         largest = {number for number, size in sizes if size == most}
         odd = {node for node, number in tree.items() if number not in largest}
         if len(largest) > 1:
-            odd |= _private(said, tree, largest)
+            odd |= _private(answers, tree, largest)
         for node in sorted(odd):
-            item = said[node]
-            found.fault(node, f"sees another tree at {path} than the others: {mount_words(item)}")
+            item = answers[node]
+            found.fault(node, f"sees a different tree at {path} than the others: {mount_words(item)}")
         left = sorted(node for node in tree if node not in odd)
         if len({tree[node] for node in left}) > 1:
-            which = ", ".join(f"{node} has {mount_words(said[node])}" for node in left[:_MOST_FINDINGS])
-            found.common.append(f"{fold_hosts(left)} do not see one and the same tree at {path}: {which}")
+            which = ", ".join(f"{node} has {mount_words(answers[node])}" for node in left[:_MOST_FINDINGS])
+            found.common.append(f"{fold_hosts(left)} do not see the same tree at {path}: {which}")
     return tree
 
 
-def _private(said: dict[str, dict[str, Any]], tree: dict[str, int], largest: set[int]) -> set[str]:
+def _private(answers: dict[str, dict[str, Any]], tree: dict[str, int], largest: set[int]) -> set[str]:
     """Return the nodes among equally large groups whose mount cannot be shared, if that leaves one group."""
     suspects = {
         node
         for node, number in tree.items()
-        if number in largest and (said[node]["type"] in _PRIVATE or said[node]["mount"] == "/")
+        if number in largest and (answers[node]["type"] in _PRIVATE or answers[node]["mount"] == "/")
     }
     left = {number for node, number in tree.items() if number in largest and node not in suspects}
     return suspects if len(left) == 1 else set()
 
 
-def _complaints(found: Found, said: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
+def _complaints(found: Found, answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
     """Judge what the nodes on one tree reported about each other's files."""
-    names = {item["rank"]: node for node, item in said.items()}
+    names = {item["rank"]: node for node, item in answers.items()}
     complaints: dict[tuple[str, str], str] = {}
-    for node, item in said.items():
+    for node, item in answers.items():
         for peer, words in [*_bad_sights(item), *_bad_renames(item)]:
             other = names.get(peer, "")
             if node in groups and groups[node] == groups.get(other):
@@ -134,7 +143,7 @@ def _complaints(found: Found, said: dict[str, dict[str, Any]], groups: dict[str,
         alike = {one for one in readers[writer] if busy[one] == 1}
         if len(alike) >= _ENOUGH:
             if reader == min(alike):
-                found.fault(writer, f"its files are not seen as they are by {fold_hosts(sorted(readers[writer]))}")
+                found.fault(writer, f"its files are not seen correctly by {fold_hosts(sorted(readers[writer]))}")
         else:
             found.fault(reader, words)
 
@@ -165,9 +174,9 @@ def _bad_renames(item: dict[str, Any]) -> list[tuple[int, str]]:
     return [(rename["peer"], f"saw a file {', '.join(bad)} while {{peer}} replaced it {rename['reads']} looks long")]
 
 
-def _locks(found: Found, said: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
+def _locks(found: Found, answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
     """Record the results of the lock tests between nodes on one tree."""
-    usable = {node: item for node, item in said.items() if node in groups and node not in found.faults}
+    usable = {node: item for node, item in answers.items() if node in groups and node not in found.faults}
     answer = lock_faults(usable, groups)
     for node, words in answer["faults"]:
         found.fault(node, words)
@@ -176,11 +185,11 @@ def _locks(found: Found, said: dict[str, dict[str, Any]], groups: dict[str, int]
     found.common += answer["common"]
 
 
-def _speeds(found: Found, said: dict[str, dict[str, Any]], limits: Limits) -> None:
+def _speeds(found: Found, answers: dict[str, dict[str, Any]], limits: Limits) -> None:
     """Judge the rates of the measured nodes."""
     lacking: set[str] = set()
     broken = found.faults.keys() | found.gaps.keys()
-    for node, item in said.items():
+    for node, item in answers.items():
         for way in WAYS:
             speed, floor = item["speed"][way], limits.floors.get(node, {}).get(way)
             if floor is None:
@@ -188,7 +197,7 @@ def _speeds(found: Found, said: dict[str, dict[str, Any]], limits: Limits) -> No
             if speed is None or node in broken:
                 continue
             if speed["rate"] is None:
-                why = f" ({size_words(item['free'])} free, {size_words(item['needed'])} needed by all nodes together)"
+                why = f" ({size_words(item['free'])} free, {size_words(item['needed'])} needed by all nodes)"
                 found.gap(node, f"{way} not measured: {speed['error']}{why if speed['error'] == 'no room' else ''}")
             elif floor is not None and speed["rate"] < floor:
                 found.fault(node, f"{way}s {rate_words(speed['rate'])}, floor {rate_words(floor)}")
@@ -199,12 +208,12 @@ def _speeds(found: Found, said: dict[str, dict[str, Any]], limits: Limits) -> No
         )
 
 
-def _unexplained(found: Found, nodes: list[str], said: dict[str, dict[str, Any]], limits: Limits) -> None:
+def _unexplained(found: Found, nodes: list[str], answers: dict[str, dict[str, Any]], limits: Limits) -> None:
     """Record the missing results of each node, unless a known fault explains them."""
     for node in nodes:
         if node in found.faults or node in found.gaps:
             continue
-        item = said[node]
+        item = answers[node]
         wanted = {"read back": item["back"], "tree": item["tree"]}
         if len(nodes) >= _ENOUGH:
             wanted |= {"rename": item["rename"], "lock": item["lock"]}
@@ -217,60 +226,60 @@ def _unexplained(found: Found, nodes: list[str], said: dict[str, dict[str, Any]]
             found.gap(node, "; ".join([*item["problems"][:1], *lack]))
 
 
-def lock_faults(said: dict[str, dict[str, Any]], groups: dict[str, int]) -> dict[str, Any]:
+def lock_faults(answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> dict[str, Any]:
     """Return the faults that the lock tests show.
 
     A node whose locks have no effect on others fails at both of its positions in the ring, as holder and as competitor;
     its two neighbours fail at one position each.
 
     Args:
-        said: the entry of each node in read_storage.
+        answers: the entry of each node in read_storage.
         groups: node to the tree that it sees; nodes of different trees share no locks.
 
     Returns:
         ``faults`` and ``gaps`` (lists of node and message), and ``common`` (messages about faults without a single
         culprit).
     """
-    names = {item["rank"]: node for node, item in said.items()}
+    names = {item["rank"]: node for node, item in answers.items()}
     answer: dict[str, Any] = {"faults": [], "gaps": [], "common": []}
     granted = []
-    for node, item in said.items():
+    for node, item in answers.items():
         lock = item["lock"]
         holder = names.get(lock["peer"], "") if lock else ""
         if not lock or lock["result"] == "refused" or (holder and groups[holder] != groups[node]):
             continue
         if lock["result"] == "error":
-            answer["faults"].append((node, f"cannot lock: {lock['error'] or 'it did not say why'}"))
+            answer["faults"].append((node, f"cannot lock: {lock['error'] or 'without a reason'}"))
         elif not holder:
             continue
         elif lock["result"] == "granted":
             granted.append((holder, node))
         elif lock["result"] == "never":
             answer["faults"].append((node, f"did not get the lock that {holder} had released"))
-        elif lock["result"] == "no-turn" and said[holder]["lock"] and said[holder]["lock"]["result"] == "error":
+        elif lock["result"] == "no-turn" and answers[holder]["lock"] and answers[holder]["lock"]["result"] == "error":
             continue
         else:
             answer["gaps"].append((node, f"could not try the lock of {holder}: {lock['result']}"))
-    _lay(answer, said, granted)
+    _lay(answer, answers, granted)
     return answer
 
 
-def _lay(answer: dict[str, Any], said: dict[str, dict[str, Any]], granted: list[tuple[str, str]]) -> None:
+def _lay(answer: dict[str, Any], answers: dict[str, dict[str, Any]], granted: list[tuple[str, str]]) -> None:
     """Record the culprits for locks that were granted while another node held them."""
     places: dict[str, int] = {}
     for pair in granted:
         for node in pair:
             places[node] = places.get(node, 0) + 1
-    guilty = {node for node in places if said[node]["local_locks"]}
+    guilty = {node for node in places if answers[node]["local_locks"]}
     twice = {node for node, count in places.items() if count >= _ENOUGH}
-    if not guilty and len(twice) < len(said):
+    if not guilty and len(twice) < len(answers):
         guilty = {node for node in twice if all(places[other] < _ENOUGH for other in _others(node, granted))}
     for node in sorted(guilty):
-        local = ": its mount keeps locks to itself" if said[node]["local_locks"] else ""
-        with_whom = ", ".join(sorted(_others(node, granted)))
-        answer["faults"].append((node, f"its locks are not honoured between it and {with_whom}{local}"))
+        local = ": its mount keeps locks local" if answers[node]["local_locks"] else ""
+        others = ", ".join(sorted(_others(node, granted)))
+        answer["faults"].append((node, f"its locks are not honoured between it and {others}{local}"))
     answer["common"] += [
-        f"locks are not honoured: {tried} got one while {held} held it"
+        f"locks have no effect: {tried} got a lock that {held} held"
         for held, tried in granted
         if not {held, tried} & guilty
     ]

@@ -92,7 +92,7 @@ def _note_own(node: dict[str, Any], found: dict[str, Any]) -> None:
     elif check == "room":
         node |= {"free": _whole(found.get("free")), "needed": _whole(found.get("needed"))}
     elif check == "write":
-        node["write_error"] = _words(found.get("error")) or ("" if found.get("ok") is True else "it did not say why")
+        node["write_error"] = _words(found.get("error")) or ("" if found.get("ok") is True else "without a reason")
     elif check == "back":
         node["back"] = _words(found.get("result"))
     elif check == "tree":

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ...common.option_names import option
 from ..options import Span, bytes_of
+from ..planned_tests import profile_of
 from ..programs.columns import Column, Figures, Gauge
-from ..programs.judged import Floors
 from ..programs.stage import ProgramStage
+from ..programs.stage_verdict import Floors
 from ..section import CODE_WORDS, bars, text_cell
-from ..tests import profile_of
 from .check import judge_storage
-from .found import WAYS, Limits
+from .findings import WAYS, Limits
 from .output import read_storage
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ __all__ = ["Storage"]
 _MB = 1e6
 _MOST_BARS = 40
 _ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
-_MODES = {"direct": "past the node's own cache", "fsync": "until the server had it"}
+_MODES = {"direct": "bypassing the node's cache", "fsync": "until stored on the server"}
 _gauge = partial(Gauge, labels=(("path", "path"), ("node", "node")))
 
 _LEAST_BYTES = 1 << 20
@@ -74,15 +74,19 @@ class Storage(ProgramStage[StorageOptions]):
         ),
         values=(Column("path", kind="text"), Column("mode", kind="text")),
         gauges=(
-            _gauge("storage_verdict", f"Whether a node shares the tree as it should: {CODE_WORDS}.", "verdict"),
+            _gauge("storage_verdict", f"Whether a node shares the tree correctly: {CODE_WORDS}.", "verdict"),
             _gauge(
-                "storage_write_bytes_per_second", "What a node wrote to the shared tree while all others did.", "write"
+                "storage_write_bytes_per_second",
+                "Write rate of a node to the shared tree while all nodes write.",
+                "write",
             ),
-            _gauge("storage_write_floor_bytes_per_second", "What a node must write at least.", "write_floor"),
+            _gauge("storage_write_floor_bytes_per_second", "Lowest permitted write rate of a node.", "write_floor"),
             _gauge(
-                "storage_read_bytes_per_second", "What a node read from the shared tree while all others did.", "read"
+                "storage_read_bytes_per_second",
+                "Read rate of a node from the shared tree while all nodes read.",
+                "read",
             ),
-            _gauge("storage_read_floor_bytes_per_second", "What a node must read at least.", "read_floor"),
+            _gauge("storage_read_floor_bytes_per_second", "Lowest permitted read rate of a node.", "read_floor"),
         ),
         rows="nodes",
         order=lambda row: _ORDER[row["verdict"]],
@@ -95,7 +99,7 @@ class Storage(ProgramStage[StorageOptions]):
         own = self.own(options)
         problems = []
         if not _PATH.fullmatch(own["path"]):
-            problems.append(f"{option('storage_path')}: must be the path of a tree that all nodes share")
+            problems.append(f"{option('storage_path')}: must be the path of a shared directory tree")
         try:
             if bytes_of(own["size"]) < _LEAST_BYTES:
                 problems.append(f"{option('storage_size')}: {own['size']} is less than 1M")

@@ -57,7 +57,7 @@ def test_a_new_user_gets_an_unused_uid() -> None:
         {"do": "add", "name": "grace"},
     )
     assert done.wrong == []
-    assert done.said == [
+    assert done.messages == [
         "add frank with UID 20106",
         "frank: add group cluster-users",
         "frank: add group physics",
@@ -76,9 +76,9 @@ def test_a_new_user_gets_an_unused_uid() -> None:
 
 def test_who_is_there_already_is_left_as_is() -> None:
     done = after({"do": "add", "name": "erin", "number": 20101, "full_name": "Erin Example", "keys": [KEY]})
-    assert (done.ldif, done.said, done.wrong) == ([], [], [])
+    assert (done.ldif, done.messages, done.wrong) == ([], [], [])
     more = after({"do": "add", "name": "erin", "keys": [OTHER]})
-    assert more.said == ["erin: add key ssh-ed25519 erin@desk"]
+    assert more.messages == ["erin: add key ssh-ed25519 erin@desk"]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_cannot_be_is_refused_with_both_sides(change: dict[str, Any], said:
 def test_a_user_is_removed_from_all_groups() -> None:
     done = after({"do": "remove", "name": "erin"}, {"do": "remove", "name": "gone"})
     assert done.removed == ["erin"]
-    assert done.said == [
+    assert done.messages == [
         "erin: remove group cluster-users",
         "erin: remove group physics",
         "remove erin (UID 20101); the home directory stays",
@@ -125,7 +125,7 @@ def test_a_user_is_removed_from_all_groups() -> None:
 
 def test_lock_and_unlock_and_list() -> None:
     done = after({"do": "lock", "name": "erin"}, {"do": "lock", "name": "erin"})
-    assert (done.said, len(done.ldif)) == (["lock erin"], 1)
+    assert (done.messages, len(done.ldif)) == (["lock erin"], 1)
     assert done.people() == [
         {
             "name": "erin",
@@ -139,7 +139,7 @@ def test_lock_and_unlock_and_list() -> None:
         }
     ]
     back = after({"do": "lock", "name": "erin"}, {"do": "unlock", "name": "erin"}, {"do": "unlock", "name": "erin"})
-    assert back.said == ["lock erin", "unlock erin"]
+    assert back.messages == ["lock erin", "unlock erin"]
     unset = Directory(PEOPLE, GROUPS, SETTINGS._replace(locked_group=""))
     unset.change([{"do": "lock", "name": "erin"}], [])
     assert "identity_locked_group" in unset.wrong[0]
@@ -150,7 +150,7 @@ def test_keys_and_groups_change_one_by_one() -> None:
         {"do": "key", "name": "erin", "add": [OTHER], "remove": ["erin@laptop"]},
         {"do": "group", "name": "erin", "add": ["physics"], "remove": ["cluster-users"]},
     )
-    assert done.said == [
+    assert done.messages == [
         "erin: remove key ssh-ed25519 erin@laptop",
         "erin: add key ssh-ed25519 erin@desk",
         "erin: remove group cluster-users",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.backup import programs
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import collect, save_directory
-from ansible_collections.busbar.cluster.plugins.module_utils.backup.place import is_there, place_directory
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.restore_parts import is_there, place_directory
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings import BackupError, Settings
 
 if TYPE_CHECKING:

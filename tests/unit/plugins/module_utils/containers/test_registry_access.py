@@ -74,8 +74,8 @@ ASKS = 'Basic realm="x"'
 def test_every_answer_has_its_meaning(answers: Answers, state: str, words: str) -> None:
     found, _ = tried(answers)
     assert found.state == state
-    assert words in found.said
-    assert SECRET not in found.said
+    assert words in found.detail
+    assert SECRET not in found.detail
 
 
 def test_it_is_asked_at_its_port() -> None:
@@ -98,7 +98,7 @@ def test_the_host_of_the_tokens_is_asked_with_its_own_login_or_not_at_all() -> N
     found, asked = tried(
         {BASE: (401, BEARER), (TOKEN[0], other): (401, "")}, others=(Login("auth.example.com", "of-tokens", "x"),)
     )
-    assert (found.state, found.said) == (REFUSED, "auth.example.com: it answers 401")
+    assert (found.state, found.detail) == (REFUSED, "auth.example.com: it answers 401")
     # A token of the registry's own host, at whatever port, needs no other login.
     same = ("https://reg.example.com:8443/token", BASIC)
     found, _ = tried({BASE: (401, f'Bearer realm="{same[0]}"'), same: (200, "")}, others=())
@@ -108,7 +108,7 @@ def test_the_host_of_the_tokens_is_asked_with_its_own_login_or_not_at_all() -> N
 def test_a_password_that_a_command_makes_is_not_tried() -> None:
     found, asked = tried({BASE: (401, ASKS)}, mine=MINE._replace(password=None))
     assert (found.state, asked) == (UNKNOWN, [BASE])
-    assert "prints the password" in found.said
+    assert "prints the password" in found.detail
 
 
 def test_the_password_goes_nowhere_without_tls() -> None:
@@ -161,4 +161,4 @@ def test_over_a_real_connection(registry: str) -> None:
 def test_no_user_present() -> None:
     found = registry_access(Login("127.0.0.1", "robot", SECRET, 9), {}, http=True)
     assert found.state == UNKNOWN
-    assert found.said.startswith("nothing answers: ")
+    assert found.detail.startswith("nothing answers: ")

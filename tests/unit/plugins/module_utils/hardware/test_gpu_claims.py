@@ -61,7 +61,7 @@ def test_a_sound_host() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"memory": "GPU is lost"}, "is lost: the driver cannot reach it any more"),
+        ({"memory": "GPU is lost"}, "is lost: the driver cannot reach it"),
         (
             {"name": "NVIDIA H200", "memory": "143771 MiB"},
             "wrong model (found NVIDIA H200, expected NVIDIA H100 80GB HBM3)",

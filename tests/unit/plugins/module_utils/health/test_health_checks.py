@@ -18,8 +18,8 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.finding impo
     weighed,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.health.gpus import gpu_answer, nvlink_answer
-from ansible_collections.busbar.cluster.plugins.module_utils.health.look import checks_of
 from ansible_collections.busbar.cluster.plugins.module_utils.health.network import network_answer
+from ansible_collections.busbar.cluster.plugins.module_utils.health.node_checks import checks_of
 from ansible_collections.busbar.cluster.plugins.module_utils.health.system import (
     Disk,
     Process,
@@ -69,7 +69,7 @@ def told(answer: Answer) -> list[tuple[str, str, str]]:
             gpu_xml(1, memory="GPU is lost"),
             "gpu",
             RESET,
-            f"GPU 1 ({LABEL_1}) is lost: the driver cannot reach it any more",
+            f"GPU 1 ({LABEL_1}) is lost: the driver cannot reach it",
         ),
         (
             gpu_xml(1, volatile=UNCORRECTABLE),

@@ -28,8 +28,8 @@ def new(
     before: list[Finding], found: list[Finding], done: str = "nothing", *, booted: bool = False, whole: bool = True
 ) -> list[tuple[str, str]]:
     """The events of a look after another one, and what they are about."""
-    standing = {key: each.problem for key, each in keys_of(before).items()}
-    written = entries(standing, found, done, reason="busbar health: x", booted=booted, whole=whole, now=5.4)
+    last_findings = {key: each.problem for key, each in keys_of(before).items()}
+    written = entries(last_findings, found, done, reason="busbar health: x", booted=booted, whole=whole, now=5.4)
     assert all(each["at"] == 5 for each in written)
     return [(each["event"], each.get("check", "")) for each in written]
 

@@ -7,9 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import ISOLATE, RESET, Finding
-from ansible_collections.busbar.cluster.plugins.module_utils.health.settle import settle
-from ansible_collections.busbar.cluster.plugins.module_utils.health.slurm_node import (
+from ansible_collections.busbar.cluster.plugins.module_utils.health.drain_policy import (
     Record,
     allowed_drains,
     drain_reason,
@@ -18,6 +16,8 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.slurm_node i
     records,
     step,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.health.drain_resume import drain_or_resume
+from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import ISOLATE, RESET, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,7 +123,7 @@ def cluster(count: int, drained: int = 0) -> Slurm:
 
 def settled(slurm: Slurm, note: Path, *findings: Finding, passes: int = 0, **declared: object) -> str:
     """What is done to gpu1, without waiting."""
-    return settle(findings, DECLARED | declared, slurm, note, passes, wait=lambda _: None)
+    return drain_or_resume(findings, DECLARED | declared, slurm, note, passes, wait=lambda _: None)
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_a_slurm_that_does_not_answer_changes_nothing(note: Path) -> None:
         raise OSError(message)
 
     with pytest.raises(OSError, match=re.escape("--oneliner show nodes does not answer")):
-        settle([LOST], DECLARED, silent, note, 0, wait=lambda _: None)
+        drain_or_resume([LOST], DECLARED, silent, note, 0, wait=lambda _: None)
     assert not note.exists()
 
 

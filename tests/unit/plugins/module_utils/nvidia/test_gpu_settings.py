@@ -45,8 +45,8 @@ ALL = {
         ({"vboost": "default"}, ""),
         ({"vboost": -1}, "vboost: must be a step of the slider"),
         ({"vboost": True}, "vboost: must be a step of the slider"),
-        ({"persistence": False, "vboost": 1}, "vboost: would be lost whenever no program uses the GPU"),
-        ({"persistence": False, "power_limit_w": 300}, "power_limit_w: would be lost whenever no program uses the GPU"),
+        ({"persistence": False, "vboost": 1}, "vboost: would be reset when no program uses the GPU"),
+        ({"persistence": False, "power_limit_w": 300}, "power_limit_w: would be reset when no program uses the GPU"),
     ],
 )
 def test_the_form(settings: object, words: str) -> None:
@@ -63,7 +63,7 @@ def test_an_older_driver_and_a_card_that_can_do_nothing_are_read() -> None:
     )
     faults, steps = settings_plan(ALL, [bare], [])
     assert {fault.key for fault in faults} == set(ALL)
-    assert all(fault.problem == "the card does not have it" for fault in faults)
+    assert all(fault.problem == "the card does not support it" for fault in faults)
     assert all("-l" in step.words[0] for step in steps)
 
 
@@ -162,6 +162,6 @@ def test_a_slider_that_is_not_there_or_not_so_long_is_refused() -> None:
     (fault,), _ = settings_plan({"vboost": 5}, settings_found(RECORDING, SLIDERS), [])
     assert (fault.problem, fault.remedy) == ("5: the slider of the card goes to 4", "choose 0 to 4")
     (fault,), steps = settings_plan({"vboost": 1}, settings_found(RECORDING), [])
-    assert fault.problem == "the card does not have it"
+    assert fault.problem == "the card does not support it"
     assert steps == []
     assert settings_plan({"vboost": "default"}, settings_found(RECORDING), []) == ([], [])

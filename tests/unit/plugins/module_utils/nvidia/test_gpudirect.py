@@ -43,15 +43,15 @@ def test_loaded_driver(text: str, expected: tuple[str, bool] | None) -> None:
         (
             {"open": False, "peer_memory": True},
             "nvidia_peermem",
-            "no dma-buf: the driver's modules are the proprietary",
+            "no dma-buf: the driver's modules are proprietary",
         ),
-        ({"open": False, "peer_memory": None}, "nvidia_peermem", "not seen: whether ib_core has peer memory"),
-        ({"open": False}, "none", "no nvidia_peermem: ib_core has no peer memory; DOCA-OFED"),
-        ({"open": False, "peer_memory": True, "peermem_there": False}, "none", "is here without the module"),
+        ({"open": False, "peer_memory": None}, "nvidia_peermem", "unknown: support of peer memory in ib_core"),
+        ({"open": False}, "none", "no nvidia_peermem: ib_core does not support peer memory; use DOCA-OFED"),
+        ({"open": False, "peer_memory": True, "peermem_there": False}, "none", "is installed without the module"),
         ({"kernel": "5.11.0-1", "peer_memory": True}, "nvidia_peermem", "kernel 5.11.0-1 is older than 5.12"),
         ({"kernel": "5.14.0-503.el9.x86_64"}, "dmabuf", "has dma-buf"),
-        ({"driver": "470.256.02", "open": False, "peer_memory": True}, "nvidia_peermem", "begin with branch 515"),
-        ({"driver": "450.248.02", "open": False, "peer_memory": True}, "none", "has none, it begins with branch 470"),
+        ({"driver": "470.256.02", "open": False, "peer_memory": True}, "nvidia_peermem", "first branch: 515"),
+        ({"driver": "450.248.02", "open": False, "peer_memory": True}, "none", "lacks it (first branch: 470)"),
     ],
 )
 def test_auto_chooses_with_a_reason(changes: dict[str, Any], mode: str, reason: str) -> None:
@@ -65,12 +65,12 @@ def test_auto_chooses_with_a_reason(changes: dict[str, Any], mode: str, reason: 
     ("wanted", "changes", "said"),
     [
         ("peermem", {}, "'peermem' is unknown"),
-        ("dmabuf", {"open": False}, "dmabuf cannot be: the driver's modules are the proprietary ones"),
+        ("dmabuf", {"open": False}, "dmabuf is not possible: the driver's modules are proprietary"),
         ("dmabuf", {"kernel": "5.10.0-33-amd64"}, "kernel 5.10.0-33-amd64 is older than 5.12"),
-        ("dmabuf", {"driver": "470.256.02"}, "no open modules, which begin with branch 515"),
-        ("nvidia_peermem", {}, "nvidia_peermem cannot be: ib_core has no peer memory"),
-        ("nvidia_peermem", {"driver": "460.106.00", "peer_memory": True}, "has none, it begins with branch 470"),
-        ("nvidia_peermem", {"peermem_there": False, "peer_memory": True}, "is here without the module"),
+        ("dmabuf", {"driver": "470.256.02"}, "no open modules (first branch: 515)"),
+        ("nvidia_peermem", {}, "nvidia_peermem is not possible: ib_core does not support peer memory"),
+        ("nvidia_peermem", {"driver": "460.106.00", "peer_memory": True}, "lacks it (first branch: 470)"),
+        ("nvidia_peermem", {"peermem_there": False, "peer_memory": True}, "is installed without the module"),
     ],
 )
 def test_what_cannot_be_is_refused(wanted: str, changes: dict[str, Any], said: str) -> None:
@@ -136,7 +136,7 @@ def test_notes_on_the_bus() -> None:
         quiet | {"acs": {"0000:17:00.0": True, "0000:16:00.0": None}, "iommu": ["DMA-FQ", "identity"]}
     )
     assert "over the root complex at 0000:17:00.0" in acs
-    assert unseen == "whether ACS is on cannot be seen at 0000:16:00.0"
+    assert unseen == "the state of ACS is unknown at 0000:16:00.0"
     assert "the IOMMU translates (DMA-FQ): boot with iommu=pt" in iommu
     (nothing,) = bus_notes({"devices": [], "acs": {}, "iommu": []})
-    assert "ACS and IOMMU were not looked at" in nothing
+    assert "ACS and IOMMU were not checked" in nothing

@@ -11,7 +11,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.mig_change i
     mig_plan,
     mig_states,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node import gres_of, node_fields
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.local_node import gres_of, node_fields
 from busbar.sandbox.recording import gpu_recording
 from simulated_gpus import SIMULATED_A100
 
@@ -82,7 +82,7 @@ def test_the_difference_is_shown_per_gpu() -> None:
         (SEVEN, gpu(on=None), "GPU 0: NVIDIA A100-SXM4-40GB has no MIG"),
         (SEVEN, gpu(model="NVIDIA Z9"), "GPU 0: what NVIDIA Z9 with 40960 MiB can be divided into is not known here"),
         ({"profile": "1g.5gb", "count": 8}, gpu(), "GPU 0: 8 x 1g.5gb on one A100 40 GB, which holds 7 at most"),
-        ({"profile": "1g.5gb", "gpus": [1]}, gpu(), "GPU 1 is named, the node has 1"),
+        ({"profile": "1g.5gb", "gpus": [1]}, gpu(), "GPU 1 does not exist: the node has 1 GPUs"),
     ],
 )
 def test_what_cannot_be_had_is_named_and_nothing_planned(layout: object, state: GpuState, words: str) -> None:

@@ -185,7 +185,8 @@ def test_a_fabric_manager_of_another_version_is_refused_by_name() -> None:
     found["available"]["nvidia-fabricmanager"] = ["580.82.07-1"]
     (problem,) = plan("dgx_h100", DEBIAN, found)["problems"]
     assert problem["key"] == "nvidia-fabricmanager"
-    assert problem["problem"].startswith(f"{NEW} is not available; the repositories have 580.82.07; it must be of")
+    problem_text = f"{NEW} is not available; the repositories have 580.82.07; its version must equal"
+    assert problem["problem"].startswith(problem_text)
     # What is installed already needs no repository.
     found["installed"] = dict.fromkeys(names, f"{NEW}-1")
     assert plan("dgx_h100", DEBIAN, found)["problems"] == []
@@ -233,7 +234,7 @@ def test_kernel_parts_are_left_alone_and_that_is_reported(
 ) -> None:
     names = plan("dgx_h100", DEBIAN)["names"]
     made = plan("dgx_h100", system, offering(NEW, names=names, loaded=OLD, nouveau=True, **found), **given)
-    assert made["notes"] == [f"gpu1: kernel modules, their settings and the driver's services are left alone: {why}"]
+    assert made["notes"] == [f"gpu1: kernel modules, their settings and the driver's services are not managed: {why}"]
     assert "nvidia-kernel-open-dkms" not in versions(made)
     assert "nvidia-fabricmanager" in versions(made)
     assert (made["services"], made["reboot"], made["load"], made["initramfs"]) == ([], [], [], "")
@@ -250,7 +251,7 @@ def test_kernel_parts_are_left_alone_and_that_is_reported(
         ({}, {}, []),
         ({"loaded": OLD}, {}, [f"the driver {OLD} is loaded, {NEW} is installed"]),
         ({"loaded": OLD}, {"reboot": True}, [f"the driver {OLD} is loaded, {NEW} is declared"]),
-        ({"nouveau": True}, {}, ["nouveau is loaded and holds the GPUs"]),
+        ({"nouveau": True}, {}, ["nouveau is loaded and uses the GPUs"]),
         (
             {"loaded": NEW, "parameters": {"NvLinkDisable": "0", "Mobile": "1"}},
             {"module_parameters": {"nvidia": {"NVreg_NvLinkDisable": True, "NVreg_Mobile": 1}}},

@@ -100,7 +100,7 @@ def test_a_container_keeps_its_kernel_and_says_so() -> None:
     assert set(files(found)) == {"/etc/systemd/system/slurmd.service.d/busbar-rdma.conf"}
     assert found["load"] == found["apply"] == []
     assert "the host is a container (podman)" in found["skipped"][0]
-    assert "jobs get at most 8388608 bytes" in found["skipped"][1]
+    assert "locked memory stays 8388608 bytes" in found["skipped"][1]
     found = plan(inside, ipoib=[ADDRESS], kernel_managed="always")
     assert "/etc/systemd/network/20-busbar-ipoib-ib0.network" in files(found)
     assert found["load"] == found["apply"] == []
@@ -167,7 +167,7 @@ def test_network_admins_are_notified_of_infiniband(
 def test_an_interface_that_is_yet_to_come() -> None:
     found = plan({"interfaces": [ETH0]}, ipoib=[ADDRESS])
     assert found["apply"] == []
-    assert found["notes"] == ["ib0 is not there yet: its address comes with it"]
+    assert found["notes"] == ["ib0 does not exist yet; it gets its address when it appears"]
     assert "ipoib_enhanced=0" in plan(ipoib=[ADDRESS | {"mode": "connected", "mtu": 65520}])["notes"][0]
 
 
@@ -210,15 +210,15 @@ def test_a_subnet_manager_beside_another_is_warned_of() -> None:
         ({"ipoib": [ADDRESS, ADDRESS]}, "rdma_ipoib_interfaces[ib0]: is declared twice"),
         ({"ipoib": [ADDRESS | {"address": "10.10.0.1"}]}, "10.10.0.1 has no prefix"),
         ({"ipoib": [ADDRESS | {"address": "10.10.0.256/16"}]}, "'10.10.0.256/16' is not an IP address"),
-        ({"ipoib": [ADDRESS | {"address": "10.10.0.0/16"}]}, "is the network itself or its broadcast"),
-        ({"ipoib": [ADDRESS], "networks": ["10.20.0.0/16"]}, "lies in none of rdma_ipoib_networks (10.20.0.0/16)"),
+        ({"ipoib": [ADDRESS | {"address": "10.10.0.0/16"}]}, "is the network or broadcast address"),
+        ({"ipoib": [ADDRESS], "networks": ["10.20.0.0/16"]}, "is outside of rdma_ipoib_networks (10.20.0.0/16)"),
         ({"ipoib": [ADDRESS], "networks": ["10.10.0.1/16"]}, "rdma_ipoib_networks: 10.10.0.1/16"),
         ({"ipoib": [ADDRESS | {"mode": "turbo"}]}, "mode 'turbo' is unknown"),
         ({"ipoib": [ADDRESS | {"mtu": 65520}]}, "an mtu of 65520 does not exist in datagram mode"),
         ({"ipoib": [ADDRESS | {"name": "eth0", "address": "10.10.0.1/16"}]}, "is not an InfiniBand interface"),
         (
             {"ipoib": [ADDRESS | {"address": "192.168.0.9/24"}]},
-            "192.168.0.9/24 lies in 192.168.0.0/24 of eth0, by which it is managed",
+            "192.168.0.9/24 lies in 192.168.0.0/24 of eth0, the management network",
         ),
     ],
 )
@@ -229,13 +229,13 @@ def test_bad_input_is_refused(declared: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("facts", "declared", "said"),
     [
-        ({"answering": ["10.10.0.1"]}, {"ipoib": [ADDRESS]}, "10.10.0.1 answers already: another host has it"),
-        ({"manager": ""}, {"ipoib": [ADDRESS]}, "neither systemd-networkd, NetworkManager nor ifupdown"),
+        ({"answering": ["10.10.0.1"]}, {"ipoib": [ADDRESS]}, "10.10.0.1 is in use by another host"),
+        ({"manager": ""}, {"ipoib": [ADDRESS]}, "no network manager found (systemd-networkd"),
         ({"packages": {"rdma-core": "2501mlnx56-1.2501060"}}, {}, "DOCA-OFED or MLNX_OFED is installed (rdma-core)"),
         (
             {"packages": {"mlnx-ofed-kernel-dkms": "25.01.OFED.25.01.0.6.0.1-1"}},
             {},
-            "remedy: set rdma_source: doca, or take it away first",
+            "remedy: set rdma_source: doca, or remove it first",
         ),
         ({"packages": {"opensm": "3.3.23-2"}}, {"source": "doca"}, "opensm of the distribution conflict with it"),
     ],
@@ -257,9 +257,7 @@ def test_an_address_that_two_hosts_have_is_refused() -> None:
     )
     own = {"n1": [ADDRESS], "n2": [ADDRESS | {"address": "10.10.0.2/16"}]}
     assert address_problems(own, {"n1": "192.168.0.7"}) == []
-    assert "10.10.0.1 is the address by which ctl is managed" in problem_report(
-        address_problems(own, {"ctl": "10.10.0.1"})
-    )
+    assert "10.10.0.1 is the management address of ctl" in problem_report(address_problems(own, {"ctl": "10.10.0.1"}))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_jobs_and_why_they_ended() -> None:
         False,
     )
     assert ended_because(jobs["9"]) == "it reached its time limit: choose more hours"
-    assert ended_because(Job("OUT_OF_MEMORY", "", "")) == "it needed more memory than it had: choose more"
+    assert ended_because(Job("OUT_OF_MEMORY", "", "")) == "it ran out of memory: choose more"
     assert ended_because(Job("NEW_STATE", "", "")) == "Slurm says NEW_STATE"
     assert ended_because(None) == "Slurm no longer knows its job"
 

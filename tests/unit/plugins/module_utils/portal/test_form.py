@@ -27,7 +27,7 @@ def test_the_form_shows_what_is_free_and_why_the_last_notebook_ended() -> None:
 
 
 def test_a_user_without_rights_is_reported() -> None:
-    assert "No partition of the cluster is open to you" in page(
+    assert "You have access to no partition" in page(
         [], [], {"default": "Python"}, PROPOSED, most_minutes=720, ended=""
     )
 

@@ -69,7 +69,7 @@ def test_what_is_not_chosen_is_left_to_slurm() -> None:
         ({"memory_gib": ""}, "memory_gib"),
         ({"minutes": "99999999999"}, "minutes"),
         ({"environment": "other"}, "environment: 'other' is none of default"),
-        ({"nodelist": "gpu1"}, "'nodelist' is not a choice"),
+        ({"nodelist": "gpu1"}, "'nodelist' is not an option"),
     ],
 )
 def test_an_invalid_choice_is_refused(change: dict[str, Any], said: str) -> None:

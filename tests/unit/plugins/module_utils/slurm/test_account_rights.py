@@ -54,7 +54,7 @@ def test_what_a_person_gave_stays() -> None:
     steps, made, notes, _ = decide_rights(seen({"leads": [], "staff": ["erin"]}, **there), [LEADS], [STAFF])
     assert commands(steps) == []
     assert made == set()
-    assert notes == ["erin is administrator by hand, and stays so"]
+    assert notes == ["erin was made administrator manually; unchanged"]
 
 
 def test_the_first_group_counts_and_a_level_moves_with_it() -> None:

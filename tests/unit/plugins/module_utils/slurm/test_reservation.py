@@ -264,10 +264,10 @@ def test_the_next_step_of_the_same_validation_changes_its_reservation(monkeypatc
 @pytest.mark.parametrize(
     ("there", "jobs", "words"),
     [
-        ({"users": "alice"}, "", "is not one that busbar made (it is for alice): delete it with"),
-        ({"users": "root,alice"}, "", "is not one that busbar made"),
-        ({"flags": "SPEC_NODES"}, "", "is not one that busbar made"),
-        ({}, "17\n", "another validation uses the reservation busbar-validation (job 17): wait for its end"),
+        ({"users": "alice"}, "", "was not created by busbar (it is for alice): delete it with"),
+        ({"users": "root,alice"}, "", "was not created by busbar"),
+        ({"flags": "SPEC_NODES"}, "", "was not created by busbar"),
+        ({}, "17\n", "another validation uses the reservation busbar-validation (job 17): wait until it ends"),
     ],
 )
 def test_a_reservation_of_another_user_is_refused_and_left_alone(
@@ -324,7 +324,7 @@ def test_a_reservation_is_deleted_at_the_end_and_only_our_own(monkeypatch: pytes
 
 def test_silence_is_never_taken_for_no_reservation() -> None:
     place = NodeReservation(lambda *_words: (124, "", "no answer"), "", "root", fresh=True)
-    assert place.find() == (None, "Slurm does not say whether there is a reservation busbar-validation: no answer")
+    assert place.find() == (None, "cannot query the reservation busbar-validation: no answer")
     assert place.open(["gpu1"], 60) == place.find()[1]
 
 
@@ -333,7 +333,7 @@ def test_a_queue_that_slurm_refuses_is_reported_with_its_words(monkeypatch: pyte
     queues = [{"partition": "gpu", "account": "", "qos": ""}, {"partition": "nowhere", "account": "a", "qos": ""}]
     (problem,) = runner(monkeypatch, slurm, queues=queues, reservation=None).refused_queues()
     assert problem.startswith(
-        "validation_partition=nowhere, validation_account=a: root can submit no job so: allocation failure: Invalid "
+        "validation_partition=nowhere, validation_account=a: Slurm rejects a job of root: allocation failure: Invalid "
         "partition name specified."
     )
 
@@ -379,9 +379,9 @@ def test_a_gate_of_another_user_is_refused_before_anything_is_resumed(monkeypatc
     slurm.gate = {"name": "busbar-new", "nodes": "gpu2", **OURS, "users": "alice"}
     run = runner(monkeypatch, slurm, tests=[job("node-gpu2", ["gpu2"])])
     assert run.reservation is not None
-    assert "the reservation busbar-new is not one that busbar made (it is for alice)" in run.reservation.problem()
+    assert "the reservation busbar-new was not created by busbar (it is for alice)" in run.reservation.problem()
     (entry,) = submitted(run)
-    assert "busbar-new is not one that busbar made" in entry["problem"]
+    assert "busbar-new was not created by busbar" in entry["problem"]
     assert "RESUME" not in [what for what, _nodes in slurm.history]
 
 

@@ -158,7 +158,7 @@ def test_associations_of_one_partition_are_left_alone() -> None:
             [],
             [],
             "slurm_accounts",
-            "each other's parents: a, b",
+            "accounts are parents of each other: a, b",
         ),
         ([], [], [{"name": "q", "limits": {"MaxFun": 1}}], "slurm_qos[q]", "limit 'MaxFun' is not known"),
     ],

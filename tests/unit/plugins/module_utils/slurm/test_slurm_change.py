@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm import change as slurm_change
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm import config_change as slurm_change
 
 BASE = "ClusterName=c\nSlurmctldPort=6817\nSchedulerType=sched/backfill\nNodeName=gpu[1-2] CPUs=2\n"
 NEW, OLD = "slurm-wlm 24.11.5", "slurm-wlm 22.05.8"

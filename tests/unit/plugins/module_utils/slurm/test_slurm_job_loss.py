@@ -10,7 +10,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.conf_text imp
     read_cluster,
     read_minutes,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.held_jobs import HeldJob, read_held_jobs
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_loss import (
     Accounting,
     accounting_losses,
@@ -18,6 +17,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_loss impo
     loss_report,
     removed_names,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_resources import HeldJob, read_held_jobs
 
 NODES = "NodeName=gpu[1-3] CPUs=8 Sockets=2 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=1000 Gres=gpu:h100:4"
 CPU = "NodeName=cpu1 CPUs=4 RealMemory=500"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.limits import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting_limits import (
     ASSOCIATION_LIMITS,
     QOS_LIMITS,
     canonical_limits,

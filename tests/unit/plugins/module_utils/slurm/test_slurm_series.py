@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_json_nodes
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import read_jobs, read_scheduler
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.series import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.metric_series import (
     job_families,
     job_series,
     node_families,
     one,
     scheduler_families,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_json_nodes
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import read_jobs, read_scheduler
 from ansible_collections.busbar.cluster.roles.slurm_metrics.files.slurm_metrics import Collected
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,7 +22,7 @@ from slurm_samples import MARKS, SDIAG, job_record, json_node
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.busbar.cluster.plugins.module_utils.slurm.series import Family
+    from ansible_collections.busbar.cluster.plugins.module_utils.slurm.metric_series import Family
 
 NODES = read_json_nodes(
     {

@@ -31,7 +31,7 @@ def mount(path: str, fstype: str = "nfs4", source: str = "ctl:/shared") -> dict[
         ([mount("/shared", "autofs", "systemd-1"), mount("/shared")], "mounted", ""),
         ([mount("/shared", "ext4", "/dev/sdb1")], "taken", "/dev/sdb1 (ext4) is mounted there, not ctl:/shared"),
         ([mount("/shared"), mount("/shared", "tmpfs", "tmpfs")], "taken", "tmpfs (tmpfs) is mounted there"),
-        ([mount("/shared/a", "xfs", "/dev/sdb")], "taken", "would hide others: /shared/a"),
+        ([mount("/shared/a", "xfs", "/dev/sdb")], "taken", "would hide other mounts: /shared/a"),
     ],
 )
 def test_place_state(mounts: list[Any], state: str, words: str) -> None:
@@ -52,7 +52,7 @@ def test_bound_state(mounts: list[Any], state: str) -> None:
 def test_live_homes_are_reported_with_the_way_out() -> None:
     fault = content_fault("/home", ["alice", "admin"])
     assert fault is not None
-    assert "live home directories" in fault[0]
+    assert "home directories in use" in fault[0]
     assert "admin, alice" in fault[0]
     assert "users_home_base: /shared/home" in fault[1]
 
@@ -77,8 +77,8 @@ def test_who_uses_it_is_named() -> None:
         ("mount.nfs: access denied by server while mounting ctl:/x", "clients of that export"),
         ("mount.nfs: Operation not permitted for ctl:/x on /x", "clients of that export"),
         ("mount.nfs: mounting ctl:/x failed, reason given by server: No such file or directory", "correct src"),
-        ("mount.nfs: Protocol not supported for ctl:/x on /x", "offer that version"),
-        ("mount.nfs: requested NFS version or transport protocol is not supported", "offer that version"),
+        ("mount.nfs: Protocol not supported for ctl:/x on /x", "enable that version"),
+        ("mount.nfs: requested NFS version or transport protocol is not supported", "enable that version"),
         ("mount.nfs: an incorrect mount option was specified for /x", "correct options"),
         ("mount.nfs: Connection timed out for ctl:/x on /x", "firewall"),
         ("the server did not answer within 20 s", "firewall"),

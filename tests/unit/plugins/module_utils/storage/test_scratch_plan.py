@@ -142,7 +142,7 @@ def test_the_line_to_type_keeps_what_is_allowed_already() -> None:
 
 
 def test_a_disk_without_an_id_is_left_to_a_human() -> None:
-    assert "wipe it by hand: wipefs --all /dev/vdb" in said(plan(disk(A), disk("/dev/vdb", XFS)))
+    assert "wipe it manually: wipefs --all /dev/vdb" in said(plan(disk(A), disk("/dev/vdb", XFS)))
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_a_disk_without_an_id_is_left_to_a_human() -> None:
         ({"mountpoints": ["/data"], "busy": True}, "/dev/vdb is mounted at /data"),
         ({"mountpoints": ["[SWAP]"], "busy": True}, "/dev/vdb is swap in use"),
         ({"above": [array(kind="part", path="/dev/vdb1", mountpoints=["/"])]}, "/dev/vdb1 is mounted at /"),
-        ({"above": [array(kind="crypt", path="/dev/mapper/secret")]}, "/dev/mapper/secret (crypt) is made of it"),
-        ({"busy": True}, "another user of the kernel holds it"),
+        ({"above": [array(kind="crypt", path="/dev/mapper/secret")]}, "/dev/mapper/secret (crypt) is built on it"),
+        ({"busy": True}, "the kernel uses it for something else"),
     ],
 )
 def test_a_disk_in_use_is_refused_also_when_named(other: dict[str, Any], part: str) -> None:
@@ -210,8 +210,8 @@ def test_an_array_that_was_never_formatted_is() -> None:
     ("devices", "part"),
     [
         ([ours(A, array(XFS), devices=3), ours(B, array(XFS), devices=3)], "has 3 of them, and 2 are declared"),
-        ([ours(A, array(XFS)), ours(B, array(XFS)), disk(C)], f"{A}, {B} belong to scratch {UUID}, and {C} does not"),
-        ([ours(A, array(XFS)), ours(B, array(XFS), uuid=OTHER)], "which are several"),
+        ([ours(A, array(XFS)), ours(B, array(XFS)), disk(C)], f"{A}, {B} belong to the scratch {UUID}, but {C}"),
+        ([ours(A, array(XFS)), ours(B, array(XFS), uuid=OTHER)], "which are different ones"),
         ([ours(A, array(state="broken")), ours(B)], "/dev/md127 is broken"),
         ([ours(A, array({**XFS, "type": "ext4"})), ours(B)], "holds ext4 labelled 'data'"),
         ([ours(A, array(XFS, mountpoints=["/old"])), ours(B)], "is mounted at /old"),
@@ -227,7 +227,7 @@ def test_given_up_disks_of_an_old_scratch_become_a_new_one() -> None:
     found = plan(ours(A), ours(B), disk(C), wipe={HOST: [A, B]})
     assert found["problems"] == []
     assert words(found) == ["wipefs", "wipefs", "mdadm", "wipefs", "mkfs.xfs"]
-    assert "belong to scratch" in said(plan(ours(A), ours(B), disk(C), wipe={HOST: [A]}))
+    assert "belong to the scratch" in said(plan(ours(A), ours(B), disk(C), wipe={HOST: [A]}))
 
 
 def test_without_mdadm_there_is_no_decision() -> None:
@@ -269,19 +269,19 @@ def test_mount_point_in_use_is_refused(mount: Any, place: str, part: str) -> Non
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"devices": [A, A]}, f"scratch_devices: {A} is given twice"),
+        ({"devices": [A, A]}, f"scratch_devices: {A} is listed twice"),
         ({"devices": ["nvme0n1", B]}, "'nvme0n1' is not a path under /dev"),
-        ({"raid": "none"}, "'none' does not go with 2 device(s)"),
-        ({"devices": [A]}, "'mdadm' does not go with 1 device(s)"),
-        ({"raid": "zfs"}, "'zfs' does not go"),
-        ({"name": "Scratch-1"}, "cannot name an array"),
-        ({"name": "a" * 13}, "cannot name an array"),
-        ({"path": "scratch"}, "cannot be the mount point"),
-        ({"path": "/"}, "cannot be the mount point"),
-        ({"path": "/home"}, "cannot be the mount point"),
-        ({"path": "/data/../etc"}, "cannot be the mount point"),
-        ({"path": "/scratch/"}, "cannot be the mount point"),
-        ({"wipe": {HOST: ["/dev/vdb"]}}, "'/dev/vdb' does not name one disk for ever"),
+        ({"raid": "none"}, "'none' is not possible with 2 device(s)"),
+        ({"devices": [A]}, "'mdadm' is not possible with 1 device(s)"),
+        ({"raid": "zfs"}, "'zfs' is not possible"),
+        ({"name": "Scratch-1"}, "is not a valid array name"),
+        ({"name": "a" * 13}, "is not a valid array name"),
+        ({"path": "scratch"}, "is not usable as mount point"),
+        ({"path": "/"}, "is not usable as mount point"),
+        ({"path": "/home"}, "is not usable as mount point"),
+        ({"path": "/data/../etc"}, "is not usable as mount point"),
+        ({"path": "/scratch/"}, "is not usable as mount point"),
+        ({"wipe": {HOST: ["/dev/vdb"]}}, "'/dev/vdb' is not a persistent disk name"),
         ({"wipe": {HOST: [C]}}, f"{C} is not in scratch_devices"),
         ({"wipe": {"gpu2": ["/dev/vdb"]}}, ""),
         ({}, ""),
@@ -301,7 +301,7 @@ def test_a_disk_without_a_signature_is_not_blank_for_that() -> None:
     text = said(found)
     assert found["problems"][0]["hosts"] == [HOST]
     assert f"{B} (/dev/vdb, 4.3 GB) holds data without a known signature, first at byte 1048577" in text
-    assert f"to destroy all that is on this disk, say: scratch_wipe_devices: {{gpu1: [{B}]}}" in text
+    assert f"to destroy all data on this disk: scratch_wipe_devices: {{gpu1: [{B}]}}" in text
     allowed = plan(disk(A), disk(B, data=1048577), wipe={HOST: [B]})
     assert allowed["problems"] == []
     assert words(allowed) == ["mdadm", "wipefs", "mkfs.xfs"]
@@ -309,7 +309,7 @@ def test_a_disk_without_a_signature_is_not_blank_for_that() -> None:
 
 def test_data_on_a_disk_without_an_id_is_emptied_by_hand() -> None:
     found = plan(disk("/dev/vda", data=0), raid="none")
-    assert "wipe it by hand: blkdiscard --zeroout /dev/vda" in said(found)
+    assert "wipe it manually: blkdiscard --zeroout /dev/vda" in said(found)
 
 
 def test_an_array_of_our_name_without_a_signature_is_formatted_only_when_blank_or_named() -> None:
@@ -319,7 +319,7 @@ def test_an_array_of_our_name_without_a_signature_is_formatted_only_when_blank_o
     assert words(blank) == ["mkfs.xfs"]
     damaged = ours(A, array(data=4096)), ours(B, array(data=4096))
     text = said(plan(*damaged))
-    assert "/dev/md127 holds data without a known signature, first at byte 4096, and not the XFS of scratch" in text
+    assert "/dev/md127 holds data without a known signature, first at byte 4096instead of XFS" in text
     assert f"scratch_wipe_devices: {{gpu1: [{A}, {B}]}}" in text
     assert said(plan(*damaged, wipe={HOST: [A]})) != ""
     assert plan(*damaged, wipe={HOST: [A, B]})["problems"] == []

@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.uninstall import ba
 if TYPE_CHECKING:
     from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.host import Host
 
-BY_HAND = "changed by hand since busbar wrote it"
+BY_HAND = "changed manually since busbar wrote it"
 
 
 class Module(SimpleNamespace):
@@ -223,7 +223,7 @@ def test_data_never_replaces_what_was_made_meanwhile(place: Path) -> None:
     found.bring_back(str(data))
     assert (data / "table").read_text() == "new"
     assert (place / f"busbar/data{data}/table").read_text() == "old"
-    assert "made anew meanwhile" in found.kept[0]
+    assert "recreated meanwhile" in found.kept[0]
 
 
 def test_nothing_in_data_is_touched(place: Path) -> None:
@@ -439,7 +439,7 @@ def test_packages_go_unless_others_need_them_or_they_were_asked_for(
     assert found.back == ["timesyncd"]
     assert found.names == ({"munge"} if killed else set())
     assert found.kept == [
-        "package kept: installed by name since",
+        "package kept: installed explicitly since",
         "package libmunge2: needed by libmunge-dev",
     ]
 

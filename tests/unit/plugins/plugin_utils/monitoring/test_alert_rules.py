@@ -90,7 +90,7 @@ def test_only_the_compared_number_is_replaced(expression: str, old: str, expecte
             "not a severity",
             "use one of critical",
         ),
-        ({"NodeDown": {"enabled": "off"}}, "prometheus_alerts.NodeDown.enabled", "neither true nor", "enabled: false"),
+        ({"NodeDown": {"enabled": "off"}}, "prometheus_alerts.NodeDown.enabled", "must be true or", "enabled: false"),
         ({"NodeDown": {"threshold": 3}}, "prometheus_alerts.NodeDown.threshold", "no configurable threshold", "remove"),
         ({"GpuTooHot": {"threshold": "hot"}}, "prometheus_alerts.GpuTooHot.threshold", "'hot' is not a number", "86"),
         ({"GpuTooHot": {"threshold": True}}, "prometheus_alerts.GpuTooHot.threshold", "True is not a number", "86"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.nodes.dossier import (
     dossier,
     node_lines,

@@ -59,7 +59,7 @@ def test_what_is_declared_in_full_or_not_at_all_is_fine(variables: dict[str, Any
         ),
         (
             {"rdma_ipoib_interfaces": [{"name": "ib0", "address": "10.0.0.2/24"}]},
-            "10.0.0.2 is the address by which gpu2 is managed",
+            "10.0.0.2 is the management address of gpu2",
         ),
     ],
 )

@@ -260,10 +260,10 @@ def with_floors(name: str, floors: Any, scope: str = "inter_node") -> list[str]:
 @pytest.mark.parametrize(
     ("name", "counts", "words"),
     [
-        ("dgx_h100", [(2, 440), (8, 300)], "floors[1].nodes: 2 and 8 have a gap between: add a floor for 4 nodes"),
+        ("dgx_h100", [(2, 440), (8, 300)], "floors[1].nodes: 2 and 8 leave a gap: add a floor for 4 nodes"),
         ("dgx_h100", [(4, 320)], "floors[0].nodes: the counts begin with 2: add a floor for 2 nodes"),
-        ("dgx_h100", [(2, 440), (2, 430)], "floors[1].nodes: 2 after 2: put the counts in rising order"),
-        ("dgx_h100", [(4, 320), (2, 440)], "floors[1].nodes: 2 after 4: put the counts in rising order"),
+        ("dgx_h100", [(2, 440), (2, 430)], "floors[1].nodes: 2 after 2: sort the counts ascending"),
+        ("dgx_h100", [(4, 320), (2, 440)], "floors[1].nodes: 2 after 4: sort the counts ascending"),
         ("dgx_h100", [(2, 600)], "floors[0]: no hardware reaches the floor 600 on 2 nodes; the ceiling is 514.8 GB/s"),
         ("dgx_a100", [(2, 180), (4, 270)], "floors[1]: no hardware reaches the floor 270 on 4 nodes; the ceiling is"),
         ("l40s", [(2, 30)], "floors[0]: no hardware reaches the floor 30 on 2 nodes; the ceiling is 25 GB/s"),
@@ -282,7 +282,7 @@ def test_gaps_and_floors_above_the_ceiling_are_refused(name: str, counts: list[t
         ([], "inter_node", "busbw.inter_node.floors: [] is empty"),
         ([{"nodes": 1, "floor_gbs": 4, "source": "x"}], "inter_node", "floors[0].nodes: 1 is less than 2"),
         ([{"nodes": 2, "floor_gbs": 4}], "inter_node", "floors[0].source: is missing"),
-        ([{"nodes": 2, "floor_gbs": 4, "source": "x"}], "intra_node", "busbw.intra_node.floors[0]: one node alone has"),
+        ([{"nodes": 2, "floor_gbs": 4, "source": "x"}], "intra_node", "busbw.intra_node.floors[0]: a single node has"),
     ],
 )
 def test_the_form_of_floors_by_count(floors: Any, scope: str, words: str) -> None:  # noqa: ANN401 - any value

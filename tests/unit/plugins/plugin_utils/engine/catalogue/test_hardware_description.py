@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_claims import claim_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_places import place_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sockets import place_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import GENERATIONS
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
@@ -94,7 +94,7 @@ def test_the_text_is_yaml_and_folds_machines_that_are_alike() -> None:
     ]
     machines.append(("cpu1", describe_machine(NODE, facts(gpus=0, ports=0)), []))
     text = description_text(machines, CATALOGUE)
-    assert "  # n[1-2]\n  # is what the known profile dgx_h100 says: write hardware: dgx_h100" in text
+    assert "  # n[1-2]\n  # matches the known profile dgx_h100: set hardware: dgx_h100" in text
     assert "  # slurmd -C: CPUs=224\n" in text
     assert "  # cpu1\n  # has no GPUs; every known profile has\n" in text
     profiles = yaml.safe_load(text)["hardware_profiles_extra"]

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import GENERATIONS
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings import KEYS
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue import shipped
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue import builtin_profiles
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import (
+    PROFILES,
+    profile_names,
+    shipped_profile,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import (
     floor_advice,
     profile_problems,
@@ -19,11 +24,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.pr
     site_profile,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.schema import SCHEMA
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import (
-    PROFILES,
-    profile_names,
-    shipped_profile,
-)
 from jsonschema import Draft202012Validator
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def test_an_entry_of_the_site_may_be_like_a_shipped_profile_or_another_entry() -
     [
         ({"pod": {"like": "hgx_h1000"}}, "pod", "unknown hardware 'hgx_h1000' (did you mean hgx_h100", "dgx_h200"),
         ({"pod": {"like": 3}}, "pod", "unknown hardware 3", "hardware_profiles_extra"),
-        ({"pod": {"like": "pod"}}, "pod", "pod is merged over itself", "another profile"),
-        ({"l40s": {"like": "l40s"}}, "l40s", "l40s is merged over itself", "another profile"),
-        ({"a": {"like": "b"}, "b": {"like": "a"}}, "b", "merged over itself", "another profile"),
+        ({"pod": {"like": "pod"}}, "pod", "pod refers to itself", "another profile"),
+        ({"l40s": {"like": "l40s"}}, "l40s", "l40s refers to itself", "another profile"),
+        ({"a": {"like": "b"}, "b": {"like": "a"}}, "b", "refers to itself", "another profile"),
     ],
 )
 def test_a_like_that_names_no_other_profile_is_refused(
@@ -170,6 +170,6 @@ def test_an_invalid_name_is_not_a_path(name: str) -> None:
 
 def test_a_file_that_is_not_valid_yaml_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken.yml").write_text("gpu: {")
-    monkeypatch.setattr(shipped, "PROFILES", tmp_path)
+    monkeypatch.setattr(builtin_profiles, "PROFILES", tmp_path)
     with pytest.raises(ValueError, match=r"broken\.yml is not valid YAML: "):
         shipped_profile("broken")

@@ -1,4 +1,4 @@
-"""What NCCL's Inspector recorded: who recorded nothing, who is behind, and the slowest operation of all."""
+"""What NCCL's Inspector recorded: who has no records, who is behind, and the slowest operation of all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def said(lines: dict[str, list[str]]) -> str:
 
 
 def test_the_documented_record_is_read() -> None:
-    assert inspector_words(said({"gpu1": [DOCUMENTED]})) == [f"{TITLE}: rank 0, 1, 3, 4 and 3 more recorded nothing"]
+    assert inspector_words(said({"gpu1": [DOCUMENTED]})) == [f"{TITLE}: rank 0, 1, 3, 4 and 3 more has no records"]
 
 
 def test_the_slowest_operation_is_reported_with_the_rank_that_the_others_waited_for() -> None:
@@ -61,8 +61,8 @@ def test_ranks_that_took_part_alike_are_not_distinguished() -> None:
 def test_a_rank_that_is_behind_and_a_node_without_a_file_are_named() -> None:
     found = inspector_words(said({"gpu1": [record(0, 5)], "gpu2": [record(1, 3)], "gpu3": []}))
     assert found == [
-        "NCCL Inspector: nothing was recorded on gpu3; see validation_inspector",
-        f"{TITLE}: rank 1 of gpu2 ended AllReduce 3 last, where others have ended 5",
+        "NCCL Inspector: no records from gpu3; see validation_inspector",
+        f"{TITLE}: rank 1 of gpu2 last ended AllReduce 3, others 5",
     ]
 
 
@@ -82,7 +82,7 @@ def test_operations_between_two_ranks_are_passed_over() -> None:
         ("[" * 100_000, "is not JSON"),
         ("[3]", "is not a JSON object"),
         ("{}", "lacks header, metadata or coll_perf"),
-        (record(0).replace("v4.0", "v5.1"), "has the format v5.1, and v4.x is known"),
+        (record(0).replace("v4.0", "v5.1"), "has the format v5.1 (supported: v4.x)"),
         (record(0, -1), "lacks a number"),
         (record(0, coll_sn=True), "lacks a number"),
         (record(0, coll_exec_time_us="61974"), "lacks a number"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.ras import ras_words
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     next_step,
     with_results,
 )
@@ -127,11 +127,11 @@ ZERO = "rank 0 (GPU 0 of 172.16.64.245)"
             ],
         ),
         (changed({"status": {"async_error": 6}}), [f"{NAME}: {FIRST} reports error 6"]),
-        (changed({"status": {"init_state": 7}}), [f"{NAME}: {FIRST} has not finished its start"]),
-        (changed({}), ["NCCL's RAS was asked: all ranks answer, and none is behind the others"]),
-        (DOCUMENTED[:500], ["NCCL's RAS was asked, but its answer is incomplete; see the output"]),
-        ('{"communicators": []}', ["NCCL's RAS was asked, and knows of no communicator"]),
-        ("[1]{", ["NCCL's RAS was asked, but its answer is incomplete; see the output"]),
+        (changed({"status": {"init_state": 7}}), [f"{NAME}: {FIRST} has not finished its initialization"]),
+        (changed({}), ["NCCL's RAS reports that all ranks respond and none is behind"]),
+        (DOCUMENTED[:500], ["NCCL's RAS gave an incomplete answer; see the output"]),
+        ('{"communicators": []}', ["NCCL's RAS reports no communicator"]),
+        ("[1]{", ["NCCL's RAS gave an incomplete answer; see the output"]),
     ],
 )
 def test_who_does_not_answer_and_who_is_behind_is_named(answer: str, words: list[str]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import (
     compare,
     drift,
     node_figures,
     points,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.curve import median_and_tolerance
 from report_samples import of_pairs, small, validation
 

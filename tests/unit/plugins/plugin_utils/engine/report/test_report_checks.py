@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised, results_table
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.figures import matrix_figure
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import (
+    normalised,
+    results_table,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import summary_lines
 from check_samples import checked
 from plotly.graph_objects import Figure

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import (
     culprits,
     curves,
     normalised,

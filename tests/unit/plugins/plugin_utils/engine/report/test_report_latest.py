@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import (
     last_figures,
     last_metrics,
@@ -14,6 +13,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metri
     past,
     seconds,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
 from check_samples import checked
 from prometheus_client.parser import text_string_to_metric_families
 from report_samples import small, validation

@@ -7,7 +7,7 @@ import os
 from random import Random
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.locate import Locator
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.culprit_search import Locator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_simulation import (

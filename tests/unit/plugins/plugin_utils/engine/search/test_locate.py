@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.locate import Locator, locate
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.culprit_search import Locator, locate
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.tournament import (
     neighbours,
     round_robin,
@@ -235,6 +235,6 @@ def test_few_nodes_that_are_slower_together_than_pairs_are_suspected_at_once() -
     (suspected,) = locator.found["suspected"]
     assert (suspected["nodes"], suspected["reason"].split(",")[0]) == (
         ["a", "b", "c", "d"],
-        "slower together than fewer nodes are",
+        "slower together than smaller groups",
     )
     assert [kind for kind, found in locator.found.items() if found] == ["suspected"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.untested import Untested
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.untested_pairs import Untested
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.c
     checked_answer,
     output_path,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     next_step,
     with_results,
 )
@@ -44,7 +44,7 @@ def test_whose_jobs_have_a_node_is_taken_over_as_a_text_of_one_line() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"batch_host": "localhost"}, "gives batch_host 'localhost' for the test cluster, which is none of its nodes"),
+        ({"batch_host": "localhost"}, "gives batch_host 'localhost' for the test cluster, which is not one"),
         ({"batch_host": "127.0.0.1"}, "gives batch_host '127.0.0.1'"),
         ({"batch_host": "login"}, "gives batch_host 'login'"),
         ({"batch_host": "gpu3"}, "gives batch_host 'gpu3'"),
@@ -60,7 +60,7 @@ def test_whose_jobs_have_a_node_is_taken_over_as_a_text_of_one_line() -> None:
         ({"partners": ["gpu3"]}, "gives a node 'gpu3' for partners of the test cluster"),
         ({"left_out": {"ctl": "x"}}, "gives a node 'ctl' for left_out"),
         ({"busy": {"ctl": "x"}}, "gives a node 'ctl' for busy"),
-        ({"name": "../../report.html"}, "no entry of that name"),
+        ({"name": "../../report.html"}, "has no entry of that name"),
     ],
 )
 def test_a_forged_answer_is_refused_whole(changes: dict[str, Any], words: str) -> None:

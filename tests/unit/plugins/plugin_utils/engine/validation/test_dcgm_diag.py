@@ -128,7 +128,7 @@ def test_statuses(results: tuple[dict[str, Any], ...], verdict: str, words: str)
 
 def test_undiagnosed_gpus_are_reported_missing() -> None:
     text = old({"status": "Pass", "gpu_ids": "0,1,2"})
-    assert judged(text, "l40s")["reason"] == "gpu7: 3 GPU(s) were diagnosed and not 4"
+    assert judged(text, "l40s")["reason"] == "gpu7: 3 GPU(s) were diagnosed (expected 4)"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_undiagnosed_gpus_are_reported_missing() -> None:
         ("bash: dcgmi: command not found", "command not found"),
         (json.dumps(MODERN)[:-30], "the output contains no JSON from dcgmi diag"),
         ('{"other": {}}', "the output contains no JSON from dcgmi diag"),
-        ('{"DCGM Diagnostic": {}}', "holds no test"),
+        ('{"DCGM Diagnostic": {}}', "contains no test"),
         ('{"DCGM Diagnostic": {"runtime_error": "nvvs crashed"}}', "did not run: nvvs crashed"),
         ('{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "pcie"}]}]}}', "pcie: has no result"),
         ('{"DCGM Diagnostic": {"test_categories": [3, {"tests": [4]}]}}', "a test: has no result"),

@@ -14,7 +14,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.j
     differences,
     of_nodes,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.tests import judged, planned_test
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.planned_tests import judged, planned_test
 from report_samples import nccl_text
 from validation_samples import job_entry, validation_options
 

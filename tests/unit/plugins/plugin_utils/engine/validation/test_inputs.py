@@ -67,7 +67,7 @@ def test_each_wrong_option_is_one_clear_error(changes: dict[str, Any], words: st
 def test_an_option_that_the_backend_does_not_use_is_refused(key: str) -> None:
     (said,) = input_problems(OPTIONS | {"backend": "mpi", "binary": "", key: "/images/x"})
     assert said.startswith(f"validation_{key}: the backend mpi ")
-    assert "leave it out, or set validation_backend=nccl" in said
+    assert "remove it, or set validation_backend=nccl" in said
     assert input_problems(OPTIONS | {"backend": "nccl", key: "/images/x"}) == []
 
 

@@ -82,8 +82,8 @@ def test_a_good_run_passes_with_all_keys() -> None:
         (scaled(0.5), {}, FAIL, "too slow: 175 GB/s at 8 GiB, floor 300"),
         (scaled(0.5), {"floor": 100.0}, PASS, "floor 100"),
         (scaled(3), {}, INCONCLUSIVE, "cannot be"),
-        (WHOLE, {"nodes": 3}, INCONCLUSIVE, "16 ranks took part and not 24"),
-        (WHOLE, {"nodes": 4, "ranks": 16}, INCONCLUSIVE, "2 nodes took part and not 4"),
+        (WHOLE, {"nodes": 3}, INCONCLUSIVE, "16 ranks took part (expected 24)"),
+        (WHOLE, {"nodes": 4, "ranks": 16}, INCONCLUSIVE, "2 nodes took part (expected 4)"),
         (WHOLE, {"hosts": ("gpu1", "gpu3")}, INCONCLUSIVE, "did not take part: gpu3"),
         (WHOLE[: WHOLE.index("# Out of")], {}, INCONCLUSIVE, "incomplete"),
         (WHOLE[: WHOLE.index("NCCL version")], {}, INCONCLUSIVE, "hung"),
@@ -110,8 +110,8 @@ def test_a_good_run_passes_with_all_keys() -> None:
         (WHOLE + scaled(0.88), {}, INCONCLUSIVE, "not steady: 2 repeats between 308 and 350 GB/s at 8 GiB, 12% apart"),
         (WHOLE + scaled(0.88), {"steady": 0.15}, PASS, "floor 300"),
         (scaled(0.5) + scaled(0.3), {}, FAIL, "too slow: 140 GB/s at 8 GiB (median of 2: 105 to 175), floor 300"),
-        (WHOLE, {"repeats": 3}, INCONCLUSIVE, "1 of 3 repeats are there"),
-        (WHOLE, {"collective": "all_gather"}, INCONCLUSIVE, "the output is of all_reduce and not of all_gather"),
+        (WHOLE, {"repeats": 3}, INCONCLUSIVE, "1 of 3 repeats were found"),
+        (WHOLE, {"collective": "all_gather"}, INCONCLUSIVE, "the output is from all_reduce and not of all_gather"),
         (
             table(program="all_gather", factor=15 / 16).replace("all_gather", "gather"),
             {},
@@ -260,7 +260,7 @@ def test_each_collective_has_its_own_floor_and_ceiling() -> None:
 @pytest.mark.parametrize(
     ("allowed", "wanted", "words"),
     [
-        ({}, INCONCLUSIVE, "rank lines are missing, so it is not known who took part"),
+        ({}, INCONCLUSIVE, "rank lines are missing, so the participants are unknown"),
         ({"allow_missing_ranks": True}, INCONCLUSIVE, "not checked"),
         ({"allow_unchecked": True, "allow_missing_ranks": True}, PASS, "81.53 GB/s at 8 GiB, floor 76"),
     ],
@@ -294,7 +294,7 @@ def test_the_published_dgx2h_run_passes_by_its_peak() -> None:
         ((2,), None, FAIL, "too slow: 210 GB/s at 8 GiB, floor 730"),
         ((1, 1), None, PASS, "210 GB/s at 8 GiB, floor 180"),
         (None, None, INCONCLUSIVE, "floor 180: enough for several NVLink domains, not for one (730); it is not known"),
-        ((3,), None, INCONCLUSIVE, "not for one (730); 2 nodes took part, and the NVLink domains hold 3"),
+        ((3,), None, INCONCLUSIVE, "not for one (730); 2 nodes took part, but the NVLink domains contain 3"),
         (None, 100.0, PASS, "floor 100"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import loop as loops
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.loop import Loop
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import with_results
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import with_results
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import (
     TOO_LONG,
     Interrupted,
@@ -89,7 +89,7 @@ def test_nothing_runs_or_waits_beyond_the_limit_and_what_was_cut_is_named(pendin
     loop.run()
     assert cluster.time - BEGAN <= 100
     assert all(call["left"] <= 100 for call in cluster.calls)
-    assert judged_of(loop)["cluster"]["reason"] == "cut off: the time for all tests is over"
+    assert judged_of(loop)["cluster"]["reason"] == "cut off: the time limit of the validation was reached"
     found = told(loop)
     assert (found["verdict"], found["stopped"]) == (
         "INCONCLUSIVE",
@@ -116,7 +116,7 @@ def test_a_controller_that_does_not_keep_the_limit_is_overruled() -> None:
     loop.run()
     assert cluster.time - BEGAN <= 101
     assert cluster.cancelled == ["7"]
-    assert "cut off: the time for all tests is over" in judged_of(loop)["cluster"]["reason"]
+    assert "cut off: the time limit of the validation was reached" in judged_of(loop)["cluster"]["reason"]
 
 
 def test_a_job_that_was_cut_blames_no_node() -> None:
@@ -246,7 +246,7 @@ def test_a_forged_answer_about_a_job_ends_it_and_fetches_nothing() -> None:
     cluster.forged = {"batch_host": "localhost"}
     loop = loop_of(cluster, stages=["cluster"])
     loop.run()
-    assert "ctl gives batch_host 'localhost' for the test cluster, which is none of its nodes" in told(loop)["reason"]
+    assert "ctl gives batch_host 'localhost' for the test cluster, which is not one" in told(loop)["reason"]
     assert cluster.saved == {}
     assert cluster.cancelled == ["7"]
 
@@ -341,10 +341,10 @@ def test_what_could_not_be_put_back_is_known() -> None:
     loop = loop_of(cluster, out_of_service=True)
     loop.run()
     assert loop.unrestored == {"gpu1": "could not be drained again"}
-    cluster.unreleased = ["the reservation is left"]
-    assert loop.release(20) == "the reservation is left"
+    cluster.unreleased = ["reservation of the tests remains"]
+    assert loop.release(20) == "reservation of the tests remains"
     cluster.dead = True
-    assert loop.release(20) == "the reservation of the tests is left: Failed to connect to the host via ssh"
+    assert loop.release(20) == "the reservation of the tests remains:  Failed to connect to the host via ssh"
 
 
 def test_without_leave_and_without_need_there_is_no_reservation() -> None:

@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import jsonschema
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import registry
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
     typed,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
+    budget,
+    next_step,
+    with_results,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.options import Span
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.columns import (
@@ -24,17 +29,12 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
     Figures,
     Gauge,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.judged import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.stage import ProgramStage
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.stage_verdict import (
     Fault,
     Judged,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.stage import ProgramStage
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.section import CODES, bars, curves
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
-    budget,
-    next_step,
-    with_results,
-)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
     report,
     summary_lines,
@@ -91,7 +91,7 @@ class Clock(ProgramStage[ClockOptions]):
         offsets = {node: float(offset) for _word, node, offset in lines}
         late = {node: f"{offset:g} ms off" for node, offset in offsets.items() if offset > most}
         return Judged(
-            said=f"at most {max(offsets.values(), default=0):g} ms off",
+            result=f"at most {max(offsets.values(), default=0):g} ms off",
             faults=[Fault(node, words, f"{node}: {words}, {most:g} allowed") for node, words in late.items()],
             gaps=[f"{node} told nothing" for node in nodes if node not in offsets],
             figures={"most_ms": most, "rows": [{"node": node, "offset": offset} for node, offset in offsets.items()]},

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import input_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nic_profiles import of_nic_path
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     next_step,
     with_results,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nic_profiles import of_nic_path
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import report
 from report_samples import nccl_text
 from validation_samples import CATALOGUE, job_entry, validation_options
@@ -37,7 +37,7 @@ def judged(peak: float, floor: str = "0", **changes: Any) -> dict[str, Any]:  # 
 def test_each_gpu_must_reach_three_quarters_of_its_share_of_the_nics(peak: float, verdict: str) -> None:
     test = judged(peak)
     assert (test["verdict"], test["floor"]) == (verdict, 37.5), test["reason"]
-    assert test["source"].startswith("computed: 0.75 of the 50 GB/s that the NICs have for each GPU")
+    assert test["source"].startswith("computed: 0.75 of the 50 GB/s NIC bandwidth for each GPU")
     assert not [words for words in test["findings"] if "NVLS" in words or "wrong number of NICs" in words]
 
 
@@ -64,5 +64,5 @@ def test_nvlink_has_no_part_in_it(name: str) -> None:
 def test_mpi_has_no_such_way() -> None:
     asked = validation_options(NODES, stages=["nic"], backend="mpi", binary="")
     assert input_problems(asked) == [
-        "validation_stages: the stage nic turns off NCCL's other ways and needs validation_backend nccl"
+        "validation_stages: the stage nic disables other transports and needs validation_backend nccl"
     ]

@@ -10,14 +10,14 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.i
     input_problems,
     typed,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.node_checks import (
-    Check,
-    planned_checks,
-)
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     budget,
     next_step,
     with_results,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.node_checks import (
+    Check,
+    planned_checks,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
     report,

@@ -176,11 +176,11 @@ def test_latency_and_lost_access_are_findings() -> None:
         ("bash: p2pBandwidthLatencyTest: command not found", "command not found"),
         (p2p_text().partition("Bidirectional")[0], "the output is incomplete: bidirectional"),
         (p2p_text()[:1500], "cut after"),
-        (p2p_text().replace("  48.30", "  nan", 1), "is not all numbers"),
-        (p2p_text().replace("  48.30", "", 1), "has 3 cells and not 4"),
+        (p2p_text().replace("  48.30", "  nan", 1), "contains non-numeric cells"),
+        (p2p_text().replace("  48.30", "", 1), "has 3 cells (expected 4)"),
         (p2p_text(4) + p2p_text(4), "printed twice"),
-        (p2p_text(3), "3 GPU(s) took part and not 4"),
-        (p2p_text().replace("Device: 3, ", "Gerät: 3, "), "3 devices are named, and the matrices have 4"),
+        (p2p_text(3), "3 GPU(s) took part (expected 4)"),
+        (p2p_text().replace("Device: 3, ", "Gerät: 3, "), "3 devices are listed, but the matrices have 4"),
         (p2p_text() + "Cuda failure p2p.cu:77: 'an illegal memory access was encountered'", "illegal memory access"),
     ],
 )
@@ -216,7 +216,7 @@ def test_nvbandwidth_as_text_and_as_json(make: Callable[..., str]) -> None:
     assert [matrix["what"] for matrix in data["matrices"]] == ["each", "pairs", "pairs", "latency"]
     found = judged(data, "dgx_h100")
     assert found["verdict"] == "PASS"
-    assert found["findings"] == ["device_to_device_memcpy_read_sm: waived, it does not apply to these GPUs"]
+    assert found["findings"] == ["device_to_device_memcpy_read_sm: waived, because it does not apply to these GPUs"]
     changes = {("device_to_device_memcpy_read_ce", 3, 6): 123.0, ("host_to_device_memcpy_ce", 0, 5): 13.0}
     slow = judged(read_nvbandwidth(head + make(changes=changes)), "dgx_h100")
     assert (slow["verdict"], slow["pairs"]) == ("FAIL", [[5], [3, 6]])
@@ -236,13 +236,13 @@ def test_a_whole_nvlink_slower_is_below_the_floor(make: Callable[..., str]) -> N
         (nvbandwidth_text()[:900], "printed nothing"),
         (nvbandwidth_text().partition("\n 5 ")[0], "cut after 5 of 8 rows"),
         (re.sub(r"\nSUM device_to_device_memcpy_read_ce.*", "", nvbandwidth_text()), "the sum after its rows"),
-        (nvbandwidth_text().replace("371.00", "271.00", 1), "sum up to"),
+        (nvbandwidth_text().replace("371.00", "271.00", 1), "the sum of its cells"),
         (nvbandwidth_json()[:-40], "the JSON is incomplete"),
         ('{"nvbandwidth": {"testcases": [{"name": "x", "status": "Error", "error": "out of memory"}]}}', "x: Error"),
         ('{"nvbandwidth": {"error": "No devices found", "testcases": []}}', "No devices found"),
         ('{"other": 1}', "the JSON is not that of nvbandwidth"),
-        (nvbandwidth_json().replace('"371"', '"much"', 1), "is not one of numbers"),
-        (nvbandwidth_text(4), "4 GPU(s) took part and not 8"),
+        (nvbandwidth_json().replace('"371"', '"much"', 1), "contains cells that are not numbers"),
+        (nvbandwidth_text(4), "4 GPU(s) took part (expected 8)"),
     ],
 )
 def test_what_nvbandwidth_left_out_is_inconclusive(text: str, words: str) -> None:
@@ -255,7 +255,7 @@ def test_spoilt_data_fails() -> None:
     text = nvbandwidth_text()[:900] + "\n Invalid value when checking the pattern at 0x735f80000000\n"
     found = judged(read_nvbandwidth(text), "dgx_h100")
     assert found["verdict"] == "FAIL"
-    assert "other data than was sent" in found["reason"]
+    assert "arrive with wrong data" in found["reason"]
 
 
 @pytest.mark.parametrize("entry", TOPOLOGIES, ids=[entry["file"] for entry in TOPOLOGIES])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.sections import test_facts as facts_of
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.curve import (
     Curve,
@@ -20,12 +20,12 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.c
     median_and_tolerance,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.searches import calls_for_search
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     next_step,
     with_results,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.tests import planned_test
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.planned_tests import planned_test
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.searches import calls_for_search
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import report
 from jsonschema import Draft202012Validator
 from report_samples import nccl_text
@@ -138,7 +138,7 @@ def test_it_reaches_the_report_its_schema_the_page_and_junit() -> None:
     Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(found)))
     read = normalised(json.loads(json.dumps(found)))
     slow = next(test for test in read["tests"] if test["verdict"] == "FAIL")
-    assert ("Peers", "5 like tests, median 479 GB/s, from 449.9 on ordinary") in facts_of(slow)
+    assert ("Peers", "5 similar tests, median 479 GB/s, from 449.9 normally") in facts_of(slow)
     assert "straggler: 440 GB/s" in junit(read)
     assert (
         normalised({**json.loads(json.dumps(found)), "tests": [{**found["tests"][0], "peers": "many"}]})["tests"][0][

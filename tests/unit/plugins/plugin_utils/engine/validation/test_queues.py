@@ -9,8 +9,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.i
     input_problems,
     typed,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import next_step
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.queues import queues
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import next_step
 from validation_samples import validation_options
 
 NODES = ["gpu1", "gpu2", "gpu3"]
@@ -53,12 +53,12 @@ def test_the_site_s_own_arguments_come_last_and_win() -> None:
     [
         ({"partition": "a b"}, "validation_partition: 'a b' is not a name"),
         ({"partition": "--uid=0"}, "validation_partition: '--uid=0' is not a name"),
-        ({"account": ["ops"]}, "validation_account: ['ops'] is neither a name nor a dictionary"),
+        ({"account": ["ops"]}, "validation_account: ['ops'] must be a name, or a dictionary"),
         ({"qos": {"abacus": "x"}}, "validation_qos: unknown hardware profile 'abacus'"),
         ({"qos": {"dgx_h100": "x y"}}, "validation_qos: dgx_h100: 'x y' is not a name"),
         (
             {"partition": {"dgx_h100": "new"}, "stages": ["node", "cluster"]},
-            "validation_partition: gives new for gpu[1-2] and the default for gpu3, and a job of all of them has one",
+            "validation_partition: gives new for gpu[1-2] and the default for gpu3, but one job of all nodes can have",
         ),
     ],
 )

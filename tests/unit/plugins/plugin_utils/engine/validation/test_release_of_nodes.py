@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import FIRST
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.release import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.resume_nodes import (
     keeps_reason,
     not_admitted,
     passed_nodes,

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.release import passed_nodes
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     FIRST,
     budget,
     next_step,
     with_results,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.resume_nodes import passed_nodes
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
     drain_plan,
     report,
@@ -120,7 +120,7 @@ class Used:
         if self.taken in free and len(nodes) > 1 and self.preempted:
             _made, text = self.fabric({**test, "job": {**test["job"], "nodes": free}})
             cut = (text or "")[: len(text or "") // 2]
-            why = f"cut off: it gave way to {self.jobs}"
+            why = f"cut off: preempted by {self.jobs}"
             return {**entry(test, state="PREEMPTED", problem=why), **out, "busy": {self.taken: self.jobs}}, cut
         if self.taken in free and len(nodes) > 1:
             problem = f"did not start within 60 s: Resources ({self.taken}: {self.jobs})"
@@ -263,7 +263,7 @@ def test_a_node_that_was_drained_before_gets_a_new_reason_only_where_busbar_drai
 def test_the_budget_is_reported_in_one_line() -> None:
     said = budget(OPTIONS)
     assert said.startswith("validation of gpu[1-4]: node: 4 test(s) of one node at once, at most 600 s; cluster: ")
-    assert said.endswith("never more than 7200 s in all")
+    assert said.endswith("7200 s at most in total")
     assert "only if that fails, the culprit search, at most 30 rounds" in said
 
 
@@ -282,7 +282,13 @@ def test_one_bad_nic_among_five_hundred_new_nodes_is_found_and_the_others_are_ad
         return {**told, "held": {node: "busbar: new" for node in told["nodes"] if node in new}}, text
 
     began = time.process_time()
-    options = {**OPTIONS, **changes, "partners": 2, "stages": ["node", "cluster"], "standing": dict.fromkeys(old, True)}
+    options = {
+        **OPTIONS,
+        **changes,
+        "partners": 2,
+        "stages": ["node", "cluster"],
+        "last_results": dict.fromkeys(old, True),
+    }
     state, steps = None, 0
     while (step := next_step(options, state, 1000.0))["tests"]:
         both = [watched(test) for test in step["tests"]]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.planned_tests import planned_test
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.searches import (
     calls_for_search,
     member_nodes,
     search_result,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.tests import planned_test
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import summary_lines
 from report_samples import nccl_text
 from validation_samples import ANY_COUNT
@@ -36,17 +36,17 @@ def test_a_slow_link_is_named_and_no_node_drained() -> None:
 def test_with_two_nodes_no_node_is_cleared_by_others() -> None:
     found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2])
     assert (found["verdict"], guilty(found)) == ("FAIL", [("link", ["gpu1", "gpu2"])])
-    assert "each fine alone: their link or either's NIC; a third node would tell" in found["reason"]
+    assert "each fine alone: their link or one of the NICs; a third node would decide" in found["reason"]
     assert "but" not in found["reason"]
     assert found["drain"]["nodes"] == []
 
 
 def test_with_two_nodes_the_reason_for_no_third_node_is_reported() -> None:
-    standing = {"gpu3": False, "gpu4": False}
-    changes: dict[str, Any] = {"pool": NAMES[:4], "partners": 2, "standing": standing}
+    last_results = {"gpu3": False, "gpu4": False}
+    changes: dict[str, Any] = {"pool": NAMES[:4], "partners": 2, "last_results": last_results}
     found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2], **changes)
     assert guilty(found) == [("link", ["gpu1", "gpu2"])]
-    assert "a third node would tell, but gpu[3-4] did not pass when last validated" in found["reason"]
+    assert "a third node would decide, but gpu[3-4] did not pass when last validated" in found["reason"]
 
 
 def test_a_job_that_never_started_calls_for_no_search() -> None:
@@ -68,7 +68,7 @@ def test_the_search_ends_at_its_bound_and_names_the_node_that_explains_all(
     assert (found["search_rounds"], guilty(found)) == (rounds, named)
     # Nothing is known of the noise before the search is over, so no other node is suspected.
     assert found["suspected"] == []
-    assert f"{rounds} round(s) of the culprit search are over" in found["stopped"]
+    assert f"{rounds} round(s) of the culprit search are used up" in found["stopped"]
     assert any(line.startswith("stopped  ") for line in summary_lines(found))
 
 
@@ -85,10 +85,10 @@ def test_a_pair_that_is_slow_once_does_not_fail() -> None:
     assert again == ["pair-gpu1-gpu2", "pair-gpu1-gpu2_again1", "pair-gpu1-gpu2_again2"][: len(again)]
     assert len(again) > 1
     assert (found["verdict"], found["culprits"], found["unresolved"]) == ("PASS", [], [])
-    assert "culprit search found nothing wrong" in found["reason"]
+    assert "culprit search found no fault" in found["reason"]
     assert next(test for test in found["tests"] if test["name"] == "pair-gpu1-gpu2")["verdict"] == "FAIL"
     cut, _stages = drive(Fabric(slow="gpu3"), stages=["pair"], locate_rounds=1)
-    assert (cut["verdict"], cut["stopped"]) == ("FAIL", "1 round(s) of the culprit search are over")
+    assert (cut["verdict"], cut["stopped"]) == ("FAIL", "1 round(s) of the culprit search are used up")
 
 
 def test_a_whole_that_fails_only_once_comes_and_goes() -> None:
@@ -97,7 +97,7 @@ def test_a_whole_that_fails_only_once_comes_and_goes() -> None:
 
     found, _stages = drive(fabric)
     assert (found["verdict"], found.get("culprits")) == ("INCONCLUSIVE", [])
-    assert "and passed with the same nodes at another time" in found["reason"]
+    assert "but passed with the same nodes at another time" in found["reason"]
 
 
 def of_all_connections(test: dict[str, Any], link: frozenset[str]) -> tuple[dict[str, Any], str | None]:
@@ -261,7 +261,7 @@ def test_a_new_node_with_a_bad_nic_is_named_and_drained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("standing", "partners"),
+    ("last_results", "partners"),
     [
         ({}, ["gpu1", "gpu2", "gpu3", "gpu4"]),
         ({"gpu3": True, "gpu2": True}, ["gpu2", "gpu3"]),
@@ -269,8 +269,8 @@ def test_a_new_node_with_a_bad_nic_is_named_and_drained() -> None:
         ({"gpu1": False, "gpu4": True}, ["gpu4"]),
     ],
 )
-def test_partners_are_those_that_passed_last(standing: dict[str, bool], partners: list[str]) -> None:
-    options = typed({**OPTIONS, "nodes": ["gpu5"], "pool": [*NAMES, "gpu5"], "standing": standing})
+def test_partners_are_those_that_passed_last(last_results: dict[str, bool], partners: list[str]) -> None:
+    options = typed({**OPTIONS, "nodes": ["gpu5"], "pool": [*NAMES, "gpu5"], "last_results": last_results})
     assert planned_test(options, "cluster", "cluster", ["gpu5"], 2)["job"]["candidates"] == partners
 
 
@@ -334,7 +334,7 @@ def test_what_noise_may_be_is_suspected_and_passes() -> None:
     ("noise", "repeats", "named", "said"),
     [
         (0.05, 16, [("node", ["gpu3"])], ""),
-        (0.2, 16, [], "a noise of 32 % hides losses of less than 41 %: measure when less disturbs it"),
+        (0.2, 16, [], "a noise of 32 % hides losses of less than 41 %: measure when the cluster is quieter"),
         (0.1, 6, [], "a noise of 12 % hides losses of less than 28 %: repeat with 87 repeats"),
     ],
 )

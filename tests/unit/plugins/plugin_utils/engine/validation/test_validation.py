@@ -11,11 +11,11 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.i
     input_problems,
     typed,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     next_step,
     with_results,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.tests import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.planned_tests import (
     floor_for,
     planned_test,
     scope_for,
@@ -72,7 +72,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ({"rails": 5}, "validation_rails: 5 is not a list"),
         ({"rails": ["a b"]}, "validation_rails: must be a list of names of NICs"),
         ({"rails": ["a", "a"]}, "validation_rails: names a rail twice"),
-        ({"rails": ["a"], "stages": ["node"]}, "validation_rails: the stage cluster comes first"),
+        ({"rails": ["a"], "stages": ["node"]}, "validation_rails: requires the stage cluster"),
         ({"repeats": 0}, "validation_repeats: 0 is not a whole number, 1 to 100"),
         ({"wait": "soon"}, "validation_wait: 'soon' is not a whole number, 0 or more"),
         ({"spread_limit": 101}, "validation_spread_limit"),
@@ -99,7 +99,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ({"topology": {"leaf1": "gpu1", "leaf2": ["gpu1"]}}, "gpu1 is under leaf1 and leaf2"),
         ({"nodes": "gpu[1-"}, "validation_nodes"),
         ({"nodes": []}, "names no node"),
-        ({"nodes": "gpu[8-9]"}, "gpu[8-9] is not among the compute nodes (gpu[1-3])"),
+        ({"nodes": "gpu[8-9]"}, "gpu[8-9] is not a compute node (gpu[1-3])"),
     ],
 )
 def test_input_problems(change: dict[str, Any], words: str) -> None:
@@ -131,7 +131,7 @@ def test_figures_of_a_program_that_saw_other_values_prove_nothing() -> None:
     head = "# busbar test: all_reduce 1\n# busbar variable: gpu2 NCCL_IB_HCA is mlx5_9, the job set =mlx5_0\n"
     found = judged(f"{head}{MPI}\n# busbar exit: all_reduce 1 0\n")
     assert found["verdict"] == "INCONCLUSIVE"
-    assert "gpu2: the program did not run as asked, NCCL_IB_HCA is mlx5_9, the job set =mlx5_0" in found["reason"]
+    assert "gpu2: the program did not run as requested: NCCL_IB_HCA is mlx5_9, the job set =mlx5_0" in found["reason"]
     # Without that line they do.
     assert judged(f"# busbar test: all_reduce 1\n{MPI}\n# busbar exit: all_reduce 1 0\n")["verdict"] == "PASS"
 
@@ -190,7 +190,7 @@ def test_repeats_are_counted_and_the_median_stands() -> None:
     text = part.format(1, 1) + part.format(2, 2)
     assert judged(text, repeats=2)["verdict"] == "PASS"
     assert "(median of 2: " in judged(text, repeats=2)["reason"]
-    assert "2 of 3 repeats are there" in judged(text, repeats=3)["reason"]
+    assert "2 of 3 repeats were found" in judged(text, repeats=3)["reason"]
 
 
 def test_repeats_that_the_job_had_no_time_for_are_no_fault_but_told() -> None:
@@ -200,10 +200,10 @@ def test_repeats_that_the_job_had_no_time_for_are_no_fault_but_told() -> None:
     assert test["verdict"] == "PASS"
     assert "2 of 3 repeats: raise validation_test_time_limit for more" in test["findings"]
     (test,) = judged(part.format(1) + said.format(1), repeats=3)["tests"]
-    told = "1 of 3 repeats: it is not known whether it is steady: raise validation_test_time_limit for more"
+    told = "1 of 3 repeats: unknown whether it is steady: raise validation_test_time_limit for more"
     assert (test["verdict"], told in test["findings"]) == ("PASS", True)
     # What is cut off is not what there was no time for.
-    assert "1 of 2 repeats are there" in judged(part.format(1) + said.format(2), repeats=3)["reason"]
+    assert "1 of 2 repeats were found" in judged(part.format(1) + said.format(2), repeats=3)["reason"]
 
 
 def test_a_number_is_the_floor_of_the_one_collective_that_is_measured() -> None:
@@ -242,7 +242,7 @@ def test_variables_of_a_job_stand_in_its_script_after_the_comments() -> None:
         (MPI, {"problem": "did not end within 5 s and was cancelled"}, {}, "INCONCLUSIVE", "did not end"),
         (MPI, {"state": "FAILED", "exit_code": "1:0"}, {}, "INCONCLUSIVE", "the job ended as FAILED"),
         (MPI, {"left_out": {"gpu3": "down"}}, {}, "INCONCLUSIVE", "not tested: gpu3 (down)"),
-        (MPI, {"nodes": ["gpu1", "gpu2"], "partners": ["gpu3"]}, {}, "INCONCLUSIVE", "2 ranks took part and not 3"),
+        (MPI, {"nodes": ["gpu1", "gpu2"], "partners": ["gpu3"]}, {}, "INCONCLUSIVE", "2 ranks took part (expected 3)"),
         (MPI, {}, {"floor_gbs": 50.0}, "FAIL", "too slow"),
         (MPI, {}, {"hardware": {}}, "INCONCLUSIVE", "no hardware"),
         (MPI, {}, {"hardware": {"gpu1": "x", "gpu2": "x"}, "floor_gbs": 0.001}, "PASS", "floor 0.001"),
@@ -274,7 +274,7 @@ def test_tests_that_could_not_be_run_are_inconclusive() -> None:
 @pytest.mark.parametrize(
     ("user", "words"),
     [
-        ("root", "validation_user: root runs no tests"),
+        ("root", "validation_user: tests do not run as root"),
         ("a b;c", "'a b;c' is not a valid user name"),
         ("", "'' is not a valid user name"),
     ],

@@ -107,7 +107,7 @@ def provide(path: Path, devices: str) -> None:
     major = re.search(r"^\s*(\d+) nvidia-caps$", devices, re.MULTILINE)
     number = re.search(r"nvidia-cap(\d+)$", path.name)
     if not major or not number:
-        message = f"{path} is not there, and /proc/devices names no nvidia-caps"
+        message = f"{path} does not exist, and /proc/devices does not list nvidia-caps"
         raise MissingError(message)
     path.parent.mkdir(mode=0o755, exist_ok=True)
     os.mknod(path, stat.S_IFCHR | 0o444, os.makedev(int(major[1]), int(number[1])))
@@ -175,7 +175,7 @@ def main(words: list[str], root: Path = Path("/")) -> int:
         for line in lay(root / "dev/busbar", wanted, check=check):
             sys.stdout.write(f"{line}\n")
     except (MissingError, OSError, ET.ParseError) as exc:
-        sys.stderr.write(f"the device files of MIG instances are not known: {exc}\n")
+        sys.stderr.write(f"cannot determine the device files of MIG instances: {exc}\n")
         return 1
     return 0
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.products import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import next_step
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.gemm_results import (
     known_floor,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import next_step
 from report_samples import EVIL
 from stage_samples import gemm_lines, stage_pages, stage_report, stage_test
 from validation_samples import validation_options
@@ -53,7 +53,9 @@ def test_it_asks_for_all_gpus_of_all_nodes_at_once() -> None:
 def test_what_is_fast_and_alike_passes() -> None:
     test = judged(output())
     assert (test["verdict"], test["blamed"]) == ("PASS", [])
-    assert test["reason"] == ("16 GPU(s): 700 to 707 TFLOP/s in bf16, memory 2900 to 2900 GB/s, like results alike")
+    assert test["reason"] == (
+        "16 GPU(s): 700 to 707 TFLOP/s in bf16, memory 2900 to 2900 GB/s, equal results on equal devices"
+    )
     assert test["gemm"]["tflops_floor"] == pytest.approx(0.55 * 989.4)
     assert "published figure" in test["source"]
 
@@ -65,9 +67,9 @@ def test_what_is_fast_and_alike_passes() -> None:
         ({"tflops": 620.0}, "gpu2 GPU 3: 620 TFLOP/s, 12% below the median of 16 like it"),
         ({"memory_gbs": 2000.0}, "gpu2 GPU 3: 2000 GB/s of memory, floor 2345"),
         ({"memory_gbs": 2500.0}, "gpu2 GPU 3: 2500 GB/s of memory, 14% below the median of 16 like it"),
-        ({"digest": "ab"}, "gpu2 GPU 3: its result differs from that of 15 like it: silent data corruption"),
+        ({"digest": "ab"}, "gpu2 GPU 3: its result differs from that of 15 equal devices: silent data corruption"),
         ({"changed": 2}, "gpu2 GPU 3: the same product came out differently in 2 of 900 batches: silent data corrup"),
-        ({"copies_changed": 1}, "gpu2 GPU 3: 1 copies in memory are not what they are of"),
+        ({"copies_changed": 1}, "gpu2 GPU 3: 1 copies in memory differ from their source"),
     ],
 )
 def test_one_gpu_of_sixteen_is_found_and_its_node_blamed(changes: dict[str, Any], words: str) -> None:
@@ -87,7 +89,7 @@ def test_another_kind_or_library_may_give_another_result() -> None:
 def test_equally_frequent_results_fail_and_blame_no_node() -> None:
     test = judged(output({("gpu2", device): {"digest": "bb"} for device in range(8)}))
     assert (test["verdict"], test["blamed"]) == ("FAIL", [])
-    assert test["reason"].startswith("gpu[1-2]: like devices gave 2 results, no one of which most agree on")
+    assert test["reason"].startswith("gpu[1-2]: equal devices gave 2 different results without a majority")
 
 
 def test_three_are_too_few_to_make_one_a_straggler() -> None:
@@ -172,7 +174,7 @@ def test_the_page_and_the_metrics_show_each_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "words"), [("gpu", "no torch: "), ("cpu", "neither torch nor NumPy: ")], ids=["gpu", "cpu"]
+    ("device", "words"), [("gpu", "no torch: "), ("cpu", "needs torch or NumPy: ")], ids=["gpu", "cpu"]
 )
 def test_a_node_with_nothing_to_compute_with_says_so(tmp_path: Path, device: str, words: str) -> None:
     for name in ("torch", "numpy"):

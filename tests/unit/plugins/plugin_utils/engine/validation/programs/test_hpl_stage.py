@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import next_step
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.hpl import read_hpl
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import next_step
 from stage_samples import stage_test
 from validation_samples import validation_options
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import registry
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.stage import ProgramStage
 from report_samples import EVIL

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import input_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import next_step
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.perftest import (
     Way,
     read_pairs,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import next_step
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.rdma_pairs import RdmaPairs
 from stage_samples import stage_test
 from validation_samples import validation_options
 
@@ -94,7 +95,15 @@ def test_contradictory_or_missing_values_are_not_figures(text: str, words: str) 
     way = Way("mlx5_0", "gpu1", "gpu2")
     found = read_pairs(told(way, text) or "busbar-rdma mlx5_0 gpu1 gpu2: \n")[way]
     assert found["gbps"] is None
-    assert found["said"].startswith(words)
+    assert found["message"].startswith(words)
+
+
+@pytest.mark.parametrize("key", ["message", "said"])
+def test_reports_of_earlier_releases_have_another_key_for_the_message(key: str) -> None:
+    row = {"rail": "mlx5_0", "client": "gpu1", "server": "gpu2", "gbps": None, key: "0 results"}
+    read = RdmaPairs.figures.read({"gbps_floor": 360, "rows": [row]}, str)
+    assert read is not None
+    assert read["rows"][0]["message"] == "0 results"
 
 
 def test_all_rails_in_both_directions_pass() -> None:
@@ -125,8 +134,8 @@ def test_of_one_slow_way_it_is_not_said_who_is_to_blame() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "0 rail(s) reported results, the hardware has 8"),
-        (output(rails=RAILS[1:]), "7 rail(s) reported results, the hardware has 8"),
+        ("", "0 rail(s) reported results (expected 8)"),
+        (output(rails=RAILS[1:]), "7 rail(s) reported results (expected 8)"),
         (output({Way("mlx5_3", "gpu2", "gpu3"): " Unable to init\n"}), "mlx5_3: gpu2 to gpu3: Unable to init"),
         (output(nodes=NODES[:3]), "mlx5_0: gpu4 sent nothing"),
     ],
@@ -144,7 +153,7 @@ def test_the_operators_floor_and_rails_count() -> None:
         "validation_rdma_pairs_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"
     ]
     alone = validation_options(NODES[:1], stages=["rdma_pairs"], rdma_pairs=OWN)
-    assert next_step(alone)["skipped"] == {"rdma_pairs": "1 node(s) passed what came before, a pair has two"}
+    assert next_step(alone)["skipped"] == {"rdma_pairs": "1 node(s) passed the earlier stages; a pair needs two"}
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import input_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import budget, next_step
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import budget, next_step
 from report_samples import EVIL, nccl_text
 from stage_samples import gemm_line, stage_pages, stage_report, stage_test
 from validation_samples import validation_options
@@ -131,7 +131,7 @@ def test_options_that_do_not_fit_are_refused(own: dict[str, str], changes: dict[
 def test_nodes_that_stay_as_fast_hold_out() -> None:
     test = judged(output())
     assert (test["verdict"], test["blamed"], test["findings"]) == ("PASS", [], [])
-    assert test["reason"].startswith("16 GPU(s) held out for 10 min: busbw 365")
+    assert test["reason"].startswith("16 GPU(s) sustained the load for 10 min: busbw 365")
     assert (test["soak"]["turns"], len(test["soak"]["rows"])) == (TURNS, 16)
 
 
@@ -164,9 +164,9 @@ def test_a_nonfatal_nvlink_error_is_a_finding_and_no_fault() -> None:
         ({"end": {"ecc_volatile_uncorrected_total": 1}}, "gpu2: GPU 3 (GPU-gpu2-3): 1 uncorrectable memory errors"),
         (
             {"end": {"remapped_rows": {"uncorrectable": 1}}},
-            "gpu2: GPU 3 (GPU-gpu2-3): a row of its memory was remapped for an uncorrectable error",
+            "gpu2: GPU 3 (GPU-gpu2-3): a memory row was remapped after an uncorrectable error",
         ),
-        ({"end": {"remapped_rows": {"failure": True}}}, "gpu2: GPU 3 (GPU-gpu2-3): a row of its memory could not be"),
+        ({"end": {"remapped_rows": {"failure": True}}}, "gpu2: GPU 3 (GPU-gpu2-3): a memory row could not be"),
         ({"samples": {"lost": True}}, "gpu2: GPU 3 is lost"),
         (
             {"products": lambda turn, node, gpu: {"digest": "ab"} if (turn, node, gpu) == (7, "gpu2", 3) else {}},
@@ -209,7 +209,7 @@ def test_what_holds_clocks_down_and_what_rises_a_little_are_findings() -> None:
         "gpu2 GPU 3 (GPU-gpu2-3): 4 PCIe replays meanwhile",
         "gpu2 GPU 3: slowed down by the hardware, in 20 of 21 samples",
         "gpu2 GPU 3: too hot, slowed down by the hardware, 2.5 s",
-        "gpu2 GPU 3: held down by the power brake of the server, in 20 of 21 samples",
+        "gpu2 GPU 3: slowed down by the power brake of the server, in 20 of 21 samples",
     ]
 
 
@@ -219,8 +219,8 @@ WHOLE = output()
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "the output is cut off"),
-        (WHOLE[: WHOLE.index("# busbar soak: end all_reduce 10")], "the output is cut off"),
+        ("", "the output is truncated"),
+        (WHOLE[: WHOLE.index("# busbar soak: end all_reduce 10")], "the output is truncated"),
         (output(silent="gpu1"), "gpu1: reported nothing"),
         (WHOLE.replace('{"when": "end", "node": "gpu1"', '{"when": "en'), "gpu1: did not report the end of the soak"),
         (

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import jsonschema
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import culprits, normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.figures import chart_figure
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import culprits, normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import input_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
+    budget,
+    next_step,
+    with_results,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training import Training
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training_floors import (
     known_floors,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training_judge import (
     scales_of,
-)
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
-    budget,
-    next_step,
-    with_results,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
     summary_lines,
@@ -132,7 +132,7 @@ def test_the_floor_is_a_share_of_the_peak_of_the_weakest_gpu() -> None:
     found = trained(training=TRAINING | {"efficiency": 0}, **options)["tests"][0]
     figures = found["training"]
     assert (found["verdict"], figures["tflops_floor"], figures["peak_tflops"]) == ("PASS", 4, 40)
-    assert found["source"].startswith("fast; slow; computed: gradients at the hardware's floor of busbw")
+    assert found["source"].startswith("fast; slow; computed: 0.9 of the efficiency with gradients")
     assert trained(training=TRAINING | {"tflops": 11}, **options)["tests"][0]["verdict"] == "FAIL"
     # Nothing is known of resnet50 on the other, and the toy has no floor of work.
     for model in ("resnet50", "mlp"):

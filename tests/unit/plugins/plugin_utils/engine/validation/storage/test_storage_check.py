@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.check import judge_storage
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.found import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.findings import (
     Limits,
     rate_words,
 )
@@ -48,7 +48,7 @@ def blamed(answer: dict[str, Any]) -> list[str]:
 def test_all_well_passes_and_names_the_slowest(count: int) -> None:
     answer = judged(count, edit("speed-read", "gpu2", rate=333_000_000))
     assert (answer["verdict"], answer["blamed"], answer["findings"]) == ("PASS", [], [])
-    shared = f"{count} nodes share /shared, with locks and whole renames"
+    shared = f"{count} nodes share /shared, with working locks and atomic renames"
     assert answer["reason"] == f"{shared}; slowest write 400 MB/s (gpu1); slowest read 333 MB/s (gpu2)"
     row = answer["storage"]["nodes"][1]
     assert (row["node"], row["verdict"], row["read"], row["read_floor"]) == ("gpu2", "PASS", 333_000_000, 100e6)
@@ -58,23 +58,23 @@ def test_all_well_passes_and_names_the_slowest(count: int) -> None:
 @pytest.mark.parametrize(
     ("count", "changes", "who", "words"),
     [
-        (2, [private("gpu2")], ["gpu2"], "sees another tree at /shared than the others: tmpfs tmpfs on /shared"),
+        (2, [private("gpu2")], ["gpu2"], "sees a different tree at /shared than the others: tmpfs tmpfs on /shared"),
         (2, [private("gpu1", mount="/")], ["gpu1"], "nothing is mounted there"),
-        (3, [private("gpu2", type="nfs4")], ["gpu2"], "sees another tree"),
-        (8, [private("gpu2", "gpu7", type="nfs4")], ["gpu2", "gpu7"], "sees another tree"),
+        (3, [private("gpu2", type="nfs4")], ["gpu2"], "sees a different tree"),
+        (8, [private("gpu2", "gpu7", type="nfs4")], ["gpu2", "gpu7"], "sees a different tree"),
         (3, [edit("see", "gpu3", result="stale", found=1)], ["gpu3"], "sees an old version of the file of gpu1"),
-        (4, [edit("see", peer=1, result="missing")], ["gpu2"], "its files are not seen as they are by gpu"),
-        (2, [edit("see", "gpu1", result="wrong")], ["gpu1"], "reads other bytes than gpu2 wrote"),
+        (4, [edit("see", peer=1, result="missing")], ["gpu2"], "its files are not seen correctly by gpu"),
+        (2, [edit("see", "gpu1", result="wrong")], ["gpu1"], "reads different bytes than gpu2 wrote"),
         (2, [edit("see", "gpu1", result="Input/output {error}")], ["gpu1"], "of gpu2: Input/output (error)"),
         (3, [edit("rename", "gpu1", missing=3)], ["gpu1"], "saw a file 3 times missing while gpu3 replaced it"),
         (3, [edit("rename", "gpu1", wrong=1)], ["gpu1"], "1 times incomplete"),
         (3, [edit("rename", "gpu1", back=2)], ["gpu1"], "2 times older than before"),
         (2, [edit("write", "gpu2", ok=False, error="Read-only file system")], ["gpu2"], "cannot write: Read-only"),
         (3, [edit("write", "gpu2", ok=False, error="Permission denied")], ["gpu2"], "(validation_user must"),
-        (2, [edit("back", "gpu2", result="wrong")], ["gpu2"], "does not read back what it wrote: wrong"),
+        (2, [edit("back", "gpu2", result="wrong")], ["gpu2"], "reads back different data: wrong"),
         (3, [edit("lock", "gpu2", result="error", error="No locks available")], ["gpu2"], "cannot lock: No locks"),
         (3, [edit("lock", "gpu2", result="never")], ["gpu2"], "did not get the lock that gpu1 had released"),
-        (2, [edit("mount", "gpu2", locks="local"), edit("lock", result="granted")], ["gpu2"], "keeps locks to itself"),
+        (2, [edit("mount", "gpu2", locks="local"), edit("lock", result="granted")], ["gpu2"], "keeps locks local"),
         (
             4,
             [edit("lock", "gpu2", result="granted"), edit("lock", "gpu3", result="granted")],
@@ -97,13 +97,13 @@ def test_the_odd_one_is_named(count: int, changes: list[Any], who: list[str], wo
 @pytest.mark.parametrize(
     ("count", "changes", "words"),
     [
-        (2, [edit("write", ok=False, error="Read-only file system")], "all nodes, so it is the tree or its server"),
+        (2, [edit("write", ok=False, error="Read-only file system")], "all nodes, so the tree or its server"),
         (3, [edit("lock", result="error", error="No locks available")], "gpu[1-3]: cannot lock: No locks available"),
         (3, [edit("lock", result="granted")], "locks are not honoured: gpu"),
         (2, [edit("lock", result="granted")], "locks are not honoured: gpu"),
         (3, [edit("speed-write", rate=5_000_000)], "gpu[1-3]: writes 5 MB/s, floor 100 MB/s"),
-        (2, [private("gpu2", type="xfs", source="/dev/sda1")], "gpu[1-2] do not see one and the same tree"),
-        (3, [private("gpu1", "gpu2", "gpu3", mount="/")], "gpu[1-3] do not see one and the same tree"),
+        (2, [private("gpu2", type="xfs", source="/dev/sda1")], "gpu[1-2] do not see the same tree"),
+        (3, [private("gpu1", "gpu2", "gpu3", mount="/")], "gpu[1-3] do not see the same tree"),
     ],
 )
 def test_a_fault_of_all_nodes_blames_no_node(count: int, changes: list[Any], words: str) -> None:
@@ -119,7 +119,7 @@ def test_a_fault_of_all_nodes_blames_no_node(count: int, changes: list[Any], wor
         (3, [drop("lock", "gpu3")], LOW, "gpu3: no result of lock"),
         (3, [drop("speed-read", "gpu1")], LOW, "gpu1: no result of speed of read"),
         (3, [drop("see", "gpu1")], LOW, "gpu1: no result of look at others"),
-        (3, [drop("write", "gpu1")], LOW, "gpu1: did not get as far as writing"),
+        (3, [drop("write", "gpu1")], LOW, "gpu1: did not start writing"),
         (3, [edit("lock", "gpu1", result="no-turn")], LOW, "gpu1: could not try the lock of gpu3: no-turn"),
         (2, [edit("speed-write", "gpu2", rate=None, error="fio is not installed")], LOW, "fio is not installed"),
         (2, [edit("speed-write", rate=None, error="no room"), edit("room", free=10**9)], LOW, "1 GB free"),
@@ -127,11 +127,11 @@ def test_a_fault_of_all_nodes_blames_no_node(count: int, changes: list[Any], wor
             2,
             [edit("write", ok=False, error="no room"), edit("room", free=0)],
             LOW,
-            "no room: 0 MB free, 10 MB needed",
+            "no space: 0 MB free, 10 MB needed",
         ),
         (2, [], NONE, "no floor is known for the speed of write and read"),
         (2, [], {"write": 1.0, "read": None}, "no floor is known for the speed of read"),
-        (1, [], LOW, "one node alone shows nothing about sharing"),
+        (1, [], LOW, "a single node cannot test sharing"),
     ],
 )
 def test_what_is_not_known_is_never_a_pass(
@@ -149,7 +149,10 @@ def test_a_rank_that_is_missing_is_named() -> None:
 def test_without_speed_correctness_alone_passes() -> None:
     quiet = [drop(f"speed-{way}", node) for way in ("write", "read") for node in names(2)]
     answer = judged(2, *quiet, floors=NONE, speed=False)
-    assert (answer["verdict"], answer["reason"]) == ("PASS", "2 nodes share /shared, with locks and whole renames")
+    assert (answer["verdict"], answer["reason"]) == (
+        "PASS",
+        "2 nodes share /shared, with working locks and atomic renames",
+    )
 
 
 def test_a_wrong_file_comes_before_a_missing_floor() -> None:
@@ -161,7 +164,7 @@ def test_a_wrong_file_comes_before_a_missing_floor() -> None:
 @pytest.mark.parametrize(("count", "told"), [(2, False), (3, True), (9, True)])
 def test_far_below_the_peers_is_reported_without_a_floor(count: int, told: bool) -> None:  # noqa: FBT001 - a table
     answer = judged(count, edit("speed-read", "gpu2", rate=100_000_000), floors=NONE)
-    line = "gpu2: reads 100 MB/s, under half of what its peers do (500 MB/s)"
+    line = "gpu2: reads 100 MB/s, less than half of its peers (500 MB/s)"
     assert (answer["verdict"], line in answer["findings"]) == ("INCONCLUSIVE", told)
 
 

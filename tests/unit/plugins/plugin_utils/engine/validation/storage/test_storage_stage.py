@@ -9,7 +9,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.i
     input_problems,
     typed,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     FIRST,
     budget,
     next_step,
@@ -72,7 +72,7 @@ def test_who_is_blamed_is_named_drained_and_goes_no_further() -> None:
     assert [(item["kind"], item["nodes"], item["tests"]) for item in data["culprits"]] == [
         ("node", ["gpu2"], ["storage"])
     ]
-    assert data["reason"].startswith("storage: gpu2: sees another tree at /shared than the others")
+    assert data["reason"].startswith("storage: gpu2: sees a different tree at /shared than the others")
     assert [item["node"] for item in drain_plan(typed(OPTIONS), data["culprits"], FIRST)["nodes"]] == ["gpu2"]
     assert any(line.startswith("FAIL  storage on gpu[1-3]") for line in summary_lines(data))
 
@@ -81,7 +81,7 @@ def test_a_fault_of_all_nodes_drains_no_node() -> None:
     state = after(said(edit("write", ok=False, error="Read-only file system")))
     data = report(OPTIONS, state)
     assert (data["verdict"], data.get("culprits"), data["drain"]["nodes"]) == ("FAIL", None, [])
-    assert "all nodes, so it is the tree or its server" in data["reason"]
+    assert "all nodes, so the tree or its server is at fault" in data["reason"]
     assert next_step(OPTIONS, state)["tests"][0]["job"]["nodes"] == NAMES
 
 

@@ -1,0 +1,204 @@
+"""Put the parts of a snapshot in place for their daemons; previous data is moved aside, never deleted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..slurm.releases import path_to, release, window
+from .collect import DIRECTORY, DUMP, GRAFANA, STATE, dump_database
+from .programs import answer_of, directory_entries, load_directory, load_from, query, table_names, table_rows
+from .settings import BackupError
+
+if TYPE_CHECKING:
+    from .settings import Settings
+
+__all__ = ["PARTS", "compare_rows", "is_there", "place", "release_problem"]
+
+PARTS = {"slurm_state": "slurmctld", "accounting": "slurmdbd", "grafana": "grafana-server", "directory": "slapd"}
+
+
+def is_there(settings: Settings, part: str) -> str:
+    """Return existing data that a part of a snapshot would replace, or ''.
+
+    Raises:
+        BackupError: MariaDB does not answer.
+    """
+    if part == "slurm_state":
+        state = Path(settings.slurm_state)
+        return f"a Slurm queue in {state}" if (state / "job_state").exists() else ""
+    if part == "accounting":
+        count = len(table_names(settings)) if Path(settings.database_socket).exists() else 0
+        return f"{count} tables in the database {settings.database}" if count else ""
+    if part == "directory":
+        data = Path(settings.directory_data)
+        return f"an LDAP directory in {data}" if (data / "data.mdb").exists() else ""
+    return f"Grafana's {settings.grafana}" if Path(settings.grafana).exists() else ""
+
+
+def refuse_present(settings: Settings, part: str) -> None:
+    """Check that a host has no data that a part would replace.
+
+    Raises:
+        BackupError: the host has such data.
+    """
+    there = is_there(settings, part)
+    if there:
+        message = (
+            f"{settings.host} already has {there}. Nothing was changed. To move the existing data aside: -e "
+            "restore_replace=true"
+        )
+        raise BackupError(message)
+
+
+def place(settings: Settings, folder: Path, part: str, manifest: dict[str, Any]) -> str:
+    """Put one part in place while its daemon is stopped; return the path of the previous data.
+
+    Args:
+        settings: settings of this host.
+        folder: restored and verified files.
+        part: one of PARTS.
+        manifest: manifest of the snapshot.
+
+    Raises:
+        BackupError: the daemon is running, or the result differs from the snapshot.
+    """
+    unit = PARTS[part]
+    if answer_of(["systemctl", "is-active", unit]) in {"active", "activating", "reloading"}:
+        message = f"{unit} is running, and its data cannot be replaced. Stop it first: systemctl stop {unit}"
+        raise BackupError(message)
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    if part == "accounting":
+        there = bool(is_there(settings, part))
+        return place_accounting(settings, folder / DUMP, manifest["tables"], stamp, there=there)
+    if part == "slurm_state":
+        return place_files(folder / STATE, Path(settings.slurm_state), settings.slurm_user, stamp)
+    if part == "directory":
+        return place_directory(settings, folder / DIRECTORY, manifest["entries"], stamp)
+    return place_files(folder / GRAFANA, Path(settings.grafana), "grafana", stamp)
+
+
+def place_files(source: Path, target: Path, owner: str, stamp: str) -> str:
+    """Put a file or a tree in place atomically; return the path of the previous one.
+
+    Raises:
+        BackupError: it cannot be written.
+    """
+    fresh = target.with_name(f"{target.name}.restoring")
+    aside = target.with_name(f"{target.name}.before-{stamp}")
+    try:
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.unlink(missing_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, fresh)
+            for root, folders, names in os.walk(fresh):
+                for name in [".", *folders, *names]:
+                    shutil.chown(Path(root) / name, owner, owner)
+            fresh.chmod(0o700)
+        else:
+            shutil.copy2(source, fresh)
+            shutil.chown(fresh, owner, owner)
+            fresh.chmod(0o640)
+        moved = target.exists()
+        if moved:
+            target.rename(aside)
+        fresh.rename(target)
+    except (OSError, LookupError) as error:
+        message = f"{target} cannot be written: {error}"
+        raise BackupError(message) from error
+    return str(aside) if moved else ""
+
+
+def place_accounting(settings: Settings, dump: Path, tables: dict[str, int], stamp: str, *, there: bool) -> str:
+    """Load the dump and compare the rows of each table; return the path of a dump of the previous database.
+
+    Raises:
+        BackupError: it cannot be loaded, or the rows differ from the snapshot.
+    """
+    aside = ""
+    if there:
+        former = Path(settings.folder) / f"{settings.database}.before-{stamp}.sql"
+        # Drop the database only after its dump was checked.
+        dump_database(settings, former)
+        query(settings, f"DROP DATABASE `{settings.database}`")
+        aside = str(former)
+    load_from(settings, dump)
+    compare_rows(table_rows(settings), tables)
+    return aside
+
+
+def place_directory(settings: Settings, dump: Path, entries: int, stamp: str) -> str:
+    """Load the dump into an empty LDAP directory and count the entries; return the path of the previous data.
+
+    Raises:
+        BackupError: it cannot be loaded, or the count differs; the previous data is then back in place.
+    """
+    data = Path(settings.directory_data)
+    aside = data.with_name(f"{data.name}.before-{stamp}")
+    try:
+        moved = data.exists() and any(data.iterdir())
+        if moved:
+            data.rename(aside)
+        data.mkdir(mode=0o700, exist_ok=True)
+        shutil.chown(data, settings.directory_user, settings.directory_user)
+    except (OSError, LookupError) as error:
+        message = f"{data} cannot be written: {error}"
+        raise BackupError(message) from error
+    try:
+        load_directory(settings, dump)
+        compare_rows({"entries": directory_entries(settings)}, {"entries": entries})
+    except BackupError:
+        shutil.rmtree(data)
+        if moved:
+            aside.rename(data)
+        raise
+    return str(aside) if moved else ""
+
+
+def compare_rows(found: dict[str, int], expected: dict[str, int]) -> None:
+    """Compare the rows of all tables.
+
+    Raises:
+        BackupError: they differ.
+    """
+    differing = [
+        f"{name}: {found.get(name, 'missing')} instead of {expected.get(name, 'none')}"
+        for name in sorted(found.keys() | expected.keys())
+        if found.get(name) != expected.get(name)
+    ]
+    if differing:
+        message = f"row counts differ from the backup: {', '.join(differing[:5])}"
+        raise BackupError(message)
+
+
+def release_problem(saved: str, installed: str, offered: str) -> str:
+    """Return why the state of a Slurm release cannot be read here, or ''.
+
+    A Slurm release reads its state files and those of a few older releases, but not those of newer ones
+    (https://slurm.schedmd.com/upgrades.html).
+
+    Args:
+        saved: release that wrote the state, such as ``24.11.5``; empty without state.
+        installed: installed release, or ''.
+        offered: release that would be installed.
+    """
+    here = installed or offered
+    if not saved:
+        return ""
+    if not here:
+        return "cannot determine the Slurm version of this host: run apt-get update, or install Slurm first"
+    whose = "installed here" if installed else "offered here"
+    if release(saved) > release(here):
+        return f"it was written by Slurm {saved}, but {here} is {whose}: install {saved} or newer first"
+    former = window(here)
+    if release(saved) != release(here) and release(saved) not in map(release, former):
+        known = ", ".join(former)
+        return (
+            f"it was written by Slurm {saved}, but {here} is {whose}, which only reads state of {known}: "
+            f"restore it with {path_to(saved, here)[0]} first, and upgrade from there"
+        )
+    return ""

@@ -1,0 +1,31 @@
+"""Series of the accounting database: its size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .metric_series import Family, one
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["database_bytes", "database_families"]
+
+
+def database_bytes(folder: Path) -> int:
+    """Return the size in bytes of a directory tree.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return sum(path.lstat().st_size for path in [folder, *folder.rglob("*")])
+
+
+def database_families(settings: Mapping[str, Any]) -> list[Family]:
+    """Return the series of this host.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    return [one("database_bytes", "Size of the accounting database.", database_bytes(Path(settings["directory"])))]

@@ -1,0 +1,427 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Normalise an untrusted validation report, including single-node checks, for all its readers."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ....module_utils.hardware.machine_parts import read_parts
+from ..common.printable import printable
+from ..validation.registry import stage_of
+from ..validation.resume_nodes import node_changes
+from ..validation.section import text_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..validation.model import JobEnd, Peers, Unresolved
+    from ..validation.resume_nodes import NodeChange
+    from ..validation.section import Cell, Table
+    from .model import Culprit, Matrix, ReadReport, ReadTest, Result, Run
+
+
+__all__ = [
+    "COLLECTIVE",
+    "HALVES",
+    "SCHEMA",
+    "VERDICTS",
+    "counts",
+    "culprits",
+    "curves",
+    "everyone",
+    "faulty_nodes",
+    "matrices_of",
+    "normalised",
+    "printable",
+    "results_of",
+    "results_table",
+]
+
+COLLECTIVE = "collective"
+_MOST_LABELS = 128
+_MOST_MATRICES = 64
+_MOST_RESULTS = 2000
+_ORDER = {"fail": 0, "warn": 2, "skip": 3, "pass": 4}
+_STRANGE = 1
+_BADGES = {"fail": "fail", "warn": "inconclusive", "skip": "skip", "pass": "pass"}
+
+
+def _cell(value: object) -> float | None:
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and -1e308 < value < 1e308  # noqa: PLR2004
+    return float(value) if ok and isinstance(value, (int, float)) else None
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def matrices_of(value: object, plain: Callable[[object], str]) -> list[Matrix]:
+    """Return the valid matrices of a test; strings are converted by `plain`.
+
+    Returns:
+        title, unit, what, p2p, rows and columns (labels), values (None if not measured), odd (row and column of slow
+        cells, within the matrix).
+    """
+    found: list[Matrix] = []
+    for item in _list(value)[:_MOST_MATRICES]:
+        own = item if isinstance(item, dict) else {}
+        rows, columns = ([plain(label) for label in _list(own.get(key))] for key in ("rows", "columns"))
+        values = [[_cell(cell) for cell in _list(line)] for line in _list(own.get("values"))]
+        fits = len(values) == len(rows) and all(len(line) == len(columns) for line in values)
+        if not (fits and 0 < len(rows) <= _MOST_LABELS and 0 < len(columns) <= _MOST_LABELS):
+            continue
+        odd = [_place(place, rows, columns) for place in _list(own.get("odd"))]
+        found.append(
+            {
+                "title": plain(own.get("title") or ""),
+                "unit": plain(own.get("unit") or ""),
+                "what": plain(own.get("what") or ""),
+                "p2p": own.get("p2p") is True,
+                "rows": rows,
+                "columns": columns,
+                "values": values,
+                "odd": [place for place in odd if place is not None],
+            }
+        )
+    return found
+
+
+def _place(value: object, rows: list[str], columns: list[str]) -> tuple[int, int] | None:
+    """Return row and column of a cell, None if the matrix has no such cell."""
+    pair = [item for item in _list(value) if isinstance(item, int) and not isinstance(item, bool)]
+    if len(pair) != len(("row", "column")) or not (0 <= pair[0] < len(rows) and 0 <= pair[1] < len(columns)):
+        return None
+    return pair[0], pair[1]
+
+
+def results_of(value: object, plain: Callable[[object], str]) -> list[Result]:
+    """Return the results of a diagnosis: category, test, unit, ids (strings), status and messages."""
+    found: list[Result] = []
+    for item in _list(value)[:_MOST_RESULTS]:
+        own = item if isinstance(item, dict) else {}
+        found.append(
+            {
+                "category": plain(own.get("category") or ""),
+                "test": plain(own.get("test") or ""),
+                "unit": plain(own.get("unit") or ""),
+                "status": plain(own.get("status") or ""),
+                "ids": [plain(one) for one in _list(own.get("ids"))],
+                "messages": [plain(words) for words in _list(own.get("messages"))],
+            }
+        )
+    return found
+
+
+def results_table(results: list[Result]) -> Table:
+    """Return a row per test, status and message of a diagnosis, failures first; GPUs with equal results share a row."""
+    alike: dict[tuple[str, str, str, str, str], list[str]] = {}
+    for result in results:
+        words = "; ".join(result["messages"])
+        key = (result["status"], result["test"], result["unit"], result["category"], words)
+        alike.setdefault(key, []).extend(result["ids"])
+    rows = sorted(alike.items(), key=lambda row: _ORDER.get(row[0][0], _STRANGE))
+    return {
+        "columns": [("Status", "text"), ("Test", "text"), ("Of", "text"), ("Category", "text"), ("Message", "long")],
+        "rows": [_cells(number, *key, ids) for number, (key, ids) in enumerate(rows, start=1)],
+    }
+
+
+def _cells(  # noqa: PLR0913, PLR0917 - one for each cell
+    number: int, status: str, test: str, unit: str, category: str, words: str, ids: list[str]
+) -> list[Cell]:
+    return [
+        {"text": status, "value": number, "badge": _BADGES.get(status, "inconclusive")},
+        text_cell(test),
+        text_cell(f"{unit} {', '.join(ids)}".strip() or "node"),
+        text_cell(category),
+        text_cell(words),
+    ]
+
+
+SCHEMA = 1
+VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
+HALVES = ("out_of_place", "in_place")
+
+_PAIR = 2
+# A rail is a NIC of a single node.
+_OF_A_NODE = frozenset({"node", "rail"})
+_LARGEST = 1e308
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
+
+
+def _number(value: object) -> float | None:
+    kind = type(value)
+    if kind is float or kind is int:  # the most frequent case
+        return float(value) if -_LARGEST < value < _LARGEST else None  # type: ignore[operator, arg-type]
+    return float(value) if isinstance(value, (int, float)) and _is_number(value) else None
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, (list, tuple)):
+        return [printable(item) for item in value]
+    return []
+
+
+def _pairs(value: object) -> dict[str, str]:
+    return {printable(key): printable(item) for key, item in value.items()} if isinstance(value, dict) else {}
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _optional(value: object) -> str | None:
+    return None if value is None else printable(value)
+
+
+def _run(value: object) -> Run:
+    run = _dict(value)
+    fabric = _dict(run.get("fabric"))
+    rows = [row for row in run.get("rows") or [] if isinstance(row, dict) and _is_number(row.get("size"))]
+    return {
+        "program": _optional(run.get("program")),
+        "nccl_tests_version": _optional(run.get("nccl_tests_version")),
+        "nccl_version": _optional(run.get("nccl_version")),
+        "hosts": _texts(run.get("hosts")),
+        "devices": _texts(run.get("devices")),
+        "fabric": {
+            "networks": _texts(fabric.get("networks")),
+            "nics": _texts(fabric.get("nics")),
+            "gdrdma": fabric.get("gdrdma"),
+            "nvls": fabric.get("nvls"),
+            "in_network": fabric.get("in_network"),
+        },
+        "rows": [
+            {
+                "size": int(row["size"]),
+                "out_of_place": _number(_dict(row.get("out_of_place")).get("busbw")),
+                "in_place": _number(_dict(row.get("in_place")).get("busbw")),
+            }
+            for row in rows
+        ],
+    }
+
+
+def _job(value: object) -> JobEnd:
+    job = _dict(value)
+    return {
+        "job_id": printable(job.get("job_id") or ""),
+        "state": printable(job.get("state") or ""),
+        "exit_code": printable(job.get("exit_code") or ""),
+        "batch_host": printable(job.get("batch_host") or ""),
+        "problem": printable(job.get("problem") or ""),
+        "seconds": _number(job.get("seconds")),
+    }
+
+
+def _test(number: int, value: object) -> ReadTest:
+    where = f"tests[{number}]"
+    if not isinstance(value, dict):
+        message = f"{where} is not an object"
+        raise TypeError(message)
+    for key in ("name", "stage"):
+        if not isinstance(value.get(key), str) or not value[key]:
+            message = f"{where}.{key} is missing"
+            raise ValueError(message)
+    if value.get("verdict") not in VERDICTS:
+        message = f"{where}.verdict is not one of {', '.join(VERDICTS)}"
+        raise ValueError(message)
+    runs, at_size = value.get("runs"), _number(value.get("at_size"))
+    # Values over one rail form a separate series in figures, history and metrics.
+    rail = f" over {printable(value['rail'])}" if value.get("rail") else ""
+    return {
+        "name": printable(value["name"]),
+        "stage": printable(value["stage"]),
+        "kind": printable(value.get("kind") or COLLECTIVE),
+        "collective": printable(value.get("collective") or "") + rail,
+        "hardware": printable(value.get("hardware") or ""),
+        "verdict": value["verdict"],
+        "reason": printable(value.get("reason") or ""),
+        "measured_busbw": _number(value.get("measured_busbw")),
+        "at_size": None if at_size is None else int(at_size),
+        "floor": _number(value.get("floor")),
+        "ceiling": _number(value.get("ceiling")),
+        "nodes": _texts(value.get("nodes")),
+        "partners": _texts(value.get("partners")),
+        "findings": _texts(value.get("findings")),
+        "peers": _peers(value.get("peers")),
+        "tail": _texts(value.get("tail")),
+        "program": _optional(value.get("program")),
+        "version": _optional(value.get("version")),
+        "lowest_gbs": _number(value.get("lowest_gbs")),
+        "matrices": matrices_of(value.get("matrices"), printable),
+        "results": results_of(value.get("results"), printable),
+        "own": _own(value),
+        "ranks": int(_number(value.get("ranks")) or 0),
+        "source": _optional(value.get("source")),
+        "output": _optional(value.get("output")),
+        "left_out": _pairs(value.get("left_out")),
+        "environment": _pairs(value.get("environment")),
+        "parts": read_parts(value.get("parts"), printable),
+        "job": _job(value.get("job")),
+        "runs": [_run(run) for run in runs] if isinstance(runs, list) else [],
+    }
+
+
+def _peers(value: object) -> Peers | None:
+    found = {key: _number(_dict(value).get(key)) for key in ("count", "median", "least")}
+    count, middle, least = found["count"], found["median"], found["least"]
+    if count is None or middle is None or least is None:
+        return None
+    return {"count": int(count), "median": middle, "least": least}
+
+
+def _own(value: dict[str, Any]) -> Any:  # noqa: ANN401 - the stage's own form
+    """Return a test's stage-specific values, parsed by its stage; None without values or stage."""
+    stage = stage_of(value)
+    return stage.read(value.get(stage.name), printable) if stage else None
+
+
+def normalised(data: object) -> ReadReport:
+    """Return a report in which all keys have the expected types and all text is printable.
+
+    Args:
+        data: content of a report.json.
+
+    Raises:
+        ValueError: it is not a validation report, or a newer busbar wrote it.
+    """
+    if not isinstance(data, dict) or not isinstance(data.get("tests"), list) or "verdict" not in data:
+        message = "this is not a validation report"
+        raise ValueError(message)
+    if data.get("schema") != SCHEMA:
+        message = f"schema {data.get('schema')!r} is not supported (supported: {SCHEMA})"
+        raise ValueError(message)
+    if data["verdict"] not in VERDICTS:
+        message = f"verdict {data['verdict']!r} is not one of {', '.join(VERDICTS)}"
+        raise ValueError(message)
+    try:
+        tests = [_test(number, test) for number, test in enumerate(data["tests"])]
+    except TypeError as exc:
+        raise ValueError(str(exc)) from exc
+    named = data.get("culprits")
+    return {
+        "reason": printable(data.get("reason") or ""),
+        "cluster": printable(data.get("cluster") or ""),
+        "started": printable(data.get("started") or ""),
+        "backend": printable(data.get("backend") or ""),
+        "verdict": data["verdict"],
+        "nodes": _texts(data.get("nodes")),
+        "left_out": _pairs(data.get("left_out")),
+        "node_reasons": _texts(data.get("node_reasons")),
+        "settings": _pairs(data.get("settings")),
+        "culprits": [_culprit(item) for item in named] if isinstance(named, list) else None,
+        "unresolved": _doubts(data.get("unresolved")),
+        "suspected": _doubts(data.get("suspected")),
+        "node_changes": _node_changes(data),
+        "leftovers": _texts(data.get("leftovers")),
+        "tests": tests,
+    }
+
+
+def _doubts(value: object) -> list[Unresolved]:
+    return [
+        {"nodes": _texts(item.get("nodes")), "reason": printable(item.get("reason") or "")} for item in _dicts(value)
+    ]
+
+
+def _node_changes(data: dict[str, Any]) -> list[NodeChange]:
+    done, resumed = (
+        [{"node": printable(item.get("node") or ""), "problem": printable(item.get("problem") or "")} for item in items]
+        for items in (_dicts(_dict(data.get("drain")).get("done")), _dicts(data.get("resumed")))
+    )
+    drained = _dicts(_dict(data.get("drain")).get("nodes"))
+    reasons = {printable(item.get("node") or ""): printable(item.get("reason") or "") for item in drained}
+    return node_changes(done, resumed, _pairs(data.get("held")), _pairs(data.get("held_by")), reasons)
+
+
+def _culprit(value: object) -> Culprit:
+    if not isinstance(value, dict):
+        return {"kind": "node", "nodes": [printable(value)], "reason": ""}
+    nodes = _texts(value.get("nodes")) or ([printable(value["node"])] if value.get("node") else [])
+    return {
+        "kind": printable(value.get("kind") or "node"),
+        "nodes": nodes,
+        "reason": printable(value.get("reason") or ""),
+    }
+
+
+def culprits(report: ReadReport) -> list[Culprit]:
+    """Return the culprits: those found by the search or, without a search, those proven by the tests.
+
+    The latter are nodes that failed on their own, and nodes that failed with two or more partners that each passed with
+    another node.
+
+    Args:
+        report: the result of `normalised`.
+    """
+    if report["culprits"] is not None:
+        return list(report["culprits"])
+    found: dict[str, str] = {}
+    partners: dict[tuple[str, str], set[str]] = {}
+    for test in [test for test in report["tests"] if _infers(test)]:
+        nodes = everyone(test)
+        if test["verdict"] == "FAIL" and len(nodes) == 1:
+            found.setdefault(nodes[0], f"{test['name']}: {test['reason']}")
+        if len(nodes) == _PAIR:
+            for node, other in (nodes, nodes[::-1]):
+                partners.setdefault((node, test["verdict"]), set()).add(other)
+    for (node, verdict), others in partners.items():
+        good = sorted(other for other in others if partners.get((other, "PASS"), set()) - {node})
+        if verdict == "FAIL" and len(good) >= _PAIR and (node, "PASS") not in partners:
+            found.setdefault(node, f"failed with {len(good)} partners that pass with others: {', '.join(good[:8])}")
+    return [{"kind": "node", "nodes": [node], "reason": reason} for node, reason in found.items()]
+
+
+def faulty_nodes(report: ReadReport) -> set[str]:
+    """Return the nodes that are culprits; a slow link or boundary has no single faulty node."""
+    return {node for item in culprits(report) if item["kind"] in _OF_A_NODE for node in item["nodes"]}
+
+
+def _infers(test: ReadTest) -> bool:
+    """Return whether culprits may be inferred from a test; other tests name them."""
+    stage = stage_of(test)
+    return stage is None or stage.infers
+
+
+def everyone(test: ReadTest) -> list[str]:
+    """Return all nodes that took part in a test, the tested ones first."""
+    return list(dict.fromkeys(test["nodes"] + test["partners"]))
+
+
+def counts(report: ReadReport) -> dict[str, int]:
+    """Return the number of tests by verdict."""
+    return {verdict: sum(test["verdict"] == verdict for test in report["tests"]) for verdict in VERDICTS}
+
+
+def curves(test: ReadTest) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """Return the curves of a test by program, then by half (out_of_place, in_place).
+
+    Returns:
+        For each half the sizes in bytes, ascending, with the median over repeats of busbw in GB/s.
+    """
+    found: dict[str, dict[str, dict[int, list[float]]]] = {}
+    for run in test["runs"]:
+        program = (run["program"] or test["collective"] or "all_reduce").removesuffix("_perf")
+        halves = found.setdefault(program, {half: {} for half in HALVES})
+        for row in run["rows"]:
+            for half in HALVES:
+                busbw = row["out_of_place"] if half == "out_of_place" else row["in_place"]
+                if busbw is not None and row["size"] > 0:
+                    halves[half].setdefault(row["size"], []).append(busbw)
+    return {
+        program: {
+            half: [(size, median(values)) for size, values in sorted(points.items())] for half, points in halves.items()
+        }
+        for program, halves in found.items()
+        if any(halves.values())
+    }

@@ -1,0 +1,247 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The samples of nodes under load: errors that prove a fault, further findings, and the values for the report."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from .....module_utils.hardware.pci_devices import normal_address
+from .....module_utils.hardware.xid import NVLINK5, RECOVERY_CHANGED, is_unparsed, read_sxid, read_xid
+from .stage_verdict import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .soak_output import Seen, Soaked
+
+__all__ = ["soak_figures", "watched_faults"]
+
+_US = 1_000_000
+_LONGEST = 120
+_MOST_POINTS = 200
+_MOST_WORDS = 3
+# Throttling that protects the hardware from damage. A software power cap and the clocks of an idle GPU are normal.
+_SLOWDOWNS = {
+    "hw_slowdown": "slowed down by the hardware",
+    "hw_thermal_slowdown": "too hot, slowed down by the hardware",
+    "hw_power_brake_slowdown": "slowed down by the power brake of the server",
+    "sw_thermal_slowdown": "too hot, slowed down by the driver",
+}
+_IDLE = "gpu_idle"
+# The corresponding counters of nvidia-smi.
+_TIMES = {
+    "hw_thermal_slowdown": "hw_therm_slowdown",
+    "hw_power_brake_slowdown": "hw_power_brake",
+    "sw_thermal_slowdown": "sw_therm_slowdown",
+}
+Speeds = list[tuple[float, float]]
+_RISES = {
+    "ecc_volatile_corrected_total": "correctable ECC errors",
+    "pcie_replays": "PCIe replays",
+    "nvlink_errors": "CRC errors on its NVLinks",
+}
+
+
+def watched_faults(seen: dict[str, Seen], nodes: list[str]) -> tuple[list[Fault], list[str]]:
+    """Return the faults that the samples prove, and further findings."""
+    faults: list[Fault] = []
+    notes: list[str] = []
+    for node in nodes:
+        record = seen.get(node)
+        if record is None:
+            continue
+        for item in [record.begin, *record.samples, record.end]:
+            lost = [device["device"] for device in item["devices"] if device["lost"]] if item else []
+            if lost:
+                faults.append(Fault(node, f"GPU {lost[0]} is lost: the driver cannot reach it"))
+                break
+        if record.begin and record.end:
+            _errors(node, record, faults, notes)
+        for device, words in _slowed(record).items():
+            notes += [f"{node} GPU {device}: {note}" for note in words]
+    return faults, notes
+
+
+def _rises(record: Seen, key: str) -> dict[int, float]:
+    """Return the increase of a counter for each device; a counter that was reset counts with its current value."""
+    before = {device["device"]: device[key] for device in (record.begin or {"devices": []})["devices"]}
+    after = {device["device"]: device[key] for device in (record.end or {"devices": []})["devices"]}
+    return {
+        device: value - (before[device] or 0) if value >= (before[device] or 0) else value
+        for device, value in after.items()
+        if value is not None and before.get(device) is not None
+    }
+
+
+def _slowed(record: Seen) -> dict[int, list[str]]:
+    """Return the reasons for lower clocks of each device, with the time or the number of samples."""
+    every = [*record.samples, *filter(None, [record.end])]
+    found: dict[int, list[str]] = {}
+    first = {device["device"]: device["throttle_us"] for device in (record.begin or {"devices": []})["devices"]}
+    last = {device["device"]: device["throttle_us"] for device in (record.end or {"devices": []})["devices"]}
+    devices = {device["device"] for item in every for device in item["devices"]}
+    for device in sorted(devices):
+        for reason, words in _SLOWDOWNS.items():
+            seen = sum(_has(item, device, reason) for item in every)
+            times = [each.get(device, {}).get(_TIMES.get(reason, "")) for each in (first, last)]
+            seconds = (times[1] - times[0]) / _US if times[0] is not None and times[1] is not None else 0.0
+            if seen or seconds > 0:
+                lasted = f"{seconds:.3g} s" if seconds > 0 else f"in {seen} of {len(every)} samples"
+                found.setdefault(device, []).append(f"{words}, {lasted}")
+    return found
+
+
+def _has(item: dict[str, Any], device: int, reason: str) -> bool:
+    return any(each["device"] == device and reason in each["reasons"] for each in item["devices"])
+
+
+def _errors(node: str, record: Seen, faults: list[Fault], notes: list[str]) -> None:
+    """Record counters that increased, and faults, between begin and end."""
+    begin, end = record.begin or {}, record.end or {}
+    for device, count in _rises(record, "ecc_volatile_uncorrected_total").items():
+        if count:
+            faults.append(Fault(node, f"{_name(end, device)}: {count:.0f} uncorrectable memory errors"))
+    for device, words in _rows(begin, end):
+        faults.append(Fault(node, f"{_name(end, device)}: {words}"))
+    for words, fault in _xids(begin, end["faults"]):
+        if fault:
+            faults.append(Fault(node, words))
+        else:
+            notes.append(f"{node} {words}")
+    for key, words in _RISES.items():
+        for device, count in _rises(record, key).items():
+            if count:
+                notes.append(f"{node} {_name(end, device)}: {count:.0f} {words} meanwhile")
+
+
+def _name(record: dict[str, Any], device: int) -> str:
+    uuid = next((each["uuid"] for each in record["devices"] if each["device"] == device), "")
+    return f"GPU {device} ({uuid})" if uuid else f"device {device}"
+
+
+def _rows(begin: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """Yield the devices whose memory was remapped, or could not be."""
+    before = {device["device"]: device["remapped_rows"] for device in begin["devices"]}
+    for device in end["devices"]:
+        was, rows = before.get(device["device"], {}), device["remapped_rows"]
+        if rows.get("failure") is True and was.get("failure") is not True:
+            yield device["device"], "a memory row could not be remapped"
+        elif _number(rows.get("uncorrectable")) > _number(was.get("uncorrectable")):
+            yield device["device"], "a memory row was remapped after an uncorrectable error"
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _xids(begin: dict[str, Any], lines: list[str]) -> Iterator[tuple[str, bool]]:
+    """Yield the Xids in lines of the kernel log, once per GPU, and whether each is a fault.
+
+    An error that the driver calls nonfatal is not a fault. An unparsable line counts as a fault, because it may be
+    fatal.
+    """
+    known = {normal_address(device["address"]): device["device"] for device in begin["devices"] if device["address"]}
+    named = set()
+    for line in lines:
+        xid, switch = read_xid(line), read_sxid(line)
+        words, fault = "", True
+        if xid and xid.number != RECOVERY_CHANGED:
+            # The log omits the PCI function of the device.
+            where = next((device for address, device in known.items() if _same(address, xid.address)), None)
+            name = f"GPU {where}" if where is not None else f"GPU at {xid.address}"
+            name += f" {xid.instance}" if xid.instance else ""
+            fault = xid.fatal is not False or xid.number not in NVLINK5
+            words = f"{name}: Xid {xid.number}{'' if fault else ' (nonfatal)'}"
+        elif switch and switch.fatal:
+            words = f"NVSwitch at {switch.address}: fatal SXid {switch.number}"
+        elif is_unparsed(line):
+            words = f"an Xid in a format that cannot be parsed: {line[line.find('Xid') :][:_LONGEST]}"
+        if words and words not in named:
+            named.add(words)
+            yield words, fault
+
+
+def _same(address: str, logged: str) -> bool:
+    return normal_address(logged if "." in logged else f"{logged}.0") == address
+
+
+def soak_figures(soaked: Soaked, busbw: Speeds, devices: dict[tuple[str, int], Speeds]) -> dict[str, Any]:
+    """Return the speeds and the samples for the report.
+
+    Args:
+        soaked: as read_soak returns it.
+        busbw: seconds since 1970 and GB/s of each all-reduce.
+        devices: by node and device, seconds since 1970 and TFLOP/s of each turn.
+    """
+    began = soaked.ran[0].began if soaked.ran else 0.0
+    return {
+        "turns": len(busbw) or min(map(len, devices.values()), default=0),
+        "busbw": [[round((at - began) / 60, 3), value] for at, value in _thinned(busbw)],
+        "watched": _over_time(soaked.nodes, began),
+        "rows": [_row(node, device, soaked.nodes.get(node), speeds) for (node, device), speeds in devices.items()],
+    }
+
+
+def _thinned(values: list[Any]) -> list[Any]:
+    step = -(-len(values) // _MOST_POINTS) or 1
+    return values[::step]
+
+
+def _over_time(nodes: dict[str, Seen], began: float) -> list[list[float | None]]:
+    """Return minutes, lowest and median clock, and the highest temperature of all devices."""
+    every = [(item["at"], item["devices"]) for seen in nodes.values() for item in seen.samples]
+    if not every:
+        return []
+    first, last = min(at for at, _devices in every), max(at for at, _devices in every)
+    width = (last - first) / _MOST_POINTS or 1.0
+    slots: dict[int, list[dict[str, Any]]] = {}
+    for at, devices in every:
+        slots.setdefault(int((at - first) / width), []).extend(devices)
+    found: list[list[float | None]] = []
+    for slot, devices in sorted(slots.items()):
+        clocks = _clocks(devices)
+        heat = _known(devices, "temperature_c")
+        minutes = round((first + slot * width - began) / 60, 3)
+        found.append(
+            [max(0.0, minutes), min(clocks, default=None), median(clocks) if clocks else None, max(heat, default=None)]
+        )
+    return found
+
+
+def _known(devices: Iterable[dict[str, Any]], key: str) -> list[float]:
+    return [device[key] for device in devices if device[key] is not None]
+
+
+def _clocks(devices: list[dict[str, Any]]) -> list[float]:
+    """Return the clocks of samples under load; between two programs a GPU is idle, and its clock is meaningless."""
+    return _known((device for device in devices if _IDLE not in device["reasons"]), "clock_mhz")
+
+
+def _row(node: str, device: int, seen: Seen | None, speeds: Speeds) -> dict[str, Any]:
+    samples = seen.samples if seen else []
+    mine = [each for item in samples for each in item["devices"] if each["device"] == device]
+    clocks = _clocks(mine)
+    ends = [each for item in (seen and seen.end, seen and seen.begin) if item for each in item["devices"]]
+    words = _slowed(seen).get(device, []) if seen else []
+
+    def rose(key: str) -> float | None:
+        return _rises(seen, key).get(device) if seen else None
+
+    return {
+        "node": node,
+        "device": device,
+        "uuid": next((each["uuid"] for each in ends if each["device"] == device), ""),
+        "tflops_first": speeds[0][1],
+        "tflops_last": speeds[-1][1],
+        "lowest_clock_mhz": min(clocks, default=None),
+        "median_clock_mhz": median(clocks) if clocks else None,
+        "highest_temperature_c": max(_known(mine, "temperature_c"), default=None),
+        "highest_power_w": max(_known(mine, "power_w"), default=None),
+        "uncorrectable": rose("ecc_volatile_uncorrected_total"),
+        "correctable": rose("ecc_volatile_corrected_total"),
+        "pcie_replays": rose("pcie_replays"),
+        "nvlink_errors": rose("nvlink_errors"),
+        "slowed": "; ".join(words[:_MOST_WORDS]),
+    }

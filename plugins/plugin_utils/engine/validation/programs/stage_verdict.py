@@ -1,0 +1,111 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Derive a verdict from the results of a stage: a fault is FAIL, a gap or a doubt is INCONCLUSIVE, otherwise PASS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..judge import FAIL, INCONCLUSIVE, PASS
+
+__all__ = ["Fault", "Floors", "Judged"]
+
+_MOST = 8
+
+
+class Fault(NamedTuple):
+    """A proven fault.
+
+    Attributes:
+        node: the culprit; empty unless a single node is to blame.
+        words: description of the fault.
+        line: the same for the report; by default the node and the description.
+    """
+
+    node: str
+    words: str
+    line: str = ""
+
+    def __str__(self) -> str:
+        """Return the line for the report."""
+        return self.line or (f"{self.node}: {self.words}" if self.node else self.words)
+
+
+@dataclass
+class Judged:
+    """The results of a program.
+
+    Attributes:
+        result: the result in one line.
+        figures: values for the report under the stage's name; None if the stage has none.
+        faults: the most informative first.
+        gaps: missing results, which prevent a verdict.
+        doubt: why a result without faults and gaps is inconclusive.
+        notes: further findings.
+        source: source of the floors.
+        program: name of the program.
+        version: version of the program.
+        most: maximum number of findings.
+    """
+
+    result: str
+    figures: dict[str, Any] | None = None
+    faults: list[Fault] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+    doubt: str = ""
+    notes: list[str] = field(default_factory=list)
+    source: str = ""
+    program: str = ""
+    version: str | None = None
+    most: int = _MOST
+
+    def answer(self, name: str) -> dict[str, Any]:
+        """Return verdict, reason, findings, source, blamed, program, version, and the stage's values under its name."""
+        lines = [str(fault) for fault in self.faults]
+        if lines:
+            verdict, reason = FAIL, lines[0]
+        elif self.gaps or self.doubt:
+            verdict, reason = INCONCLUSIVE, self.gaps[0] if self.gaps else f"{self.result}; {self.doubt}"
+        else:
+            verdict, reason = PASS, self.result
+        rest = [line for line in dict.fromkeys([*lines, *self.gaps, *self.notes]) if line not in reason]
+        more = [f"{len(rest) - self.most} more such lines are in the output"] if len(rest) > self.most else []
+        blamed: dict[str, str] = {}
+        for fault in self.faults:
+            if fault.node:
+                blamed.setdefault(fault.node, fault.words)
+        return {
+            "verdict": verdict,
+            "reason": reason,
+            "findings": rest[: self.most] + more,
+            "source": self.source or None,
+            "blamed": [{"node": node, "reason": words} for node, words in blamed.items()],
+            **({"program": self.program} if self.program else {}),
+            **({"version": self.version} if self.version else {}),
+            **({} if self.figures is None else {name: self.figures}),
+        }
+
+
+@dataclass
+class Floors:
+    """Chooses between the operator's floor and the hardware's, and records the source of each."""
+
+    sources: list[str] = field(default_factory=list)
+
+    def pick(self, given: float, known: float | None, *sources: object) -> float | None:
+        """Return a floor, or None if neither is known.
+
+        Args:
+            given: the operator's floor, 0 if not set.
+            known: the hardware's floor.
+            sources: sources of the hardware's floor.
+        """
+        found = given or known or None
+        if found:
+            self.sources += ["the operator"] if given else [str(source or "") for source in sources]
+        return found
+
+    def __str__(self) -> str:
+        """Return the sources of the floors in use."""
+        return "; ".join(filter(None, dict.fromkeys(self.sources)))

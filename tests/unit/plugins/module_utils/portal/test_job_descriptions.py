@@ -1,0 +1,33 @@
+"""States and reasons of Slurm in words."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.job_descriptions import ended_words, queued_words
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "words"),
+    [
+        ("RUNNING", "None", "runs"),
+        ("PENDING", "Resources", "waits for nodes that are free"),
+        ("PENDING", "Priority", "waits: jobs of higher priority come first"),
+        ("PENDING", "(Dependency)", "waits for a job that it depends on"),
+        (
+            "PENDING",
+            "ReqNodeNotAvail, UnavailableNodes:gpu[1-2]",
+            "waits for nodes that are out of service or reserved",
+        ),
+        ("PENDING", "QOSMaxGRESPerUser", "waits for a limit of its QOS: QOSMaxGRESPerUser"),
+        ("PENDING", "AssocGrpGRES", "waits for a limit of its account: AssocGrpGRES"),
+        ("PENDING", "AReasonOfTomorrow", "waits: AReasonOfTomorrow"),
+        ("A_STATE_OF_TOMORROW", "None", "a state of tomorrow"),
+    ],
+)
+def test_a_job_in_the_queue(state: str, reason: str, words: str) -> None:
+    assert queued_words(state, reason) == words
+
+
+def test_a_job_that_ended() -> None:
+    assert ended_words("OUT_OF_MEMORY") == "ran out of memory"
+    assert ended_words("REVOKED") == "revoked"

@@ -23,6 +23,10 @@ options:
   content:
     description: New content of slurm.conf.
     type: str
+  path:
+    description: Path of slurm.conf.
+    type: path
+    default: /etc/slurm/slurm.conf
   pending:
     description: Path of the C(pending) file of M(busbar.cluster.templates), which lists files that are not active yet.
     type: path
@@ -227,6 +231,7 @@ def main() -> None:
         argument_spec={
             "changes": {"type": "list", "elements": "dict"},
             "content": {"type": "str"},
+            "path": {"type": "path", "default": SLURM_CONF},
             "pending": {"type": "path"},
             "state_directory": {"type": "path", "default": "/var/lib/slurm/slurmctld"},
             "accounts": entries,
@@ -243,9 +248,9 @@ def main() -> None:
         judge_written(module)
     nothing: dict[str, list[str]] = {"nodes": [], "partitions": []}
     new = read_cluster(module.params["content"])
-    gate = gate_lines(text_of(Path(SLURM_CONF)) or "", new.nodes)
+    gate = gate_lines(text_of(Path(module.params["path"])) or "", new.nodes)
     squeue = module.get_bin_path("squeue")
-    before = active_text(SLURM_CONF, module.params["pending"])
+    before = active_text(module.params["path"], module.params["pending"])
     if squeue is None or before is None:
         module.exit_json(changed=False, jobs=[], removed=nothing, gate=gate)
         return

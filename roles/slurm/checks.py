@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...plugins.module_utils.access.accounts import slurm_users
-from ...plugins.plugin_utils.role_checks import Known, Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 from ...plugins.plugin_utils.slurm.conf import inventory_node
 from ...plugins.plugin_utils.slurm.new_nodes import new_node_problems
 from ...plugins.plugin_utils.slurm.partitions import cluster_name_problems, role_problems
@@ -27,6 +27,9 @@ SITE_OPTIONS: dict[str, Any] = {
     "slurm_admin_groups": [],
     "slurm_checks_partition": "",
     "slurm_database_external": {},
+    "slurm_external": {},
+    "slurm_repository": {},
+    "slurm_spank_plugins": [],
     "slurm_state_shared": False,
     "slurm_state_directory": "",
 }
@@ -82,6 +85,28 @@ def check_database(options: Known, cluster: Known) -> list[Problem]:
     return external_database_problems(external, cluster["databases"], has_password=has_password)
 
 
+def check_external(options: Known, _: Known) -> list[Problem]:
+    """Return the problems of a Slurm that the site built."""
+    external, key = options["slurm_external"], "slurm_external"
+    paths = {name: str(external[name]) for name in ("prefix", "config") if external.get(name)}
+    problems = [
+        make_problem([], f"{key}.{name}", f"{path} is not an absolute path", "write the whole path")
+        for name, path in paths.items()
+        if not path.startswith("/")
+    ]
+    if external and not paths.get("prefix"):
+        problems.append(make_problem([], f"{key}.prefix", "is not set", "set the directory that has bin/scontrol"))
+    if paths.get("prefix", "").rstrip("/") in {"", "/usr"} and "prefix" in paths:
+        remedy = "remove slurm_external: Slurm from packages needs none"
+        problems.append(make_problem([], f"{key}.prefix", "is the directory of packages", remedy))
+    problems += [
+        make_problem([], other, f"is set beside {key}, whose Slurm busbar does not install", "remove one of them")
+        for other in ("slurm_repository", "slurm_spank_plugins")
+        if external and options[other]
+    ]
+    return problems
+
+
 def check_gpus(_: Known, cluster: Known) -> list[Problem]:
     """Return the problems of MIG layouts and of Slurm's GPU configuration."""
     nodes = [inventory_node(name, cluster["hostvars"][name]) for name in cluster["compute"]]
@@ -92,5 +117,6 @@ INVENTORY = {
     "preflight_accounting": check_roles,
     "slurm_*, users_accounts": check_declaration,
     "slurm_database_external": check_database,
+    "slurm_external, slurm_repository, slurm_spank_plugins": check_external,
     "mig_layout, slurm_gres_mode, slurm_node_*, hardware, hardware_profiles_extra": check_gpus,
 }

@@ -34,7 +34,13 @@ __all__ = [
 ]
 
 # Keys of slurm.conf that may be repeated; lists of other keys are joined by commas.
-REPEATED = frozenset({"downnodes", "frontendname", "include", "nodename", "nodeset", "partitionname", "slurmctldhost"})
+REPEATED = frozenset(
+    {
+        *("downnodes", "frontendname", "include", "nodename", "nodeset", "partitionname", "slurmctldhost"),
+        # Since Slurm 24.05.
+        *("epilog", "epilogslurmctld", "prolog", "prologslurmctld"),
+    }
+)
 
 
 class Node(TypedDict):

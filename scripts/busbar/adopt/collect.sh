@@ -14,8 +14,12 @@ command_() {
     printf '@@ command %s\n' "$name"
     timeout 60 "$@" 2>&1 </dev/null | base64
 }
+daemons=$(for exe in /proc/[0-9]*/exe; do readlink "$exe"; done 2>/dev/null |
+    grep -E '/s?bin/slurm(ctld|dbd|d)(-wlm)?$' | sort -u)
+for daemon in $daemons; do PATH=$PATH:${daemon%/*}:${daemon%/sbin/*}/bin; done
 config=$(timeout 30 scontrol show config 2>/dev/null)
-value() { printf '%s\n' "$config" | sed -n "s/^$1 *= *//p" | grep -v '^(null)$' | head -n 1; }
+value() { values "$1" | head -n 1; }
+values() { printf '%s\n' "$config" | sed -nE "s/^$1(\\[[0-9]+\\])? *= *//p" | grep -v '^(null)$'; }
 conf=$(value SLURM_CONF)
 spool=$(value SlurmdSpoolDir | sed "s/%[nh]/$(hostname -s)/")
 [ -n "$conf" ] || for conf in /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf /opt/slurm/etc/slurm.conf \
@@ -24,21 +28,29 @@ printf '@@ command slurm-conf\n'
 printf '%s\n' "$conf" | base64
 for path in /etc/passwd /etc/group /etc/hosts /etc/exports /etc/exports.d/* /etc/fstab /etc/auto.* /etc/sudoers \
     /etc/sudoers.d/* /etc/sssd/sssd.conf /etc/pam.d/sshd /etc/ssh/sshd_config /etc/enroot/enroot.conf /etc/nhc/nhc.conf \
-    /etc/os-release /etc/slurm/slurmdbd.conf /etc/default/slurmd /etc/sysconfig/slurmd /etc/ssh/ssh_known_hosts \
+    /etc/os-release /etc/default/slurmd /etc/sysconfig/slurmd /etc/ssh/ssh_known_hosts \
     /etc/chrony/chrony.conf /etc/chrony.conf /etc/systemd/timesyncd.conf /etc/ntp.conf; do
     file "$path"
 done
+beside=$(printf '%s\n' "$daemons" | sed -n 's,/sbin/slurmdbd.*,/etc/slurmdbd.conf,p')
+for path in "${conf%/*}/slurmdbd.conf" /etc/slurm/slurmdbd.conf "$beside"; do
+    [ ! -f "$path" ] || { file "$path"; break; }
+done
 for folder in "${conf%/*}" "${spool:+$spool/conf-cache}" /run/slurm/conf; do
     [ -d "$folder" ] || continue
-    find -L "$folder" -type f ! -iname '*key*' ! -iname '*.pem' ! -iname '*pass*' ! -name 'slurmdbd.conf' 2>/dev/null |
+    # /usr/local/etc has files of other programs, and /opt/slurm the programs of Slurm.
+    case $folder in *slurm*) depth=9 ;; *) depth=1 ;; esac
+    find -L "$folder" -maxdepth $depth -type f ! -path "$folder/*bin/*" ! -path "$folder/share/*" \
+        ! -path "$folder/lib/*" ! -path "$folder/lib64/*" ! -iname '*key*' ! -iname '*.pem' ! -iname '*pass*' ! -name 'slurmdbd.conf' 2>/dev/null |
         while read -r path; do file "$path"; done
 done
 for key in Prolog Epilog TaskProlog TaskEpilog PrologSlurmctld EpilogSlurmctld HealthCheckProgram; do
     # shellcheck disable=SC2046 # the value is a pattern of paths
-    for path in $(value "$key" | sed 's/(null)//'); do file "$path"; done
+    for path in $(values "$key"); do file "$path"; done
 done
 printf '@@ command daemons\n'
 ps -eo comm= | sort -u | grep -E '^(slurm|munged|mysqld|mariadbd|sssd|cmd$|cmdaemon|wwclient|autofs|automount)' | base64
+printf '@@ command daemon-paths\n%s\n' "$(printf '%s\n' "$daemons" | base64)"
 [ -d /cm/local ] && printf '@@ command managed-by\nQnJpZ2h0Cg==\n'
 grep -qE '(wwid|wwinit|root=wwfs)' /proc/cmdline 2>/dev/null && printf '@@ command managed-by\nV2FyZXd1bGYK\n'
 if [ -n "$config" ]; then

@@ -152,7 +152,7 @@ def _munge(reading: Reading) -> None:
 
 
 def _vaulted_files(reading: Reading) -> None:
-    known = {*reading.source.groups, *reading.source.hosts}
+    known = {*reading.source.groups, *reading.source.short}
     for path in reading.source.vaulted:
         owner = path.stem if path.parent.name in {"group_vars", "host_vars"} else path.parent.name
         why = f" and belongs to {owner}, which is not in the inventory, so only -e @FILE reads it"

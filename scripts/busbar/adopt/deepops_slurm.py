@@ -50,8 +50,20 @@ def adopt_slurm(reading: Reading) -> None:
     _partitions(reading, conf)
     _node_variables(reading)
     _access(reading)
+    _external(reading)
     for name in ("slurm_qos", "slurm_accounts"):
         _accounting(reading, name)
+
+
+def _external(reading: Reading) -> None:
+    """Keep the Slurm that DeepOps built; its release comes from a variable or from DeepOps."""
+    version = str(reading.value("slurm_version") or data()["releases"][reading.release]["slurm"])
+    places = {"prefix": str(reading.value("slurm_install_prefix")), "config": str(reading.value("slurm_config_dir"))}
+    reading.draft.carry(f"Slurm {version} of DeepOps", {"slurm_external": places})
+    if re.match(r"(\d\d)\.(\d\d)", version) and version < "22.05":
+        question = f"Slurm {version} is older than 22.05, the oldest release that busbar configures: upgrade it first"
+        note = reading.note if reading.has("slurm_version") else reading.draft.note
+        note("slurm_version", ASK, question)
 
 
 def _own_template(reading: Reading) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -33,6 +34,7 @@ def users(reading: Reading) -> None:
         if login not in names
     ]
     accounts = [user for user in found if user["uid"] is not None]
+    _ask_about_twins(reading, found)
     if accounts:
         reading.note("users", CARRIED, f"users_accounts: {', '.join(user['name'] for user in accounts)}")
     reading.leave("users", "no user is left to carry over")
@@ -54,6 +56,19 @@ def users(reading: Reading) -> None:
             "Add the missing UIDs, then move these entries into users_accounts:",
             *(_line(user) for user in pending),
         ]
+
+
+def _ask_about_twins(reading: Reading, found: Sequence[dict[str, Any]]) -> None:
+    """Ask about names and UIDs that occur twice; the preflight refuses the site until they are unique."""
+    names = Counter(user["name"] for user in found)
+    owners: dict[int, list[str]] = {}
+    for user in found:
+        owners.setdefault(user["uid"], []).append(user["name"])
+    twins = [f"user {name} is declared {count} times" for name, count in names.items() if count > 1]
+    twins += [f"UID {uid} belongs to {', '.join(who)}" for uid, who in owners.items() if uid and len(set(who)) > 1]
+    for text in twins:
+        question = f"{text}: keep one (getent passwd on the hosts tells which); takeover is refused until then"
+        reading.draft.note("UIDs", ASK, question, reading.source.where("users"))
 
 
 def _declared(reading: Reading) -> list[dict[str, Any]]:
@@ -91,7 +106,7 @@ def _user(reading: Reading, item: dict[str, Any], gids: dict[str, Any]) -> dict[
     groups = item.get("groups") or []
     entry = {
         "name": login,
-        "uid": None if uid is None else int(uid),
+        "uid": int(str(uid)) if str(uid).isdigit() else None,
         "group": group,
         "groups": groups.replace(" ", "").split(",") if isinstance(groups, str) else list(groups),
         "comment": item.get("name") if item.get("name") != login else None,

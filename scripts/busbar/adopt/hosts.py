@@ -170,7 +170,12 @@ def _carry_sshd(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
 
 def list_changes(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
     """List the files that the takeover changes, and keep a copy of their present content below before/."""
-    for group, paths, reason in _CHANGES:
+    external = draft.variables.get("slurm_external")
+    if external:
+        reason = f"links to the commands in {external['prefix']} and to {external['config']}, where nothing exists"
+        draft.note("/usr/local/bin, /usr/local/sbin, /etc/slurm", CHANGED, reason, "hosts with Slurm")
+    for group, fixed, reason in _CHANGES:
+        paths = [path.replace("/etc/slurm/", f"{external['config']}/") if external else path for path in fixed]
         members = draft.groups.get(group, []) if group else list(draft.hosts)
         if not members:
             continue
@@ -181,7 +186,8 @@ def list_changes(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
             draft.files |= {
                 f"before/{host}{path}": files[path] for path in paths if path in files and "slurmdbd" not in path
             }
-    draft.note("packages", CHANGED, f"missing ones of {_PACKAGES}; others are not upgraded")
+    packages = ", ".join(name for name in _PACKAGES.split(", ") if not external or name not in {"libpmix2t64", "sackd"})
+    draft.note("packages", CHANGED, f"missing ones of {packages}; others are not upgraded")
     for host, reading in hosts.items():
         for path in ("/etc/default/slurmd", "/etc/sysconfig/slurmd"):
             matched = re.search(r"^\s*SLURMD_OPTIONS=[\"']?([^\"'\n]+)", reading.files.get(path, ""), re.MULTILINE)

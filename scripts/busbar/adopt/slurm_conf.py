@@ -35,9 +35,12 @@ _LINES = {
     "PartitionName": _PARTITION_KEYS,
     "NodeSet": "NodeSet Nodes Feature",
     "DownNodes": "DownNodes State Reason",
+    "FrontendName": "FrontendName FrontendAddr Port Reason State AllowGroups AllowUsers DenyGroups DenyUsers",
 }
 _LINE_KEYS = {kind: {key.lower(): key for key in keys.split()} for kind, keys in _LINES.items()}
 _SYNONYMS = {"Features": "Feature", "Procs": "CPUs", "Shared": "OverSubscribe"}
+# Keys of which Slurm 24.05 and newer use all lines; older releases use the last one.
+_SEVERAL = {"Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld"}
 # Defunct keys that Slurm ignores or that SlurmctldHost replaced.
 _KEYS = {key.lower(): key for key in (*SLURM_CONF_KEYS, "SlurmctldHost")}
 _PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))(?=\s|$)')
@@ -61,11 +64,12 @@ class SlurmConf:
 
     Attributes:
         path: the file.
-        keys: the keys that are not lines of objects, by their documented name.
+        keys: the keys that are not lines of objects, by their documented name; several values are lines.
         nodes: the effective keys of each NodeName, DEFAULT lines applied.
         partitions: the effective keys of each PartitionName, DEFAULT lines applied.
         sets: the keys of each NodeSet.
         down: the keys of each DownNodes line.
+        frontends: the names of FrontendName lines.
         controllers: name and address of each SlurmctldHost, the primary first.
         includes: the included files.
         errors: lines that Slurm rejects, with file and line.
@@ -77,6 +81,7 @@ class SlurmConf:
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
     sets: dict[str, dict[str, str]] = field(default_factory=dict)
     down: list[dict[str, str]] = field(default_factory=list)
+    frontends: list[str] = field(default_factory=list)
     controllers: list[tuple[str, str]] = field(default_factory=list)
     includes: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -140,7 +145,7 @@ def read_pairs(text: str) -> list[dict[str, str]]:
 def quoted(value: str) -> str:
     """Return a value as slurm.conf needs it: quoted if it has blanks, '#' escaped."""
     text = value.replace("\\", "\\\\").replace("#", "\\#")
-    return f'"{text}"' if re.search(r"\s", text) else text
+    return f'"{text}"' if not text or re.search(r"\s", text) else text
 
 
 def read_slurm_conf(files: Mapping[str, str], path: str) -> SlurmConf:
@@ -193,7 +198,8 @@ def _read_line(conf: SlurmConf, pairs: list[tuple[str, str]], where: str, defaul
                 matched = _HOST.fullmatch(value)
                 conf.controllers.append((matched[1], matched[2] or "") if matched else (value, ""))
             elif name:
-                conf.keys[name] = Setting(value, where)
+                before = f"{conf.value(name)}\n" if name in _SEVERAL and name in conf.keys else ""
+                conf.keys[name] = Setting(before + value, where)
             else:
                 conf.errors.append(f"{where}: {key} is not a key of slurm.conf")
         return
@@ -221,6 +227,8 @@ def _add(conf: SlurmConf, kind: str, said: dict[str, str], default: dict[str, st
         conf.down.append({"DownNodes": name, **said})
     elif kind == "NodeSet":
         conf.sets[name] = said
+    elif kind == "FrontendName":
+        conf.frontends += expand_hosts(name)
     elif name.upper() == "DEFAULT":
         default.update(said)
     elif kind == "PartitionName":

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from busbar.adopt.draft import Vaulted
 from busbar.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["Source", "Unresolved", "is_on", "resolved", "unresolved"]
 
@@ -38,6 +39,10 @@ _ONE_EXPRESSION = re.compile(r"\s*\{\{((?:(?!\}\}|\{\{).)*)\}\}\s*", re.DOTALL)
 _INI_VARIABLE = re.compile(r"(?:^|\s)([A-Za-z_]\w*)\s*=")
 _PATTERN_PART = re.compile(r"(?P<name>[^\[\]]+)(?:\[(?P<first>-?\d*)(?P<range>:)?(?P<last>-?\d*)\])?")
 _MOST_PLACES = 3
+# Facts of hosts, also with a default for their absence; variables of the connection are no facts.
+_FACT = re.compile(
+    r"\bansible_(?!(host|port|user|connection|python_interpreter|check_mode|version|config_file|run_tags)\b|ssh_|become)\w+"
+)
 
 
 class Unresolved(str):
@@ -75,6 +80,7 @@ class Source:
         folder: the directory that contains it.
         hosts: unevaluated variables of each host.
         groups: hosts of each group.
+        short: short name of each host by its name in the inventory.
         vaulted: files that are encrypted as a whole, so that their variables are unknown.
     """
 
@@ -95,10 +101,15 @@ class Source:
         self.vaulted = [path for path in files if path.read_text("utf-8", "replace").startswith(_VAULT)]
         found = _ask_ansible(self._sources, self.vaulted)
         hostvars = (found.pop("_meta", None) or {}).get("hostvars") or {}
-        self.groups = {name: list(dict.fromkeys(_members(found, name, []))) for name in found}
-        names = [*self.groups.get("all", []), *hostvars]
+        groups = {name: list(dict.fromkeys(_members(found, name, []))) for name in found}
+        names = dict.fromkeys([*groups.get("all", []), *hostvars])
+        # Slurm and busbar name hosts by their short names.
+        self.short = _short_names(names)
+        self.groups = {group: [self.short[name] for name in hosts] for group, hosts in groups.items()}
         self.hosts: dict[str, dict[str, Any]] = {
-            name: _decoded(hostvars.get(name) or {}) for name in dict.fromkeys(names)
+            self.short[name]: ({"ansible_host": name} if self.short[name] != name else {})
+            | _decoded(hostvars.get(name) or {})
+            for name in names
         }
         self._places = self._all_places()
         self._environment = _jinja()
@@ -182,7 +193,7 @@ class Source:
             return [self._evaluated(host, each, seen) for each in value]
         if isinstance(value, dict):
             return {key: self._evaluated(host, each, seen) for key, each in value.items()}
-        if isinstance(value, str) and not isinstance(value, Vaulted) and ("{{" in value or "{%" in value):
+        if isinstance(value, str) and not isinstance(value, (Unresolved, Vaulted)) and ("{{" in value or "{%" in value):
             return self._rendered(host, value, seen, exact=True)
         return value
 
@@ -202,6 +213,9 @@ class Source:
 
         # Ansible does not let Jinja interpret backslashes.
         text = re.sub(r"\{[{%].*?[}%]\}", lambda found: found[0].replace("\\", r"\\"), text, flags=re.DOTALL)
+        code = " ".join(found[0] for found in re.finditer(r"\{[{%].*?[}%]\}", text, flags=re.DOTALL))
+        if any(found[0] not in self.hosts[host] for found in _FACT.finditer(code)):
+            return Unresolved(text)
         try:
             needed = meta.find_undeclared_variables(self._environment.parse(text))
             known = (
@@ -345,6 +359,13 @@ def _copied(source: Path, place: Path, hidden: Sequence[Path]) -> str:
     return str(place if source.is_dir() else place / source.name)
 
 
+def _short_names(names: Iterable[str]) -> dict[str, str]:
+    """Return the part of each name before the first dot; addresses and names that would be equal stay."""
+    short = {name: name if re.fullmatch(r"[\d.]+", name) else name.partition(".")[0] for name in names}
+    taken = Counter(short.values())
+    return {name: each if taken[each] == 1 else name for name, each in short.items()}
+
+
 def _members(groups: dict[str, Any], name: str, above: list[str]) -> Iterator[str]:
     group = groups.get(name) or {}
     yield from group.get("hosts") or []
@@ -359,7 +380,9 @@ def _decoded(value: Any) -> Any:  # noqa: ANN401 - a value of JSON
         if value.keys() == {"__ansible_vault"}:
             return Vaulted(value["__ansible_vault"])
         if value.keys() == {"__ansible_unsafe"}:
-            return value["__ansible_unsafe"]
+            text = value["__ansible_unsafe"]
+            # An option with this text would be a template.
+            return Unresolved(text) if re.search(r"\{[{%]", text) else text
         return {key: _decoded(each) for key, each in value.items()}
     return [_decoded(each) for each in value] if isinstance(value, list) else value
 

@@ -39,6 +39,7 @@ def adopt_hardware(reading: Reading, given: Sequence[str]) -> None:
             hosts, name = name, hosts
         try:
             chosen = (reading.source.group(hosts) or unfold_hosts(hosts)) if hosts else compute
+            chosen = [reading.source.short.get(host, host) for host in chosen]
         except ValueError as exc:
             problems.append(f"--hardware {text}: {exc}")
             continue

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adopted_sites import FIXTURES, Site
+from adopted_sites import FIXTURES, Site, slurm_conf_of
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import unfold_hosts
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.plan import slurm_plan
 from busbar.adopt import cluster_source
 from busbar.adopt.cluster import draft_cluster
 from busbar.adopt.cluster_source import parse_sections, read_hosts, read_recording
@@ -20,7 +19,6 @@ from busbar.adopt.slurm_conf import pairs_of, read_pairs, read_slurm_conf, shape
 from busbar.adopt.verify import differences, record_of
 from busbar.cli import main
 from busbar.errors import UsageError
-from busbar.paths import collection
 
 SLURM = FIXTURES / "slurm"
 CASES = {case["path"].split("/")[1]: case for case in json.loads((FIXTURES / "slurm.json").read_text())}
@@ -42,36 +40,6 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Site]:
     return found
 
 
-def _rendered(site: Site) -> list[str]:
-    """Return the lines of slurm.conf that busbar would write for a site."""
-    names = site.groups["slurm_compute"]
-    role = collection() / "roles/slurm/vars/main.yml"
-    own = dict.fromkeys(line.split(":")[0].strip() for line in _block(role.read_text(), "__slurm_own_config:"))
-    plan = slurm_plan(
-        names,
-        site.hosts,
-        {
-            "own": {**own, "ReturnToService": 2, "MpiDefault": "pmix", "PrologFlags": "Contain"},
-            "config": site.all["slurm_config"],
-            "catalogue": site.all["hardware_profiles_extra"],
-            "controllers": site.groups["slurm_controller"],
-            "databases": site.groups.get("slurm_database", []),
-            "logins": [],
-            "partitions": site.all["slurm_partitions"],
-            "groups": site.groups,
-            "topology": site.all.get("slurm_topology", {}),
-        },
-    )
-    assert not plan["problems"]
-    return [*plan["config"], *plan["nodes"], *plan["partitions"]]
-
-
-def _block(text: str, start: str) -> list[str]:
-    lines = text.partition(start)[2].splitlines()[1:]
-    end = next(place for place, line in enumerate(lines) if line and not line.startswith(" "))
-    return [line for line in lines[:end] if line.startswith("  ") and line[2] not in " #"]
-
-
 @each
 def test_groups_and_addresses(name: str, sites: dict[str, Site]) -> None:
     for group, wanted in CASES[name]["groups"].items():
@@ -83,7 +51,7 @@ def test_groups_and_addresses(name: str, sites: dict[str, Site]) -> None:
 
 @each
 def test_slurm_understands_the_site_as_the_cluster(name: str, sites: dict[str, Site]) -> None:
-    text = "\n".join(_rendered(sites[name]))
+    text = slurm_conf_of(sites[name])
     conf = read_slurm_conf({"/slurm.conf": text}, "/slurm.conf")
     assert not conf.errors
     said = CASES[name]["slurm_says"]
@@ -113,7 +81,7 @@ def test_slurm_understands_the_site_as_the_cluster(name: str, sites: dict[str, S
 
 @each
 def test_only_keys_of_the_old_slurm_conf_are_written(name: str, sites: dict[str, Site]) -> None:
-    conf = read_slurm_conf({"/slurm.conf": "\n".join(_rendered(sites[name]))}, "/slurm.conf")
+    conf = read_slurm_conf({"/slurm.conf": slurm_conf_of(sites[name])}, "/slurm.conf")
     hosts = read_recording(SLURM / name, CONTROLLERS[name])
     reading = hosts[CONTROLLERS[name]]
     old = read_slurm_conf(reading.files, reading.conf_path())
@@ -175,7 +143,7 @@ def test_a_cluster_of_another_program_is_read_only(sites: dict[str, Site]) -> No
     text = " ".join(site.all["preflight_blockers"])
     assert "cloud.conf" in text
     assert "ResumeProgram=/slurm/scripts/resume_wrapper.sh" in text
-    assert "/opt/slurm" in text
+    assert site.all["slurm_external"] == {"prefix": "/opt/slurm", "config": "/opt/slurm/etc"}
     assert not any(host.startswith("burst") for host in site.hosts)
     assert "default partition" in site.said("PartitionName=small")
 
@@ -325,8 +293,16 @@ def test_the_script_reads_a_host_and_removes_passwords(tmp_path: Path) -> None:
     conf = tmp_path / "etc/slurm.conf"
     conf.parent.mkdir()
     conf.write_text("ClusterName=x\nAccountingStoragePass=hidden\n")
+    (conf.parent / "slurmdbd.conf").write_text("StorageUser=slurm\n storagepass = hidden\n")
+    (conf.parent / "jwt_hs256.key").write_text("hidden")
+    scripts = [tmp_path / "prolog", tmp_path / "prolog.d/a.sh"]
+    scripts[1].parent.mkdir()
+    for path in scripts:
+        path.write_text("true\n")
     tool = tmp_path / "scontrol"
-    tool.write_text(f"#!/bin/sh\necho 'SLURM_CONF = {conf}'\necho 'ClusterName = x'\n")
+    # As Slurm 24.05 and newer print it.
+    prologs = f"Prolog[0] = {scripts[0]}\nProlog[1] = {scripts[1].parent}/*"
+    tool.write_text(f"#!/bin/sh\ncat <<'END'\nSLURM_CONF = {conf}\nClusterName = x\n{prologs}\nEpilog = (null)\nEND\n")
     tool.chmod(0o755)
     script = Path(cluster_source.__file__).with_name("collect.sh")
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
@@ -334,7 +310,8 @@ def test_the_script_reads_a_host_and_removes_passwords(tmp_path: Path) -> None:
     reading = parse_sections(done.stdout.splitlines())
     assert reading is not None
     assert reading.conf_path() == str(conf)
-    assert "hidden" not in reading.files[str(conf)]
+    assert "hidden" not in str(reading.files)
+    assert {str(path) for path in (*scripts, conf.parent / "slurmdbd.conf")} <= reading.files.keys()
     assert "ClusterName=x" in reading.files[str(conf)]
     assert "root:" in reading.files["/etc/passwd"]
     assert parse_sections(done.stdout.splitlines()[:-1]) is None

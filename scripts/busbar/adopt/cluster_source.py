@@ -16,7 +16,7 @@ from busbar.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["HostReading", "read_hosts", "read_recording"]
+__all__ = ["HostReading", "read_hosts", "read_recording", "run_as_root"]
 
 _SCRIPT = Path(__file__).with_name("collect.sh")
 _AS_ROOT = 'if [ "$(id -u)" = 0 ]; then exec sh -s; else exec sudo -n sh -s; fi'
@@ -107,20 +107,28 @@ def read_hosts(places: dict[str, str], ssh_arguments: str = "") -> dict[str, Hos
 
 def _read_host(place: str, ssh_arguments: str) -> HostReading:
     """Run collect.sh on a host as root."""
+    text, error = run_as_root(place, _SCRIPT.read_text(encoding="utf-8"), ssh_arguments)
+    if error.startswith("ssh failed"):
+        return HostReading(error=error)
+    reading = parse_sections(text.splitlines())
+    if reading is None:
+        remedy = "allow the login user to run sudo without a password, or log in as root"
+        return HostReading(error=f"sudo failed: {error}: {remedy}")
+    return reading
+
+
+def run_as_root(place: str, script: str, ssh_arguments: str = "") -> tuple[str, str]:
+    """Return the output of a shell script on a host, and the last line of its errors."""
     options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=15", *shlex.split(ssh_arguments)]
     command = ["ssh", *options, "--", place, _AS_ROOT]
     try:
-        done = subprocess.run(command, input=_SCRIPT.read_bytes(), capture_output=True, timeout=_TIMEOUT_S, check=False)
+        done = subprocess.run(command, input=script.encode(), capture_output=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as exc:
-        return HostReading(error=f"ssh failed: {exc}")
+        return "", f"ssh failed: {exc}"
     said = done.stderr.decode(errors="replace").strip().splitlines()
     if done.returncode == _NO_CONNECTION:
-        return HostReading(error=f"ssh failed: {said[-1] if said else 'no answer'}")
-    reading = parse_sections(done.stdout.decode(errors="replace").splitlines())
-    if reading is None:
-        remedy = "allow the login user to run sudo without a password, or log in as root"
-        return HostReading(error=f"sudo failed: {said[-1] if said else f'exit status {done.returncode}'}: {remedy}")
-    return reading
+        return "", f"ssh failed: {said[-1] if said else 'no answer'}"
+    return done.stdout.decode(errors="replace"), said[-1] if said else f"exit status {done.returncode}"
 
 
 def parse_sections(lines: Iterable[str]) -> HostReading | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from busbar.errors import require_ansible
+from busbar.errors import UsageError, require_ansible
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +22,7 @@ __all__ = ["register"]
 DESCRIPTION = """\
 Reads a running Slurm cluster over SSH, which it does not change, and writes the draft of a site that reproduces it. The
 login user needs sudo without a password on each host. ADOPTED.md lists what is carried over, what stays as it is, and
-the questions to answer. No password and no private key leaves a host.
+the questions to answer. No password and no private key leaves a host, except with --secrets.
 """
 
 
@@ -38,12 +39,20 @@ def register(
     cluster.add_argument("--hardware", action="append", default=[], metavar="[HOSTS=]NAME", help=hardware)
     recording = "read files and outputs from a folder (HOST/etc/…, commands/HOST-NAME.txt) instead of the hosts"
     cluster.add_argument("--from", type=Path, dest="recording", metavar="DIR", help=recording)
-    cluster.add_argument("--ssh-common-args", default="", metavar="ARGS", help="further arguments of ssh")
+    secrets = "import the munge key and the password of slurmdbd's database into OUT/secrets"
+    cluster.add_argument("--secrets", action="store_true", help=secrets)
+    cluster.add_argument("--ssh-common-args", default="", metavar="ARGS", type=_words, help="further arguments of ssh")
     cluster.set_defaults(run=_cluster, finish=finish)
     verify = actions.add_parser("verify", help="compare an adopted cluster with what it was before")
     verify.add_argument("out", type=Path, metavar="OUT", help="the folder that `busbar adopt cluster` wrote")
     verify.add_argument("--from", type=Path, dest="recording", metavar="DIR", help=recording)
     verify.set_defaults(run=_verify)
+
+
+def _words(text: str) -> str:
+    """Return a text that a shell could split into words."""
+    shlex.split(text)
+    return text
 
 
 def _cluster(args: argparse.Namespace) -> int:
@@ -52,9 +61,13 @@ def _cluster(args: argparse.Namespace) -> int:
     from busbar.adopt.cluster import draft_cluster  # noqa: PLC0415 - needs Ansible
     from busbar.adopt.cluster_source import read_recording  # noqa: PLC0415
     from busbar.adopt.draft import refuse_filled  # noqa: PLC0415
+    from busbar.adopt.secrets import read_secrets, write_secrets  # noqa: PLC0415
     from busbar.adopt.verify import RECORD, record_of  # noqa: PLC0415
 
     refuse_filled(args.out)
+    if args.secrets and args.recording:
+        message = "--secrets reads the hosts, and --from does not: use one of them"
+        raise UsageError(message)
     controller = args.controller.rpartition("@")[2]
     called: dict[str, str] = {}
     if args.recording:
@@ -71,7 +84,17 @@ def _cluster(args: argparse.Namespace) -> int:
         _carry_access(draft, args, called)
     record = {"places": places, "ssh_common_args": args.ssh_common_args, "parts": record_of(hosts)}
     draft.files[RECORD] = json.dumps(record, indent=1) + "\n"
-    return int(args.finish(draft, args.out))
+    secrets = read_secrets(draft, places, _slurmdbd_conf(draft, hosts), args.ssh_common_args) if args.secrets else {}
+    done = int(args.finish(draft, args.out))
+    if secrets:
+        write_secrets(args.out, secrets)
+    return done
+
+
+def _slurmdbd_conf(draft: Draft, hosts: dict[str, HostReading]) -> str:
+    """Return the path of slurmdbd.conf on the database host, or ''."""
+    reading = hosts.get((draft.groups["slurm_database"] or [""])[0])
+    return next((path for path in reading.files if path.endswith("/slurmdbd.conf")), "") if reading else ""
 
 
 def _carry_access(draft: Draft, args: argparse.Namespace, called: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ the exceptions for `ansible-test sanity`, which treats scripts that roles instal
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -15,11 +16,14 @@ from typing import Any
 import yaml
 
 TEXT = {"str", "path", "raw"}
-RELEASES = ("2.19", "2.20", "2.21")
+# The releases of ansible-core, each with the Python versions of its controller.
+RELEASES = {"2.19": ("3.11", "3.12", "3.13"), "2.20": ("3.12", "3.13", "3.14"), "2.21": ("3.12", "3.13", "3.14")}
 # Shebangs that ansible-test accepts anywhere: ansible_test/_util/controller/sanity/code-smell/shebang.py.
 TAKEN = {b"#!/bin/sh", b"#!/usr/bin/env bash", b"#!/usr/bin/env python"}
 # An action for several modules, declared in meta/runtime.yml.
 EXCEPTIONS = ["plugins/action/package_manager.py action-plugin-docs"]
+# ansible-test imports plugins with Ansible's own requirements only. Others are in requirements.txt of the collection.
+WITHOUT_REQUIREMENTS = {"ansible", "ansible_collections", "jinja2", "packaging", "yaml", *sys.stdlib_module_names}
 
 
 def described(options: dict[str, dict[str, Any]]) -> None:
@@ -33,6 +37,30 @@ def described(options: dict[str, dict[str, Any]]) -> None:
             shown = re.sub(r"([\\)])", r"\\\1", " ".join(default.replace("{{", "").replace("}}", "").split()))
             option["description"] = [*([lines] if isinstance(lines, str) else lines), f"By default V({shown})."]
         described(option.get("options") or {})
+
+
+def third_party(path: Path) -> bool:
+    """Return whether a file imports more than Ansible and its requirements."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add((node.module or "").partition(".")[0])
+    return not names <= WITHOUT_REQUIREMENTS
+
+
+def needing_requirements(plugins: Path) -> set[Path]:
+    """Return the files for the provisioning host that need, directly or transitively, other packages than Ansible."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / ".collections"))
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.programs import imports_of  # noqa: PLC0415
+
+    # Modules and module_utils run on hosts, with Python's standard library alone.
+    imports = {path: set(imports_of(path, plugins)) for path in plugins.glob("[!m]*/**/*.py")}
+    found = {path for path in imports if third_party(path)}
+    while more := {path for path, others in imports.items() if path not in found and others & found}:
+        found |= more
+    return found
 
 
 def main(folder: Path) -> None:
@@ -50,8 +78,10 @@ def main(folder: Path) -> None:
             lines.append(f"{path.relative_to(folder)} shebang")
     target = folder / "tests" / "sanity"
     target.mkdir(parents=True)
-    for release in RELEASES:
-        (target / f"ignore-{release}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    needing = [path.relative_to(folder) for path in sorted(needing_requirements(folder / "plugins"))]
+    for release, pythons in RELEASES.items():
+        skipped = [f"{path} import-{python}!skip" for path in needing for python in pythons]
+        (target / f"ignore-{release}.txt").write_text("\n".join([*lines, *skipped]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["imported_files", "program"]
+__all__ = ["imported_files", "imports_of", "program"]
 
 PLUGINS = Path(__file__).resolve().parents[1]
 PACKAGE = "ansible_collections.busbar.cluster.plugins"
@@ -47,13 +47,13 @@ def imported_files(paths: Iterable[Path], plugins: Path = PLUGINS) -> set[Path]:
     found: set[Path] = set()
     waiting = list(paths)
     while waiting:
-        new = set(_imported(waiting.pop(), plugins)) - found
+        new = set(imports_of(waiting.pop(), plugins)) - found
         found |= new
         waiting += new
     return found
 
 
-def _imported(path: Path, plugins: Path) -> Iterator[Path]:
+def imports_of(path: Path, plugins: Path) -> Iterator[Path]:
     """Yield the files that a file imports by relative or collection names."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if not isinstance(node, ast.ImportFrom):

@@ -22,7 +22,7 @@ RELEASES = {"2.19": ("3.11", "3.12", "3.13"), "2.20": ("3.12", "3.13", "3.14"), 
 TAKEN = {b"#!/bin/sh", b"#!/usr/bin/env bash", b"#!/usr/bin/env python"}
 # An action for several modules, declared in meta/runtime.yml.
 EXCEPTIONS = ["plugins/action/package_manager.py action-plugin-docs"]
-# ansible-test imports plugins with Ansible's own requirements only. Others are in requirements.txt of the collection.
+# ansible-test loads plugins with Ansible's own requirements only. Others are in requirements.txt of the collection.
 WITHOUT_REQUIREMENTS = {"ansible", "ansible_collections", "jinja2", "packaging", "yaml", *sys.stdlib_module_names}
 
 
@@ -72,6 +72,8 @@ def main(folder: Path) -> None:
         text = yaml.safe_dump(specs, sort_keys=False, width=120, allow_unicode=True)
         path.write_text(f"---\n{text}", encoding="utf-8")
     lines = list(EXCEPTIONS)
+    # To document a filter, ansible-doc loads all filters.
+    lines += [f"{path.relative_to(folder)} ansible-doc!skip" for path in sorted(folder.glob("plugins/filter/*.py"))]
     for path in sorted(path for path in folder.glob("roles/*/*/**/*") if path.is_file()):
         first = path.read_bytes().partition(b"\n")[0]
         if first.startswith(b"#!") and first not in TAKEN:

@@ -113,7 +113,8 @@ if TYPE_CHECKING:
     import grp
     import pwd
 
-MOUNTINFO, PASSWD = Path("/proc/self/mountinfo"), Path("/etc/passwd")
+MOUNTINFO = Path("/proc/self/mountinfo")
+PASSWD = Path("/etc/passwd")
 PATIENCE_S = 5
 BETWEEN_LOOKS_S = 5.0
 # The field of /etc/shadow with the day on which an account expires.

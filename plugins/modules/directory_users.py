@@ -160,7 +160,8 @@ from ..module_utils.access.identity import Holder, clashes, declared_holders, lo
 from ..module_utils.access.ldap_tools import SOCKET, Connection, LdapError, escaped
 from ..module_utils.common.problems import make_problem
 
-PASSWD, GROUP = Path("/etc/passwd"), Path("/etc/group")
+PASSWD = Path("/etc/passwd")
+GROUP = Path("/etc/group")
 # Keeps each search filter within a few kilobytes, which every LDAP server supports.
 CHUNK = 100
 # sudo and polkit rules refer to these groups; a directory group with such a name would get their privileges.
@@ -170,7 +171,8 @@ POWERFUL_GROUPS = (
 )
 # The distribution assigns lower ids, which are the same on every host; higher ids belong to people. In between,
 # packages use any free id.
-_LAST_FIXED, _FIRST_OF_PEOPLE = 99, 1000
+_LAST_FIXED = 99
+_FIRST_OF_PEOPLE = 1000
 # Object class and attributes with the name and id of users and groups, depending on sssd's ldap_schema.
 _AD = {"user": ("user", "sAMAccountName", "uidNumber"), "group": ("group", "sAMAccountName", "gidNumber")}
 _POSIX = {"user": ("posixAccount", "uid", "uidNumber"), "group": ("posixGroup", "cn", "gidNumber")}

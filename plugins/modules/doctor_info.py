@@ -54,7 +54,8 @@ from ..module_utils.slurm.nodes import read_text_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SSH, _TLS = Path("/etc/ssh"), Path("/etc/busbar/tls")
+_SSH = Path("/etc/ssh")
+_TLS = Path("/etc/busbar/tls")
 _CONFIGURATION = Path("/etc/slurm/slurm.conf")
 _ACCOUNTING = re.compile(r"^\s*AccountingStorageType\s*=\s*accounting_storage/slurmdbd\b", re.MULTILINE | re.IGNORECASE)
 _AT_ONCE = 8

@@ -30,7 +30,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.baseline import before_making
 
-ON, OFF = 0o755, 0o644
+ON = 0o755
+OFF = 0o644
 EXECUTABLE = 0o111
 DIRECTORY = Path("/etc/enroot/hooks.d")
 # Hooks that upstream ships but does not enable.

@@ -48,7 +48,8 @@ except ImportError:
 
 _PRIVILEGES = re.compile(r"(?P<scope>[^\s:`]+\.[^\s:`]+):(?P<privileges>[A-Za-z_ ]+(,[A-Za-z_ ]+)*)")
 _GRANT = re.compile(r"GRANT (?P<privileges>.+) ON (?P<scope>\S+\.\S+) TO .*?(?P<option> WITH GRANT OPTION)?")
-_ALL, _OPTION = "ALL", "GRANT OPTION"
+_ALL = "ALL"
+_OPTION = "GRANT OPTION"
 
 
 class Server:

@@ -124,7 +124,8 @@ from ..module_utils.slurm.node_admission import gate_lines
 SLURM_CONF = "/etc/slurm/slurm.conf"
 PATIENCE_S = 60
 # systemd restarts a slurmctld that fails at startup every five seconds.
-LOOKS, BETWEEN_LOOKS_S = 3, 2.0
+LOOKS = 3
+BETWEEN_LOOKS_S = 2.0
 OVERRIDE = "or accept the loss of jobs, in this run only: -e slurm_allow_job_loss=true"
 
 

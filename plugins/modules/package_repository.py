@@ -89,19 +89,6 @@ options:
     description: URL of the key. The host fetches it.
     type: str
     default: ''
-  priority:
-    description: Priority of all packages from this repository's server, see apt_preferences(5). The default of apt is
-      500.
-    type: int
-    default: 500
-  signed_packages:
-    description: Whether each package is signed with the key. Only for dnf.
-    type: bool
-    default: true
-  signed_metadata:
-    description: Whether the index is signed. Only for dnf; with apt it always is.
-    type: bool
-    default: false
   pins:
     description: Pinned versions of packages. Only for apt.
     type: list
@@ -198,14 +185,13 @@ OPTIONS: dict[str, Any] = {
     },
     "key": {"type": "str", "default": "", "no_log": False},
     "key_url": {"type": "str", "default": "", "no_log": False},
-    "priority": {"type": "int", "default": NORMAL_PRIORITY},
-    "signed_packages": {"type": "bool", "default": True},
-    "signed_metadata": {"type": "bool", "default": False},
     "pins": PINS,
     "owner": {"type": "str", "default": ""},
     "header": {"type": "str", "default": "# Written by busbar."},
 }
 
+# A repository of NVIDIA replaces these. With apt the index is always signed.
+DEFAULTS = {"priority": NORMAL_PRIORITY, "signed_packages": True, "signed_metadata": False}
 # Options of the nvidia_repository role that a site declares by repository name.
 BY_NAME = ("url", "key_url", "fingerprint")
 
@@ -264,7 +250,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     if module.params["distribution"]:
         keep_components(module)
-    params, nvidia = module.params, module.params["nvidia"]
+    params, nvidia = DEFAULTS | module.params, module.params["nvidia"]
     name, host = params["name"], params["host"]
     if nvidia:
         chosen = nvidia_repository(name, nvidia["system"], nvidia["declared"], host)

@@ -63,8 +63,9 @@ def test_every_play_has_the_defaults_of_the_site(playbook: Path) -> None:
 def test_prometheus_looks_where_the_exporters_listen_by_default() -> None:
     """What a host does not set is no variable of other hosts, so both roles have the number."""
     for job in options("site")["monitoring_jobs"]["default"].values():
-        if job["exporter"] in ROLES:
-            spec = options(job["exporter"])
+        role = job["exporter"] if job["exporter"] in ROLES else job["exporter"].partition("_")[0]
+        if role in ROLES:
+            spec = options(role)
             assert job["port"] == spec[f"{job['exporter']}_port"]["default"]
             assert {*job.get("source", [])} <= {f"{job['exporter']}_source", "dcgm_source"}
             assert job.get("source_default") in {None, spec[f"{job['exporter']}_source"]["default"]}

@@ -40,8 +40,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..plugin_utils.border import Filters, border
 from ..plugin_utils.common.untagged import untagged
-from ..plugin_utils.monitoring.prometheus_plan import host_problems, prometheus_plan
-from ..plugin_utils.monitoring.prometheus_rules import rule_files, shipped_alert_problems, shipped_rules
+from ..plugin_utils.monitoring.prometheus_plan import (
+    host_problems,
+    prometheus_plan,
+    rule_files,
+    shipped_alert_problems,
+    shipped_rules,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

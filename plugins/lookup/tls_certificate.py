@@ -93,10 +93,10 @@ from ..plugin_utils.border import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.tls_authority import (
     NEXT,
+    judge,
     signing_authority,
     trusted_certificates,
 )
-from ..plugin_utils.tls_files import judge
 
 
 class LookupModule(SecretsLookup):

@@ -101,8 +101,14 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.access.account_problems import account_conflicts, removal_conflicts
-from ..module_utils.access.accounts import account_plan, is_present, key_files, password_digest
-from ..module_utils.access.host_accounts import known_groups, known_users
+from ..module_utils.access.accounts import (
+    account_plan,
+    is_present,
+    key_files,
+    known_groups,
+    known_users,
+    password_digest,
+)
 from ..module_utils.access.identity import local_holders
 from ..module_utils.access.user_processes import runs_slurmctld, user_processes
 from ..module_utils.common.call_timeout import bounded

@@ -195,7 +195,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.access.host_accounts import known_groups, known_users
+from ..module_utils.access.accounts import known_groups, known_users
 from ..module_utils.common.kernels import installed_kernels, newer_kernel
 from ..module_utils.common.node_info import (
     parse_cpu_list,

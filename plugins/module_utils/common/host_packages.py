@@ -13,6 +13,9 @@ from .package_changes import (
     Wanted,
     changes_for,
     is_of_family,
+    lock_lines,
+    lock_name,
+    locks_about,
     parse_dpkg,
     parse_madison,
     parse_rpm,
@@ -31,7 +34,6 @@ from .package_commands import (
     run_manager,
     services_held,
 )
-from .version_locks import lock_lines, lock_name, locks_about
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from ..common.systemd import unit_states
 from ..hardware.gpu_reading import find_smi, pci_devices, read_gpus
 from ..hardware.gpu_sources import proc_version
 from ..hardware.pci_devices import classify
-from .imex import NODES_FILE
-from .kernel_headers import EL_HEADERS, header_names
+from .driver_choice import NODES_FILE
+from .driver_packages import EL_HEADERS, header_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,18 @@ import re
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..common.problems import Problem, make_problem
-from .driver_choice import DEFAULT_BRANCH, driver_branch, driver_choice
-from .driver_packages import FAMILY, Choice, PackageSet, driver_packages, is_el, replaced_packages
+from .driver_choice import DEFAULT_BRANCH, NODES_FILE, driver_branch, driver_choice, imex_changes
+from .driver_packages import (
+    FAMILY,
+    Choice,
+    PackageSet,
+    driver_packages,
+    is_el,
+    lacking_headers,
+    replaced_packages,
+    wanted_headers,
+)
 from .driver_state import blocking_reasons, build_problems, is_build_due
-from .imex import NODES_FILE, imex_changes
-from .kernel_headers import lacking_headers, wanted_headers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

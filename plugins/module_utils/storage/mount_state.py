@@ -19,13 +19,12 @@ from ..common.call_timeout import bounded
 from ..common.problems import make_problem
 from .file_servers import addresses, server_fault
 from .mount_faults import bound_state, busy_fault, content_fault, kernel_fault, place_state, trial_fault
-from .mount_holders import PROC, holders, read
-from .mounts import STORAGE_TYPES, endpoints, kernel_offers, on_network, option, parse_mountinfo, trial_options
+from .mounts import STORAGE_TYPES, endpoints, kernel_offers, lies_in, on_network, option, parse_mountinfo, trial_options
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
-__all__ = ["Examination"]
+__all__ = ["PROC", "Examination", "holders", "read"]
 
 LOOK_S = 5
 
@@ -174,3 +173,36 @@ def endpoints_key(entry: dict[str, Any]) -> tuple[Any, ...]:
     if entry["type"] == "nfs":
         version = int((option(entry["options"], "vers", "nfsvers") or "4").partition(".")[0])
     return tuple(endpoints(entry)), version
+
+
+PROC = Path("/proc")
+
+
+def read(path: Path) -> str:
+    """Return the text of a file, or '' if it cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def holders(path: str, proc: Path = PROC) -> list[dict[str, Any]]:
+    """Return `pid` and `command` of processes with working directory, root or open files below a path."""
+    found = []
+    for process in sorted(proc.glob("[0-9]*"), key=lambda entry: int(entry.name)):
+        if int(process.name) == os.getpid():
+            continue
+        links = [process / "cwd", process / "root"]
+        with suppress(OSError):
+            links += list((process / "fd").iterdir())
+        if any(lies_in(_target(link), path) for link in links):
+            found.append({"pid": int(process.name), "command": read(process / "comm").strip()})
+    return found
+
+
+def _target(link: Path) -> str:
+    """Return the target of a link in /proc, or '' if it is gone."""
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""

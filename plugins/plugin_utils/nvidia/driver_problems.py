@@ -16,10 +16,10 @@ from ...module_utils.nvidia.driver_choice import (
     driver_branch,
     driver_choice,
     known_generation,
+    nvlink_racks,
     wanted_parts,
 )
 from ...module_utils.nvidia.driver_packages import first_branch, no_packages
-from ...module_utils.nvidia.imex import nvlink_racks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

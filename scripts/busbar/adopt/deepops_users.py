@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.access.public_keys import key_fault
+from ansible_collections.busbar.cluster.plugins.module_utils.access.account_problems import key_fault
 
 from busbar.adopt.draft import ASK, CARRIED, LEFT, Vaulted
 from busbar.adopt.source import is_on, resolved

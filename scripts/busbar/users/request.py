@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.access.public_keys import KEY_TYPES, checked_key
+from ansible_collections.busbar.cluster.plugins.module_utils.access.account_problems import KEY_TYPES, checked_key
 
 from busbar.errors import UsageError
 from busbar.text_file import read_text

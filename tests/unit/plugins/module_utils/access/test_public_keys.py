@@ -6,8 +6,7 @@ import base64
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.account_problems import account_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.access.public_keys import key_fault
+from ansible_collections.busbar.cluster.plugins.module_utils.access.account_problems import account_problems, key_fault
 
 
 def _key(kind: str, *fields: bytes) -> str:

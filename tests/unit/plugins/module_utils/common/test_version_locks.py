@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.version_locks import (
+from ansible_collections.busbar.cluster.plugins.module_utils.common.package_changes import (
     holds,
     lock_name,
 )

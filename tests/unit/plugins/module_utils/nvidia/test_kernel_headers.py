@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.kernel_headers import (
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_packages import (
     header_names,
     kernel_flavour,
     lacking_headers,

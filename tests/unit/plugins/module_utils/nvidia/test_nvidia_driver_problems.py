@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import driver_branch
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.imex import nvlink_racks
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import driver_branch, nvlink_racks
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.nvidia.driver_problems import (
     driver_problems,

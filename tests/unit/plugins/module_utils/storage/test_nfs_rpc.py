@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.storage.nfs_rpc import null_call, reply_fault
+from ansible_collections.busbar.cluster.plugins.module_utils.storage.file_servers import null_call, reply_fault
 
 XID = 0x1234
 

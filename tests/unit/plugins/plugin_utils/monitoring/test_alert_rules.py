@@ -13,7 +13,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.alert_ru
     alert_rules,
     at_threshold,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.prometheus_rules import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.prometheus_plan import (
     rule_files,
     rules_of,
 )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
+from plays import played
+from templates import TOP
 
-TOP = Path(__file__).resolve().parents[3]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 # As busbar-backup does: look, and make it where there is none. A second one inside is an error here: restic's second
 # repository replaces the `config` of the first one, so that no key opens the data any more.
 PROGRAM = """#!/bin/sh
@@ -31,20 +31,8 @@ def test_hosts_make_the_repository_one_after_the_other(tmp_path: Path) -> None:
     program.chmod(0o755)
     command = task["ansible.builtin.command"]
     command["argv"] = command["argv"].replace("/usr/local/sbin/busbar-backup", str(program))
-    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    hosts = {"all": {"vars": local, "hosts": dict.fromkeys(["ctl", "db1", "mon"])}}
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(hosts))
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": [task]}]))
-    done = subprocess.run(
-        [
-            *(str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", "play.yml"),
-            *("-e", json.dumps({"backup_new_repository": False})),
-        ],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("changed: [") == 1, done.stdout
+    play = [{"hosts": "all", "gather_facts": False, "tasks": [task]}]
+    hosts = {"hosts": dict.fromkeys(["ctl", "db1", "mon"])}
+    code, said = played(tmp_path, play, hosts, given={"backup_new_repository": False})
+    assert code == 0, said
+    assert said.count("changed: [") == 1, said

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
+from plays import play_of, played
+from templates import TOP
 
-TOP = Path(__file__).resolve().parents[3]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    Play = Sequence[dict[str, Any]]
+
 STAND_IN = TOP / "tests/fixtures/busy_slurm.py"
 PROGRAMS = ("sinfo", "squeue", "scontrol")
 IDLE, JOB = {"gpu1": ["idle", ""]}, ["gpu1", "R", "alice", "17"]
-PLAY = [
-    {
-        "hosts": "gpu1",
-        "gather_facts": False,
-        "tasks": [
-            {
-                "name": "Drain",
-                "ansible.builtin.include_role": {"name": "busbar.cluster.nvidia_driver", "tasks_from": "drain"},
-            },
-            {"name": "Go on", "ansible.builtin.debug": {"msg": "changing, ours {{ __nvidia_driver_ours }}"}},
-        ],
-    }
-]
+GO_ON = {"name": "Go on", "ansible.builtin.debug": {"msg": "changing, ours {{ __nvidia_driver_ours }}"}}
+PLAY = play_of("nvidia_driver", "drain", GO_ON)
 
 
 class Slurm:
@@ -60,13 +53,15 @@ class Slurm:
         return [line for line in lines if line.startswith(f"{name} ")]
 
     def drain(
-        self, *options: str, daemons: list[str], waits: bool = False, play: object = PLAY, **more: object
+        self,
+        *options: str,
+        daemons: list[str],
+        waits: bool = False,
+        play: Sequence[dict[str, Any]] = PLAY,
+        **more: object,
     ) -> tuple[int, str]:
         """Run the tasks; return the exit code and what was told, in one line."""
-        (self.folder / "play.yml").write_text(yaml.safe_dump(play), encoding="utf-8")
         given = {
-            "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable,
             "__nvidia_driver_slurm_controller": "gpu1",
             "nvidia_driver_drain_timeout": 1,
             "__nvidia_driver_poll": 1,
@@ -75,17 +70,7 @@ class Slurm:
             "__nvidia_driver_plan": {"version": "580.95.05"},
             **more,
         }
-        program = str(Path(sys.executable).with_name("ansible-playbook"))
-        command = [program, "-i", "gpu1,", "play.yml", "-e", json.dumps(given), *options]
-        environment = os.environ | {
-            "ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections"),
-            "ANSIBLE_LOCALHOST_WARNING": "false",
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_HOME": str(self.folder / "ansible"),
-            "PATH": f"{self.folder}:{os.environ['PATH']}",
-        }
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=self.folder, env=environment)
-        return done.returncode, " ".join((done.stdout + done.stderr).split())
+        return played(self.folder, play, "gpu1", *options, given=given, PATH=f"{self.folder}:{os.environ['PATH']}")
 
 
 @pytest.fixture
@@ -160,19 +145,7 @@ def test_an_admins_drain_stays(slurm: Slurm) -> None:
     assert slurm.state() == ["drained", "cable, Meyer"]
 
 
-RACK_PLAY = [
-    {
-        "hosts": "gpu1",
-        "gather_facts": False,
-        "tasks": [
-            {
-                "name": "Look at the rack",
-                "ansible.builtin.include_role": {"name": "busbar.cluster.nvidia_driver", "tasks_from": "rack"},
-            },
-            {"name": "Go on", "ansible.builtin.debug": {"msg": "restarting IMEX"}},
-        ],
-    }
-]
+RACK_PLAY = play_of("nvidia_driver", "rack", {"name": "Go on", "ansible.builtin.debug": {"msg": "restarting IMEX"}})
 
 
 @pytest.mark.parametrize(

@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from plays import play_of, played
 
-TOP = Path(__file__).resolve().parents[3]
-PLAY = [
-    {
-        "hosts": "all",
-        "gather_facts": False,
-        "tasks": [
-            {
-                "name": "Choose",
-                "ansible.builtin.include_role": {"name": "busbar.cluster.nvidia_driver", "tasks_from": "lock"},
-            },
-            {
-                "name": "Go on",
-                "ansible.builtin.debug": {
-                    "msg": "{{ inventory_hostname }} gets <{{ __nvidia_driver_lock.versions['580'] }}>"
-                },
-            },
-        ],
-    }
-]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHOW = {"msg": "{{ inventory_hostname }} gets <{{ __nvidia_driver_lock.versions['580'] }}>"}
+PLAY = play_of("nvidia_driver", "lock", {"name": "Go on", "ansible.builtin.debug": SHOW})
+HOSTS = {"vars": {"hardware": "l40s"}, "children": {"slurm_compute": {"hosts": {"gpu1": None, "gpu2": None}}}}
 
 
 class Site:
     """A folder with an inventory of two nodes, of which each can have the same."""
 
     def __init__(self, folder: Path) -> None:
-        """Write inventory and play."""
+        """Put a stand-in for apt-cache in place."""
         self.folder, self.lock = folder, folder / "nvidia_driver.lock.yml"
-        (folder / "inventory").mkdir()
-        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "hardware": "l40s"}
-        hosts = {"all": {"vars": local, "children": {"slurm_compute": {"hosts": {"gpu1": None, "gpu2": None}}}}}
-        (folder / "inventory/hosts.yml").write_text(yaml.safe_dump(hosts))
-        (folder / "play.yml").write_text(yaml.safe_dump(PLAY))
         # What the repositories of this machine hold is of no interest here, and takes apt a second to find out.
         (folder / "apt-cache").write_text("#!/bin/sh\n")
         (folder / "apt-cache").chmod(0o755)
@@ -53,18 +32,8 @@ class Site:
         offer = {"key": "580", "known": True, "versions": versions, "installed": ""}
         system = {"distribution": "Debian", "major": "12", "container": True}
         declared = {"__nvidia_driver_plan": {"offer": offer, "locked": ""}, "__nvidia_driver_system": system, **given}
-        program = str(Path(sys.executable).with_name("ansible-playbook"))
-        command = [program, "-i", "inventory", "play.yml", "-e", json.dumps(declared), *options]
-        environment = os.environ | {
-            "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections"),
-            "ANSIBLE_LOCALHOST_WARNING": "false",
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_HOME": str(self.folder / "ansible"),
-            "PATH": f"{self.folder}:{os.environ['PATH']}",
-        }
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=self.folder, env=environment)
-        return done.returncode, " ".join((done.stdout + done.stderr).split())
+        path = f"{self.folder}:{os.environ['PATH']}"
+        return played(self.folder, PLAY, HOSTS, *options, given=declared, PATH=path)
 
 
 @pytest.fixture

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import yaml
-from busbar.paths import collection
+from plays import play_of, played
 
-PLAY = [
-    {
-        "hosts": "gpu1",
-        "gather_facts": False,
-        "tasks": [
-            {
-                "name": "Run the role",
-                "ansible.builtin.include_role": {"name": "busbar.cluster.mig", "tasks_from": "layout"},
-            }
-        ],
-    }
-]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 GPU = {"model": "NVIDIA H100", "memory_mb": 81559, "count": 8, "slurm_type": "h100", "device_files": "/dev/nvidia[0-7]"}
 
 
@@ -32,21 +18,13 @@ def run(folder: Path, plugins: list[str], **given: object) -> tuple[int, str]:
     (folder / "slurm-wlm").mkdir()
     for name in plugins:
         (folder / "slurm-wlm" / name).touch()
-    (folder / "play.yml").write_text(yaml.safe_dump(PLAY))
     known = {
-        "ansible_connection": "local",
-        "ansible_python_interpreter": sys.executable,
         "__mig_hardware": GPU,
         "mig_layout": {"profile": "1g.10gb", "count": 7},
         "__mig_plugin_folders": [str(folder / "slurm-wlm")],
         **given,
     }
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
-    environment = kept | {"ANSIBLE_CONFIG": str(collection() / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    program = str(Path(sys.executable).with_name("ansible-playbook"))
-    command = [program, "-i", "gpu1,", "--check", "-e", json.dumps(known), "play.yml"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, env=environment)
-    return done.returncode, " ".join((done.stdout + done.stderr).split())
+    return played(folder, play_of("mig", "layout"), "gpu1", "--check", given=known)
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.mounts import nfs_home_mounts
 from busbar.paths import collection
+from plays import played
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Refuses what ansible.posix.seboolean refuses: a host whose SELinux is off, a boolean that the policy does not have.
 SEBOOLEAN = """\
@@ -75,22 +75,15 @@ def play(folder: Path, *options: str, status: str, boolean: object) -> tuple[str
     distribution = yaml.safe_load((role / "vars/RedHat.yml").read_text())
     known = {"ansible_facts": {"selinux": {"status": status}}} if status else {"ansible_facts": {"selinux": False}}
     given = {
-        "ansible_connection": "local",
-        "ansible_python_interpreter": sys.executable,
         "__storage_mounts_selinux": own["__storage_mounts_selinux"].replace("ansible_facts", "facts_given"),
         "__storage_mounts_selinux_packages": distribution["__storage_mounts_selinux_packages"],
         "facts_given": known["ansible_facts"],
     }
     (folder / "tasks.yml").write_text(tasks.replace("not in ansible_facts", "not in facts_given"))
     lines = [{"hosts": "el", "gather_facts": False, "tasks": [{"ansible.builtin.include_tasks": "tasks.yml"}]}]
-    (folder / "play.yml").write_text(yaml.safe_dump(lines))
-    (folder / "vars.json").write_text(json.dumps(given))
-    program = str(Path(sys.executable).with_name("ansible-playbook"))
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
-    environment = kept | {"ANSIBLE_COLLECTIONS_PATH": str(folder / "collections"), "ANSIBLE_NOCOLOR": "1"}
-    command = [program, "-i", "el,", "-e", f"@{folder / 'vars.json'}", *options, "play.yml"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, env=environment)
-    return " ".join((done.stdout + done.stderr).split()), json.loads((folder / "booleans.json").read_text())
+    collections = str(folder / "collections")
+    _code, said = played(folder, lines, "el", *options, given=given, ANSIBLE_COLLECTIONS_PATH=collections)
+    return said, json.loads((folder / "booleans.json").read_text())
 
 
 def test_the_boolean_is_set_once_and_check_mode_only_tells(tmp_path: Path) -> None:

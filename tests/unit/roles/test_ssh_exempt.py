@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from plays import played
+from templates import TOP
 
-TOP = Path(__file__).resolve().parents[3]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 HOSTS = {
     "gpu9": {"hosts_address": "10.0.0.9"},
     "gpu1": {"ansible_host": "10.0.0.1"},
@@ -38,21 +38,9 @@ def test_a_host_more_in_a_declared_network_changes_nothing(
     shown = {"msg": {key: shared[key] for key in ("addresses", "names_addresses")}}
     variables = {**task["vars"], **given, "__ssh_cluster": list(HOSTS), "__ssh_domain": ""}
     play = {"hosts": "gpu1", "gather_facts": False, "vars": variables, "tasks": [{"ansible.builtin.debug": shown}]}
-    (tmp_path / "play.yml").write_text(json.dumps([play]))
-    (tmp_path / "hosts.yml").write_text(json.dumps({"all": {"hosts": HOSTS}}))
-    command = [
-        sys.executable,
-        "-m",
-        "ansible",
-        "playbook",
-        "-i",
-        str(tmp_path / "hosts.yml"),
-        str(tmp_path / "play.yml"),
-    ]
-    environment = {**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.json"}
-    done = subprocess.run(command, check=False, cwd=TOP, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["plays"][0]["tasks"][0]["hosts"]["gpu1"]["msg"] == {
+    code, said = played(tmp_path, [play], {"hosts": HOSTS}, ANSIBLE_STDOUT_CALLBACK="ansible.builtin.json")
+    assert code == 0, said
+    assert json.loads(said)["plays"][0]["tasks"][0]["hosts"]["gpu1"]["msg"] == {
         "addresses": exempt,
         "names_addresses": named,
     }

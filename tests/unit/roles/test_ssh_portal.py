@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from plays import played
+from templates import TOP
 
-TOP = Path(__file__).resolve().parents[3]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 FOUND = {"groups": [], "user": "root"}
 
 
@@ -26,21 +26,10 @@ def denied(tmp_path: Path, groups: dict[str, Any], sudo_users: list[str]) -> lis
     shown = {"ansible.builtin.debug": {"msg": "{{ __ssh_hostbased_denied_users }}"}}
     files = [str(TOP / "roles/ssh/vars/main.yml")]
     play = {"hosts": "login", "gather_facts": False, "vars_files": files, "vars": variables, "tasks": [shown]}
-    (tmp_path / "play.yml").write_text(json.dumps([play]))
-    (tmp_path / "hosts.yml").write_text(json.dumps({"all": {"hosts": {"login": {}}, "children": groups}}))
-    command = [
-        sys.executable,
-        "-m",
-        "ansible",
-        "playbook",
-        "-i",
-        str(tmp_path / "hosts.yml"),
-        str(tmp_path / "play.yml"),
-    ]
-    environment = {**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.json"}
-    done = subprocess.run(command, check=False, cwd=TOP, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    users: list[str] = json.loads(done.stdout)["plays"][0]["tasks"][0]["hosts"]["login"]["msg"]
+    hosts = {"hosts": {"login": {}}, "children": groups}
+    code, said = played(tmp_path, [play], hosts, ANSIBLE_STDOUT_CALLBACK="ansible.builtin.json")
+    assert code == 0, said
+    users: list[str] = json.loads(said)["plays"][0]["tasks"][0]["hosts"]["login"]["msg"]
     return users
 
 

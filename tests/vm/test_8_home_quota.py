@@ -110,7 +110,7 @@ def test_a_new_home_gets_one_and_what_is_set_by_hand_stays(limited: Machines) ->
     run = "systemctl start busbar-home-quota.service; journalctl -u busbar-home-quota -n 20 -o cat"
     limited.ssh(SERVER, f"setquota -u {BY_HAND} 1000 2000 10 20 /homes; install -d -o {NEW} -m 700 /homes/home/new")
     said = limited.output(SERVER, run)
-    assert f"{BY_HAND}: stays at 1 MiB, which was set by hand" in said
+    assert f"{BY_HAND}: keeps 1 MiB, which was set manually" in said
     assert (limits(limited)[str(NEW)], limits(limited)[str(BY_HAND)]) == (("18432", "20480"), ("1000", "2000"))
 
 

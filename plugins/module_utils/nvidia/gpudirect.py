@@ -134,7 +134,7 @@ def _automatic(
         return _answer("", why_not)
     if peers is False:
         return _answer("none", f"no dma-buf: {why_not}; no nvidia_peermem: {why_no_peers}")
-    unseen = f"; not seen: {why_no_peers}" if peers is None else ""
+    unseen = f"; unknown: {why_no_peers}" if peers is None else ""
     return _answer("nvidia_peermem", f"no dma-buf: {why_not}{unseen}")
 
 

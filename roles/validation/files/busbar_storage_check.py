@@ -54,7 +54,7 @@ def options() -> argparse.Namespace:
     # Not an argument, because other users of the node could see it and create the folder with that name first.
     chosen.token = os.environ.get("BUSBAR_STORAGE_TOKEN", "")
     if not re.fullmatch(r"[0-9A-Za-z]{8,64}", chosen.token):
-        arg.error("BUSBAR_STORAGE_TOKEN: 8 to 64 letters and digits , unique and unguessable")
+        arg.error("BUSBAR_STORAGE_TOKEN: 8 to 64 letters and digits, unique and unguessable")
     return chosen
 
 

@@ -100,7 +100,7 @@ def _problem(given: dict[str, Any]) -> str:
         return "lacks header, metadata or coll_perf"
     version = metadata.get("inspector_output_format_version")
     if not (isinstance(version, str) and version.startswith(_VERSION)):
-        return f"has the format {_plain(version)}(supported: {_VERSION}x)"
+        return f"has the format {_plain(version)} (supported: {_VERSION}x)"
     numbers = [header.get(key) for key in ("rank", "n_ranks")] + [perf.get(key) for key in _NUMBERS]
     if not all(type(each) is int and 0 <= each < _LARGEST_NUMBER for each in numbers):
         return "lacks a number"

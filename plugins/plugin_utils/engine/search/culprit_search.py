@@ -242,7 +242,7 @@ def _check(index: int, result: dict[str, Any]) -> None:
     if not result.get("nodes"):
         problem = "names no nodes"
     elif result.get("outcome", "ok") not in OUTCOMES:
-        problem = f"has the outcome {result['outcome']!r}(expected one of {', '.join(OUTCOMES)})"
+        problem = f"has the outcome {result['outcome']!r} (expected one of {', '.join(OUTCOMES)})"
     repeats = result.get("repeats") or []
     named = [("busbw", result.get("busbw")), ("floor", result.get("floor")), *(("repeats", each) for each in repeats)]
     for key, value in named:

@@ -114,7 +114,7 @@ def test_a_slurmctld_that_runs_and_keeps_silent_stops_a_change(site: Site) -> No
 
 def test_garbage_from_squeue_is_not_an_empty_queue(site: Site) -> None:
     site.squeue("echo 'something else'")
-    assert "not understood" in site.run()["msg"]
+    assert "cannot parse the output of squeue" in site.run()["msg"]
 
 
 def test_a_damaged_file_does_not_keep_from_asking(site: Site) -> None:

@@ -154,7 +154,7 @@ def _node_gaps(soaked: Soaked, node: str, expected: Expected) -> list[str]:
     longest = max(later - sooner for sooner, later in zip(times, times[1:]))
     due = (times[-1] - times[0]) / expected.interval
     if longest > _MOST_GAP * expected.interval or len(seen.samples) < due / 2 - 1:
-        few = f"{len(seen.samples)} samples where about {due:.0f} were due"
+        few = f"{len(seen.samples)} samples (expected about {due:.0f})"
         gaps.append(f"{few}; the longest gap is {longest:.0f} s")
     devices = min(len(record["devices"]) for record in (seen.begin, *seen.samples, seen.end))
     if expected.what == "gpu" and devices < expected.per_node:

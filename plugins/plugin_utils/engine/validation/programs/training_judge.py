@@ -177,7 +177,7 @@ def _strange(scale: tuple[int, int], result: dict[str, Any], expected: Expected)
     nodes, ranks = scale
     if (result["nodes"], result["world_size"]) != (nodes, nodes * ranks):
         took = f"{result['world_size']} rank(s) on {result['nodes']} node(s) took part"
-        return f"{took}, {nodes * ranks} on {nodes} were asked for"
+        return f"{took} (requested: {nodes * ranks} on {nodes})"
     if result["backend"] != expected.backend:
         return f"trained over {result['backend'] or 'nothing known'}, not {expected.backend}: torch sees no GPU"
     if expected.model and result["model"] != expected.model:

@@ -92,7 +92,7 @@ def test_a_module_for_the_kernel_that_waits_needs_a_reboot_and_is_not_a_failure(
     newer = {"module": "nvidia", "version": NEW, "kernel": "6.8.0-140-generic", "state": "installed"}
     made = plan(built=[], dkms=[newer], headers=False, available={}, index=False)
     assert made["build_problems"] == []
-    reason = f"the driver is built for kernel 6.8.0-140-generic, and {RELEASE} runs"
+    reason = f"the driver is built for kernel 6.8.0-140-generic, but {RELEASE} is running"
     assert made["reboot"] == [reason]
     assert made["blocked"][0]["problem"] == f"reboot needed: {reason}"
     older = plan(built=[], dkms=[{**newer, "kernel": "6.8.0-1-generic"}], headers=False, available={}, index=False)
@@ -103,7 +103,7 @@ def test_a_module_for_the_kernel_that_waits_needs_a_reboot_and_is_not_a_failure(
     ("found", "reason"),
     [
         ({"nouveau": True}, "nouveau is loaded and uses the GPUs"),
-        ({"loaded": OLD}, f"the driver {OLD} is loaded, {NEW} is installed"),
+        ({"loaded": OLD}, f"the loaded driver is {OLD}, but {NEW} is installed"),
     ],
 )
 def test_a_node_that_must_be_rebooted_goes_no_further(found: dict[str, Any], reason: str) -> None:

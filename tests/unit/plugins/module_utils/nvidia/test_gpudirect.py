@@ -85,9 +85,9 @@ def test_what_cannot_be_is_refused(wanted: str, changes: dict[str, Any], said: s
     [
         ("none", {}, "none", "gpudirect_mode is none"),
         ("dmabuf", {}, "dmabuf", "gpudirect_mode is dmabuf"),
-        ("dmabuf", {"driver": "", "open": None}, "dmabuf", "not seen: no driver is loaded or installed"),
+        ("dmabuf", {"driver": "", "open": None}, "dmabuf", "unknown: no driver is loaded or installed"),
         ("nvidia_peermem", {"peer_memory": True, "rdma": False}, "nvidia_peermem", "gpudirect_mode is nvidia_peermem"),
-        ("nvidia_peermem", {"driver": "", "open": None}, "nvidia_peermem", "not seen: no driver is loaded"),
+        ("nvidia_peermem", {"driver": "", "open": None}, "nvidia_peermem", "unknown: no driver is loaded"),
     ],
 )
 def test_what_is_asked_for_is_taken(wanted: str, changes: dict[str, Any], mode: str, reason: str) -> None:
@@ -135,7 +135,7 @@ def test_notes_on_the_bus() -> None:
     acs, unseen, iommu = bus_notes(
         quiet | {"acs": {"0000:17:00.0": True, "0000:16:00.0": None}, "iommu": ["DMA-FQ", "identity"]}
     )
-    assert "over the root complex at 0000:17:00.0" in acs
+    assert "through the root complex at 0000:17:00.0" in acs
     assert unseen == "the state of ACS is unknown at 0000:16:00.0"
     assert "the IOMMU translates (DMA-FQ): boot with iommu=pt" in iommu
     (nothing,) = bus_notes({"devices": [], "acs": {}, "iommu": []})

@@ -97,7 +97,7 @@ def test_profiles_are_placed_where_the_card_takes_them(profiles: list[str], plac
         (A100, {"profile": "1g.5gb", "colour": 1}, "entry 1: colour: unknown key"),
         (A100, [{"count": 7}], "entry 1 must have profile, such as 1g.10gb, and count"),
         (A100, "1g.5gb", "'1g.5gb' is neither an entry"),
-        (A100, {"profile": "1g.5gb", "gpus": 0}, "gpus must be a list of numbers"),
+        (A100, {"profile": "1g.5gb", "gpus": 0}, "gpus must be a list of GPU indexes"),
     ],
 )
 def test_layouts_are_judged(gpu: dict[str, Any], layout: object, words: str) -> None:

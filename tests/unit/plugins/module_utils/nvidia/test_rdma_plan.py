@@ -125,7 +125,7 @@ def test_names_of_devices_and_interfaces() -> None:
     link = files(found)["/etc/systemd/network/10-busbar-rdma-ibs0.link"]
     assert "Path=pci-0000:1a:00.0\n\n[Link]\nName=ibs0\n" in link
     assert old in absent(found)
-    assert found["notes"] == ["mlx5_0 at 1A:00.0 is called rail0 from the next boot on"]
+    assert found["notes"] == ["mlx5_0 at 1A:00.0 is named rail0 after the next boot"]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_subnet_manager_beside_another_is_warned_of() -> None:
         ({"names": {"eth0": "a"}}, "'eth0' is not a PCI address"),
         ({"names": {"0000:1a:00.0": "a b"}}, "'a b' is not a device name"),
         ({"interface_names": {"0000:1a:00.0": "a-name-that-is-too-long"}}, "is not a device name"),
-        ({"names": {"0000:9a:00.0": "a"}}, "no network card at 0000:9a:00.0; there are 0000:1a:00.0"),
+        ({"names": {"0000:9a:00.0": "a"}}, "no network card at 0000:9a:00.0 (found 0000:1a:00.0)"),
         ({"modules": ["ib_umad; reboot"]}, "'ib_umad; reboot' is not a kernel module"),
         ({"ipoib": {"ib0": "10.10.0.1/16"}}, "rdma_ipoib_interfaces: is not a list"),
         ({"ipoib": [{"name": "ib0"}]}, "is not an interface"),
@@ -218,7 +218,7 @@ def test_a_subnet_manager_beside_another_is_warned_of() -> None:
         ({"ipoib": [ADDRESS | {"name": "eth0", "address": "10.10.0.1/16"}]}, "is not an InfiniBand interface"),
         (
             {"ipoib": [ADDRESS | {"address": "192.168.0.9/24"}]},
-            "192.168.0.9/24 lies in 192.168.0.0/24 of eth0, the management network",
+            "192.168.0.9/24 overlaps 192.168.0.0/24 of eth0, the management network",
         ),
     ],
 )
@@ -273,7 +273,7 @@ def test_an_address_that_two_hosts_have_is_refused() -> None:
         (
             [{"count": 2, "gbps": 400, "rdma": True}],
             {"ports": [PORT, PORT | {"device": "mlx5_1", "active": False, "state": "DOWN", "rate_gbps": None}]},
-            "2 x 400 Gb/s of RDMA declared, 1 active at that rate; the others: mlx5_1/1 DOWN 0 Gb/s",
+            "2 x 400 Gb/s of RDMA declared, but 1 active at that rate; the others: mlx5_1/1 DOWN 0 Gb/s",
         ),
         (
             [{"count": 1, "gbps": 400, "rdma": True}],

@@ -68,7 +68,7 @@ def test_what_is_not_chosen_is_left_to_slurm() -> None:
         ({"cpus": 0}, "cpus"),
         ({"memory_gib": ""}, "memory_gib"),
         ({"minutes": "99999999999"}, "minutes"),
-        ({"environment": "other"}, "environment: 'other' is none of default"),
+        ({"environment": "other"}, "environment: 'other' is not one of default"),
         ({"nodelist": "gpu1"}, "'nodelist' is not an option"),
     ],
 )

@@ -51,7 +51,7 @@ def test_inside_of_the_window(installed: str, target: str) -> None:
 def test_debian_12_to_13_is_outside_of_the_window_and_the_steps_are_named() -> None:
     problem, remedy = window_problem("22.05.8-4+deb12u3", "24.11.5-4+deb13u1")
     assert problem == (
-        "22.05.8-4+deb12u3 is installed, and 24.11.5-4+deb13u1 accepts state and jobs only of 24.05, 23.11, 23.02 only"
+        "22.05.8-4+deb12u3 is installed, and 24.11.5-4+deb13u1 only accepts state and jobs of 24.05, 23.11, 23.02"
     )
     assert remedy.startswith("upgrade in steps: 23.11, then 24.11;")
     assert path_to("22.05.8", "26.05.5") == ["23.11", "25.05", "26.05"]

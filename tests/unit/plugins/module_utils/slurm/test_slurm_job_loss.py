@@ -54,7 +54,7 @@ NO_GPU2 = changed(nodes=NODES.replace("gpu[1-3]", "gpu[1,3]"), big=BIG.replace("
         (f"7|{RUNS.replace('RUNNING', 'SUSPENDED')}", NO_GPU2, "node gpu2 is no longer configured"),
         # What waits for a node of its choice is ended as well.
         (f"8|{WAITS.replace('batch||', 'batch||gpu2')}", NO_GPU2, "node gpu2 is no longer configured"),
-        (f"8_[1-50%4]|{WAITS.replace('|1|1:00', '|2|1:00').replace('batch', 'big')}", NO_GPU2, "has 1 nodes"),
+        (f"8_[1-50%4]|{WAITS.replace('|1|1:00', '|2|1:00').replace('batch', 'big')}", NO_GPU2, "has 1 usable nodes"),
         (f"9|{RUNS.replace('batch', 'big')}", changed(big=""), "partition big is no longer configured"),
         (f"9|{WAITS.replace('batch', 'secret')}", changed(hidden=""), "partition secret is no longer configured"),
         # Slurm ends a job that names several partitions when one of them goes.
@@ -197,7 +197,7 @@ def test_the_report_is_short_however_many_jobs_there_are() -> None:
 
 @pytest.mark.parametrize("line", ["7|RUNNING|alice", f"x7|{RUNS}", f"7|{RUNS}|extra"])
 def test_an_unexpected_answer_is_not_an_empty_queue(line: str) -> None:
-    with pytest.raises(ValueError, match="not understood"):
+    with pytest.raises(ValueError, match="cannot parse the output of squeue"):
         jobs(line)
 
 

@@ -51,7 +51,7 @@ def test_sizes() -> None:
         ("xfs", ["rw", "quota"], None),
         ("ext4", ["rw", "usrquota"], None),
         ("xfs", ["rw", "noquota"], "without user quotas"),
-        ("xfs", ["rw", "usrquota", "uqnoenforce"], "limits nothing"),
+        ("xfs", ["rw", "usrquota", "uqnoenforce"], "does not enforce limits"),
         ("xfs", ["rw", "prjquota"], "without user quotas"),
         ("ext4", ["rw", "grpquota"], "without user quotas"),
         ("btrfs", ["rw"], "is btrfs"),

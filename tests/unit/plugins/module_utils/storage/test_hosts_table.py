@@ -65,7 +65,7 @@ def test_ports_of_ssh(variables: dict[str, Any], port: int, known_as: list[str])
 
 def test_one_address_twice_is_refused() -> None:
     variables = {"a": {"ansible_host": "10.0.0.1"}, "b": {"ansible_host": "10.0.0.1"}}
-    with pytest.raises(ValueError, match=r"a and b have the same address  10\.0\.0\.1"):
+    with pytest.raises(ValueError, match=r"a and b have the same address 10\.0\.0\.1"):
         cluster_entries(variables, variables)
 
 

@@ -209,12 +209,12 @@ def test_an_array_that_was_never_formatted_is() -> None:
 @pytest.mark.parametrize(
     ("devices", "part"),
     [
-        ([ours(A, array(XFS), devices=3), ours(B, array(XFS), devices=3)], "has 3 of them, and 2 are declared"),
+        ([ours(A, array(XFS), devices=3), ours(B, array(XFS), devices=3)], "has 3 disks (declared: 2)"),
         ([ours(A, array(XFS)), ours(B, array(XFS)), disk(C)], f"{A}, {B} belong to the scratch {UUID}, but {C}"),
         ([ours(A, array(XFS)), ours(B, array(XFS), uuid=OTHER)], "which are different ones"),
         ([ours(A, array(state="broken")), ours(B)], "/dev/md127 is broken"),
         ([ours(A, array({**XFS, "type": "ext4"})), ours(B)], "holds ext4 labelled 'data'"),
-        ([ours(A, array(XFS, mountpoints=["/old"])), ours(B)], "is mounted at /old"),
+        ([ours(A, array(XFS, mountpoints=["/old"])), ours(B)], "is already mounted at /old"),
     ],
 )
 def test_a_changed_or_damaged_scratch_is_refused(devices: list[dict[str, Any]], part: str) -> None:
@@ -276,11 +276,11 @@ def test_mount_point_in_use_is_refused(mount: Any, place: str, part: str) -> Non
         ({"raid": "zfs"}, "'zfs' is not possible"),
         ({"name": "Scratch-1"}, "is not a valid array name"),
         ({"name": "a" * 13}, "is not a valid array name"),
-        ({"path": "scratch"}, "is not usable as mount point"),
-        ({"path": "/"}, "is not usable as mount point"),
-        ({"path": "/home"}, "is not usable as mount point"),
-        ({"path": "/data/../etc"}, "is not usable as mount point"),
-        ({"path": "/scratch/"}, "is not usable as mount point"),
+        ({"path": "scratch"}, "is not a usable mount point"),
+        ({"path": "/"}, "is not a usable mount point"),
+        ({"path": "/home"}, "is not a usable mount point"),
+        ({"path": "/data/../etc"}, "is not a usable mount point"),
+        ({"path": "/scratch/"}, "is not a usable mount point"),
         ({"wipe": {HOST: ["/dev/vdb"]}}, "'/dev/vdb' is not a persistent disk name"),
         ({"wipe": {HOST: [C]}}, f"{C} is not in scratch_devices"),
         ({"wipe": {"gpu2": ["/dev/vdb"]}}, ""),

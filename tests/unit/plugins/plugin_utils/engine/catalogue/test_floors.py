@@ -261,7 +261,7 @@ def with_floors(name: str, floors: Any, scope: str = "inter_node") -> list[str]:
     ("name", "counts", "words"),
     [
         ("dgx_h100", [(2, 440), (8, 300)], "floors[1].nodes: 2 and 8 leave a gap: add a floor for 4 nodes"),
-        ("dgx_h100", [(4, 320)], "floors[0].nodes: the counts begin with 2: add a floor for 2 nodes"),
+        ("dgx_h100", [(4, 320)], "floors[0].nodes: the counts start at 2: add a floor for 2 nodes"),
         ("dgx_h100", [(2, 440), (2, 430)], "floors[1].nodes: 2 after 2: sort the counts ascending"),
         ("dgx_h100", [(4, 320), (2, 440)], "floors[1].nodes: 2 after 4: sort the counts ascending"),
         ("dgx_h100", [(2, 600)], "floors[0]: no hardware reaches the floor 600 on 2 nodes; the ceiling is 514.8 GB/s"),

@@ -162,7 +162,7 @@ def test_unreadable_values_are_reported() -> None:
     notes = machine_notes(bare, "")
     assert [note.partition(":")[0] for note in notes] == [
         "slurmd -C",
-        "gpu.model and gpu.memory_mb are guesses",
+        "gpu.model and gpu.memory_mb are guesses, because no driver is loaded",
         "nics is a guess",
     ]
     profile = describe_machine(NODE, bare)

@@ -240,7 +240,7 @@ def test_a_whole_nvlink_slower_is_below_the_floor(make: Callable[..., str]) -> N
         (nvbandwidth_json()[:-40], "the JSON is incomplete"),
         ('{"nvbandwidth": {"testcases": [{"name": "x", "status": "Error", "error": "out of memory"}]}}', "x: Error"),
         ('{"nvbandwidth": {"error": "No devices found", "testcases": []}}', "No devices found"),
-        ('{"other": 1}', "the JSON is not that of nvbandwidth"),
+        ('{"other": 1}', "the JSON is not from nvbandwidth"),
         (nvbandwidth_json().replace('"371"', '"much"', 1), "contains cells that are not numbers"),
         (nvbandwidth_text(4), "4 GPU(s) took part (expected 8)"),
     ],

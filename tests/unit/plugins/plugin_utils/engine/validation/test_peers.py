@@ -71,7 +71,7 @@ def test_a_straggler_above_its_floor_fails_and_its_node_is_named() -> None:
     assert [(item["kind"], item["nodes"]) for item in found["culprits"]] == [("node", ["gpu3"])]
     (test,) = [test for test in found["tests"] if test["verdict"] == "FAIL"]
     assert test["reason"].startswith("straggler: 440 GB/s is 8.")
-    assert "% below the median of 5 like tests, 479 GB/s; 6.1 % are allowed; 440 GB/s at " in test["reason"]
+    assert "% below the median of 5 similar tests, 479 GB/s; 6.1 % are allowed; 440 GB/s at " in test["reason"]
     assert test["reason"].endswith("floor 400")
     assert test["peers"]["count"] == 5
     # 5 % of 479, and 3.5 x 1.4826 x 1 of noise.
@@ -119,7 +119,7 @@ def test_what_the_search_measures_is_left_to_the_search() -> None:
     assert {test["verdict"] for test in tests} == {"PASS"}
     assert [test["name"] for test in tests if test["findings"]] == ["pair-gpu3-gpu4"]
     assert tests[1]["findings"][-1].startswith(
-        "behind its peers: 330 GB/s is 9.6 % below the median of 6 like tests, 365"
+        "behind its peers: 330 GB/s is 9.6 % below the median of 6 similar tests, 365"
     )
 
 
@@ -183,8 +183,8 @@ def test_sizes_at_which_the_peers_are_faster() -> None:
     late = {**whole, 8: (36.0, 0.0006), 16 << 20: (190.0, 88.0)}
     said = behind_peers(late, [whole] * 5 + [late])
     assert said == [
-        "latency at 8 B: 36 us, the median of 6 like tests is 20 us",
-        "busbw at 16 MiB: 88 GB/s, the median of 6 like tests is 120 GB/s",
+        "latency at 8 B: 36 us, the median of 6 similar tests is 20 us",
+        "busbw at 16 MiB: 88 GB/s, the median of 6 similar tests is 120 GB/s",
     ]
     assert behind_peers(whole, [whole] * 5 + [late]) == []
     # The largest size is what the verdict is about.

@@ -64,9 +64,9 @@ def test_what_is_fast_and_alike_passes() -> None:
     ("changes", "words"),
     [
         ({"tflops": 500.0}, "gpu2 GPU 3: 500 TFLOP/s, floor 544.2"),
-        ({"tflops": 620.0}, "gpu2 GPU 3: 620 TFLOP/s, 12% below the median of 16 like it"),
+        ({"tflops": 620.0}, "gpu2 GPU 3: 620 TFLOP/s, 12% below the median of 16 equal devices"),
         ({"memory_gbs": 2000.0}, "gpu2 GPU 3: 2000 GB/s of memory, floor 2345"),
-        ({"memory_gbs": 2500.0}, "gpu2 GPU 3: 2500 GB/s of memory, 14% below the median of 16 like it"),
+        ({"memory_gbs": 2500.0}, "gpu2 GPU 3: 2500 GB/s of memory, 14% below the median of 16 equal devices"),
         ({"digest": "ab"}, "gpu2 GPU 3: its result differs from that of 15 equal devices: silent data corruption"),
         ({"changed": 2}, "gpu2 GPU 3: the same product came out differently in 2 of 900 batches: silent data corrup"),
         ({"copies_changed": 1}, "gpu2 GPU 3: 1 copies in memory differ from their source"),

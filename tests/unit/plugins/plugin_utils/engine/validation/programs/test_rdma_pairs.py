@@ -71,7 +71,7 @@ def judged(text: str, nodes: list[str] = NODES, **changes: Any) -> dict[str, Any
 
 def test_published_outputs_are_read() -> None:
     way = Way("mlx5_0", "gpu1", "gpu2")
-    assert read_pairs(told(way, PUBLISHED)) == {way: {"gbps": 98.02, "said": ""}}
+    assert read_pairs(told(way, PUBLISHED)) == {way: {"gbps": 98.02, "message": ""}}
     older = PUBLISHED.replace("[Gb/sec]", "[MB/sec]").replace("98.02 ", "11685.37")
     assert read_pairs(told(way, older))[way]["gbps"] == pytest.approx(98.02, rel=1e-3)
     newer = PUBLISHED.replace("[Gb/sec]", "[MiB/sec]").replace("98.02 ", "11685.37")

@@ -174,7 +174,7 @@ def test_a_nonfatal_nvlink_error_is_a_finding_and_no_fault() -> None:
         ),
         (
             {"products": lambda _turn, node, gpu: {"tflops": 600.0} if (node, gpu) == ("gpu2", 3) else {}},
-            "gpu2: GPU 3: 600 TFLOP/s, 14% below the median of 16 like it",
+            "gpu2: GPU 3: 600 TFLOP/s, 14% below the median of 16 equal devices",
         ),
         (
             {"products": lambda turn, node, gpu: {"tflops": 655.0} if (turn, node, gpu) == (10, "gpu2", 3) else {}},
@@ -225,7 +225,7 @@ WHOLE = output()
         (WHOLE.replace('{"when": "end", "node": "gpu1"', '{"when": "en'), "gpu1: did not report the end of the soak"),
         (
             "".join(line for line in WHOLE.splitlines(keepends=True) if '"sample", "node": "gpu2"' not in line),
-            "gpu2: 0 samples where about 20 were due, the longest gap is 600 s",
+            "gpu2: 0 samples (expected about 20); the longest gap is 600 s",
         ),
         (WHOLE.replace('"kernel_log": true', '"kernel_log": false'), "gpu1: the kernel log could not be read"),
         (WHOLE.replace("end gemm 9 ", "end gemm 8 "), "gemm of turn 9 did not end"),

@@ -75,7 +75,7 @@ def test_a_slow_node_is_reported_even_if_the_floor_is_reached() -> None:
 def test_ranks_of_one_node_that_get_in_each_others_way() -> None:
     answer = judged(*SHARING, asked=Expected([(1, 1), (1, 8)], "nccl", floors=Floors(efficiency=0.8)))
     assert answer["verdict"] == "FAIL"
-    assert answer["reason"].startswith("1 node: 49% of 8 times one rank, floor 80%: ranks of one node share")
+    assert answer["reason"].startswith("1 node: 49% of 8 times one rank, floor 80%: ranks of one node compete")
 
 
 def test_what_was_not_measured_explains_nothing() -> None:
@@ -106,7 +106,7 @@ def test_fewer_ranks_than_asked_are_not_taken_for_them() -> None:
     text = training_text(*FAST).replace('"world_size": 4', '"world_size": 3')
     answer = judge_training(read_training(text), ASKED).answer("training")
     assert answer["verdict"] == "INCONCLUSIVE"
-    assert answer["reason"] == "4 nodes: 3 rank(s) on 4 node(s) took part, 4 on 4 were asked for"
+    assert answer["reason"] == "4 nodes: 3 rank(s) on 4 node(s) took part (requested: 4 on 4)"
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,8 @@ def test_the_odd_one_is_named(count: int, changes: list[Any], who: list[str], wo
     [
         (2, [edit("write", ok=False, error="Read-only file system")], "all nodes, so the tree or its server"),
         (3, [edit("lock", result="error", error="No locks available")], "gpu[1-3]: cannot lock: No locks available"),
-        (3, [edit("lock", result="granted")], "locks are not honoured: gpu"),
-        (2, [edit("lock", result="granted")], "locks are not honoured: gpu"),
+        (3, [edit("lock", result="granted")], "locks have no effect: gpu"),
+        (2, [edit("lock", result="granted")], "locks have no effect: gpu"),
         (3, [edit("speed-write", rate=5_000_000)], "gpu[1-3]: writes 5 MB/s, floor 100 MB/s"),
         (2, [private("gpu2", type="xfs", source="/dev/sda1")], "gpu[1-2] do not see the same tree"),
         (3, [private("gpu1", "gpu2", "gpu3", mount="/")], "gpu[1-3] do not see the same tree"),

@@ -118,9 +118,9 @@ def test_floors_are_the_operators_or_the_profiles(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"path": ""}, "must be the path of a tree"),
-        ({"path": "shared"}, "must be the path of a tree"),
-        ({"path": "/a\nb"}, "must be the path of a tree"),
+        ({"path": ""}, "must be the path of a shared directory tree"),
+        ({"path": "shared"}, "must be the path of a shared directory tree"),
+        ({"path": "/a\nb"}, "must be the path of a shared directory tree"),
         ({"size": "12Q"}, "validation_storage_size: '12Q' is not a valid size"),
         ({"size": "4K"}, "validation_storage_size: 4K is less than 1M"),
         ({"seconds": 0}, "validation_storage_seconds: 0 is not a whole number, 1 or more"),

@@ -45,6 +45,9 @@ _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s"}
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"
 _KILLED_WITHIN_S = 5.0
 
+# Start of the problem of an answer with an unknown format.
+_UNPARSED = "cannot parse it"
+
 
 class Settings(NamedTuple):
     """The settings that the role writes: output file, interval and timeout of a query (seconds)."""
@@ -199,7 +202,7 @@ class Collector:
     @property
     def _garbled(self) -> set[str]:
         """The queries whose output has an unknown format."""
-        return {what for what, trouble in self._problems.items() if trouble.startswith("not understood")}
+        return {what for what, trouble in self._problems.items() if trouble.startswith(_UNPARSED)}
 
     def _tried(self, what: str, question: Callable[[], Any]) -> Any:  # noqa: ANN401 - returns what was asked
         """Return the answer, or None; log an error once, and once when it is resolved."""
@@ -208,7 +211,7 @@ class Collector:
         except Unanswered as exc:
             trouble = str(exc)
         except (AttributeError, KeyError, TypeError, ValueError) as exc:
-            trouble = f"cannot parse it: {type(exc).__name__}: {exc}"
+            trouble = f"{_UNPARSED}: {type(exc).__name__}: {exc}"
         else:
             if self._problems.pop(what, None):
                 self._say(f"{what}: answers again")

@@ -166,7 +166,7 @@ def test_an_answer_that_cannot_be_read_is_reported_and_does_not_pass_for_silence
     assert got["up"] == 1
     assert "jobs" not in got
     assert "nodes" in got
-    assert said == ["jobs: not understood: ValueError: squeue printed an invalid job line: 'what'"]
+    assert said == ["jobs: cannot parse it: ValueError: squeue printed an invalid job line: 'what'"]
 
 
 @pytest.mark.usefixtures("slurm")

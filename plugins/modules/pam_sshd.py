@@ -37,7 +37,7 @@ from ..module_utils.access.login_user import groups_of, login_user
 from ..module_utils.access.pam_sshd import pam_others_text, pam_sshd_text
 from ..module_utils.common.baseline import before_write
 
-# Services besides sshd that start programs as users, under the names used by all supported distributions.
+# Services other than sshd that start programs as users, under the names used by all supported distributions.
 OTHERS = ("cron", "crond", "atd")
 
 

@@ -54,7 +54,7 @@
   addEventListener('hashchange', reveal);
   reveal();
 
-  // The rows of a long table that are no elements yet: a browser takes seconds to lay out ten thousand.
+  // The rows of a long table that are not elements yet: a browser takes seconds to lay out ten thousand.
   function complete(table) {
     const rest = document.getElementById(`${table.id}-rest`);
     if (!rest) return;

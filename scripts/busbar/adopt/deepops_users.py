@@ -67,7 +67,7 @@ def _ask_about_twins(reading: Reading, found: Sequence[dict[str, Any]]) -> None:
     twins = [f"user {name} is declared {count} times" for name, count in names.items() if count > 1]
     twins += [f"UID {uid} belongs to {', '.join(who)}" for uid, who in owners.items() if uid and len(set(who)) > 1]
     for text in twins:
-        question = f"{text}: keep one (getent passwd on the hosts tells which); takeover is refused until then"
+        question = f"{text}: keep one (see getent passwd on the hosts); takeover is refused until then"
         reading.draft.note("UIDs", ASK, question, reading.source.where("users"))
 
 

@@ -39,7 +39,7 @@ _ONE_EXPRESSION = re.compile(r"\s*\{\{((?:(?!\}\}|\{\{).)*)\}\}\s*", re.DOTALL)
 _INI_VARIABLE = re.compile(r"(?:^|\s)([A-Za-z_]\w*)\s*=")
 _PATTERN_PART = re.compile(r"(?P<name>[^\[\]]+)(?:\[(?P<first>-?\d*)(?P<range>:)?(?P<last>-?\d*)\])?")
 _MOST_PLACES = 3
-# Facts of hosts, also with a default for their absence; variables of the connection are no facts.
+# Facts of hosts, also with a default for their absence; connection variables are not facts.
 _FACT = re.compile(
     r"\bansible_(?!(host|port|user|connection|python_interpreter|check_mode|version|config_file|run_tags)\b|ssh_|become)\w+"
 )

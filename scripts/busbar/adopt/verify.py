@@ -28,7 +28,7 @@ _NODE = (
     *("CoreSpecCount", "TmpDisk", "Weight", "Gres", "AvailableFeatures", "NodeAddr", "NodeHostName", "Port"),
     "Partitions",
 )
-# What the takeover adds, as ADOPTED.md says.
+# Additions of the takeover, which ADOPTED.md lists.
 _ADDED_PARAMETER = "enable_configless"
 _ADDED_USER = "busbar-validation"
 _FIRST_USER = 1000

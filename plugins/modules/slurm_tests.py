@@ -100,12 +100,35 @@ STATES = ["submitted", "followed", "cancelled", "released", "checked"]
 
 def main() -> None:
     """Run the module."""
+    test = {
+        "name": {"type": "str", "required": True},
+        "nodes": {"type": "list", "elements": "str", "required": True},
+        "candidates": {"type": "list", "elements": "str", "default": []},
+        "partners": {"type": "int", "default": 0},
+        "minimum": {"type": "int", "default": 1},
+        "script": {"type": "str", "required": True},
+        "arguments": {"type": "list", "elements": "str", "default": []},
+        "output": {"type": "str", "required": True},
+    }
+    job = {
+        "name": {"type": "str", "required": True},
+        "job_id": {"type": "str", "required": True},
+        "nodes": {"type": "list", "elements": "str", "default": []},
+        "state": {"type": "str", "default": ""},
+        "batch_host": {"type": "str", "default": ""},
+        "seconds": {"type": "float", "default": 0.0},
+        "submitted_at": {"type": "float", "default": 0.0},
+        "started_at": {"type": "float", "default": 0.0},
+    }
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": STATES, "default": "submitted"},
-            "tests": {"type": "list", "elements": "dict", "default": []},
-            "jobs": {"type": "list", "elements": "dict", "default": []},
-            "reservation": {"type": "dict"},
+            "tests": {"type": "list", "elements": "dict", "default": [], "options": test},
+            "jobs": {"type": "list", "elements": "dict", "default": [], "options": job},
+            "reservation": {
+                "type": "dict",
+                "options": {"name": {"type": "str", "default": ""}, "fresh": {"type": "bool", "default": True}},
+            },
             "queues": {"type": "list", "elements": "dict", "default": []},
             "user": {"type": "str", "required": True},
             "home": {"type": "path", "default": "/nonexistent"},

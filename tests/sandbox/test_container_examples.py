@@ -150,6 +150,6 @@ def test_a_node_without_the_runtime_says_so(sandbox: Cluster, runtime: str) -> N
         sandbox.exec(sandbox.compute[0], f"mv {program}.away {program}")
     assert code == "2:0", told
     assert (
-        f"{program.rpartition('/')[2]} is not on {sandbox.compute[0]}: load a module, or request {runtime}_enabled"
+        f"{program.rpartition('/')[2]} is not installed on {sandbox.compute[0]}: load a module, or request {runtime}_enabled"
         in told
     )

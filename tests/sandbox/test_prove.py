@@ -120,7 +120,7 @@ def test_detached_it_outlives_its_shell_and_report_wait_has_its_exit_code(alice:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--partition nowhere", ["--partition: unknown partition 'nowhere'; name one of"]),
+        ("--partition nowhere", ["--partition: unknown partition 'nowhere'; use one of"]),
         ("--nodelist gpu99", ["--nodelist: gpu99 is not in partition"]),
         ("--nodes 99", ["--nodes: 99 requested, but partition batch has"]),
         ("--account nowhere", ["Invalid account", "--account"]),

@@ -46,6 +46,7 @@ BY_LOOP = {
     ("nvidia_driver", "install.yml"): "nvidia-persistenced, nvidia-fabricmanager",
     ("pxe_server", "server.yml"): "units that the role writes, files below /var/cache/busbar",
     ("rdma", "opensm.yml"): "opensm, opensmd",
+    ("slurm", "munge.yml"): "the key of an adopted cluster, which stays",
     ("slurm", "install.yml"): "of a package's directory, with which it goes",
     ("slurm_metrics", "collect.yml"): "links in __uninstall_made, units that the role writes, the user busbar-metrics",
     ("users", "accounts.yml"): "in users_accounts and users_groups",

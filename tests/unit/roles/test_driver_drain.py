@@ -113,7 +113,7 @@ def test_jobs_that_outlast_the_patience_put_the_node_back(slurm: Slurm) -> None:
     slurm.say(jobs=[JOB])
     code, told = slurm.drain(daemons=BOTH, waits=True)
     assert code == 2, told
-    assert "gpu1: job 17 of alice still there after 1 s; nothing was changed and the node is in service" in told
+    assert "gpu1: job 17 of alice still there after 1 s; nothing was changed, and the node is in service" in told
     assert slurm.state() == ["idle", ""]
 
 

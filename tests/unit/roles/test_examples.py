@@ -336,7 +336,7 @@ def test_an_all_reduce_without_mpi_is_not_a_result(tmp_path: Path) -> None:
     code, output, _notes = job.run(2 * TABLE.format(ranks="0"), SLURM_NTASKS="2")
     assert code == 1
     assert "all_reduce: 2 tables of 2 ranks (expected one of 2): the ranks are not connected" in output
-    assert "all_reduce_perf is built without MPI" in output
+    assert "all_reduce_perf was built without MPI" in output
     assert job.run(TABLE.format(ranks="0"), SLURM_NTASKS="2")[0] == 1
     # What fails by itself, or prints no such table, ends as it ends.
     assert job.run("exit 7", SLURM_NTASKS="2")[0] == 7
@@ -411,7 +411,7 @@ def test_a_command_runs_in_each_runtime(name: str, called: str, tmp_path: Path) 
     image = next(word for word in called.split() if word.startswith("/images"))
     code, output, notes = job.run("true", "python3", "x.py", IMAGE=image, PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
     assert (code, notes) == (2, "")
-    assert f"{name}: {program} is not on gpu1: load a module, or request {name}_enabled" in output
+    assert f"{name}: {program} is not installed on gpu1: load a module, or request {name}_enabled" in output
     (tmp_path / "bin" / program).write_text("#!/bin/sh\n", encoding="utf-8")
     (tmp_path / "bin" / program).chmod(0o755)
     look = 'echo "$MASTER_ADDR ${#RENDEZVOUS_SECRET} $OMP_NUM_THREADS"'

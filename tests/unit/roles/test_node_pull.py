@@ -195,7 +195,7 @@ REFUSED: dict[str, tuple[Callable[[Node], None], str]] = {
     "of another cluster": (other_cluster, "the bundle belongs to cluster other; this node belongs to trial"),
     "older": (older, "the bundle is older (serial 4) than one seen before (serial 5)"),
     "cut short": (cut_short, "the bundle is truncated or altered"),
-    "altered archive": (altered_archive, "another SHA-256"),
+    "altered archive": (altered_archive, "its SHA-256 differs"),
     "longer": (too_long, "is larger than"),
     "no manifest": (no_manifest, "is larger than"),
 }

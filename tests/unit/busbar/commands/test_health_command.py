@@ -40,7 +40,7 @@ def answer(*findings: tuple[str, str, str], **unknown: str) -> str:
         (
             {"gpu1": answer(("MONITOR", "swap", ""), clock="no answer")},
             *(0, 0),
-            ["gpu1: MONITOR swap: it is so", "    type this", "gpu1: not known: clock: no answer"],
+            ["gpu1: MONITOR swap: it is so", "    type this", "gpu1: unknown: clock: no answer"],
         ),
         ({"gpu1": answer()}, 4, 3, ["gpu1: healthy"]),
         ({"gpu1": "Traceback"}, 0, 3, ["gpu1: unexpected answer: Traceback"]),

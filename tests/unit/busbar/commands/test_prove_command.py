@@ -148,7 +148,7 @@ def test_nodes_of_the_list_that_are_not_there_are_reported(site: Site) -> None:
 @pytest.mark.parametrize(
     ("options", "files", "said"),
     [
-        (["--partition=x"], {}, ["--partition: unknown partition 'x'; name one of gpu"]),
+        (["--partition=x"], {}, ["--partition: unknown partition 'x'; use one of gpu"]),
         ([], {"nodes": "gpu1|idle|none|(null)\n"}, ["partition gpu has no GPUs", "--backend mpi"]),
         (["--nodelist=gpu[2-3]"], {}, ["--nodelist: gpu3 is not in partition gpu: gpu[1-2]"]),
         (["--nodelist=gpu1", "--exclude=gpu1"], {}, ["gpu1: not allocated: excluded by --exclude"]),

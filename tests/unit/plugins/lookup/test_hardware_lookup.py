@@ -98,8 +98,8 @@ def test_a_wrong_entry_stops_only_the_hosts_that_have_it() -> None:
         ("abacus", "gpu7: hardware: unknown hardware 'abacus'. Remedy: set hardware to one of: c4140_v100, dgx1, "),
         ("abacus", "rtx_pro_6000, rudra_a100_pcie, sandbox_gpu, small; or describe it in hardware_profiles_extra."),
         ("../profiles/l40s", "unknown hardware '../profiles/l40s'"),
-        (4090, "gpu7: hardware: 4090 is not the name of a profile"),
-        (["l40s"], "gpu7: hardware: ['l40s'] is not the name of a profile"),
+        (4090, "gpu7: hardware: 4090 is not a profile name"),
+        (["l40s"], "gpu7: hardware: ['l40s'] is not a profile name"),
     ],
 )
 def test_an_unknown_name(hardware: object, words: str) -> None:

@@ -25,6 +25,7 @@ SITE = {
     "ansible_skip_tags": [],
     "shared_tree": "/shared",
     "slurm_database_external": {},
+    "slurm_external": {},
     "slurm_login_hosts": [],
     "slurm_controllers": ["ctl"],
 }

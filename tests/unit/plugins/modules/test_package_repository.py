@@ -42,7 +42,7 @@ def test_an_unknown_one_is_refused(capsys: pytest.CaptureFixture[str], root: Pat
         "nvidia_repository_urls.doca",
         "nvidia_repository_fingerprints.doca",
     ]
-    assert "gpu1: nvidia_repository_urls.doca: no address" in answer["msg"]
+    assert "gpu1: nvidia_repository_urls.doca: no URL" in answer["msg"]
     assert [path.name for path in root.rglob("*")] == ["etc", "apt"]
 
 

@@ -117,7 +117,7 @@ def test_rdma_is_set_up_once(call: Call) -> None:
     assert "LimitMEMLOCK=infinity" in files["/etc/systemd/system/slurmd.service.d/busbar-rdma.conf"]
     assert (done["load"], done["nccl_gid"]) == (["ib_umad"], {"index": "3", "note": ""})
     assert ["networkctl", "reload"] in done["commands"]
-    assert done["missing_nics"].splitlines()[0].startswith("gpu1: RDMA NICs: 2 x 400 Gb/s of RDMA declared, 1 active")
+    assert done["missing_nics"].splitlines()[0].startswith("gpu1: RDMA NICs: 2 x 400 Gb/s of RDMA declared, but 1 active")
     addressed = {**FOUND, "modules_loaded": ["ib_umad", "ib_ipoib"]}
     addressed["interfaces"] = [{**FOUND["interfaces"][0], "addresses": ["10.10.0.1/16"]}]
     again = call(rdma, addressed, options, files)
@@ -151,7 +151,7 @@ def test_gpudirect_is_chosen_and_written(call: Call) -> None:
     assert files[MODULES_FILE] == "#\n# Ansible managed\n#\nnvidia_peermem\ngdrdrv\n"
     assert files[ORDER_FILE].endswith("softdep nvidia_peermem pre: nvidia ib_uverbs\n")
     assert answer["notes"][0].startswith("nvidia_peermem: no dma-buf: ")
-    assert (answer["acs_redirects"], "ACS sends" in answer["notes"][1]) == (True, True)
+    assert (answer["acs_redirects"], "ACS routes" in answer["notes"][1]) == (True, True)
     again = call(gpudirect, {**GPU, "peermem_loaded": True, "gdrcopy_loaded": True}, options, files)
     assert (again["changed"], again["load"]) == (False, [])
     # With open modules it is no longer needed.

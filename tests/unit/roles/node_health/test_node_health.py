@@ -214,7 +214,7 @@ def test_what_it_cannot_find_out_never_keeps_slurmd_from_starting(program: Path,
     assert run(program, "--look").returncode == 1
     done = run(program)
     assert done.returncode == 0
-    assert "the health of this node is not known" in done.stderr
+    assert "the health of this node is unknown" in done.stderr
 
 
 def test_a_slurm_that_does_not_answer(program: Path) -> None:

@@ -45,7 +45,7 @@ def test_truth_values_are_digits(value: object, written: str) -> None:
         ({"use_squashfuse": "perhaps"}, "'perhaps' must be true or false", "set true or false"),
         ({"use_enroot_load": None}, "None must be true or false", "set true or false"),
         ({"importer": "importer.sh"}, "'importer.sh' is not a valid path", "absolute path"),
-        ({"importer": "/opt/a b"}, "'/opt/a b' is not a valid path", "without blanks"),
+        ({"importer": "/opt/a b"}, "'/opt/a b' is not a valid path", "without spaces"),
         ({"runtime_path": "/run/pyxis"}, "is an option of the role", "set pyxis_runtime_path"),
     ],
 )

@@ -94,5 +94,5 @@ def test_the_last_validation() -> None:
     assert validated("") == {}
     assert {word: code for code, word in _VERDICTS.items()} == CODES
     for bad in ("x", METRICS, told.replace('"lab"} 3', '"lab"} 7'), told.replace("timestamp", "time")):
-        with pytest.raises(ValueError, match="no verdict"):
+        with pytest.raises(ValueError, match="no validation verdict"):
             validated(bad)

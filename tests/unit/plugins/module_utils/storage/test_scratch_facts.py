@@ -79,7 +79,7 @@ def test_read_only_in_the_words_of_old_and_new(read_only: object, *, expected: b
 
 
 def test_no_device_is_refused() -> None:
-    with pytest.raises(ValueError, match="no such device"):
+    with pytest.raises(ValueError, match="does not list this device"):
         block_tree('{"blockdevices": []}')
 
 

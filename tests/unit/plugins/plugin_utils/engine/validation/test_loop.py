@@ -344,7 +344,7 @@ def test_what_could_not_be_put_back_is_known() -> None:
     cluster.unreleased = ["reservation of the tests remains"]
     assert loop.release(20) == "reservation of the tests remains"
     cluster.dead = True
-    assert loop.release(20) == "the reservation of the tests remains:  Failed to connect to the host via ssh"
+    assert loop.release(20) == "the reservation of the tests remains: Failed to connect to the host via ssh"
 
 
 def test_without_leave_and_without_need_there_is_no_reservation() -> None:

@@ -84,6 +84,7 @@ def main() -> None:
         changed_paths=changed_paths,
         diff=diff,
         missing_packages=missing,
+        container=found["container"],
         load=plan["load"],
         commands=[command for item in waiting for command in item["commands"]],
         notes=plan["skipped"] + plan["notes"],

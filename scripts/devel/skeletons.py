@@ -192,8 +192,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from .judged import Judged
 from .stage import ProgramStage
+from .stage_verdict import Judged
 
 if TYPE_CHECKING:
     from ..model import Options
@@ -220,7 +220,7 @@ class Name(ProgramStage[NameOptions]):
         lines = {tuple(line.split()) for line in text.splitlines()}
         silent = [node for node in nodes if ("NAME", node) not in lines]
         return Judged(
-            said=f"{len(nodes)} node(s) answered",
+            result=f"{len(nodes)} node(s) answered",
             gaps=[f"no line of {', '.join(silent) or 'any node'}"] if silent or not nodes else [],
         )
 ''',

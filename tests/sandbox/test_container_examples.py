@@ -149,7 +149,5 @@ def test_a_node_without_the_runtime_says_so(sandbox: Cluster, runtime: str) -> N
     finally:
         sandbox.exec(sandbox.compute[0], f"mv {program}.away {program}")
     assert code == "2:0", told
-    assert (
-        f"{program.rpartition('/')[2]} is not installed on {sandbox.compute[0]}: load a module, or request {runtime}_enabled"
-        in told
-    )
+    name = program.rpartition("/")[2]
+    assert f"{name} is not installed on {sandbox.compute[0]}: load a module, or request {runtime}_enabled" in told

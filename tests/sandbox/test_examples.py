@@ -50,7 +50,7 @@ def test_hello_and_mpi(sandbox: Cluster, runs: str) -> None:
     for node in sandbox.compute:
         assert f"(UUID: GPU-simulated-{node}-" in text
     lines = [line for line in output("mpi").splitlines() if line.startswith("rank ")]
-    assert sorted(lines) == [f"rank {rank} of 2 on gpu{rank + 1}: sum 1, right" for rank in (0, 1)]
+    assert sorted(lines) == [f"rank {rank} of 2 on gpu{rank + 1}: sum 1, correct" for rank in (0, 1)]
 
 
 def test_an_all_reduce_of_ranks_that_are_not_connected_is_not_a_result(sandbox: Cluster, runs: str) -> None:

@@ -175,7 +175,7 @@ def test_the_declared_version_is_installed_and_held(sandbox: Cluster, repository
     code, output, _ = run(sandbox, repository, version=OLD, module_parameters={"nvidia": {"NVreg_Test": True}})
     assert code == 2, output
     assert installed(sandbox) == expected(OLD)
-    assert f"{NODE}: NVIDIA driver: reboot needed: the driver 0.0-simulated is loaded, {OLD} is installed" in output
+    assert f"{NODE}: NVIDIA driver: reboot needed: the loaded driver is 0.0-simulated, but {OLD} is installed" in output
     assert "remedy: set -e nvidia_driver_reboot=true" in output
     assert "TASK [busbar.cluster.cuda" not in output, "the node went on"
     options = sandbox.exec(NODE, "cat /etc/modprobe.d/busbar-nvidia.conf").stdout
@@ -248,7 +248,7 @@ def test_a_build_that_fails_in_the_package_is_reported_with_its_log(
         in output
     )
     assert f"its build failed; last lines of {LOG}/make.log: make: *** Error 2" in output
-    assert "The node stays drained: put it right, then run again" in output
+    assert "The node stays drained: fix the error and run again" in output
     sandbox.exec(NODE, f"touch {CURED}; rm -rf /var/lib/dkms/nvidia")
     code, output, _ = run(sandbox, repository, version=OLD)
     assert code == 0, output
@@ -283,7 +283,7 @@ def test_fabric_manager_goes_up_and_back_with_the_driver(sandbox: Cluster, repos
     assert code == 2, output
     assert installed(sandbox) == expected(NEW)
     assert "the run skips this node from here on and is drained in Slurm" in output
-    assert f"{NODE}: NVIDIA driver: reboot needed: the driver {OLD} is loaded, {NEW} is installed" in output
+    assert f"{NODE}: NVIDIA driver: reboot needed: the loaded driver is {OLD}, but {NEW} is installed" in output
     assert f'"580": "{NEW}"' in repository["lock"].read_text()
     reason = f"busbar: NVIDIA driver {NEW} waits for a reboot"
     assert sandbox.exec("ctl", f"sinfo -h -n {NODE} -o '%T|%E'").stdout.strip() == f"drained|{reason}"

@@ -114,8 +114,6 @@ def test_an_image_without_jupyterhub_says_so(images: Cluster) -> None:
     alice = Session(images)
     assert alice.login("alice", PASSWORDS["alice"]).status == OK
     alice.spawn("alice", environment="bare")
-    images.wait_until(
-        lambda: "ended with an error, which is in its log" in alice.ask("/hub/spawn/alice").text, "no word", 90
-    )
+    images.wait_until(lambda: "its log contains the error" in alice.ask("/hub/spawn/alice").text, "no word", 90)
     log = images.exec("login", "cat ~alice/.local/state/notebook.log").stdout
     assert "cannot start a notebook: jupyterhub and jupyterlab not installed" in log

@@ -149,7 +149,7 @@ def test_a_user_may_not_reset_gpus(sandbox: Cluster) -> None:
 
 @pytest.mark.fault(
     "a node that loses its power during its repair",
-    says="gpu1 stays drained: cannot be reached any more: power it on",
+    says="gpu1 stays drained: became unreachable: power it on",
     heals="power the node on; the next repair finishes it",
 )
 def test_a_node_that_loses_its_power_is_named_and_repaired_by_the_next_run(sandbox: Cluster) -> None:
@@ -173,8 +173,8 @@ def test_a_node_that_loses_its_power_is_named_and_repaired_by_the_next_run(sandb
         sandbox.exec("gpu1", f"cat >{REBOOT} <<'END'\n{SCRIPT}END\nchmod +x {REBOOT}; date +%s%N >{BOOTS}")
     assert code != 0
     assert "fatal: [gpu1]: UNREACHABLE!" in said, said
-    assert is_said("gpu1 stays drained: cannot be reached any more: power it on", said), said
-    assert "|busbar health: repair failed: cannot be reached any more" in reason(sandbox, "gpu1")
+    assert is_said("gpu1 stays drained: became unreachable: power it on", said), said
+    assert "|busbar health: repair failed: became unreachable" in reason(sandbox, "gpu1")
     assert events(sandbox) == [("gpu1", "began"), ("gpu1", "failed")]
     assert reason(sandbox, "gpu2") == "drain|fan, Meyer"
     sandbox.wait_until(lambda: reason(sandbox, "gpu1").startswith("drain|"), "it does not answer", 120)

@@ -197,7 +197,7 @@ def test_drains_of_others_and_bad_input_touch_nothing(sandbox: Cluster) -> None:
     for nodes, wrong, told in (
         ("gpu1", "update_nodes_batch=0", "update_nodes_batch: '0': set a number of nodes of at least 1"),
         ("ctl,gpu7", "update_nodes_batch=101%", "update_nodes: ctl is not a compute node of the inventory"),
-        ("gpu1", "update_nodes_bach=1", "update_nodes_bach: no option of update_nodes"),
+        ("gpu1", "update_nodes_bach=1", "update_nodes_bach: not an option of update_nodes"),
     ):
         code, said = update(sandbox, nodes, "-e", wrong)
         assert code == 2, said
@@ -207,7 +207,7 @@ def test_drains_of_others_and_bad_input_touch_nothing(sandbox: Cluster) -> None:
 
 @pytest.mark.fault(
     "a node that loses its power during an update",
-    says="gpu2 stays drained: cannot be reached any more: power it on",
+    says="gpu2 stays drained: became unreachable: power it on",
     heals="power the node on; the next update finishes it",
 )
 def test_a_node_that_loses_its_power_is_named_and_finished_by_the_next_update(sandbox: Cluster, work: Work) -> None:
@@ -230,8 +230,8 @@ def test_a_node_that_loses_its_power_is_named_and_finished_by_the_next_update(sa
         sandbox.exec("gpu2", f"rm -f {program}; date +%s%N >{BOOTS}")
     assert code != 0
     assert "fatal: [gpu2]: UNREACHABLE!" in said, said
-    assert is_said("gpu2 stays drained: cannot be reached any more: power it on", said), said
-    assert "|busbar: update failed: cannot be reached any more" in reason(sandbox, "gpu2")
+    assert is_said("gpu2 stays drained: became unreachable: power it on", said), said
+    assert "|busbar: update failed: became unreachable" in reason(sandbox, "gpu2")
     assert sandbox.exec("gpu2", "id bob", check=False).returncode != 0
     work.is_whole()
     began = time.monotonic()

@@ -100,7 +100,9 @@ def test_what_is_signed_is_valid_and_says_what_limits_and_which_parts(
 
 def test_anybody_can_check_it_with_ssh_keygen_alone(folder: Path, report: Callable[..., tuple[int, str]]) -> None:
     _code, said = report("sign")
-    line = next(line for line in said.splitlines() if line.startswith("allowed_signers of the verifier")).split(": ", 1)[1]
+    line = next(line for line in said.splitlines() if line.startswith("allowed_signers of the verifier")).split(
+        ": ", 1
+    )[1]
     signers = folder.parent / "signers"
     signers.write_text(f"{line}\n")
     command = ["ssh-keygen", "-Y", "verify", "-n", "busbar-report", "-I", "busbar", "-f", str(signers)]

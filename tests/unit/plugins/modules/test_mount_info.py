@@ -16,7 +16,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.common.call_timeout import bounded
 from ansible_collections.busbar.cluster.plugins.module_utils.storage import mount_state
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.file_servers import server_fault
-from ansible_collections.busbar.cluster.plugins.module_utils.storage.mount_look import holders
+from ansible_collections.busbar.cluster.plugins.module_utils.storage.mount_state import holders
 from ansible_collections.busbar.cluster.plugins.modules import mount_info
 
 if TYPE_CHECKING:

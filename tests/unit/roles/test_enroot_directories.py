@@ -91,7 +91,9 @@ def test_a_planted_link_is_moved_away_and_never_followed(node: Node, tmp_path: P
         os.mkfifo(place)
     else:
         place.symlink_to(victim if planted == "link" else tmp_path / "nowhere")
-    assert f"{place} did not belong to user {ME}: moved to" in node.prolog()
+    said = node.prolog()
+    assert f"{place} does not belong to user {ME}: moved to" in said
+    assert "deleted at the next boot" in said
     assert node.owned()
     assert victim.stat().st_mode == 0o40755
     assert not list(victim.iterdir())
@@ -109,7 +111,7 @@ def test_a_directory_of_another_user_is_moved_away_also_where_the_parent_was_ope
     place.mkdir(mode=0o777)
     (place / "trap").touch()
     os.chown(place, OTHER + 1, OTHER + 1)
-    assert f"{place} did not belong to user {OTHER}" in node.prolog(OTHER)
+    assert f"{place} does not belong to user {OTHER}" in node.prolog(OTHER)
     assert node.owned(OTHER)
     assert not list(place.iterdir())
 

@@ -14,16 +14,17 @@ extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host: {description: Name of the host., type: str, required: true}
   packages: {description: Packages that must be installed first., type: list, elements: str, default: []}
-  settings: {description: Options of the role rdma without its prefix., type: dict, required: true}
+  settings: {description: All options that roles/rdma/tasks/files.yml passes., type: dict, required: true}
 """
 
 EXAMPLES = r"""
-- busbar.cluster.rdma: {host: gpu1, settings: {}}
+- busbar.cluster.rdma: {host: gpu1, settings: "{{ rdma_settings }}"}
 """
 
 RETURN = r"""
 changed_paths: {description: "Written, corrected or removed files.", returned: success, type: list, elements: str}
 missing_packages: {description: Packages that are not installed., returned: success, type: list, elements: str}
+container: {description: 'Type of the container, empty on a machine.', returned: success, type: str}
 load: {description: Modules to load now., returned: success, type: list, elements: str}
 commands: {description: Commands that assign addresses., returned: success, type: list, elements: list}
 notes: {description: Skipped steps and findings., returned: success, type: list, elements: str}

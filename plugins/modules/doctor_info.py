@@ -91,7 +91,7 @@ class Look:
         return done.returncode, done.stdout.decode(errors="replace")
 
     def services(self) -> list[Problem]:
-        """Return the services that do not run."""
+        """Return the services that are not running."""
         _, text = self.run("systemctl", "show", SERVICE_PROPERTIES, *SERVICES)
         return service_problems(self.host, text, time.monotonic())
 

@@ -1,4 +1,4 @@
-"""Module that plans Enroot on a host, and configures the kernel for containers."""
+"""Module that plans a host's Enroot configuration and sets kernel parameters for containers."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ def nic_problems(host: str, nics: Sequence[Mapping[str, Any]], facts: Mapping[st
 
 
 def _reason(problem: str, good: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a problem extended by what was found instead, and the remedy."""
+    """Append what was found instead, and the remedy, to a problem."""
     boards = ", ".join(nic["address"] for nic in facts["pci_nics"])
     if facts["ports"]:
         others = ", ".join(

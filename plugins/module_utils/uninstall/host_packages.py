@@ -267,7 +267,7 @@ class PackagesOfHost(PathsOfHost):
         return [path for path in found if Path(path).is_symlink() or Path(path).stat().st_dev != device]
 
     def bring_back(self, path: str) -> None:
-        """Move data back, also after a killed run."""
+        """Move data back, even if a previous run was killed."""
         away, place = AWAY / path.lstrip("/"), Path(path)
         if not away.exists():
             return

@@ -55,7 +55,7 @@ def group_problems(groups: Groups, allowed: Collection[str] = ()) -> list[Proble
     every = [host for host in groups.get("all", ()) if host != "localhost"]
     if every and not known:
         found = ", ".join(others)
-        problem = f"has no host in any group of busbar{f' (found {found})' if found else ''}"
+        problem = f"has no hosts in any busbar group{f' (found {found})' if found else ''}"
         listed = ", ".join(f"{name} ({does})" for name, does in KNOWN_GROUPS.items())
         return [
             *problems,

@@ -80,7 +80,7 @@ def node_problems(
 
 
 def name_problems(host: str, node: Mapping[str, Any], wanted: str) -> list[Problem]:
-    """Return a problem if a container's host name differs from the wanted one: only its host can change it."""
+    """Return a problem if a container's host name is wrong, because only the container's host can change it."""
     if not node.get("hostname_fixed") or node["hostname"] == wanted:
         return []
     problem = f"the container sets the host name {node['hostname']} (/etc/hostname is a mount; expected {wanted})"

@@ -114,7 +114,7 @@ _LEAST_S = 5
 
 
 def next_step(options: Mapping[str, Any], state: State | None = None, now: float | None = None) -> Step:
-    """Return the tests to run next; without tests when the validation is finished.
+    """Return the tests to run next, or no tests when the validation is finished.
 
     The function is pure: equal input gives equal output.
 

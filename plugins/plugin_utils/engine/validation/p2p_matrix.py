@@ -39,7 +39,7 @@ _NVLINK_ALIKE = 0.7
 _PCIE_ALIKE = 0.5
 # No design makes one direction of a pair half as fast as the other.
 _ONE_WAY = 0.5
-# Kinds of links differ by at least a factor of 1.4: one link or two, six or four, NVLink or PCIe.
+# Link types differ in bandwidth by at least 1.4x: one or two links, four or six, NVLink or PCIe.
 _GAP = 1.4
 _MEMORY_SHARE = 0.7
 _FEW = 0.1

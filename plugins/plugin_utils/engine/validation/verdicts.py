@@ -295,7 +295,7 @@ def _who(culprit: Culprit) -> str:
 
 
 def summary_lines(data: Report) -> list[str]:
-    """Return one line per test, then the left-out nodes, the faulty nodes and the verdict."""
+    """Return one line per test, then the excluded nodes, the faulty nodes and the verdict."""
     lines = []
     blamed = data.get("culprits", [])
     allowed = data["busy_allowed"]

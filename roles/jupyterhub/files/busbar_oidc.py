@@ -16,7 +16,7 @@ from traitlets import List, Unicode, default
 
 
 class OidcAuthenticator(PortalAuthenticator, GenericOAuthenticator):
-    """Authenticates users at an identity provider and checks their account on the cluster."""
+    """Authenticates users against an identity provider and checks that they have a cluster account."""
 
     ca_file = Unicode("", help="CA certificates that verify the provider").tag(config=True)
     groups_claim = Unicode("groups", help="Claim that lists the groups of a user").tag(config=True)

@@ -181,7 +181,7 @@ def containers(reading: Reading) -> None:
         if kept := {key: value.strip() for key, value in settings.items() if _ENROOT_SETTING.fullmatch(key)}:
             reading.carry("enroot_config", {"enroot_settings": kept})
     for name in (*names, "enroot_runtime_path"):
-        reading.leave(name, "Enroot gets directories below enroot_path; images are unpacked again")
+        reading.leave(name, "Enroot will use directories below enroot_path; images must be unpacked again")
 
 
 def services(reading: Reading) -> None:

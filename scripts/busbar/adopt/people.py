@@ -22,7 +22,7 @@ _USERS = ((1000, 59999), (65536, 2**31 - 1))
 # The password field of accounts and groups of a directory.
 _ELSEWHERE = "*"
 _RULE = re.compile(r"(%?[\w.\\@-]+)\s+(\S+\s*=.*)")
-# Lines of the sudoers of Debian, Ubuntu and EL.
+# Lines in the sudoers files of Debian, Ubuntu and EL.
 _USUAL_RULES = {"root", "%sudo", "%wheel", "%admin"}
 
 

@@ -70,7 +70,7 @@ def _objects(parts: dict[str, dict[str, str]], part: str, text: str, name: str, 
 
 
 def _people(parts: dict[str, dict[str, str]], host: str, reading: HostReading) -> None:
-    """Add the numbers of users on a host and the number of their keys."""
+    """Add the UIDs of users on a host and their number of keys."""
     for text in (reading.files.get("/etc/passwd", ""), reading.commands.get("getent-passwd", "")):
         for account in passwd(text):
             if account.uid >= _FIRST_USER or account.name in {"slurm", "root"}:

@@ -29,7 +29,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     actions = parser.add_subparsers(required=True, metavar="SOURCE")
     deepops = actions.add_parser("deepops", help="the configuration directory of DeepOps", description=DESCRIPTION)
     deepops.add_argument("folder", type=Path, metavar="DIR", help="the directory with inventory and group_vars")
-    deepops.add_argument("out", type=Path, metavar="OUT", help="the folder of the new site, missing or empty")
+    deepops.add_argument("out", type=Path, metavar="OUT", help="folder of the new site; must be empty or not exist yet")
     deepops.add_argument("--release", default="23.08", help="release of DeepOps, for its defaults (default: 23.08)")
     hardware = "hardware profile of all compute nodes, or of HOSTS (folded: gpu[1-4], or a group); repeatable"
     deepops.add_argument("--hardware", action="append", default=[], metavar="[HOSTS=]NAME", help=hardware)

@@ -31,7 +31,7 @@ def register(
 ) -> None:
     """Add the actions; `finish` writes a draft and reports it."""
     cluster = actions.add_parser("cluster", help="a running Slurm cluster", description=DESCRIPTION)
-    cluster.add_argument("out", type=Path, metavar="OUT", help="the folder of the new site, missing or empty")
+    cluster.add_argument("out", type=Path, metavar="OUT", help="folder of the new site; must be empty or not exist yet")
     cluster.add_argument("--controller", required=True, metavar="HOST", help="the primary controller")
     cluster.add_argument("--login", default="", metavar="HOST", help="the login node (default: the controller)")
     cluster.add_argument("--database", default="", metavar="HOST", help="host of slurmdbd (default: of slurm.conf)")

@@ -269,7 +269,7 @@ def _bandwidth(option: str, text: str) -> float:
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add both commands to the parser."""
     alias = subparsers.add_parser("judge", help="the same as `busbar nccl judge`: a verdict on output of nccl-tests")
-    top = subparsers.add_parser("nccl", help="read and judge outputs of nccl-tests")
+    top = subparsers.add_parser("nccl", help="parse and judge nccl-tests output")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     parse = commands.add_parser("parse", help="print an output of nccl-tests as data")
     parse.set_defaults(run=_parse)

@@ -44,7 +44,7 @@ def hosts(sandbox: Sandbox) -> dict[str, Any]:
 
 
 def _database_hosts(sandbox: Sandbox) -> list[str]:
-    """Return the hosts for slurmdbd (MariaDB on the first): the only controller, or hosts that survive the primary."""
+    """Return the hosts for slurmdbd: the only controller, or hosts that stay up if the primary fails."""
     return ["login", *sandbox.controller_nodes[1:]] if len(sandbox.controller_nodes) > 1 else sandbox.controller_nodes
 
 

@@ -6,7 +6,7 @@ import re
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -85,6 +85,19 @@ class Adopted:
         assert (done.returncode, done.stdout) == (0, "identical\n"), when + done.stdout + done.stderr
 
 
+def answer(site: Path) -> None:
+    """Answer the questions of ADOPTED.md: passwords, the kind of nodes, and their network, which the draft assumes."""
+    folder = site / "inventory/group_vars/all"
+    options: dict[str, Any] = {}
+    for path in folder.glob("*.yml"):
+        options |= yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    profiles = options["hardware_profiles_extra"]
+    # A virtual link has no line rate; this one is above what two cores can copy.
+    network = {"nics": [{"count": 1, "gbps": 100, "rdma": False}]}
+    completed = {"hardware_profiles_extra": {name: profile | network for name, profile in profiles.items()}}
+    (folder / "zz_answers.yml").write_text(yaml.safe_dump(ANSWERS | completed), encoding="utf-8")
+
+
 def access(cluster: Cluster) -> str:
     """The arguments of ssh that reach the nodes of a sandbox."""
     folder = cluster.state / "ssh"
@@ -111,8 +124,7 @@ def hand_built(name: str, site: Path, *, compute: int, database: bool) -> Iterat
         assert len(one.before["queue"].splitlines()) == 10
         done = adopt(cluster, one.site)
         assert done.returncode == 0, done.stdout + done.stderr
-        answers = one.site / "inventory/group_vars/all/zz_answers.yml"
-        answers.write_text(yaml.safe_dump(ANSWERS), encoding="utf-8")
+        answer(one.site)
         yield one
     finally:
         gone = cluster.busbar("sandbox", "down", "--name", cluster.name)
@@ -197,8 +209,7 @@ def test_uids_that_differ_stop_the_takeover(adopted: Adopted, tmp_path: Path) ->
     adopted.cluster.exec("gpu1", "useradd -M -u 1101 -o dora")
     adopted.cluster.exec("gpu2", "usermod -u 1999 bert && groupmod -g 1998 lab")
     assert adopt(adopted.cluster, tmp_path / "site").returncode == 0
-    answers = yaml.safe_dump(ANSWERS)
-    (tmp_path / "site/inventory/group_vars/all/zz_answers.yml").write_text(answers, encoding="utf-8")
+    answer(tmp_path / "site")
     refused = Adopted(adopted.cluster, tmp_path / "site").busbar("provision")
     said = " ".join(refused.stdout.split())
     assert refused.returncode == 2, said

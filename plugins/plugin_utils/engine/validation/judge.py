@@ -312,7 +312,7 @@ def _speed(
         answer.reason = f"{NO_FLOOR} for {of_what}; {found}: {floor_remedy()}"
     elif limits.get("limit") is not None and measured > _IMPOSSIBLE * limits["limit"]:
         most = f"{hardware} reaches {limits['limit']:.4g} at most"
-        answer.reason = f"{measured:g} GB/s is impossible: {most}; the measurement is wrong"
+        answer.reason = f"{measured:g} GB/s is impossible: {most}; the measurement or the hardware profile is wrong"
     else:
         _compare(answer, runs, size, floor, expected.steady)
         _believable(answer, measured, limits)

@@ -119,7 +119,7 @@ class Booted:
     def boot(self) -> None:
         """Start the machine, and keep the time at which its SSH answered."""
         state = load(self.sandbox.name)
-        cluster.create(state, self.node, own_image=self.image, mac=self.mac)
+        cluster.create(state, self.node, self.image, mac=self.mac)
         subprocess.run(["podman", "start", state.container(self.node)], check=True, capture_output=True)
         self.wait_for_ssh()
 

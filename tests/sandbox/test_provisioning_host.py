@@ -44,14 +44,14 @@ class Machine:
 
     def create(self, distribution: str, *options: str) -> None:
         """Start the machine, copy the checkout and set it up."""
-        image.ensure_image(distribution)
+        bare, _ = image.ensure_image(distribution)
         self.remove()
         trust = [f"--volume={TRUSTED}:{TRUSTED}:ro"] if TRUSTED.exists() else []
         host.podman(
             *(f"--runtime={host.choose_runtime()}", "run", "--detach", f"--name={self.name}", "--hostname=provisioner"),
             *("--systemd=always", "--privileged", "--cgroupns=private", "--pids-limit=-1", *host.ulimits()),
             *("--stop-signal=SIGRTMIN+3", f"--env=ADMIN={image.ADMIN}", "--env=ADMIN_KEY=", *trust, *options),
-            *(image.image_name(distribution), "/bin/sh", "-c", (FILES / "init").read_text(encoding="utf-8")),
+            *(bare, "/bin/sh", "-c", (FILES / "init").read_text(encoding="utf-8")),
         )
         host.podman("exec", self.name, "systemctl", "is-system-running", "--wait", check=False)
         packed = subprocess.run(["bash", "-c", f"set -o pipefail; {COPY}"], check=True, capture_output=True, cwd=TOP)

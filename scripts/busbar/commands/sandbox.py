@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from busbar.sandbox.image import ADMIN
 from busbar.sandbox.option import add_name, command_words
 from busbar.sandbox.state import (
     DISTRIBUTIONS,
+    IMAGES,
     MAX_COMPUTE,
     SHARED,
     Sandbox,
@@ -61,9 +63,17 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--controllers", type=number(1, 2), help="2 adds the backup ctl2 for slurmctld and slurmdbd (default: 1)"
     )
     create.add_argument("--databases", help=argparse.SUPPRESS)
-    create.add_argument(
-        "--distribution", choices=sorted(DISTRIBUTIONS), help="distribution of all nodes (default: debian13)"
+    system = create.add_mutually_exclusive_group()
+    system.add_argument(
+        "--distribution",
+        type=distribution,
+        # Converted by `type`, too. Molecule and scripts/test run this command.
+        default=os.environ.get("BUSBAR_DISTRIBUTION") or None,
+        metavar="NAME",
+        help=f"distribution of all nodes: {', '.join(sorted(DISTRIBUTIONS | IMAGES))} "
+        "(default: BUSBAR_DISTRIBUTION, or debian13)",
     )
+    system.add_argument("--image", metavar="REF", help="OCI image from which all nodes start, with apt-get or dnf")
     create.add_argument("--rebuild", action="store_true", help="rebuild the image")
     remove = action("down", run_down, "remove the sandbox with all its files")
     remove.add_argument("--purge", action="store_true", help="also remove the cached images")
@@ -111,6 +121,17 @@ def number(least: int, most: int) -> Callable[[str], int]:
     return convert
 
 
+def distribution(text: str) -> str:
+    """Return the name of a distribution for argparse; a wrong one is refused with the nearest."""
+    known = sorted(DISTRIBUTIONS | IMAGES)
+    if text not in known:
+        near = difflib.get_close_matches(text, known, 1)
+        nearest = f" (nearest: {near[0]})" if near else ""
+        msg = f"{text!r} is unknown{nearest}. Choose {', '.join(known)}, or --image REF for another system"
+        raise argparse.ArgumentTypeError(msg)
+    return text
+
+
 def run_up(args: argparse.Namespace) -> int:
     """Create or extend the sandbox."""
     if args.databases:
@@ -126,7 +147,8 @@ def run_up(args: argparse.Namespace) -> int:
         sandbox.compute = args.compute or sandbox.compute
         sandbox.gpus = sandbox.gpus if args.gpus is None else args.gpus
         sandbox.controllers = args.controllers or sandbox.controllers
-        sandbox.distribution = args.distribution or sandbox.distribution
+        sandbox.image = args.image or sandbox.image
+        sandbox.distribution = "" if sandbox.image else args.distribution or sandbox.distribution
         cluster.up(sandbox, say, rebuild=args.rebuild)
     say(storage_line(sandbox))
     say(f"inventory: {sandbox.path / 'inventory'}")
@@ -151,15 +173,16 @@ def refuse_shrinking(sandbox: Sandbox, args: argparse.Namespace) -> None:
         "compute": args.compute,
         "gpus": args.gpus,
         "controllers": args.controllers,
-        "distribution": args.distribution,
+        "image": args.image,
+        "distribution": None if args.image else args.distribution,
     }
     for option, value in requested.items():
         present = getattr(sandbox, option)
         if value is None or value == present or (option == "compute" and value > present):
             continue
         msg = (
-            f"sandbox {sandbox.name} has --{option} {present} (requested {value}); only --compute can be increased: "
-            f"remove it first with: busbar sandbox down --name {sandbox.name}"
+            f"sandbox {sandbox.name} has --{option} {present or 'unset'} (requested {value}); only --compute can be "
+            f"increased: remove it first with: busbar sandbox down --name {sandbox.name}"
         )
         raise UsageError(msg)
 
@@ -179,11 +202,13 @@ def run_status(args: argparse.Namespace) -> int:
     sandbox = load(args.name)
     nodes = cluster.node_states(sandbox)
     if args.format == "json":
-        report = {"name": sandbox.name, "distribution": sandbox.distribution, "gpus": sandbox.gpus}
+        report = {"name": sandbox.name, "distribution": sandbox.distribution, "image": sandbox.image}
+        report |= {"gpus": sandbox.gpus}
         report |= {"storage": {"backend": "bind", "mount": SHARED, "source": str(sandbox.shared)}}
         print(json.dumps(report | {"nodes": nodes, "faults": sandbox.faults}, indent=2))
     else:
-        print(f"sandbox {sandbox.name} ({sandbox.distribution}, {sandbox.gpus} simulated GPUs per compute node)")
+        system = sandbox.image or sandbox.distribution
+        print(f"sandbox {sandbox.name} ({system}, {sandbox.gpus} simulated GPUs per compute node)")
         for node in nodes:
             print(f"  {node['node']:<8} {node['address']:<15} {node['state']}")
         print(f"  {storage_line(sandbox)}")

@@ -38,8 +38,11 @@ def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -
     """
     host.check_host()
     began = time.monotonic()
-    if image.ensure_image(sandbox.distribution, rebuild=rebuild):
-        say(f"image of {sandbox.distribution} built in {time.monotonic() - began:.0f} s")
+    present = containers(sandbox.name)
+    host.check_disk(sum(sandbox.container(node) not in present for node in sandbox.nodes))
+    bare, built = image.ensure_image(sandbox.distribution, sandbox.image, rebuild=rebuild)
+    if built:
+        say(f"image of {sandbox.image or sandbox.distribution} built in {time.monotonic() - began:.0f} s")
     remove_strangers(sandbox)
     running = [name for name, state in containers(sandbox.name).items() if state == "running"]
     host.check_watchers(len(sandbox.nodes) - len(running))
@@ -49,7 +52,7 @@ def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -
     ensure_shared(sandbox)
     present = containers(sandbox.name)
     missing = [node for node in sandbox.nodes if sandbox.container(node) not in present]
-    in_parallel(lambda node: create(sandbox, node, public_key), missing)
+    in_parallel(lambda node: create(sandbox, node, bare, public_key), missing)
     # Check all nodes, because a killed run may have left a running node that has not finished booting.
     in_parallel(lambda node: boot(sandbox, node), sandbox.nodes)
     write_known_hosts(sandbox)
@@ -207,14 +210,14 @@ def ensure_shared(sandbox: Sandbox) -> None:
     sandbox.shared.chmod(0o1777)
 
 
-def create(sandbox: Sandbox, node: str, public_key: str = "", own_image: str = "", mac: str = "") -> None:
+def create(sandbox: Sandbox, node: str, bare: str, public_key: str = "", mac: str = "") -> None:
     """Create a node's container, with simulated GPUs on a compute node.
 
     Args:
         sandbox: the sandbox.
         node: name of the node.
+        bare: the image to boot.
         public_key: authorized SSH key; empty for an image that contains one.
-        own_image: image to boot instead of the sandbox's image.
         mac: Ethernet address; generated if empty.
     """
     container = sandbox.container(node)
@@ -238,7 +241,7 @@ def create(sandbox: Sandbox, node: str, public_key: str = "", own_image: str = "
         f"--volume={sandbox.shared}:{SHARED}",
         *([f"--volume={sandbox.controller_state}:{STATE}"] if has_state else []),
         *host.ulimits(),
-        own_image or image.image_name(sandbox.distribution),
+        bare,
         "/bin/sh",
         "-c",
         (FILES / "init").read_text(encoding="utf-8"),

@@ -16,7 +16,7 @@ from busbar.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["check_host", "check_watchers", "choose_runtime", "podman", "run", "ulimits"]
+__all__ = ["check_disk", "check_host", "check_watchers", "choose_runtime", "podman", "run", "ulimits"]
 
 CGROUP = Path("/sys/fs/cgroup")
 PODMAN_NOFILE = 1048576
@@ -24,6 +24,9 @@ PODMAN_NOFILE = 1048576
 NODE_PROCESSES = 20000
 # inotify instances of systemd and its services per node: five were measured, plus one for a user session.
 NODE_WATCHERS = 6
+# Measured on Debian 13: GiB that a provisioned node writes, and that images and their builds take.
+NODE_GIB = 0.75
+IMAGES_GIB = 1.5
 _TOOLS = {
     "podman": "podman",
     "mmdebstrap": "mmdebstrap",
@@ -101,6 +104,20 @@ def check_host() -> None:
         msg = f"the sandbox requires {packages}: run scripts/setup --sandbox, or apt-get install {packages}"
         raise UsageError(msg)
     choose_runtime()
+
+
+def check_disk(nodes: int) -> None:
+    """Check that podman's storage has space for more nodes and their image.
+
+    Raises:
+        UsageError: too little space is left.
+    """
+    folder = podman("info", "--format", "{{.Store.GraphRoot}}").stdout.strip()
+    free, need = shutil.disk_usage(folder).free / 2**30, IMAGES_GIB + nodes * NODE_GIB
+    if nodes and free < need:
+        msg = f"{folder}: too little space for {nodes} more nodes (found {free:.1f} GiB, expected {need:.1f} GiB). "
+        msg += "Remedy: podman image prune, or remove another sandbox (busbar sandbox down --name NAME)"
+        raise UsageError(msg)
 
 
 def check_watchers(nodes: int, open_one: Callable[[], int] | None = None) -> None:

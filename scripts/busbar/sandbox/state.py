@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISTRIBUTIONS",
+    "IMAGES",
     "LABEL",
     "SHARED",
     "STATE",
@@ -35,7 +36,17 @@ LABEL = "io.busbar.sandbox"
 SHARED = "/shared"
 # The two controllers share this folder; the other nodes do not see it.
 STATE = "/state"
+# Suites of Debian, for mmdebstrap, which needs no registry.
 DISTRIBUTIONS = {"debian12": "bookworm", "debian13": "trixie"}
+# The others start from the image of the distribution.
+IMAGES = {
+    "alma9": "docker.io/library/almalinux:9",
+    "rocky10": "docker.io/rockylinux/rockylinux:10",
+    "rocky9": "docker.io/rockylinux/rockylinux:9",
+    "ubuntu2204": "docker.io/library/ubuntu:22.04",
+    "ubuntu2404": "docker.io/library/ubuntu:24.04",
+    "ubuntu2604": "docker.io/library/ubuntu:26.04",
+}
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 FIRST_COMPUTE_ADDRESS = 20
 MAX_COMPUTE = 200
@@ -47,7 +58,8 @@ class Sandbox:
 
     Attributes:
         name: name of the sandbox, from which the names of its containers, network and folder derive.
-        distribution: key of DISTRIBUTIONS.
+        distribution: key of DISTRIBUTIONS or IMAGES; empty with `image`.
+        image: OCI image that the nodes start from instead.
         compute: number of compute nodes.
         gpus: simulated GPUs per compute node.
         controllers: 1, or 2 with a backup for slurmctld and slurmdbd.
@@ -57,6 +69,7 @@ class Sandbox:
 
     name: str
     distribution: str = "debian13"
+    image: str = ""
     compute: int = 2
     gpus: int = 2
     controllers: int = 1

@@ -48,7 +48,9 @@ class Script:
         self.top, self.log = top, top / "log"
         for folder in ("scripts", ".venv/bin", ".sandbox"):
             (top / folder).mkdir(parents=True)
-        shutil.copy(TOP / "scripts" / "test", top / "scripts")
+        for name in ("test", "ci"):
+            shutil.copy(TOP / "scripts" / name, top / "scripts")
+        shutil.copytree(TOP / "scripts/busbar", top / "scripts/busbar", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(TOP / "molecule", top / "molecule")
         shutil.copytree(TOP / "tests", top / "tests", ignore=shutil.ignore_patterns("__pycache__", "unit", "browser"))
         for role in (TOP / "roles").iterdir():
@@ -245,6 +247,23 @@ def test_a_scenario_that_is_unknown_is_refused_before_anything_runs(script: Scri
     assert done.returncode == 2
     assert "BUSBAR_TEST_SCENARIO: no scenario slrum; choose one of base containers" in done.stderr
     assert not script.log.exists()
+
+
+@pytest.mark.parametrize("mode", [(), ("full",), ("role", "nfs_server"), ("fast",)])
+def test_an_unknown_distribution_is_refused_before_anything_runs(script: Script, mode: tuple[str, ...]) -> None:
+    done = script.run(*mode, BUSBAR_DISTRIBUTION="rocky8")
+    assert done.returncode == 2
+    assert 'BUSBAR_DISTRIBUTION: no distribution rocky8; choose one of ["alma9", ' in done.stderr
+    assert not script.log.exists()
+
+
+def test_another_distribution_leaves_out_the_virtual_machines_which_have_debian_12(script: Script) -> None:
+    for distribution, has_them in (("rocky9", False), ("debian12", True)):
+        assert script.run("full", BUSBAR_DISTRIBUTION=distribution).returncode == 0
+        assert bool(script.pytests("tests/vm")) is has_them
+        assert ("storage" in script.scenarios, "slurm" in script.scenarios) == (has_them, True)
+    refused = script.run(BUSBAR_DISTRIBUTION="rocky9", BUSBAR_TEST_SCENARIO="storage")
+    assert (refused.returncode, "no scenario storage" in refused.stderr) == (2, True)
 
 
 def test_the_machines_of_a_scenario_go_with_the_script(script: Script) -> None:

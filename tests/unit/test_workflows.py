@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from busbar.sandbox.state import DISTRIBUTIONS
+from busbar.sandbox.state import DISTRIBUTIONS, IMAGES
 
 TOP = Path(__file__).resolve().parents[2]
 GITHUB = {path.stem: path for path in (TOP / ".github/workflows").glob("*.yml")}
@@ -78,7 +78,7 @@ def test_all_supported_versions_are_tested() -> None:
 
 def test_there_is_a_job_for_each_distribution_of_the_sandbox(tmp_path: Path) -> None:
     listed = subprocess.run([TOP / "scripts/ci", "distributions"], check=True, capture_output=True, text=True)
-    assert json.loads(listed.stdout) == sorted(DISTRIBUTIONS)
+    assert json.loads(listed.stdout) == sorted(DISTRIBUTIONS | IMAGES)
     assert "distributions.outputs.names" in github()["sandbox"]["strategy"]["matrix"]["distribution"]
     (script,) = gitlab()["distributions"]["script"]
     subprocess.run(
@@ -86,7 +86,7 @@ def test_there_is_a_job_for_each_distribution_of_the_sandbox(tmp_path: Path) -> 
     )
     jobs = load(tmp_path / "sandbox.yml")
     assert {name: job["script"] for name, job in jobs.items()} == {
-        name: [f"scripts/ci sandbox {name}"] for name in DISTRIBUTIONS
+        name: [f"scripts/ci sandbox {name}"] for name in DISTRIBUTIONS | IMAGES
     }
     assert {tuple(job["tags"]) for job in jobs.values()} == {("busbar-vm",)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,17 @@ def test_its_files_are_clean_and_short(site: Path) -> None:
         roles = {name for name in (path.name for path in TOP.glob("roles/*")) if name in text.split("\n\n", 1)[0]}
         assert roles, f"{path.name} says whose options these are"
         assert "role" in text.splitlines()[1]
+
+
+def test_its_commented_examples_are_yaml_with_options_of_the_roles(site: Path) -> None:
+    specs = [yaml.safe_load(path.read_text())["argument_specs"] for path in TOP.glob("roles/*/meta/argument_specs.yml")]
+    options = {name for entries in specs for entry in entries.values() for name in entry.get("options") or {}}
+    for path in site.rglob("group_vars/all/*.yml"):
+        lines = [line for line in path.read_text().splitlines() if re.match(r"# (\w+:|  )", line)]
+        examples = yaml.safe_load("\n".join(line[2:] for line in lines)) or {}
+        assert len(examples) == sum(not line.startswith("#  ") for line in lines), path.name
+        assert examples.keys() <= options | {"cluster_networks"}, path.name
+        assert examples or path.name == "cluster.yml", path.name
 
 
 def test_its_ansible_cfg_is_that_of_the_checkout_but_for_what_is_the_checkouts(site: Path) -> None:

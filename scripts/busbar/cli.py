@@ -13,7 +13,7 @@ from busbar.errors import AnsibleMissingError, UsageError
 
 __all__ = ["main"]
 
-# The module that registers each command.
+# Modules in busbar.commands that register the commands.
 COMMANDS = {
     "init": "init",
     "adopt": "adopt",
@@ -61,14 +61,14 @@ def parser(command: str = "") -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit code."""
-    # A shell sets this variable to request completions; only then is the library needed.
+    # The shell sets this variable to request completions.
     if "_ARGCOMPLETE" in os.environ:
         completion.answer(parser())
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] in removed.COMMANDS:
         print(f"busbar: {removed.COMMANDS[words[0]]}", file=sys.stderr)
         return USAGE
-    # Importing the modules of all commands would take longer than most commands.
+    # Importing the modules of all commands takes longer than most commands run.
     args = parser(words[0] if words else "").parse_args(words)
     try:
         return int(args.run(args))

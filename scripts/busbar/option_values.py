@@ -1,4 +1,4 @@
-"""Parsers for numbers on the command line."""
+"""Parses numbers on the command line."""
 
 from __future__ import annotations
 

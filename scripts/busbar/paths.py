@@ -22,7 +22,7 @@ SITE_FILES = Path(__file__).resolve().with_name("site_files")
 """Templates of the files that `busbar init` creates in the folder of a site."""
 # Packaging would drop a file whose name begins with a dot.
 _RENAMED = {"gitignore": ".gitignore"}
-_NAME = "CLUSTER"
+_NAME_PLACEHOLDER = "CLUSTER"
 
 
 def checkout() -> Path | None:
@@ -66,5 +66,5 @@ def site_files(name: str) -> dict[str, str]:
     """
     paths = sorted(path for path in SITE_FILES.rglob("*") if path.is_file())
     relative = [str(path.relative_to(SITE_FILES)) for path in paths]
-    texts = [path.read_text(encoding="utf-8").replace(_NAME, name) for path in paths]
+    texts = [path.read_text(encoding="utf-8").replace(_NAME_PLACEHOLDER, name) for path in paths]
     return {_RENAMED.get(place, place): text for place, text in zip(relative, texts)}

@@ -20,10 +20,10 @@ __all__ = ["host_findings", "parsed_answers", "register", "site_findings", "veri
 
 PROVEN, FAULTY = 0, 1
 # Exit code of `busbar-backup verify` if the host has no such snapshot.
-NOT_THERE = 3
+NO_SUCH_SNAPSHOT = 3
 LATEST = "latest"
 SAVE_AGAIN = "create a new snapshot: busbar provision backup"
-AGAIN = f"{SAVE_AGAIN}; list older snapshots with busbar-backup list, as root there"
+AGAIN = f"{SAVE_AGAIN}; list older snapshots as root on the host: busbar-backup list"
 VERIFY = """\
 Restores the newest snapshot of each host with backups to temporary locations and compares it with its manifest: each
 file with its checksum, the state of slurmctld, the rows of all tables in a separate MariaDB, and the entries of the
@@ -42,7 +42,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verify.add_argument(
         "snapshot", nargs="?", default=LATEST, help="ID of the snapshot (default: the newest of each host)"
     )
-    verify.add_argument("--json", action="store_true", help="as data")
+    verify.add_argument("--json", action="store_true", help="print the result as JSON")
     add_run_options(verify)
     verify.set_defaults(run=_verify)
 
@@ -90,7 +90,7 @@ def parsed_answers(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[s
 
 def host_findings(answers: Mapping[str, Mapping[str, Any]], wanted: str) -> Iterator[Finding]:
     """Yield the problems with the hosts' snapshots; a chosen snapshot belongs to one host."""
-    others = {host for host, each in answers.items() if wanted != LATEST and int(each["rc"]) == NOT_THERE}
+    others = {host for host, each in answers.items() if wanted != LATEST and int(each["rc"]) == NO_SUCH_SNAPSHOT}
     for host, each in answers.items():
         if int(each["rc"]) and (host not in others or others == set(answers)):
             words = " ".join(str(each["fault"]).split()).removeprefix("busbar-backup: ")
@@ -103,10 +103,16 @@ def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
         problem = (
             "no snapshot contains secrets, inventory and reports; without the secrets snapshots cannot be decrypted"
         )
-        yield Finding(WARNING, (), "backup_site_folder", problem, "enable their backup, or copy them: docs/backup.md")
+        yield Finding(
+            WARNING,
+            (),
+            "backup_site_folder",
+            problem,
+            "enable the backup of the site folder, or copy it: docs/backup.md",
+        )
         return
     if not site.get("ready"):
-        problem = "restic is not installed here, so the snapshot of the site folder was not checked"
+        problem = "restic is not installed, so the snapshot of the site folder was not checked"
         yield Finding(ERROR, ("localhost",), "restic", problem, "apt install restic")
         return
     for fault in site["faults"]:
@@ -116,7 +122,7 @@ def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
             name = line.removeprefix("Only in .").replace(": ", "/", 1).lstrip("/")
             problem = f"secrets/{name} is not in the snapshot of the site folder"
         elif line.startswith("Only in "):
-            # Files in the snapshot that were removed here since are not a problem.
+            # Files that were removed after the snapshot are not a problem.
             continue
         else:
             words = str(line).split()

@@ -14,9 +14,9 @@ __all__ = ["answer", "register"]
 
 SHELLS = ("bash", "zsh", "fish")
 DESCRIPTION = """\
-Prints the shell completion for commands, options, playbooks, hosts and groups of the inventory,
-sandboxes and hardware profiles. For bash: busbar completion bash > ~/.local/share/bash-completion/completions/busbar
-For zsh: busbar completion zsh > a file _busbar in a folder of fpath. For fish: > ~/.config/fish/completions/busbar.fish
+Prints the shell completion for commands, options, playbooks, hosts and groups of the inventory, sandboxes and hardware
+profiles. Redirect the output: for bash to ~/.local/share/bash-completion/completions/busbar, for zsh to a file _busbar
+in a folder of $fpath, for fish to ~/.config/fish/completions/busbar.fish.
 """
 
 
@@ -44,7 +44,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_completers(parser: argparse.ArgumentParser) -> None:
-    """Set the completers of arguments; argcomplete completes files for the others."""
+    """Set the completers of arguments; argcomplete completes file names for arguments without a completer."""
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list them
         if isinstance(action.choices, dict):
             for each in dict(action.choices).values():

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-__all__ = ["read_query", "register"]
+__all__ = ["register"]
 
 _MOST_BYTES = 1 << 26
-_MAKE = "create it with: nvidia-smi -q -x > FILE"
+_HOW_TO_CREATE = "create the file with: nvidia-smi -q -x > FILE"
 # The output of nvidia-smi without options.
 _SUMMARY = re.compile(r"^\W*NVIDIA-SMI[: ]+\d.*\bDriver Version", re.MULTILINE)
 _SUMMARY_ROW = re.compile(r"^\|\s+(\d+)\s+[A-Z]")
@@ -41,15 +41,16 @@ def read_query(name: str) -> dict[str, Any]:
         raise UsageError(message)
     data = parse_query(text)
     if data["form"] is None and _SUMMARY.search(text):
-        message = f"{where} is the summary table of nvidia-smi, which omits most values; {_MAKE}{_failing(text)}"
+        problem = "is the summary table of nvidia-smi, which omits most values"
+        message = f"{where} {problem}; {_HOW_TO_CREATE}{_failing_gpus(text)}"
         raise UsageError(message)
     if data["form"] is None and not data["errors"]:
-        message = f"{where} contains no output of nvidia-smi -q; {_MAKE}"
+        message = f"{where} contains no output of nvidia-smi -q; {_HOW_TO_CREATE}"
         raise UsageError(message)
     return data
 
 
-def _failing(text: str) -> str:
+def _failing_gpus(text: str) -> str:
     """Describe the GPUs of a summary table that report errors."""
     index, found = "", {}
     for line in text.splitlines():
@@ -64,8 +65,8 @@ def _cell(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _of(current: object, most: object) -> str:
-    return f"{_cell(current)}/{_cell(most)}"
+def _current_and_maximum(current: object, maximum: object) -> str:
+    return f"{_cell(current)}/{_cell(maximum)}"
 
 
 _COLUMNS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
@@ -74,8 +75,8 @@ _COLUMNS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
     ("model", lambda gpu: _cell(gpu["product_name"])),
     ("serial", lambda gpu: _cell(gpu["serial"])),
     ("MiB", lambda gpu: _cell(gpu["memory_total_mib"])),
-    ("PCIe gen", lambda gpu: _of(gpu["pcie_gen_current"], gpu["pcie_gen_max"])),
-    ("lanes", lambda gpu: _of(gpu["pcie_width_current"], gpu["pcie_width_max"])),
+    ("PCIe gen", lambda gpu: _current_and_maximum(gpu["pcie_gen_current"], gpu["pcie_gen_max"])),
+    ("lanes", lambda gpu: _current_and_maximum(gpu["pcie_width_current"], gpu["pcie_width_max"])),
     ("MIG", lambda gpu: f"{gpu['mig_mode']}, {gpu['mig_devices']}" if gpu["mig_devices"] else _cell(gpu["mig_mode"])),
     ("ECC", lambda gpu: _cell(gpu["ecc_mode"])),
     ("uncorrected", lambda gpu: _cell(gpu["ecc_volatile_uncorrected_total"])),
@@ -113,9 +114,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command to the parser."""
     top = subparsers.add_parser("gpu", help="parse the output of nvidia-smi")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    parse = commands.add_parser("parse", help="print the output of nvidia-smi -q -x as data")
+    parse = commands.add_parser("parse", help="print the output of nvidia-smi -q -x as JSON or as a table")
     parse.add_argument(
-        "file", metavar="FILE", help="the output (also of -q, or a --query-gpu table); - is standard input"
+        "file",
+        metavar="FILE",
+        help="output of nvidia-smi -q -x, nvidia-smi -q or nvidia-smi --query-gpu; - for standard input",
     )
     parse.add_argument("--format", choices=("json", "table"), default="table")
     parse.set_defaults(run=_parse)

@@ -54,14 +54,14 @@ def machine(profile: dict[str, Any]) -> str:
 
 
 def figures(busbw: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield each scope and collective with its values; those for specific numbers of nodes follow the general ones."""
+    """Yield each scope and collective with its values, followed by the values for specific numbers of nodes."""
     for scope, values in busbw.items():
         for name, each in {"all_reduce": values, **(values.get("collectives") or {})}.items():
             yield SCOPES[scope], name, each
             for floor in each.get("floors") or []:
                 yield f"{floor['nodes']} nodes", name, floor
             if "in_network" in each:
-                yield f"{SCOPES[scope]}, sums in the network", name, each["in_network"]
+                yield f"{SCOPES[scope]}, in-network reduction", name, each["in_network"]
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -90,7 +90,7 @@ def _show(args: argparse.Namespace) -> int:
         return _json(profile)
     print(f"{args.hardware}: {profile.get('description', args.hardware)}\n{machine(profile)}")
     if not profile["busbw"]:
-        print("\nNo floor is known: a validation needs one from the user to judge it.")
+        print("\nThe profile has no floor: set one with validation_floor_gbs, or with --floor of busbar prove.")
     for scope, collective, each in figures(profile["busbw"]):
         known = ", ".join(f"{title} {each[key]:g}" for key, title in SHOWN.items() if key in each)
         _print_sourced(f"{collective}, {scope}: {known} GB/s", each["source"])

@@ -60,12 +60,13 @@ def report(answers: Mapping[str, str]) -> tuple[int, list[str]]:
             found = json.loads(text)
             own = [*_findings(host, found["findings"])]
             bad = any(each["severity"] != MONITOR for each in found["findings"])
-            silent = [f"{host}: unknown: {name}: {why}" for name, why in found["unknown"].items()]
+            unknown = [f"{host}: unknown: {name}: {why}" for name, why in found["unknown"].items()]
         except (AttributeError, KeyError, TypeError, ValueError):
-            code, own, bad, silent = UNKNOWN, [f"{host}: unexpected answer: {text[:200]}"], False, []
+            message = f"{host}: the output of the health check is not valid JSON: {text[:200]}"
+            code, own, bad, unknown = UNKNOWN, [message], False, []
         if bad and code == HEALTHY:
             code = SICK
-        lines += [*(own or [f"{host}: healthy"]), *silent]
+        lines += [*(own or [f"{host}: healthy"]), *unknown]
     return code, lines
 
 

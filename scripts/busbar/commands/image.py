@@ -47,7 +47,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     make.add_argument(
         "--key",
         type=Path,
-        help="signing key, such as the public key of a key in ssh-agent (default: the cluster key)",
+        help="signing key; for a key in ssh-agent its public key (default: the cluster key)",
     )
     add_run_options(make)
     make.set_defaults(run=_bundle)
@@ -58,9 +58,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build.add_argument(
         "--like", required=True, metavar="HOST", help="host of the inventory whose options the image gets"
     )
-    build.add_argument("--url", required=True, help="URL of the bundle for nodes, such as http://192.0.2.1/")
+    build.add_argument("--url", required=True, help="URL from which nodes load the bundle, such as http://192.0.2.1/")
     build.add_argument(
-        "--authorized-key", required=True, type=Path, metavar="FILE.pub", help="public key for logins of busbar"
+        "--authorized-key",
+        required=True,
+        type=Path,
+        metavar="FILE.pub",
+        help="public key for busbar's logins",
     )
     build.add_argument("--distribution", choices=sorted(DISTRIBUTIONS), default="debian12")
     build.add_argument("--kernel", default=tree.KERNEL, metavar="PACKAGE", help="default: %(default)s")
@@ -122,7 +126,7 @@ def _build(args: argparse.Namespace) -> int:
     playbook = site.playbook("image")
     variables, folder = _variables(site, playbook)
     if args.like not in variables:
-        message = f"--like {args.like}: not a host of the inventory"
+        message = f"--like {args.like}: is not a host of the inventory {', '.join(site.inventory)}: use a compute node"
         raise UsageError(message)
     own = variables[args.like]
     if "slurm_compute" not in own.get("group_names", []):

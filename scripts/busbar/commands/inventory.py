@@ -43,7 +43,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_run_options(describe)
     describe.set_defaults(run=_describe)
     topology = actions.add_parser("topology", help="print the Slurm topology of a fabric", description=TOPOLOGY)
-    what = "output of ibnetdiscover, - for standard input; with --from hosts such as gpu[1-4]"
+    what = "file with the output of ibnetdiscover, - for standard input; with --from: hosts such as gpu[1-4]"
     topology.add_argument("hosts", nargs="+", metavar="FILE|HOST", help=what)
     sources = (_FABRIC, "lldp", "nvlink")
     topology.add_argument("--from", dest="source", choices=sources, default=_FABRIC, help=f"default: {_FABRIC}")

@@ -1,4 +1,4 @@
-"""`busbar nccl` and `busbar judge`: parses outputs of nccl-tests, and judges them and bandwidth matrices."""
+"""`busbar nccl` and `busbar judge`: parses and judges outputs of nccl-tests and bandwidth matrices."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ __all__ = ["read_runs", "register"]
 
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
 EXTRA = "hardware_profiles_extra"
-_GIVE = "use the output of nccl-tests, or the JSON file of its option -J (rccl-tests: the text output)"
+_EXPECTED_INPUT = "use the output of nccl-tests, or the JSON file of its option -J (rccl-tests: the text output)"
 # The start of a JSON object or list. A list of numbers is a launcher's line label.
 _JSON = re.compile(r'[\s\ufeff]*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[\]{"]|$))')
-_MOST = 999_999_999
-_MOST_JSON = 1 << 28
-_MOST_MATRIX = 1 << 24
-_LOOK = 8192
+_MAX_COUNT = 999_999_999
+_MAX_JSON_BYTES = 1 << 28
+_MAX_MATRIX_BYTES = 1 << 24
+_START_BYTES = 8192
 # A log may contain some invalid bytes, for example in a network file after a crash.
-_MOST_STRANGE = 0.1
+_MAX_CONTROL_SHARE = 0.1
 _TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
 
 
@@ -70,19 +70,19 @@ def read_runs(path: Path) -> dict[str, Any]:
     where = "standard input" if str(path) == "-" else str(path)
     try:
         with _opened(path) as raw:
-            start = raw.read(_LOOK)
-            _refuse_what_is_no_text(where, start)
+            start = raw.read(_START_BYTES)
+            _refuse_binary(where, start)
             raw.seek(0)
             encoding = BOMS.get(start[:2], "utf-8-sig")
             text = io.TextIOWrapper(raw, encoding=encoding, errors="replace")
             if not _JSON.match(start.decode(encoding, errors="replace")):
                 return parse_stream(text)
-            found = parse_json_text(text.read(_MOST_JSON))
+            found = parse_json_text(text.read(_MAX_JSON_BYTES))
     except OSError as exc:
         message = f"cannot read {where}: {exc.strerror or exc}"
         raise UsageError(message) from exc
     if found is None:
-        message = f"{where} is JSON, but not the file that nccl-tests writes with -J; {_GIVE}"
+        message = f"{where} is JSON, but not the file that nccl-tests writes with -J; {_EXPECTED_INPUT}"
         raise UsageError(message)
     return found
 
@@ -97,13 +97,18 @@ def _opened(path: Path) -> BinaryIO:
     return copy
 
 
-def _refuse_what_is_no_text(where: str, start: bytes) -> None:
+def _refuse_binary(where: str, start: bytes) -> None:
+    """Check that a file with this start is text.
+
+    Raises:
+        UsageError: the file is empty or binary.
+    """
     if not start.strip():
         message = f"{where} is empty" if not start else f"{where} contains only white space"
         raise UsageError(message)
-    strange = sum(byte < ord(" ") and byte not in _TEXT_CONTROLS for byte in start)
-    if start[:2] not in BOMS and strange > _MOST_STRANGE * len(start):
-        message = f"{where} is not text; {_GIVE}"
+    controls = sum(byte < ord(" ") and byte not in _TEXT_CONTROLS for byte in start)
+    if start[:2] not in BOMS and controls > _MAX_CONTROL_SHARE * len(start):
+        message = f"{where} is not text; {_EXPECTED_INPUT}"
         raise UsageError(message)
 
 
@@ -158,7 +163,7 @@ def _parse(args: argparse.Namespace) -> int:
         for run in data["runs"]:
             _print_run(run)
     if all(run["outcome"] == "no-data" for run in data["runs"]):
-        message = f"{args.file} contains no output of nccl-tests; {_GIVE}"
+        message = f"{args.file} contains no output of nccl-tests; {_EXPECTED_INPUT}"
         raise UsageError(message)
     return 0
 
@@ -178,8 +183,8 @@ def _profile(args: argparse.Namespace) -> tuple[dict[str, Any] | None, list[str]
 def _judge(args: argparse.Namespace) -> int:
     profile, unknown = _profile(args)
     expected = Expected(
-        nodes=whole("--nodes", args.nodes, 1, _MOST),
-        ranks=None if args.ranks is None else whole("--ranks", args.ranks, 1, _MOST),
+        nodes=whole("--nodes", args.nodes, 1, _MAX_COUNT),
+        ranks=None if args.ranks is None else whole("--ranks", args.ranks, 1, _MAX_COUNT),
         hardware=args.hardware,
         floor=None if args.floor is None else _bandwidth("--floor", args.floor),
         collective=args.collective,
@@ -226,14 +231,14 @@ def _judged_matrices(path: Path, hardware: str, profile: dict[str, Any] | None, 
     Raises:
         UsageError: the file cannot be read.
     """
-    text = read_text(path, _MOST_MATRIX)
+    text = read_text(path, _MAX_MATRIX_BYTES)
     read = read_nvbandwidth if PROGRAM in text else read_p2p
     about = {"node": path.name, "hardware": hardware, "profile": profile, "options": {"p2p_floor_gbs": floor}}
     return judge_matrices(read(text), about)
 
 
 def _print_matrices(answer: dict[str, Any]) -> None:
-    """Print the verdict and the matrices; a star marks cells that are too slow."""
+    """Print the verdict and the matrices; an asterisk marks pairs below the floor."""
     lines = [f"{answer['verdict']}: {answer['reason']}", *(f"  {finding}" for finding in answer["findings"])]
     if answer["source"]:
         lines.append(f"  floor from: {answer['source']}")
@@ -251,7 +256,7 @@ def _print_matrices(answer: dict[str, Any]) -> None:
 
 def _domains(text: str) -> tuple[int, ...]:
     """Return the number of nodes of each NVLink domain, largest first."""
-    return tuple(sorted((whole("--domains", part.strip(), 1, _MOST) for part in text.split(",")), reverse=True))
+    return tuple(sorted((whole("--domains", part.strip(), 1, _MAX_COUNT) for part in text.split(",")), reverse=True))
 
 
 def _bandwidth(option: str, text: str) -> float:
@@ -261,25 +266,27 @@ def _bandwidth(option: str, text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        message = f"{option}: {text!r} is not a bandwidth in GB/s"
+        message = f"{option}: {text!r} is not a bandwidth: use a number of GB/s above 0"
         raise UsageError(message)
     return value
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add both commands to the parser."""
-    alias = subparsers.add_parser("judge", help="the same as `busbar nccl judge`: a verdict on output of nccl-tests")
+    alias = subparsers.add_parser("judge", help="short for `busbar nccl judge`: judge the output of nccl-tests")
     top = subparsers.add_parser("nccl", help="parse and judge nccl-tests output")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    parse = commands.add_parser("parse", help="print an output of nccl-tests as data")
+    parse = commands.add_parser("parse", help="print the output of nccl-tests as a table or as JSON")
     parse.set_defaults(run=_parse)
     judged = commands.add_parser("judge", help="print PASS, FAIL or INCONCLUSIVE, with the reason")
     matrix = commands.add_parser("matrix", help="judge the output of p2pBandwidthLatencyTest or nvbandwidth")
     matrix.set_defaults(run=_matrix)
-    output = "the output, or the JSON file of -J; - for standard input"
+    output = "output of nccl-tests, or the JSON file of its option -J; - for standard input"
     parse.add_argument("file", metavar="FILE", type=Path, help=output)
-    matrix.add_argument("file", metavar="FILE", type=Path, help="the output; of nvbandwidth also with -j")
-    matrix.add_argument("--floor", metavar="GBS", help="GB/s for each pair with direct access; default: the profile's")
+    matrix.add_argument("file", metavar="FILE", type=Path, help="output of the program; of nvbandwidth also with -j")
+    matrix.add_argument(
+        "--floor", metavar="GBS", help="minimum GB/s of pairs with direct access (default: the profile's)"
+    )
     for command in (parse, matrix):
         command.add_argument("--format", choices=("json", "table"), default="table")
     _add_profile(matrix, required=False)
@@ -311,6 +318,6 @@ def _add_judge_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-known-causes",
         action="store_true",
-        help="accept a fast enough run although NCCL's lines report a known fault, such as NET/Socket",
+        help="accept a run that reaches the floor although its NCCL lines report a known fault, such as NET/Socket",
     )
     parser.set_defaults(run=_judge)

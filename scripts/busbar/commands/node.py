@@ -60,7 +60,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     show = actions.add_parser("show", help="show all information about a node", description=SHOW)
     show.add_argument("node", metavar="NAME", help="compute node of the inventory")
-    show.add_argument("--days", type=int, default=DAYS, metavar="N", help=f"how far to look back in Slurm ({DAYS})")
+    show.add_argument("--days", type=int, default=DAYS, metavar="N", help=f"period of Slurm's accounting ({DAYS})")
     show.set_defaults(run=_show)
     listed = actions.add_parser(
         "list", help="list all nodes with state, last validation and lemon score", description=LIST
@@ -79,7 +79,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _show(args: argparse.Namespace) -> int:
     """Print the dossier and return the exit code."""
     if not 0 < args.days <= MOST_DAYS:
-        message = f"--days {args.days}: use 1 to {MOST_DAYS}"
+        message = f"--days {args.days}: use a number of days from 1 to {MOST_DAYS}"
         raise UsageError(message)
     site = _Nodes(args)
     if args.node not in site.nodes:
@@ -137,7 +137,7 @@ def _print(args: argparse.Namespace, data: dict[str, Any], text: Any) -> None:  
 
 
 class _Nodes:
-    """The nodes of an inventory, and the sources that could not be read."""
+    """The compute nodes of an inventory, their sources of information, and the sources that are unavailable."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         """Read the compute nodes of the inventory.
@@ -149,7 +149,7 @@ class _Nodes:
         self.inventory = self._site.inventory
         self.place = args.reports or self._site.folder / "reports"
         if args.reports and not args.reports.is_dir():
-            message = f"no folder {args.reports}"
+            message = f"--reports {args.reports}: folder not found"
             raise UsageError(message)
         self._playbook = self._site.playbook("describe")
         self.nodes = inventory_hosts(self._playbook, GROUP)
@@ -160,7 +160,7 @@ class _Nodes:
         self._run: Run | None = None
 
     def ask(self, *options: str) -> dict[str, Any]:
-        """Return the answers of the hosts by name of the statistic."""
+        """Query the hosts, and return the statistics that the playbook sets (set_stats)."""
         self._run = self._site.ask(self._playbook, "--tags", "node_history", *options, log="node")
         return dict(self._run.custom)
 

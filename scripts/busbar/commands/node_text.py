@@ -13,11 +13,11 @@ __all__ = ["dossier_text", "list_text"]
 Data = dict[str, Any]
 _VERSIONS = {"system": "system", "kernel": "kernel", "driver": "driver", "cuda": "CUDA", "dcgm": "DCGM"}
 _SIGNALS = {
-    "xid_cnt": "different Xids that drained it",
+    "xid_cnt": "different Xids that drained the node",
     "out_count": "drains",
-    "blame_count": "validations that blamed it",
-    "multi_node_node_fails": "multi-node jobs that it caused to fail",
-    "single_node_node_fails": "single-node jobs that it caused to fail",
+    "blame_count": "validations that blamed the node",
+    "multi_node_node_fails": "multi-node jobs that failed because of the node",
+    "single_node_node_fails": "single-node jobs that failed because of the node",
 }
 _MOST = 50
 
@@ -100,7 +100,7 @@ def _machine(data: Data) -> Iterator[str]:
 def _change(each: Data) -> str:
     by = f", by {each['by']}" if each.get("by") else ""
     if "serial_after" not in each:
-        return f"it passed its validation{by}"
+        return f"passed its validation{by}"
     former, present = (each.get(key) or "not known" for key in ("serial_before", "serial_after"))
     return f"serial {former} -> {present}{by}"
 
@@ -134,13 +134,13 @@ def _job(each: Data) -> str:
 
 
 def _section(title: str, lines: Sequence[str] | None, source: str) -> Iterator[str]:
-    """Yield a title and the newest lines; unknown values are shown as unknown and not as empty."""
+    """Yield a title and the newest lines, or a note for a section that is not known."""
     if lines is None:
         yield f"{title}  not known ({source})"
         return
     yield f"{title}  {len(lines) or 'none'}"
     if len(lines) > _MOST:
-        yield f"  … {len(lines) - _MOST} earlier ones: --format json"
+        yield f"  … {len(lines) - _MOST} earlier entries: use --format json"
     for line in lines[-_MOST:]:
         yield f"  {line}"
 

@@ -31,7 +31,7 @@ from busbar.prove import nodes as probe
 from busbar.prove.options import collectives_program, job_script, option_name, validation_options
 from busbar.prove.slurm import Allocation, NotStarted, Request, ask, usable_nodes
 from busbar.prove.transport import LocalTransport
-from busbar.run.detached import detach, user_place
+from busbar.run.detached import detach, user_runs_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,9 +43,9 @@ _NODES = 2
 _WAIT_S = 3600
 # Time reserved for the report and the end of the job.
 _MARGIN_S = 30
-_LEAST_S = 60
-_ROOM = 1 << 20
-_QUEUE = ("partition", "nodelist", "exclude", "account", "qos", "time")
+_MIN_VALIDATION_S = 60
+_MIN_FREE_BYTES = 1 << 20
+_REQUEST_OPTIONS = ("partition", "nodelist", "exclude", "account", "qos", "time")
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -58,9 +58,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog="Exit codes: 0 PASS, 1 FAIL, 2 bad input, 3 INCONCLUSIVE, 4 some nodes were not tested and the "
         "others passed.",
     )
-    parser.add_argument("--partition", "-p", default="", help="partition (default: that of Slurm)")
+    parser.add_argument("--partition", "-p", default="", help="partition (default: Slurm's default partition)")
     parser.add_argument(
-        "--nodes", "-N", type=_count, default=0, help=f"number of nodes (default: {_NODES}, all of a job)"
+        "--nodes", "-N", type=_count, default=0, help=f"number of nodes (default: {_NODES}; in a job: all its nodes)"
     )
     parser.add_argument("--nodelist", "-w", default="", help="nodes to test, such as gpu[1-8]")
     parser.add_argument("--exclude", "-x", default="", help="nodes to exclude")
@@ -68,7 +68,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--qos", "-q", default="", help="Slurm QOS (default: that of the account)")
     parser.add_argument("--time", "-t", default="60", help="time limit of the job, as for sbatch (default: 60 minutes)")
     parser.add_argument("--jobid", default="", help="run in this job (default: the current allocation, if any)")
-    parser.add_argument("--wait", type=_count, default=_WAIT_S, metavar="SECONDS", help="in the queue (default: 3600)")
+    parser.add_argument("--wait", type=_count, default=_WAIT_S, metavar="SECONDS", help="queue time (default: 3600)")
     parser.add_argument("--backend", choices=("nccl", "mpi"), default="nccl", help="mpi tests CPUs and network only")
     program = parser.add_mutually_exclusive_group()
     program.add_argument("--image", default="", help="container image with nccl-tests, for Pyxis or Apptainer")
@@ -105,7 +105,7 @@ def _run(args: argparse.Namespace) -> int:
         args.binary = str(path if path.name.endswith("_perf") else path / "all_reduce_perf")
     folder = free_folder(Path.cwd(), f"busbar-report-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     catalogue = site_catalogue({})
-    _refuse_options(args, folder, catalogue)
+    _refuse_invalid_options(args, folder, catalogue)
     job = args.jobid or os.environ.get("SLURM_JOB_ID", "")
     request, lost = _requested(args, job)
     if args.detach:
@@ -135,7 +135,7 @@ def _in_allocation(
         # A job cannot be cancelled before its ID is known.
         with interruption.uninterrupted():
             allocation = Allocation(job, own=False) if job else Allocation.submitted(request)
-        _say(f"job {allocation.job}: {'used as it is' if job else 'submitted'}")
+        _say(f"job {allocation.job}: {'existing job' if job else 'submitted'}")
         with _locked(allocation) if job else contextlib.nullcontext():
             return _validated(args, allocation, interruption, known)
     finally:
@@ -144,7 +144,7 @@ def _in_allocation(
                 print(f"busbar prove: cancel the job yourself: scancel {allocation.job}", file=sys.stderr)
 
 
-def _refuse_options(args: argparse.Namespace, folder: Path, catalogue: Mapping[str, Any]) -> None:
+def _refuse_invalid_options(args: argparse.Namespace, folder: Path, catalogue: Mapping[str, Any]) -> None:
     """Refuse invalid options before a job is submitted.
 
     Raises:
@@ -158,7 +158,7 @@ def _refuse_options(args: argparse.Namespace, folder: Path, catalogue: Mapping[s
         problems.append(f"--hardware: {problem}; {remedy}")
     if args.backend == "mpi":
         problems += [
-            f"--{key}: --backend mpi runs its own program: remove it"
+            f"--{key}: cannot be combined with --backend mpi, which runs a program of busbar: remove --{key}"
             for key in ("image", "binary")
             if getattr(args, key)
         ]
@@ -169,23 +169,23 @@ def _refuse_options(args: argparse.Namespace, folder: Path, catalogue: Mapping[s
             problems.append(f"--{key}: {exc}")
     if args.nodes and args.nodelist and args.nodes != len(unfold_hosts(args.nodelist)):
         problems.append(
-            f"--nodes: {args.nodes}, and --nodelist has {len(unfold_hosts(args.nodelist))}: remove one of them"
+            f"--nodes: {args.nodes} (--nodelist has {len(unfold_hosts(args.nodelist))} node(s)): remove one option"
         )
-    if unkept := unwritable(folder) or _full(folder.parent):
-        problems.append(f"cannot write reports to {unkept}: change to a writable folder with enough space")
+    if problem := unwritable(folder) or _disk_problem(folder.parent):
+        problems.append(f"cannot write reports to {problem}: change to a writable folder with enough space")
     if problems:
         raise UsageError("\n".join(problems))
 
 
-def _full(place: Path) -> str:
-    """Return why a report does not fit into a folder, or an empty string."""
+def _disk_problem(folder: Path) -> str:
+    """Return the error when a report-sized file is written into a folder, or an empty string."""
     try:
-        with tempfile.TemporaryFile(dir=place) as file:
-            file.write(b"\0" * _ROOM)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\0" * _MIN_FREE_BYTES)
             file.flush()
             os.fsync(file.fileno())
     except OSError as exc:
-        return f"{place}: {exc.strerror or exc}"
+        return f"{folder}: {exc.strerror or exc}"
     return ""
 
 
@@ -195,7 +195,7 @@ def _requested(args: argparse.Namespace, job: str) -> tuple[Request, dict[str, s
     Raises:
         UsageError: Slurm is not installed here, or the partition or nodes do not exist.
     """
-    values = {key: getattr(args, key) for key in _QUEUE} | {"nodelist": tuple(unfold_hosts(args.nodelist))}
+    values = {key: getattr(args, key) for key in _REQUEST_OPTIONS} | {"nodelist": tuple(unfold_hosts(args.nodelist))}
     request = Request(**values, nodes=args.nodes)
     if job and not job.isdecimal():
         message = f"--jobid: {job!r} is not a job ID"
@@ -204,14 +204,14 @@ def _requested(args: argparse.Namespace, job: str) -> tuple[Request, dict[str, s
         request = request._replace(partition="")
         ignored = [f"--{key}" for key in ("partition", "account", "qos") if getattr(args, key)]
         if ignored:
-            message = f"{', '.join(ignored)}: job {job} already exists: remove it, or leave salloc"
+            message = f"{', '.join(ignored)}: job {job} already exists: remove the options, or leave salloc"
             raise UsageError(message)
         code, out, err = ask("squeue", "-h", "-j", job, "-o", "%u")
         if code or not out.strip():
             message = f"--jobid: job {job} cannot be used: {err or 'it has ended'}"
             raise UsageError(message)
         if out.strip() != getuser():
-            message = f"--jobid: job {job} belongs to {out.strip()}"
+            message = f"--jobid: job {job} belongs to {out.strip()} (expected {getuser()}): use a job of this user"
             raise UsageError(message)
         return request, {}
     return usable_nodes(request._replace(nodes=args.nodes or _NODES), args.backend)
@@ -220,7 +220,7 @@ def _requested(args: argparse.Namespace, job: str) -> tuple[Request, dict[str, s
 def _detach(args: argparse.Namespace) -> int:
     """Start the same command in the background and return the exit code."""
     values = {key: value for key, value in vars(args).items() if key not in {"run", "detach"} and value}
-    run = detach(user_place(), ["prove", *(f"--{key}={value}" for key, value in values.items())])
+    run = detach(user_runs_folder(), ["prove", *(f"--{key}={value}" for key, value in values.items())])
     print(f"validation {run.name} runs (process {run.process}), output {run.output}")
     print(f"wait for its exit code: busbar report wait {run.name}")
     return 0
@@ -261,7 +261,7 @@ def _validated(
     nodes, missing = _chosen(args, allocation)
     _say(f"job {allocation.job} runs on {fold_hosts(allocation.nodes)}")
     left = None if allocation.ends is None else allocation.ends - time.time() - _MARGIN_S
-    if left is not None and left < _LEAST_S:
+    if left is not None and left < _MIN_VALIDATION_S:
         message = (
             f"job {allocation.job} ends in {left + _MARGIN_S:.0f} s, but a validation takes minutes: request more time"
         )
@@ -297,7 +297,10 @@ def _chosen(args: argparse.Namespace, allocation: Allocation) -> tuple[list[str]
     here = [node for node in allocation.nodes if node not in excluded and (node in wanted or not wanted)]
     allocation.nodes = here[: args.nodes or None]
     if not here:
-        message = f"job {allocation.job} has no node after --nodelist and --exclude"
+        message = (
+            f"job {allocation.job}: --nodelist and --exclude leave none of its nodes ({fold_hosts(allocation.nodes)}): "
+            "change or remove them"
+        )
         raise UsageError(message)
     lacking = 0 if wanted else max(0, args.nodes - len(here))
     missing = {f"{lacking} of {args.nodes} nodes": f"not allocated to job {allocation.job}"} if lacking else {}
@@ -317,8 +320,8 @@ def _hardware(
     if text:
         _say("Complete this profile, or set --hardware or --floor: without a floor the verdict is INCONCLUSIVE.")
         _say(text)
-    unsound = {name for name in set(known) - set(catalogue) if profile_problems(name, known[name])}
-    known = {name: profile for name, profile in known.items() if name not in unsound}
+    invalid = {name for name in set(known) - set(catalogue) if profile_problems(name, known[name])}
+    known = {name: profile for name, profile in known.items() if name not in invalid}
     return {node: name for node, name in hardware.items() if name in known}, known
 
 
@@ -343,7 +346,7 @@ def _not_started(args: argparse.Namespace, folder: Path, why: str) -> int:
     options: Any = validation_options(args.backend, nodes, user=getuser(), cluster=_cluster(), own={})
     found = broken_report(options, {**FIRST, "left_out": dict.fromkeys(nodes, why)}, why)
     save_report(folder, found, nodes)
-    _say(f"\nVerdict: INCONCLUSIVE, {why}\nreport: {folder}")
+    _say(f"\nVerdict: INCONCLUSIVE: {why}\nreport: {folder}")
     return INCONCLUSIVE
 
 

@@ -17,7 +17,7 @@ from busbar import removed
 from busbar.commands.schedule import schedule
 from busbar.errors import UsageError
 from busbar.paths import collection
-from busbar.run.detached import detach, place_of
+from busbar.run.detached import detach, site_runs_folder
 from busbar.run.display import Display
 from busbar.run.events import summary
 from busbar.run.site import Site, add_run_options, refuse_busy, refuse_prompts
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["INTERRUPTED", "exit_code", "register"]
 
 OK, FAIL, USAGE, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
-# The run skipped only nodes with users' jobs, as the play allows.
+# The run skipped only nodes with users' jobs, which validation_allow_busy permits.
 _LEFT_OUT = "left out"
-# The verdict is not PASS, but only because nodes were busy or out of service.
+# All tests passed, but busy or drained nodes were not tested.
 _UNTESTED = "not tested"
 _VERDICTS = {"PASS": OK, _LEFT_OUT: OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE, _UNTESTED: NOT_TESTED}
 # Ansible's exit codes for an invalid command line, playbook or inventory.
 _ANSIBLE_USAGE = frozenset({1, 5})
-# The same, and the code if Ansible or the run_guard callback stops a run before the first task.
+# Includes the codes with which Ansible or the run_guard callback stops a run before the first task.
 _ANSIBLE_REFUSED = _ANSIBLE_USAGE | {2, 4}
 _VALIDATION_ROLES = frozenset({"validation", "busbar.cluster.validation"})
 _PREFLIGHT_ROLES = frozenset({"preflight", "busbar.cluster.preflight"})
@@ -78,7 +78,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     validate.add_argument(
         "--schedule",
         metavar="TIME",
-        help="let systemd test the idle nodes at TIME (OnCalendar, such as weekly) with preemptible "
+        help="install a systemd timer that tests idle nodes at TIME (OnCalendar, such as weekly) with preemptible "
         "jobs (slurm_checks_partition); `never` removes the timer",
     )
     add_run_options(validate)
@@ -99,8 +99,7 @@ def exit_code(returned: int, failures: list[Failure], verdict: str | None) -> in
     if not failures and returned in _ANSIBLE_USAGE:
         return USAGE
     if verdict is not None and not elsewhere:
-        # A verdict counts only if it matches Ansible's result: a failed run is never PASS. A PASS with an incomplete
-        # report is neither proven nor a FAIL of the cluster.
+        # A failed run is never PASS. A PASS with an incomplete report is INCONCLUSIVE, not a FAIL of the cluster.
         code = _VERDICTS.get(verdict, INCONCLUSIVE)
         return INCONCLUSIVE if code == OK and returned != OK else code
     return OK if returned == OK else FAIL
@@ -147,7 +146,10 @@ def _run(args: argparse.Namespace) -> int:
         print(f"busbar {args.command}: interrupted; run it again to finish", file=sys.stderr)
         return INTERRUPTED
     if run.returned == OK and not run.tasks and not _NO_RUN.intersection(args.options):
-        message = "nothing was done: the inventory has no host for this playbook"
+        message = (
+            f"playbook {path.stem}: no task ran, because inventory {', '.join(site.inventory)} has no host in its "
+            "groups: add hosts to them, or change --limit"
+        )
         raise UsageError(message)
     if run.returned in _ANSIBLE_REFUSED and not run.tasks and not run.failures:
         return USAGE
@@ -181,7 +183,7 @@ def _detach(args: argparse.Namespace, site: Site) -> int:
     """
     refuse_prompts(args, "--detach")
     words = [args.command, *(word for source in site.inventory for word in ("-i", source)), *args.options]
-    run = detach(place_of(site.folder), words)
+    run = detach(site_runs_folder(site.folder), words)
     source = " ".join(f"-i {shlex.quote(source)}" for source in site.inventory[:1])
     print(f"validation {run.name} started (PID {run.process}), output {run.output}")
     print(f"wait for its exit code: busbar report wait {source} {run.name}")
@@ -249,13 +251,13 @@ def _print_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], No
     """Print the result of the validation and return its verdict, or None without a validation."""
     if report is None:
         if missing:
-            say("\nVerdict: INCONCLUSIVE, the validation wrote no report")
+            say("\nVerdict: INCONCLUSIVE: the validation wrote no report")
         return "INCONCLUSIVE" if missing else None
     verdict, path, reason = report
     words = " ".join(printable(reason).split())
     verdict_line = {
         _LEFT_OUT: f"validation {words}",
-        _UNTESTED: f"Verdict: INCONCLUSIVE, some nodes were not tested, and all tests passed: {words}",
+        _UNTESTED: f"Verdict: INCONCLUSIVE: all tests passed, but some nodes were not tested: {words}",
     }.get(verdict, f"Verdict: {verdict}")
     say(f"\n{verdict_line}\nreport: {path.parent}")
     return verdict

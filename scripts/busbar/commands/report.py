@@ -31,11 +31,11 @@ from rich.text import Text
 from busbar.commands import report_statement
 from busbar.commands.report_choice import (
     LATEST,
-    add_place,
+    add_report_options,
     all_reports,
     find_report,
-    place_of,
     readable_report,
+    reports_folder,
     site_of,
 )
 from busbar.errors import UsageError
@@ -52,10 +52,8 @@ __all__ = ["register"]
 
 _STYLE = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "yellow"}
 _NARROWEST = 100
-# The exit code of an INCONCLUSIVE validation.
-NOTHING_COMPARED = 3
-# A killed validation has no result.
-_KILLED = 3
+# Exit code of an INCONCLUSIVE validation, also for a comparison without common tests and for a killed validation.
+_INCONCLUSIVE = 3
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -66,9 +64,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="REPORT is a report's folder, its name or the beginning of it, or latest (the default).",
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    listed = commands.add_parser("list", help="all reports, the oldest first")
+    listed = commands.add_parser("list", help="list all reports, oldest first")
     listed.set_defaults(run=_list)
-    shown = commands.add_parser("show", help="one report, with changes over time")
+    shown = commands.add_parser("show", help="show a report and its changes over time")
     shown.set_defaults(run=_show)
     rendered = commands.add_parser("render", help="regenerate report.html, junit.xml and busbar.prom of a report")
     rendered.set_defaults(run=_render)
@@ -76,7 +74,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         command.add_argument("report", nargs="?", default=LATEST, metavar="REPORT")
     compared = commands.add_parser(
         "compare",
-        help="changes from report A to report B",
+        help="show the changes from report A to report B",
         description="Reports of one cluster are compared test by test. Reports of two clusters, which have no node in "
         "common, are shown side by side, by test and number of nodes. "
         "Exit code: 0 nothing is worse in B, 1 a test is slower in B or fails only in B, 3 no common test.",
@@ -85,16 +83,16 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     compared.add_argument("first", metavar="A")
     compared.add_argument("second", metavar="B")
     for command in (listed, shown, rendered, compared):
-        add_place(command)
+        add_report_options(command)
     report_statement.register(commands)
     waited = commands.add_parser(
         "wait",
         help="wait for a validation that was started with --detach, show its output, and return its exit code",
     )
     waited.set_defaults(run=_wait)
-    waited.add_argument("id", nargs="?", default="", metavar="ID", help="or its beginning (default: the last one)")
-    waited.add_argument("--status", action="store_true", help="print its state and return immediately with 0")
-    waited.add_argument("-i", "--inventory", metavar="INVENTORY", help="of the cluster (default: inventory/)")
+    waited.add_argument("id", nargs="?", default="", metavar="ID", help="ID or a prefix of it (default: the last one)")
+    waited.add_argument("--status", action="store_true", help="print the state of the validation and exit with 0")
+    waited.add_argument("-i", "--inventory", metavar="INVENTORY", help="inventory of the cluster (default: inventory/)")
     add_sandbox(waited)
     for command in (listed, shown, compared):
         command.add_argument("--format", choices=("json", "table"), default="table")
@@ -135,7 +133,7 @@ def _share(value: float | None) -> str:
 
 def _list(args: argparse.Namespace) -> int:
     entries: list[dict[str, Any]] = []
-    for folder in all_reports(place_of(args)):
+    for folder in all_reports(reports_folder(args)):
         try:
             report = read_report(folder)
         except (OSError, ValueError) as exc:
@@ -234,7 +232,7 @@ def _compare(args: argparse.Namespace) -> int:
         return _two_clusters(args, first, second)
     found = compare(first, second)
     worse = any(test["flag"] == "slower" or _fails_now(test["verdicts"]) for test in found["tests"])
-    code = int(worse) if found["tests"] else NOTHING_COMPARED
+    code = int(worse) if found["tests"] else _INCONCLUSIVE
     if args.format == "json":
         _json(found)
         return code
@@ -266,7 +264,7 @@ def _two_clusters(args: argparse.Namespace, first: ReadReport, second: ReadRepor
     found = side_by_side((first, second))
     both = [each for each in found if None not in each["sides"]]
     fails = any("FAIL" in two["verdicts"] and "FAIL" not in one["verdicts"] for one, two in (e["sides"] for e in both))
-    code = int(fails or any(each["flag"] == "slower" for each in both)) if both else NOTHING_COMPARED
+    code = int(fails or any(each["flag"] == "slower" for each in both)) if both else _INCONCLUSIVE
     environment = compare(first, second)["environment"]
     if args.format == "json":
         _json({"side_by_side": found, "nodes": [first["nodes"], second["nodes"]], "environment": environment})
@@ -311,13 +309,13 @@ def _fails_now(verdicts: list[str]) -> bool:
 
 
 def _differences(found: dict[str, Any]) -> list[str]:
-    """Describe the parts of two reports that cannot be compared."""
+    """Return lines about the nodes, tests and environment in which two reports differ."""
     first, second = (set(nodes) for nodes in found["nodes"])
-    lines = [] if found["tests"] else ["No test ran on the same nodes in both reports, so no figures are compared."]
+    lines = [] if found["tests"] else ["No test ran on the same nodes in both reports, so no values are compared."]
     if first != second:
         words = [f"only A has {fold_hosts(sorted(first - second))}"] if first - second else []
         words += [f"only B has {fold_hosts(sorted(second - first))}"] if second - first else []
-        lines.append(f"The reports are about different nodes: {', '.join(words)}.")
+        lines.append(f"The reports cover different nodes: {', '.join(words)}.")
     for test in found["other_nodes"]:
         sides = [
             f"on {fold_hosts(nodes)} in {letter} ({verdict}, {_gbs(busbw)} GB/s)"
@@ -335,10 +333,11 @@ def _differences(found: dict[str, Any]) -> list[str]:
 
 
 def _wait(args: argparse.Namespace) -> int:
-    # `busbar prove` has no site.
-    alone = not (args.inventory or chosen(args) or detached.place_of(Path.cwd()).is_dir())
-    place = detached.user_place() if alone and detached.user_place().is_dir() else detached.place_of(site_of(args))
-    run = detached.find(place, args.id)
+    # Detached runs of `busbar prove` are in the user's folder, because they have no site.
+    in_site = args.inventory or chosen(args) or detached.site_runs_folder(Path.cwd()).is_dir()
+    user_folder = detached.user_runs_folder()
+    folder = detached.site_runs_folder(site_of(args)) if in_site or not user_folder.is_dir() else user_folder
+    run = detached.find(folder, args.id)
     if args.status:
         print(f"validation {run.name}: {run}")
         return 0
@@ -348,5 +347,5 @@ def _wait(args: argparse.Namespace) -> int:
         print(f"validation {run.name} is running: {run}", file=sys.stderr)
         raise
     if code is None:
-        print(f"validation {run.name} was killed before it ended: {run.output}", file=sys.stderr)
-    return _KILLED if code is None else code
+        print(f"validation {run.name} was killed before it finished; its output: {run.output}", file=sys.stderr)
+    return _INCONCLUSIVE if code is None else code

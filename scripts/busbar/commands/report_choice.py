@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport
 
-__all__ = ["LATEST", "add_place", "all_reports", "find_report", "place_of", "readable_report", "site_of"]
+__all__ = ["LATEST", "add_report_options", "all_reports", "find_report", "readable_report", "reports_folder", "site_of"]
 
 LATEST = "latest"
-# Prefix of `busbar prove` report folders, before the time.
-_OWN_FOLDER = "busbar-report-"
+# Prefix of the report folders of `busbar prove`.
+_PROVE_PREFIX = "busbar-report-"
 
 
-def add_place(parser: argparse.ArgumentParser) -> None:
+def add_report_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the location of reports."""
-    parser.add_argument("-i", "--inventory", metavar="INVENTORY", help="of the cluster (default: inventory/)")
+    parser.add_argument("-i", "--inventory", metavar="INVENTORY", help="inventory of the cluster (default: inventory/)")
     add_sandbox(parser)
     parser.add_argument("--reports", type=Path, metavar="DIR", help="folder with the reports")
 
 
-def place_of(args: argparse.Namespace) -> Path:
+def reports_folder(args: argparse.Namespace) -> Path:
     """Return the folder of reports: the given one, the one next to the inventory, or the current folder.
 
     Raises:
@@ -43,11 +43,11 @@ def place_of(args: argparse.Namespace) -> Path:
         raise UsageError(message)
     if args.reports:
         if not args.reports.is_dir():
-            message = f"no folder {args.reports}"
+            message = f"--reports {args.reports}: folder not found"
             raise UsageError(message)
         return Path(args.reports)
     if not args.inventory and not chosen(args) and not default_inventory().exists():
-        # `busbar prove` does not need a site and stores its reports in the current folder.
+        # `busbar prove` has no site and writes reports into the current folder.
         return Path.cwd()
     place = site_of(args) / "reports"
     if not place.is_dir():
@@ -64,7 +64,7 @@ def site_of(args: argparse.Namespace) -> Path:
     """
     inventory = inventory_of(args.name) if chosen(args) else Path(args.inventory or default_inventory())
     if not inventory.exists():
-        message = f"no inventory {inventory}: set one with -i, or use --sandbox"
+        message = f"inventory {inventory} not found: use -i or --sandbox"
         raise UsageError(message)
     return site_folder(inventory)
 
@@ -93,23 +93,21 @@ def find_report(args: argparse.Namespace, name: str) -> Path:
         return given.resolve().parent
     if (given / "report.json").is_file():
         return given.resolve()
-    place = place_of(args)
+    place = reports_folder(args)
     known = all_reports(place)
     if not known:
         message = f"no report in {place}: use the report's folder, -i INVENTORY, or --reports FOLDER"
         raise UsageError(message)
     if name == LATEST:
         return known[-1]
-    wanted = name.removeprefix(_OWN_FOLDER).replace("-", "").replace(":", "")
+    wanted = name.removeprefix(_PROVE_PREFIX).replace("-", "").replace(":", "")
     found = [path for path in known if path.name == name] or [
-        path for path in known if path.name.removeprefix(_OWN_FOLDER).startswith(wanted)
+        path for path in known if path.name.removeprefix(_PROVE_PREFIX).startswith(wanted)
     ]
     if len(found) == 1 and wanted:
         return found[0]
     names = ", ".join(path.name for path in (found or known)[-5:])
-    message = (
-        f"{len(found) or 'no'} reports match {name!r} in {place}; there is {'' if found else 'for instance '}{names}"
-    )
+    message = f"{len(found)} reports match {name!r} in {place} ({'matching' if found else 'last'}: {names})"
     raise UsageError(message)
 
 
@@ -117,7 +115,7 @@ def readable_report(folder: Path) -> ReadReport:
     """Read a report.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the report cannot be read.
     """
     try:
         return read_report(folder)

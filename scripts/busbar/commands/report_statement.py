@@ -27,7 +27,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.state
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import FILES
 
-from busbar.commands.report_choice import LATEST, add_place, find_report, readable_report, site_of
+from busbar.commands.report_choice import LATEST, add_report_options, find_report, readable_report, site_of
 from busbar.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--key",
         type=Path,
         metavar="FILE",
-        help=f"SSH key, or the public key of one in an agent (default: the site's key, secrets/{KEY})",
+        help=f"SSH key; for a key in an agent its public key (default: the site's key, secrets/{KEY})",
     )
     signed.set_defaults(run=_sign)
     verified = commands.add_parser(
@@ -73,11 +73,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="FILE",
         help="allowed signers file, see ssh-keygen(1) (default: the key of the site)",
     )
-    verified.add_argument("--signer", metavar="NAME", help="required signer (default: any of them)")
+    verified.add_argument("--signer", metavar="NAME", help="required signer (default: any allowed signer)")
     verified.set_defaults(run=_verify)
     for command in (signed, verified):
         command.add_argument("report", nargs="?", default=LATEST, metavar="REPORT")
-        add_place(command)
+        add_report_options(command)
 
 
 def _ssh_keygen(*arguments: str | Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -94,7 +94,7 @@ def _ssh_keygen(*arguments: str | Path, given: bytes = b"") -> subprocess.Comple
     return subprocess.run([program, *arguments], check=False, input=given, capture_output=True, env=environment)
 
 
-def _words(done: subprocess.CompletedProcess[bytes]) -> str:
+def _ssh_keygen_error(done: subprocess.CompletedProcess[bytes]) -> str:
     """Return the error message from ssh-keygen on one line."""
     lines = (done.stderr or done.stdout).decode(errors="replace").split("\n")
     return printable("; ".join(line.strip() for line in lines if line.strip())) or f"exit code {done.returncode}"
@@ -108,8 +108,8 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _kept(folder: Path) -> Iterator[str]:
-    """Yield the names of the files of a report, except generated ones."""
+def _signed_files(folder: Path) -> Iterator[str]:
+    """Yield the names of the files of a report, except those that `busbar report render` regenerates."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if name not in _UNSIGNED and not path.is_symlink() and path.is_file():
@@ -121,7 +121,7 @@ def _sign(args: argparse.Namespace) -> int:
     report = readable_report(folder)
     named = {test["output"] for test in report["tests"] if test["output"]}
     try:
-        files = {name: _digest(folder / name) for name in _kept(folder)}
+        files = {name: _digest(folder / name) for name in _signed_files(folder)}
     except OSError as exc:
         message = f"cannot read {exc.filename}: {exc.strerror or exc}"
         raise UsageError(message) from exc
@@ -135,7 +135,7 @@ def _sign(args: argparse.Namespace) -> int:
     key, line = _key(args)
     done = _ssh_keygen("-Y", "sign", "-n", NAMESPACE, "-f", key, given=text)
     if done.returncode or not done.stdout:
-        message = f"not signed with {key}: {_words(done)}"
+        message = f"not signed with {key}: {_ssh_keygen_error(done)}"
         raise UsageError(message)
     try:
         for name, content in ((STATEMENT, text), (SIGNATURE, done.stdout)):
@@ -144,7 +144,7 @@ def _sign(args: argparse.Namespace) -> int:
     except OSError as exc:
         message = f"cannot write into {folder}: {exc.strerror or exc}"
         raise UsageError(message) from exc
-    for words in _about(found):
+    for words in _summary(found):
         print(words)
     if line:
         print(f'allowed_signers of the verifier: busbar namespaces="{NAMESPACE}" {line}')
@@ -156,18 +156,20 @@ def _version() -> str:
     try:
         return metadata.version("busbar")
     except metadata.PackageNotFoundError:
-        return "of a checkout"
+        return "checkout"
 
 
 def _key(args: argparse.Namespace) -> tuple[Path, str]:
-    """Return the signing key, and the public line of the site's key, which is empty for a given key.
+    """Return the signing key, and its public line for allowed_signers; the line is empty with --key.
 
     Raises:
         UsageError: the key does not exist.
     """
     if args.key:
         if not args.key.is_file():
-            message = f"no key {args.key}: create one with ssh-keygen -t ed25519, or omit --key to use the site's key"
+            message = (
+                f"--key {args.key}: file not found: run ssh-keygen -t ed25519, or omit --key to use the site's key"
+            )
             raise UsageError(message)
         return args.key, ""
     return _site_key(args, create=True)
@@ -202,22 +204,22 @@ def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
             store_secret(path, make_authority().strip())
         return path, public_line(read_secret(path, 1))
     except FileNotFoundError as exc:
-        message = f"the site has no key {path}: list the trusted keys with --allowed-signers"
+        message = f"{path}: the site's key does not exist: list the trusted keys with --allowed-signers"
         raise UsageError(message) from exc
     except ValueError as exc:
         message = f"{path}: {exc}"
         raise UsageError(message) from exc
 
 
-def _about(found: dict[str, Any]) -> list[str]:
-    """Summarise a statement in a few lines."""
+def _summary(found: dict[str, Any]) -> list[str]:
+    """Return the verdict of a statement, and its nodes with and without serial numbers."""
     parts = found["parts"]
     words = printable(f"{found['cluster']}, {found['validated']}: {found['reason']}")
     lines = [f"{printable(found['verdict'])}  {words}"]
     if parts:
-        lines.append(f"numbers of {counted_parts(parts)} on {fold_hosts(list(parts))}")
+        lines.append(f"serial numbers of {counted_parts(parts)} on {fold_hosts(list(parts))}")
     if found["parts_unknown"]:
-        lines.append(f"without any number: {fold_hosts(found['parts_unknown'])}")
+        lines.append(f"without serial numbers: {fold_hosts(found['parts_unknown'])}")
     return lines
 
 
@@ -245,9 +247,9 @@ def _verify(args: argparse.Namespace) -> int:
         print(f"refused: {problem}")
     if problems:
         return _REFUSED
-    for words in _about(found):
+    for words in _summary(found):
         print(words)
-    for name in sorted(set(_kept(folder)) - found["files"].keys()):
+    for name in sorted(set(_signed_files(folder)) - found["files"].keys()):
         print(f"not covered by the signature: {printable(name)}")
     print(f"valid: {who} signed it at {printable(found['signed'])}, and all {len(found['files'])} files are unchanged")
     return 0
@@ -261,7 +263,7 @@ def _signers(args: argparse.Namespace, place: Path) -> Path:
     """
     if args.allowed_signers:
         if not args.allowed_signers.is_file():
-            message = f"{args.allowed_signers} does not exist: see ALLOWED SIGNERS in ssh-keygen(1)"
+            message = f"--allowed-signers {args.allowed_signers}: file not found: see ALLOWED SIGNERS in ssh-keygen(1)"
             raise UsageError(message)
         return Path(args.allowed_signers)
     _path, line = _site_key(args, create=False)
@@ -278,11 +280,11 @@ def _signer(args: argparse.Namespace, raw: bytes, signature: Path, signers: Path
         names = found.stdout.decode(errors="replace").splitlines()
         if found.returncode or not names:
             where = args.allowed_signers or "the site's key"
-            return "", [f"{SIGNATURE} is not a signature of a trusted key ({where}): {_words(found)}"]
+            return "", [f"{SIGNATURE} is not a signature of a trusted key ({where}): {_ssh_keygen_error(found)}"]
         who = names[0]
     done = _ssh_keygen("-Y", "verify", "-n", NAMESPACE, "-I", who, "-s", signature, "-f", signers, given=raw)
     if done.returncode:
-        return "", [f"{STATEMENT} is not what {printable(who)} signed for {NAMESPACE}: {_words(done)}"]
+        return "", [f"{STATEMENT} has no valid signature of {printable(who)} ({NAMESPACE}): {_ssh_keygen_error(done)}"]
     return printable(who), []
 
 

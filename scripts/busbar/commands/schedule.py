@@ -12,13 +12,13 @@ from busbar.run.timer import Timer
 if TYPE_CHECKING:
     from busbar.run.site import Site
 
-__all__ = ["NEVER", "schedule"]
+__all__ = ["schedule"]
 
 NEVER = "never"
-# With these options users' jobs take precedence over the jobs of a validation.
-_GIVES_WAY = ("slurm_checks_partition", "validation_partition", "validation_qos")
+# Each of these options lets users' jobs preempt the jobs of a validation.
+_PREEMPTION_OPTIONS = ("slurm_checks_partition", "validation_partition", "validation_qos")
 _GROUPS = {"slurm_controller", "slurm_compute"}
-# Only busy or drained nodes prevented a verdict.
+# Exit code if busy or drained nodes were not tested and all tests passed.
 _NOT_TESTED = "4"
 
 
@@ -26,7 +26,7 @@ def schedule(site: Site, calendar: str) -> list[str]:
     """Install the timer of an inventory, or remove it for the calendar `never`, and return messages for the user.
 
     Raises:
-        UsageError: not exactly one inventory is given, its jobs would delay users' jobs, or systemd rejects the timer.
+        UsageError: several inventories are given, the jobs would delay users' jobs, or systemd rejects the timer.
     """
     sources, options = site.inventory, site.args.options
     if len(sources) != 1 or "," in sources[0]:
@@ -39,12 +39,12 @@ def schedule(site: Site, calendar: str) -> list[str]:
     if calendar == NEVER:
         return [timer.remove()]
     hosts = host_variables(site.playbook("validate")).values()
-    declared = any(own.get(name) for own in hosts if _GROUPS & set(own["group_names"]) for name in _GIVES_WAY)
-    if not declared and not any(name in option for name in _GIVES_WAY[1:] for option in options):
+    declared = any(own.get(name) for own in hosts if _GROUPS & set(own["group_names"]) for name in _PREEMPTION_OPTIONS)
+    if not declared and not any(name in option for name in _PREEMPTION_OPTIONS[1:] for option in options):
         message = (
-            f"inventory {sources[0]}: jobs of users would not preempt the jobs: set slurm_checks_partition (such "
-            "as checks) and run `busbar provision slurm`, or set a preemptible partition or QOS in "
-            "validation_partition or validation_qos"
+            f"inventory {sources[0]}: users' jobs would not preempt the jobs of the validation: set "
+            "slurm_checks_partition (such as checks) and run `busbar provision slurm`, or set a preemptible partition "
+            "or QOS in validation_partition or validation_qos"
         )
         raise UsageError(message)
     return [*timer.install(), f"logs: journalctl -u {timer.name}; remove the timer: busbar validate --schedule {NEVER}"]

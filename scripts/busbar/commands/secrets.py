@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from busbar.doctor.finding import ERROR, Finding, as_text
 from busbar.doctor.host import secret_findings
 from busbar.doctor.inventory import secret_folders
-from busbar.doctor.secrets import as_table, host_secrets, local_secrets, open_places
+from busbar.doctor.secrets import as_table, exposed_secrets, host_secrets, local_secrets
 from busbar.run.playbook import Playbook, host_variables
 from busbar.run.site import Site, add_run_options
 
@@ -31,7 +31,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     audit = actions.add_parser("audit", help="list each secret with its paths and readers", description=AUDIT)
     audit.add_argument("--offline", action="store_true", help="do not contact hosts of the cluster")
-    audit.add_argument("--json", action="store_true", help="as data")
+    audit.add_argument("--json", action="store_true", help="print the result as JSON")
     add_run_options(audit)
     audit.set_defaults(run=_audit)
 
@@ -48,8 +48,8 @@ def _audit(args: argparse.Namespace) -> int:
         run = site.ask(playbook, "--check", "--tags", "secrets_audit", "--skip-tags", "preflight")
         there = host_secrets(run.custom.get("busbar_secrets") or {})
         kept += there
-        findings += open_places(there)
-        remedy = "make it reachable: busbar doctor"
+        findings += exposed_secrets(there)
+        remedy = "make the host reachable: busbar doctor"
         for failure in run.failures:
             message = " ".join(failure.message.split())
             findings.append(Finding(ERROR, tuple(failure.hosts), failure.task, message, remedy))

@@ -36,9 +36,9 @@ for the others the password is requested once. An unknown host key is shown firs
 confirm it or pass its fingerprint. Hosts with a changed or revoked host key are refused.
 """
 TIMER = """\
-Installs a systemd timer that runs `busbar provision base --tags ssh` on this machine, which has the CA key. It needs
-access to the hosts with a key without passphrase and passwordless sudo. Root gets a system timer,
-other users get a user timer.
+Installs a systemd timer that runs `busbar provision base --tags ssh` on this machine, which has the CA key. The timer
+needs an SSH key without passphrase, and passwordless sudo on the hosts. Root gets a system timer, other users get a
+user timer.
 """
 
 
@@ -48,7 +48,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     timer = actions.add_parser("timer", help="renew host certificates every week", description=TIMER)
     timer.add_argument("-i", "--inventory", type=Path, default=Path("inventory"), help="inventory (default: inventory)")
-    timer.add_argument("--calendar", default="weekly", metavar="TIME", help="OnCalendar of systemd (default: weekly)")
+    timer.add_argument("--calendar", default="weekly", metavar="TIME", help="systemd's OnCalendar (default: weekly)")
     timer.add_argument("--remove", action="store_true", help="remove the timer")
     timer.set_defaults(run=run_timer)
     action = actions.add_parser("bootstrap", help="install your public key on all hosts", description=DESCRIPTION)
@@ -57,7 +57,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     action.add_argument("--limit", default="all", metavar="PATTERN", help="limit hosts, like Ansible's --limit")
     action.add_argument("--user", help="login user (default: ansible_user or your user)")
     action.add_argument("--key", type=Path, metavar="PUBKEY", help="public key (default: the first key in ~/.ssh)")
-    action.add_argument("--known-hosts", type=Path, metavar="FILE", help="default: ~/.ssh/known_hosts")
+    action.add_argument("--known-hosts", type=Path, metavar="FILE", help="(default: ~/.ssh/known_hosts)")
     action.add_argument(
         "--fingerprint",
         action="append",
@@ -131,7 +131,7 @@ def run_bootstrap(args: argparse.Namespace) -> int:
 
 
 def inventory_source(args: argparse.Namespace) -> str:
-    """Return the chosen inventory.
+    """Return the path of the inventory or of the sandbox's inventory.
 
     Raises:
         UsageError: the options contradict each other, or the sandbox does not exist.
@@ -169,7 +169,7 @@ def read_public_key(path: Path) -> str:
         message = f"{path}: cannot be read: {exc}"
         raise UsageError(message) from exc
     if len(lines) != 1 or not lines[0].startswith(("ssh-", "ecdsa-", "sk-")):
-        message = f"{path}: is not a public key (one line that starts with the key type); use the .pub file"
+        message = f"{path}: is not a public key (expected one line that starts with the key type): use the .pub file"
         raise UsageError(message)
     return lines[0]
 
@@ -183,7 +183,7 @@ def check_hosts(given: list[tuple[str, str]], targets: list[Target]) -> None:
     names = {name for target in targets for name in (target.name, target.address)}
     strangers = sorted({host for host, _ in given} - names)
     if strangers:
-        message = f"--fingerprint {strangers[0]}=…: not a host of this run: use its name or address in the inventory"
+        message = f"--fingerprint: {strangers[0]} is not a host of this run: use its name or address in the inventory"
         raise UsageError(message)
 
 
@@ -199,18 +199,18 @@ def confirm_keys(fresh: Mapping[Target, str], args: argparse.Namespace) -> dict[
         for target, prints in expected.items()
         if prints and shown[target] not in prints
     }
-    open_ones = [target for target, prints in expected.items() if not prints]
-    if not open_ones:
+    unconfirmed = [target for target, prints in expected.items() if not prints]
+    if not unconfirmed:
         return wrong
     print("host keys seen for the first time:")
-    for target in open_ones:
+    for target in unconfirmed:
         print(f"  {target.name} {fresh[target]}")
     print("compare each with the output on its console: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", flush=True)
     if sys.stdin.isatty():
-        return wrong if _confirmed() else wrong | dict.fromkeys(open_ones, "its host key was not confirmed")
+        return wrong if _confirmed() else wrong | dict.fromkeys(unconfirmed, "its host key was not confirmed")
     return wrong | {
         target: f"its host key is unknown (to accept it: --fingerprint {target.name}={shown[target]})"
-        for target in open_ones
+        for target in unconfirmed
     }
 
 
@@ -300,7 +300,7 @@ def password(args: argparse.Namespace) -> str:
 
 
 def show(outcomes: list[Outcome]) -> None:
-    """Print one line per group of hosts with the same outcome."""
+    """Print one line for all hosts with the same outcome."""
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import (  # noqa: PLC0415 - slow import
         fold_hosts,
     )

@@ -37,9 +37,9 @@ DECLARED, DIRECTORY, EXTERNAL = "declared", "ldap_server", "external"
 _DRY = frozenset({"-C", "--check"})
 DESCRIPTION = """\
 Manages users of the inventory (users_accounts), or of the LDAP directory (identity_source: ldap_server). A change
-is checked completely first: names, UIDs, groups, keys. Then the file or the directory is changed,
-then hosts and Slurm's accounting, and the journal records it (journalctl -t busbar-user). Existing settings
-are not changed. Exit codes: 0 done, 1 not done everywhere, 2 refused without changes.
+is checked completely first: names, UIDs, groups, keys. Then busbar changes the file or the directory, the hosts
+and Slurm's accounting, and records the change in the journal (journalctl -t busbar-user). Settings that the command
+does not mention stay unchanged. Exit codes: 0 done, 1 some hosts failed, 2 refused without changes.
 """
 ADD = """\
 Adds a user with a home directory, SSH keys and Slurm accounts. Without --number the next free UID is
@@ -50,14 +50,13 @@ Removes a user from all hosts or from the directory, and from Slurm's accounting
 while jobs or processes of the user run, which are listed; --wait waits for their end.
 """
 IMPORT = """\
-Adds all users of a CSV file: name,number,full_name,group,groups,accounts,keys. Only name is required; groups and
-accounts are separated by spaces. The whole file is checked first; errors name their line, and nothing is changed.
+Adds all users of a CSV file with the columns name,number,full_name,group,groups,accounts,keys. Only name is required;
+number is the UID; groups and accounts are separated by spaces. If a line is invalid, nothing is changed.
 """
-
 ELEVATE = """\
-Grants a user sudo rights for at most 24 hours, on all hosts or those of --limit. sudo enforces the end,
-also on a host that is offline by then; --end revokes them at once. The journal records who granted them and why
-(journalctl -t busbar-user), and each command run with sudo. The right to log in does not change.
+Grants a user sudo rights for at most 24 hours, on all hosts or those of --limit. sudo enforces the end, also on hosts
+that are offline at that time; --end revokes the rights immediately. The journal records the admin, the reason
+(journalctl -t busbar-user), and each command that the user runs with sudo. The right to log in does not change.
 """
 
 
@@ -131,10 +130,10 @@ def changes(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 class _Site(Site):
-    """The inventory of a command."""
+    """An inventory with the playbook of `busbar user`."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        """Find the inventory.
+        """Choose the inventory.
 
         Raises:
             UsageError: the inventory does not exist, or has no hosts.
@@ -165,7 +164,7 @@ class _Site(Site):
 
 
 class _UsersSite(_Site):
-    """An inventory whose users are changed or listed."""
+    """An inventory with the source of its users: the inventory, busbar's directory or an external directory."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         """Determine the source of users.
@@ -265,9 +264,9 @@ def _change_declared(site: _UsersSite, requested: list[dict[str, Any]], variable
         for path, (before, after) in texts.items():
             if path.read_text(encoding="utf-8") == after:
                 write(path, before)
-        print("busbar user: refused; the inventory was restored", file=sys.stderr)
+        print("busbar user: the change was refused, and the inventory was restored", file=sys.stderr)
     elif code:
-        print("busbar user: the inventory is updated, but the hosts are not; run again to finish", file=sys.stderr)
+        print("busbar user: the inventory is updated, but some hosts are not: run the command again", file=sys.stderr)
     return code
 
 
@@ -296,7 +295,7 @@ def _list(args: argparse.Namespace) -> int:
         json.dump(people, sys.stdout, indent=1)
         print()
         return DONE
-    rows = [("name", "number", "group", "groups", "keys", "", "from", "full name")]
+    rows = [("name", "UID", "group", "groups", "keys", "", "from", "full name")]
     rows += [
         (
             *(str(one["name"]), str(one["number"]), str(one["group"]), ",".join(one["groups"]) or "-"),

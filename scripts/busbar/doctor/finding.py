@@ -41,12 +41,12 @@ class Finding(NamedTuple):
 
 
 def here(severity: str, key: str, problem: str, remedy: str) -> Finding:
-    """Return a finding about this machine."""
+    """Return a finding about the provisioning host."""
     return Finding(severity, (HERE,), key, problem, remedy)
 
 
 def findings_of(severity: str, problems: Iterable[Problem]) -> Iterator[Finding]:
-    """Yield the problems that the collection reports as findings; equal problems are merged."""
+    """Yield a finding for each problem; equal problems of several hosts are merged."""
     checked = (make_problem(each["hosts"], each["key"], each["problem"], each["remedy"]) for each in problems)
     for each in group_problems(checked):
         yield Finding(severity, tuple(each["hosts"]), each["key"], each["problem"], each["remedy"])

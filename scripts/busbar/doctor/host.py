@@ -24,27 +24,27 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.secret_store import
 from busbar.doctor.finding import ERROR, WARNING, Finding, here
 from busbar.errors import UsageError
 from busbar.paths import collection
-from busbar.run.detached import find, place_of
+from busbar.run.detached import find, site_runs_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = ["host_findings", "is_busy", "secret_findings", "site_findings"]
 
-_LEAST_MB = 1024
+_MIN_FREE_MIB = 1024
 _OLD_DAYS = 30
 _DAY_S = 86400
-_ASK_S = 10
+_SSH_ADD_TIMEOUT_S = 10
 _KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 
 
 def host_findings(site: Path, *, sandbox: bool, private_keys: Sequence[str] = ()) -> Iterator[Finding]:
-    """Yield the problems with this machine.
+    """Yield the problems with the provisioning host.
 
     Args:
         site: the site's folder, whose disk needs free space.
         sandbox: whether the cluster runs in podman.
-        private_keys: SSH key files in the inventory.
+        private_keys: SSH key files that the inventory refers to.
     """
     yield from _packages()
     if not (collection() / "playbooks" / "site.yml").is_file():
@@ -59,10 +59,9 @@ def host_findings(site: Path, *, sandbox: bool, private_keys: Sequence[str] = ()
     if not sandbox:
         yield from _keys(private_keys)
     free = shutil.disk_usage(site).free >> 20
-    if free < _LEAST_MB:
-        yield here(
-            ERROR, f"disk {site}", f"{free} MiB free, {_LEAST_MB} MiB required", f"du -x -d2 {site} | sort -n | tail"
-        )
+    if free < _MIN_FREE_MIB:
+        problem = f"{free} MiB are free (expected at least {_MIN_FREE_MIB} MiB)"
+        yield here(ERROR, f"disk {site}", problem, f"delete files: du -x -d2 {site} | sort -n | tail")
 
 
 def _packages() -> Iterator[Finding]:
@@ -83,7 +82,8 @@ def _packages() -> Iterator[Finding]:
         except metadata.PackageNotFoundError:
             version = ""
         if not version or not each.specifier.contains(version, prereleases=True):
-            problem = f"{version or 'nothing'} is installed, but {each.specifier} is required"
+            problem = f"version {version} is installed" if version else "the package is not installed"
+            problem += f" (expected {each.specifier})"
             yield here(ERROR, each.name, problem, "run scripts/setup, or pip install --upgrade 'busbar[ansible]'")
 
 
@@ -97,13 +97,13 @@ def _keys(named: Sequence[str]) -> Iterator[Finding]:
         return
     try:
         agent = subprocess.run(
-            ["ssh-add", "-l"], check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S
+            ["ssh-add", "-l"], check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SSH_ADD_TIMEOUT_S
         ).returncode
     except (OSError, subprocess.TimeoutExpired):
         agent = 1
     if agent:
-        remedy = "ssh-keygen -t ed25519; busbar ssh bootstrap; or ssh-add, or -k for a password"
-        yield here(WARNING, "ssh key", "no key in ~/.ssh or an SSH agent", remedy)
+        remedy = "run ssh-keygen -t ed25519 and busbar ssh bootstrap, or ssh-add, or use -k for a password"
+        yield here(WARNING, "ssh key", "no key found in ~/.ssh or in an SSH agent", remedy)
 
 
 def site_findings(site: Path, sources: Sequence[str], secrets: Sequence[Path]) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def site_findings(site: Path, sources: Sequence[str], secrets: Sequence[Path]) -
     """
     for folder in secrets:
         yield from secret_findings(folder)
-    yield from _left_over(site, sources)
+    yield from _interrupted_runs(site, sources)
     yield from _validation(site)
 
 
@@ -172,15 +172,15 @@ def is_busy(sources: Sequence[str]) -> str:
     return ""
 
 
-def _left_over(site: Path, sources: Sequence[str]) -> Iterator[Finding]:
-    """Yield runs that did not finish."""
+def _interrupted_runs(site: Path, sources: Sequence[str]) -> Iterator[Finding]:
+    """Yield a finding for each run and each detached validation that did not finish."""
     if not is_busy(sources):
         for path in lock_paths(sources):
-            left = Holder.read(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
-            if left is not None:
-                yield here(WARNING, "interrupted run", str(left), f"run it again: {left.command}")
+            holder = Holder.read(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
+            if holder is not None:
+                yield here(WARNING, "interrupted run", str(holder), f"run it again: {holder.command}")
     try:
-        last = find(place_of(site))
+        last = find(site_runs_folder(site))
     except UsageError:
         return
     if not last.runs and last.exit_code is None:
@@ -199,12 +199,11 @@ def _validation(site: Path) -> Iterator[Finding]:
     try:
         report = read_report(last)
     except (OSError, ValueError) as exc:
-        yield here(WARNING, "validation", f"its report cannot be read: {exc}", "busbar validate")
+        yield here(WARNING, "validation", f"the report {last.name} cannot be read: {exc}", "busbar validate")
         return
     verdict = str(report["verdict"])
     if verdict != "PASS":
         severity = ERROR if verdict == "FAIL" else WARNING
-        # The reason names the culprits, if any.
         problem = f"the last validation ({last.name}) ended with {verdict}: {report['reason']}"
         yield here(severity, "validation", problem, f"{show}; busbar validate")
     age = (time.time() - (last / "report.json").stat().st_mtime) / _DAY_S

@@ -1,4 +1,4 @@
-"""Checks on an inventory without a playbook: names that do not resolve."""
+"""Reads an inventory without a playbook: hosts whose names do not resolve, private keys, and secrets folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SSH = frozenset({None, "smart", "ssh", "ansible.builtin.ssh", "paramiko", "ansi
 
 
 def unresolved(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    """Yield the hosts whose address is a name that does not resolve.
+    """Yield a finding for each host name that does not resolve.
 
     Args:
         hosts: variables of the inventory by host; addresses that are templates are skipped.
@@ -32,11 +32,11 @@ def unresolved(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     names = {
         host: str(variables.get("ansible_host") or host)
         for host, variables in hosts.items()
-        if variables.get("ansible_connection") in _SSH and not _jumps(variables)
+        if variables.get("ansible_connection") in _SSH and not _resolves_elsewhere(variables)
     }
     addresses = sorted({name for name in names.values() if "{{" not in name})
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        unknown = {name for name, fault in zip(addresses, pool.map(_fault, addresses)) if fault}
+        unknown = {name for name, fault in zip(addresses, pool.map(_is_unresolved, addresses)) if fault}
     yield from findings_of(
         ERROR,
         (
@@ -47,13 +47,13 @@ def unresolved(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     )
 
 
-def _jumps(variables: Mapping[str, Any]) -> bool:
-    """Return whether a jump host or an SSH configuration resolves the name."""
+def _resolves_elsewhere(variables: Mapping[str, Any]) -> bool:
+    """Return whether a jump host or an SSH configuration resolves the name of a host."""
     words = " ".join(str(variables.get(f"ansible_ssh_{part}_args") or "") for part in ("common", "extra"))
     return any(word in words for word in ("Proxy", "-J", "-F"))
 
 
-def _fault(name: str) -> bool:
+def _is_unresolved(name: str) -> bool:
     """Return whether a name does not resolve within the time limit."""
     try:
         bounded(partial(socket.getaddrinfo, name, 22), _RESOLVE_S)
@@ -63,7 +63,7 @@ def _fault(name: str) -> bool:
 
 
 def key_files(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the private keys that an inventory names, except templates."""
+    """Return the paths of private keys in an inventory, except templates."""
     named = {
         str(variables.get(key))
         for variables in hosts.values()

@@ -1,4 +1,4 @@
-"""The secrets of a site on the provisioning host and its nodes: their age and their readers."""
+"""Lists the secrets on the provisioning host and the nodes, with their age and the accounts that can read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["SecretFile", "as_table", "host_secrets", "local_secrets", "open_places"]
+__all__ = ["as_table", "exposed_secrets", "host_secrets", "local_secrets"]
 
 # Files in the secrets folder that contain no secrets.
 _PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
@@ -47,7 +47,7 @@ class SecretFile(NamedTuple):
         mode: in octal digits.
         owner: account that owns the file.
         readers: accounts that can read the file, except root.
-        problem: why too many accounts can use it, or ''.
+        problem: description of permissions that are too open, or ''.
     """
 
     secret: str
@@ -120,16 +120,16 @@ def host_secrets(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Sec
     return kept
 
 
-def open_places(kept: Iterable[SecretFile]) -> Iterator[Finding]:
-    """Yield a finding for each file that too many accounts can use."""
+def exposed_secrets(kept: Iterable[SecretFile]) -> Iterator[Finding]:
+    """Yield a finding for each file of a host whose permissions are too open."""
     for each in kept:
         if each.problem and each.hosts != (HERE,):
-            remedy = f"chmod o=,g= {each.path} there, and replace {each.secret} if it was read"
+            remedy = f"on the host: chmod o=,g= {each.path}; replace {each.secret} if another account has read it"
             yield Finding(ERROR, each.hosts, each.path, f"{each.secret}: {each.problem}", remedy)
 
 
 def as_table(kept: Iterable[SecretFile]) -> str:
-    """Return a block per secret: its name and meaning, and a line for each place."""
+    """Return the name and the meaning of each secret, followed by one line per path."""
     lines, last = [], ""
     for each in sorted(kept, key=lambda item: (item.secret, item.hosts != (HERE,), item.path)):
         if each.secret != last:

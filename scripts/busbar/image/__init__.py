@@ -1,1 +1,1 @@
-"""Images of compute nodes, and the signed bundles with which booted nodes configure themselves."""
+"""Builds images of compute nodes, and the signed bundles from which booted nodes configure themselves."""

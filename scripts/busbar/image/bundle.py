@@ -49,9 +49,9 @@ SIGNED = "bundle.signed"
 MARK = "-----BEGIN SSH SIGNATURE-----"
 COLLECTION = "collections/ansible_collections/busbar/cluster"
 PARTS = ("meta", "playbooks", "plugins", "roles")
-# Ansible, its dependencies, and those of the roles' filters. If a compiled extension is for another Python, its pure
-# Python version is used.
-ENGINE = ("ansible-core", "jinja2", "MarkupSafe", "PyYAML", "packaging", "ClusterShell")
+# Ansible, its dependencies, and those of the roles' filters. Compiled extensions are omitted; the pure Python code of
+# these packages replaces them.
+PYTHON_PACKAGES = ("ansible-core", "jinja2", "MarkupSafe", "PyYAML", "packaging", "ClusterShell")
 # Collections of the Ansible package that the roles of playbooks/pull.yml use; names differ between releases.
 COLLECTIONS = (
     "ansible/posix/meta/runtime.yml",
@@ -62,7 +62,7 @@ COLLECTIONS = (
     "community/general/plugins/filter/keep_keys.py",
     "community/general/plugins/plugin_utils/*keys_filter.py",
 )
-LEFT_OUT = ("__pycache__", ".so", ".pyc", ".pyi")
+EXCLUDED = ("__pycache__", ".so", ".pyc", ".pyi")
 # Minimum Python by minor version of ansible-core, from its package metadata.
 PYTHON = {"2.19": (3, 11), "2.20": (3, 12), "2.21": (3, 12)}
 
@@ -77,7 +77,7 @@ class Bundle:
 
 
 def make_key(secrets: Path) -> Path:
-    """Return the key that signs a cluster's bundles; create it at first use."""
+    """Return the path of the key that signs a cluster's bundles; create the key at first use."""
     key = secrets / KEY
     if not key.exists():
         secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def make_key(secrets: Path) -> Path:
 
 
 def archive(inventory: Mapping[str, Any], top: Path | None = None) -> bytes:
-    """Return the archive of a bundle; it is reproducible."""
+    """Return the archive of a bundle; equal inputs give equal bytes."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, compresslevel=6) as compressed,
@@ -103,15 +103,15 @@ def archive(inventory: Mapping[str, Any], top: Path | None = None) -> bytes:
 
 def _files(inventory: Mapping[str, Any], top: Path) -> Iterator[tuple[str, bytes]]:
     yield "inventory.json", (json.dumps(inventory, indent=1, sort_keys=True) + "\n").encode()
-    # The node must not use the configuration of this machine.
+    # Without this file a node would use an ansible.cfg of its own.
     yield "ansible.cfg", b"[defaults]\n"
     for part in PARTS:
         for path in _below(top / part):
             yield f"{COLLECTION}/{part}/{path}", (top / part / path).read_bytes()
-    for name in ENGINE:
+    for name in PYTHON_PACKAGES:
         installed = importlib.metadata.distribution(name)
         for file in installed.files or []:
-            if ".." not in file.parts and "__pycache__" not in file.parts and file.suffix not in LEFT_OUT:
+            if ".." not in file.parts and "__pycache__" not in file.parts and file.suffix not in EXCLUDED:
                 yield f"python/{file}", Path(str(installed.locate_file(file))).read_bytes()
     collections = _collections()
     for pattern in COLLECTIONS:
@@ -122,9 +122,9 @@ def _files(inventory: Mapping[str, Any], top: Path) -> Iterator[tuple[str, bytes
 def _below(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder; links are followed."""
     for base, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = sorted(each for each in folders if each not in LEFT_OUT)
+        folders[:] = sorted(each for each in folders if each not in EXCLUDED)
         for name in sorted(names):
-            if not name.endswith(LEFT_OUT):
+            if not name.endswith(EXCLUDED):
                 yield (Path(base) / name).relative_to(folder)
 
 
@@ -132,7 +132,7 @@ def _collections() -> Path:
     """Return the folder of the collections in the Ansible package."""
     found = importlib.util.find_spec("ansible_collections.community.general")
     if found is None or not found.submodule_search_locations:
-        message = "the collection community.general is not installed here, but a bundle requires it: run scripts/setup"
+        message = "community.general: the collection is not installed, but a bundle requires it: run scripts/setup"
         raise UsageError(message)
     return Path(next(iter(found.submodule_search_locations))).parents[1]
 
@@ -149,7 +149,7 @@ def published_serial(folder: Path) -> int:
     try:
         return int(json.loads(path.read_text(encoding="utf-8").partition(MARK)[0])["serial"])
     except (OSError, ValueError, KeyError, TypeError) as exc:
-        message = f"{path}: is not a readable bundle ({exc}): remove it"
+        message = f"{path}: is not a readable bundle ({exc}): remove the file"
         raise UsageError(message) from exc
 
 
@@ -161,7 +161,7 @@ def publish(content: bytes, cluster: str, key: Path, folder: Path, serial: int |
         cluster: name of the cluster whose nodes accept it.
         key: the signing key: a private key, or the public key of one in ssh-agent.
         folder: the published folder.
-        serial: serial number, which must increase; by default the time in seconds, which works across machines.
+        serial: serial number, higher than the last one; by default the time in seconds since 1970.
 
     Raises:
         UsageError: signing failed, or the folder cannot be written.
@@ -180,7 +180,7 @@ def publish(content: bytes, cluster: str, key: Path, folder: Path, serial: int |
     text = json.dumps(manifest, indent=1) + "\n"
     signature = run("ssh-keygen", "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key), stdin=text).stdout
     if MARK not in signature:
-        message = f"{key}: ssh-keygen created no signature with it"
+        message = f"{key}: ssh-keygen created no signature: use an SSH private key, or a key in ssh-agent"
         raise UsageError(message)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Selects the content of a bundle's inventory: only the options of the roles that nodes apply to themselves.
+"""Creates the inventory of a bundle, which contains only the options of the roles that nodes apply to themselves.
 
-Every host that reaches the server can read a bundle, so the content is an allowlist.
+An allowlist selects the options, because every host that reaches the server can read a bundle.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["ROLES", "declared_options", "public_inventory"]
 ROLES = ("site", "hosts", "nfs_client", "nfs_server", "storage_mounts", "lmod")
 # The address of a host. Only the provisioning host needs `ansible_user` and similar variables.
 CONNECTION = frozenset({"ansible_host", "hardware", "hosts_address"})
-# Values that exist only on the provisioning host.
+# Lookups read files that exist only on the provisioning host.
 LOOKUP = re.compile(r"\b(?:lookup|query|q)\s*\(")
 # Variables that Ansible sets.
-ANSIBLES = re.compile(r"ansible_|inventory_|playbook_|role_|(?:groups|group_names|hostvars|omit)$")
+ANSIBLE_VARIABLES = re.compile(r"ansible_|inventory_|playbook_|role_|(?:groups|group_names|hostvars|omit)$")
 SHORTEST_SECRET = 12
 
 
@@ -40,11 +40,11 @@ def declared_options(roles: Path) -> tuple[frozenset[str], frozenset[str]]:
         secret |= hidden
         if path.parts[-3] in ROLES:
             allowed |= set(options) - hidden
-    # Other variables in the defaults of the roles, such as storage_backend, which belongs to several roles.
+    # Variables that are not options of these roles but used in their defaults, such as storage_backend.
     for role in ROLES:
         for path in sorted([*roles.glob(f"{role}/defaults/*.yml"), *roles.glob(f"{role}/vars/*.yml")]):
             for text in _strings(yaml.safe_load(path.read_text(encoding="utf-8"))):
-                allowed |= {name for name in _names(text) if not ANSIBLES.match(name)}
+                allowed |= {name for name in _names(text) if not ANSIBLE_VARIABLES.match(name)}
     return frozenset(allowed - secret), frozenset(secret)
 
 

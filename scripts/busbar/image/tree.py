@@ -1,4 +1,7 @@
-"""Builds an image: Debian in a folder, configured by the roles in a chroot, without node identities, then packed."""
+"""Builds an image: installs Debian into a folder, removes the identity of the machine, and packs the folder.
+
+Between these steps the roles configure the folder as a chroot.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ TAGS = "image,hosts_install,munge_install,slurm_install,node_pull"
 NETWORK = "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n\n[DHCPv4]\nClientIdentifier=mac\n"
 # Services that their packages enable. The provisioning host starts them once it has set up the munge key, the
 # controller and TLS.
-LATER = ["munge.service", "slurmd.service", "prometheus-node-exporter.service"]
+DISABLED_UNITS = ["munge.service", "slurmd.service", "prometheus-node-exporter.service"]
 # Identity of a machine, and random data that packages generated during installation.
 IDENTITY = (
     *("etc/hostname", "etc/ssh/ssh_host_*", "etc/munge/munge.key", "etc/ssl/private/*", "etc/resolv.conf"),
@@ -39,9 +42,9 @@ IDENTITY = (
     *("root/.ssh/id_*", "root/.ssh/known_hosts", "root/.bash_history", "root/.ansible"),
     *("var/cache/apt/*", "var/lib/apt/lists/*", "tmp/*", "var/tmp/*", "usr/sbin/policy-rc.d"),
 )
-# Remove the files, which come from the installation, but keep the folders, without which some daemons do not start.
+# Only the files are removed: some daemons do not start without their log folder.
 LOGS = "var/log"
-# Folders that may contain a secret; packages install elsewhere.
+# Folders that may contain a secret.
 SEARCHED = ("etc", "root", "home", "srv", "opt", "usr/local", "var")
 PRIVATE_KEY = b"PRIVATE KEY-----"
 SHORTEST_SECRET = 12
@@ -59,13 +62,13 @@ class Login:
 
 
 def check_host() -> None:
-    """Check the prerequisites and report all missing ones in one line.
+    """Check that this user is root and that all required tools are installed.
 
     Raises:
-        UsageError: not root, or tools are missing.
+        UsageError: this user is not root, or a tool is missing.
     """
     if os.geteuid() != 0:
-        message = "building an image in a chroot requires root: run it with sudo"
+        message = f"building an image requires root (found UID {os.geteuid()}): run the command with sudo"
         raise UsageError(message)
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     missing = sorted({package for tool, package in _TOOLS.items() if not shutil.which(tool, path=path)})
@@ -105,13 +108,16 @@ def chroot(tree: Path, *command: str) -> None:
 
 @contextlib.contextmanager
 def mounted(tree: Path) -> Iterator[None]:
-    """Provide name resolution and /proc in the tree, and prevent daemons from starting, during an installation.
+    """Prepare a tree for package installations: name resolution, /proc, and a policy-rc.d that starts no daemons.
 
     The mounts are in a private mount namespace, so none remain when the processes end.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if library.unshare(_CLONE_NEWNS):
-        message = f"this host does not allow private mounts: {os.strerror(ctypes.get_errno())}"
+        message = (
+            f"this host does not allow private mount namespaces: {os.strerror(ctypes.get_errno())}: build the image on "
+            "a virtual or physical machine"
+        )
         raise UsageError(message)
     run("mount", "--make-rprivate", "/")
     shutil.copyfile("/etc/resolv.conf", tree / "etc/resolv.conf")
@@ -138,7 +144,7 @@ def chroot_variables(tree: Path, like: str) -> dict[str, object]:
 
 def seal(tree: Path) -> None:
     """Remove node identities and secrets from a tree."""
-    for unit in LATER:
+    for unit in DISABLED_UNITS:
         if (tree / "usr/lib/systemd/system" / unit).exists() or (tree / "lib/systemd/system" / unit).exists():
             chroot(tree, "systemctl", "--quiet", "disable", unit)
     for pattern in IDENTITY:
@@ -189,7 +195,7 @@ def pack(tree: Path, folder: Path) -> None:
     """
     kernels = sorted((tree / "boot").glob("vmlinuz-*"))
     if not kernels:
-        message = f"{tree}: has no kernel"
+        message = f"{tree}: contains no kernel: use another --kernel"
         raise UsageError(message)
     version = kernels[-1].name.removeprefix("vmlinuz-")
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as made:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["exceeded_limits", "never_starts", "remedy"]
 
-# Reasons that depend only on the job itself, named as in job_state_reason.c. Such a job stays pending.
+# Pending reasons, named as in job_state_reason.c, that do not change by themselves.
 _NEVER = re.compile(
     r"Invalid(Account|QOS)|(Account|QOS)NotAllowed|BadConstraints|DependencyNeverSatisfied|JobHeld(Admin|User)"
     r"|Partition(Node|Time)Limit|MaxMemPerLimit|(Association|QOS)TimeLimit"
@@ -92,7 +92,7 @@ def exceeded_limits(reason: str, job: dict[str, str], partition_qos: str, text: 
 
 
 def _associations(job: dict[str, str], _partition_qos: str, lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Return the records of the user and of the accounts above, each with its owner."""
+    """Yield the owner and the record of the user's association and of each parent account."""
     known = [(line, dict(re.findall(r"\b(Account|UserName|ParentAccount)=(\S*)", line))) for line in lines]
     accounts = {keys["Account"]: (line, keys) for line, keys in known if keys.get("UserName") == ""}
     name, user = job.get("Account", ""), job.get("UserId", "")
@@ -100,14 +100,14 @@ def _associations(job: dict[str, str], _partition_qos: str, lines: list[str]) ->
         if keys.get("UserName") == user and keys["Account"] == name:
             yield f"user {user.partition('(')[0]}", line
     while name in accounts:
-        # A loop would be a bug in Slurm, but must not hang this program.
+        # Removing the account prevents an endless loop if the records contain a cycle.
         line, keys = accounts.pop(name)
         yield f"account {name}", line
         name = keys.get("ParentAccount", "").partition("(")[0]
 
 
 def _qos_records(job: dict[str, str], partition_qos: str, lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Return the records of the QOS of the job and its partition, including those of the user and the account."""
+    """Yield the owner and each record of the QOS of the job and of its partition, also those per user and account."""
     mine = "|".join(re.escape(job.get(key, "")) for key in ("Account", "UserId"))
     for line in lines:
         name = line.strip().partition("(")[0].removeprefix("QOS=")
@@ -127,7 +127,7 @@ def _amounts(text: str) -> dict[str, float]:
 
 
 def _exceeded(record: str, requested: dict[str, float], minutes: float) -> Iterator[tuple[str, str]]:
-    """Return name and text of the limits in a slurmctld record that are lower than the request."""
+    """Yield the name and a description of each limit in a slurmctld record that the request exceeds."""
     for name, values in re.findall(r"\b((?:Grp|Max)(?:TRES|Wall|Jobs)(?!Accrue|Run)[A-Za-z]*)=(\S+)", record):
         for item in values.split(","):
             resource, separator, amount = item.rpartition("=")

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from busbar.prove.slurm import Allocation
 
-__all__ = ["Node", "Programs", "found_binary", "found_image", "found_python", "matched", "read_nodes", "run_step"]
+__all__ = ["Node", "Programs", "found_binary", "found_image", "found_python", "matched", "read_nodes"]
 
 _STEP_S = 180
 _UNKNOWN_NICS = [{"count": 1, "gbps": 10_000, "rdma": False}]
-# Common paths of nccl-tests: packages, cloud images, HPC-X, and a build as in its README.
-_PLACES = (
+# Common folders of nccl-tests: packages, cloud images, HPC-X, and builds as described in its README.
+_NCCL_TESTS_FOLDERS = (
     *("/usr/local/bin", "/usr/bin", "/opt/nccl-tests/build", "/opt/nccl_tests/build", "/opt/nccl-tests/bin"),
     *("/usr/local/nccl-tests/build", "/usr/local/cuda/efa/test-cuda-*", "/opt/hpcx/nccl_rdma_sharp_plugin/bin"),
     *("/opt/microsoft/nccl-tests", "$HOME/nccl-tests/build", "$HOME/nccl_tests/build"),
@@ -73,7 +73,7 @@ for place in PLACES; do [ ! -x "$place/all_reduce_perf" ] || { echo "$place/all_
 
 
 class Node(NamedTuple):
-    """The output of a node: lines by section."""
+    """The output of the probe on a node, as lines by section."""
 
     name: str
     sections: dict[str, list[str]]
@@ -111,14 +111,15 @@ def read_nodes(allocation: Allocation, binary: str) -> dict[str, Node]:
         allocation: the running allocation.
         binary: path of a further program to look for.
     """
-    places = " ".join([*_PLACES, *([shlex.quote(str(Path(binary).parent))] if binary else [])])
+    places = " ".join([*_NCCL_TESTS_FOLDERS, *([shlex.quote(str(Path(binary).parent))] if binary else [])])
     _code, out, err = run_step(allocation, allocation.nodes, ["bash", "-c", _PROBE.replace("PLACES", places)])
     found: dict[str, dict[str, list[str]]] = {}
     for node, section, line in re.findall(r"^# (\S+) (\w+) (.*)$", out, re.MULTILINE):
         found.setdefault(node, {}).setdefault(section, []).append(line)
     nodes = {name: Node(name, found[name]) for name in allocation.nodes if "end" in found.get(name, {})}
     if not nodes:
-        message = f"no step runs in job {allocation.job}: {' '.join(err.split())[:500] or 'the nodes give no answer'}"
+        reason = " ".join(err.split())[:500] or "the nodes returned no output"
+        message = f"job {allocation.job}: the job step that reads the hardware failed: {reason}"
         raise UsageError(message)
     return nodes
 
@@ -154,7 +155,7 @@ def _whole(text: str | None) -> int:
 
 
 def _fits(known: Mapping[str, Any], found: Mapping[str, Any], keys: set[str]) -> bool:
-    """Return whether a machine matches a profile in everything that the floors depend on.
+    """Return whether a machine has the GPUs of a profile, and at least its NICs.
 
     Additional NICs are allowed, because they serve storage and management.
     """
@@ -171,23 +172,23 @@ def matched(nodes: Mapping[str, Node], catalogue: dict[str, Any]) -> tuple[dict[
     """Return the profile of each node by name, the catalogue with new profiles, and the new profiles as YAML."""
     machines = [(name, *_profile(node)) for name, node in nodes.items()]
     hardware: dict[str, str] = {}
-    strange: list[tuple[str, dict[str, Any], list[str]]] = []
+    unmatched: list[tuple[str, dict[str, Any], list[str]]] = []
     own: dict[str, Any] = {}
     for name, profile, notes in machines:
         known, differences = best_profile(catalogue, profile)
         if known is not None and _fits(catalogue[known], profile, {key for key, _, _ in differences}):
             hardware[name] = known
             continue
-        strange.append((name, profile, notes))
+        unmatched.append((name, profile, notes))
         if not profile.get("gpu"):
             continue
         if not profile["nics"][0]["rdma"]:
-            # For Ethernet, the data is one interface or a guess, so it gives no ceiling.
+            # The rate of an Ethernet NIC is uncertain, so the profile must not limit the bandwidth.
             profile = {**profile, "nics": _UNKNOWN_NICS}  # noqa: PLW2901
         label = next((key for key, value in own.items() if value == profile), f"detected-{len(own) + 1}")
         own[label] = profile
         hardware[name] = label
-    return hardware, {**catalogue, **own}, description_text(strange, catalogue)
+    return hardware, {**catalogue, **own}, description_text(unmatched, catalogue)
 
 
 def found_python(nodes: Mapping[str, Node]) -> str:
@@ -219,10 +220,10 @@ def found_binary(nodes: Mapping[str, Node], binary: str, say: Any) -> Programs: 
     if binary:
         if binary in paths:
             return Programs([binary])
-        message = f"--binary: {binary} is not a program on all of {fold_hosts(nodes)}"
+        message = f"--binary: {binary} is not an executable on all of {fold_hosts(nodes)}: use the path on the nodes"
         raise UsageError(message)
     modules = [line.strip().partition("(")[0] for line in first.lines("module")]
-    say(f"nccl-tests: searched PATH, {', '.join(_PLACES)}, and the modules of {first.name}")
+    say(f"nccl-tests: searched PATH, {', '.join(_NCCL_TESTS_FOLDERS)}, and the modules of {first.name}")
     if paths:
         say(f"nccl-tests: {paths[0]}")
         return Programs([paths[0]])
@@ -241,8 +242,8 @@ def found_image(allocation: Allocation, nodes: Mapping[str, Node], image: str) -
     """
     first = allocation.nodes[:1]
     _code, helped, _err = ask("srun", "--help")
-    # In the image "~" and "$HOME" may be anything.
-    places = " ".join(place for place in _PLACES if not place.startswith("$"))
+    # $HOME may differ in the image.
+    places = " ".join(place for place in _NCCL_TESTS_FOLDERS if not place.startswith("$"))
     look = ["sh", "-c", _SEARCH.replace("PLACES", places)]
     if "--container-image" in helped:
         words: list[str] = []

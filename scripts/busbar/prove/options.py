@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["collectives_program", "job_script", "option_name", "validation_options"]
 
-# Options of the role that depend only on the backend; the job script's options are not engine options.
+# Options of the role whose defaults depend only on the backend. _SCRIPT_OPTIONS are used only in the job script.
 _DEFAULTS = (
     *("iterations", "collectives", "search_collective", "search_drop", "rails", "allow_unchecked", "drain_failed"),
     *("allow_known_causes", "sbatch_arguments", "drain_limit", "test_time_limit", "locate_rounds", "inspector"),
     *("min_bytes", "max_bytes", "repeats", "spread_limit", "search_repeats", "straggler_limit", "drift"),
 )
-_OF_SCRIPT = ("validation_environment", "validation_seconds_per_size")
+_SCRIPT_OPTIONS = ("validation_environment", "validation_seconds_per_size")
 _CONSTANTS = ("__validation_step_factor", "__validation_collective_in_path", "__validation_own_environment")
 
 _FLAGS = {
@@ -54,7 +54,7 @@ def _quoted(value: object) -> str:
 
 
 def _replaced(value: list[str], pattern: str, new: str) -> list[str]:
-    """Replace a pattern in the last word of a command."""
+    """Return a command with a pattern replaced in its last word."""
     return [*value[:-1], re.sub(pattern, new, value[-1])]
 
 
@@ -76,7 +76,7 @@ def _environment() -> NativeEnvironment:
 def _values(backend: str) -> dict[str, Any]:
     """Return variables of the role that depend only on the backend."""
     found: dict[str, Any] = {}
-    options = (*(f"validation_{name}" for name in _DEFAULTS), *_OF_SCRIPT)
+    options = (*(f"validation_{name}" for name in _DEFAULTS), *_SCRIPT_OPTIONS)
     for file, names in (("defaults", options), ("vars", _CONSTANTS)):
         known = yaml.safe_load((_role() / file / "main.yml").read_text(encoding="utf-8"))
         found |= {name: known[name] for name in names}
@@ -106,7 +106,7 @@ def job_script(backend: str, program: list[str], image: str) -> str:
         "__validation_some_program": program,
         "__validation_mpi_wrong_rank": -1,
     }
-    # A plain environment, because the result is a script and not a Python value.
+    # Rendering with the native environment would convert the script to a Python value.
     return "".join(map(str, template.root_render_func(template.new_context({**_values(backend), **context}))))
 
 

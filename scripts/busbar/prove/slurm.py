@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["JOB_NAME", "Allocation", "NotStarted", "Request", "ask", "ask_lines", "clean_environment", "usable_nodes"]
 
 JOB_NAME = "busbar-prove"
-_ANSWER_S = 30
+_COMMAND_TIMEOUT_S = 30
 _POLL_S = 2.0
 _NOT_FOUND = 127
 _UNKNOWN = "UNKNOWN"
@@ -59,14 +59,14 @@ def clean_environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key in kept}
 
 
-def ask(*command: str, data: str | None = None, limit: float = _ANSWER_S) -> tuple[int, str, str]:
+def ask(*command: str, data: str | None = None, limit: float = _COMMAND_TIMEOUT_S) -> tuple[int, str, str]:
     """Run a Slurm command and return its exit code, output and error; the error is one line."""
     code, out, err = ask_lines(*command, data=data, limit=limit)
     return code, out, " ".join(err.split())
 
 
-def ask_lines(*command: str, data: str | None = None, limit: float = _ANSWER_S) -> tuple[int, str, str]:
-    """Run a Slurm command and return its exit code, output and error with all lines."""
+def ask_lines(*command: str, data: str | None = None, limit: float = _COMMAND_TIMEOUT_S) -> tuple[int, str, str]:
+    """Run a Slurm command and return its exit code, output and error."""
     try:
         done = subprocess.run(
             command,
@@ -84,7 +84,7 @@ def ask_lines(*command: str, data: str | None = None, limit: float = _ANSWER_S) 
     except FileNotFoundError:
         return _NOT_FOUND, "", f"{command[0]}: command not found"
     except subprocess.TimeoutExpired:
-        return 124, "", f"{command[0]} did not answer in {limit:g} s"
+        return 124, "", f"{command[0]} did not finish within {limit:g} s"
     return done.returncode, done.stdout, done.stderr
 
 
@@ -96,7 +96,7 @@ def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str
     """
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
     if missing:
-        message = f"no Slurm on this host: {', '.join(missing)} not in PATH; run busbar prove on a login node"
+        message = f"{', '.join(missing)} not found in PATH: run busbar prove on a login node of Slurm"
         raise UsageError(message)
     code, out, err = ask("sinfo", "-h", "-o", "%P")
     if code:
@@ -116,9 +116,12 @@ def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str
     _code, out, _err = ask("sinfo", "-h", "-N", "-p", partition, "-o", "%N|%T|%E")
     _code, gres, _err = ask("sinfo", "-h", "-N", "-p", partition, "-o", "%N|%G")
     states = parse_nodes(out)
-    strange = [node for node in request.nodelist if node not in states]
-    if strange:
-        message = f"--nodelist: {fold_for_slurm(strange)} is not in partition {partition}: {fold_for_slurm(states)}"
+    unknown = [node for node in request.nodelist if node not in states]
+    if unknown:
+        message = (
+            f"--nodelist: {fold_for_slurm(unknown)} is not in partition {partition}: use nodes of "
+            f"{fold_for_slurm(states)}"
+        )
         raise UsageError(message)
     excluded = set(unfold_hosts(request.exclude))
     wanted = [node for node in (request.nodelist or states) if node not in excluded]
@@ -134,7 +137,10 @@ def usable_nodes(request: Request, backend: str) -> tuple[Request, dict[str, str
         raise UsageError(message)
     if not request.nodelist and request.nodes > len(wanted):
         left = " without those of --exclude" if excluded else ""
-        message = f"--nodes: {request.nodes} requested, but partition {partition} has {len(wanted)} node(s){left}"
+        message = (
+            f"--nodes: {request.nodes} requested, but partition {partition} has {len(wanted)} node(s){left}: request "
+            "fewer nodes, or use another --partition"
+        )
         raise UsageError(message)
     usable = tuple(node for node in request.nodelist if node not in lost)
     if request.nodelist and not usable:
@@ -195,17 +201,17 @@ class Allocation:
         """Wait until the job runs.
 
         Raises:
-            NotStarted: the job did not start within that time, or another process cancelled it.
-            UsageError: a limit forbids the job, or it does not exist.
+            NotStarted: the job did not start within that time, or ended before it started.
+            UsageError: the job can never start.
         """
         until, shown = time.monotonic() + seconds, ""
         while True:
             state, reason, start = self._queue()
             if state == "RUNNING":
-                self._take()
+                self._read_resources()
                 return
             if not state or is_over(state):
-                message = f"job {self.job} ended before it ran: {state or 'Slurm does not know it'}"
+                message = f"job {self.job} ended before it ran: {state or 'the job is unknown to Slurm'}"
                 raise NotStarted(message)
             if reason not in {shown, "None", ""}:
                 shown = reason
@@ -230,7 +236,7 @@ class Allocation:
         return state, reason, start
 
     def _exceeded(self, reason: str) -> list[str]:
-        """Return the limits that this job's request exceeds, as far as the user may read them."""
+        """Return the limits that this job's request exceeds; limits that the user cannot read are omitted."""
         _code, out, _err = ask("scontrol", "-o", "show", "job", self.job)
         job = parse_job(out)
         _code, out, _err = ask("scontrol", "-o", "show", "partition", job.get("Partition", ""))
@@ -238,7 +244,7 @@ class Allocation:
         _code, out, _err = ask("scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos")
         return exceeded_limits(reason, job, qos[1] if qos else "", out)
 
-    def _take(self) -> None:
+    def _read_resources(self) -> None:
         """Read the nodes, GPUs and end time of the running job."""
         _code, out, _err = ask("scontrol", "-d", "-o", "show", "job", self.job)
         job = parse_job(out)
@@ -254,11 +260,11 @@ class Allocation:
         return "" if state in {"RUNNING", _UNKNOWN} else state or "unknown to Slurm"
 
     def cancel(self) -> bool:
-        """Cancel the job if this program submitted it, and return whether it has ended completely."""
+        """Cancel the job if this program submitted it, and return whether that succeeded."""
         return not self.own or ask("scancel", self.job)[0] == 0
 
     def steps(self, names: Iterable[str] = ()) -> list[str]:
-        """Return busbar's steps in the job; `names` selects steps."""
+        """Return the IDs of the job steps with the given names, by default of all job steps of busbar."""
         wanted = set(names)
         _code, out, _err = ask("squeue", "-h", "-s", "-j", self.job, "-o", "%i|%j")
         found = [line.strip().split("|", 1) for line in out.splitlines() if "|" in line]

@@ -1,4 +1,4 @@
-"""Runs the tests of a validation as job steps of one allocation, from this host as this user."""
+"""Runs the tests of a validation as job steps of one allocation, submitted by an unprivileged user."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
     from busbar.prove.slurm import Allocation
 
-__all__ = ["LocalTransport", "Step", "script_of"]
+__all__ = ["LocalTransport", "Step"]
 
-_MOST_BYTES = 1 << 30
-_MOST_KEPT = 1 << 26
-_BEGINS = "# busbar test: "
+_MAX_OUTPUT_BYTES = 1 << 30
+_MAX_TEXT_BYTES = 1 << 26
+_TEST_MARK = "# busbar test: "
 _POLL_S = 0.2
 _KILL_S = 15
-_KEPT = ("state", "reason", "exit_code", "batch_host", "seconds", "problem", "over", "started_at")
-# A nested step does not inherit the nodes of its outer step: srun takes the nodes only from -w
-# (job_step_create_allocation in srun_job.c), but the counts of the outer step from the environment.
+_STATE_KEYS = ("state", "reason", "exit_code", "batch_host", "seconds", "problem", "over", "started_at")
+# srun takes the nodes of a nested job step only from -w (job_step_create_allocation in srun_job.c), but the counts of
+# the outer job step from the environment.
 _PREAMBLE = """\
 exec 2>&1 </dev/null
 for name in "${{!SLURM_@}}" "${{!PMI_@}}" "${{!PMIX_@}}"; do
@@ -84,10 +84,10 @@ def script_of(job: str, test: dict[str, Any], nodes: list[str], setup: str = "")
 
 
 class Step:
-    """A test that is running, or waiting for nodes used by other tests in the same round."""
+    """The job step of a test, which runs or waits until the nodes of the test are free."""
 
     def __init__(self, entry: dict[str, Any], command: list[str], output: Path) -> None:
-        """Store the answer's entry for the test, the srun command and the output file."""
+        """Store the result entry of the test, the srun command and the output file."""
         self.entry, self.command, self.output = entry, command, output
         self.process: subprocess.Popen[bytes] | None = None
         self.errors = output.with_suffix(".err")
@@ -118,7 +118,7 @@ class Step:
                 return
 
     def take_errors(self) -> str:
-        """Return srun's own messages and delete their file."""
+        """Return the error messages of srun and delete their file."""
         with contextlib.suppress(OSError):
             words = " ".join(self.errors.read_text(encoding="utf-8", errors="replace").split())
             self.errors.unlink()
@@ -144,8 +144,8 @@ class LocalTransport:
         Args:
             allocation: the running allocation.
             folder: folder of the report and the outputs.
-            say: shows a line.
-            interruption: the signals that end the validation.
+            say: prints a line.
+            interruption: handler of the signals that stop the validation.
             lost: requested nodes that are not in the allocation, each with the reason.
             setup: commands before each script.
         """
@@ -160,8 +160,6 @@ class LocalTransport:
         ways = {"submitted": self._submit, "followed": self._follow, "cancelled": self._cancel}
         entries = ways[arguments.get("state", "submitted")](arguments)
         return {"tests": entries, "waits_for": {}, "answered": True, "node_reasons": []}
-
-    # -- steps ---------------------------------------------------------------------------------------------------
 
     def _submit(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         entries = [self._entry(test, arguments) for test in arguments["tests"]]
@@ -204,8 +202,8 @@ class LocalTransport:
 
     def _start_waiting(self) -> None:
         """Start the steps whose nodes are free."""
-        busy = {node for step in self._open() if step.process is not None for node in step.entry["nodes"]}
-        for step in self._open():
+        busy = {node for step in self._unfinished() if step.process is not None for node in step.entry["nodes"]}
+        for step in self._unfinished():
             if step.process is None and busy.isdisjoint(step.entry["nodes"]):
                 try:
                     with self.interruption.uninterrupted():
@@ -214,24 +212,24 @@ class LocalTransport:
                     step.entry.update(over=True, problem=f"{step.output}: {exc.strerror or exc}")
                 busy.update(step.entry["nodes"])
 
-    def _open(self) -> list[Step]:
+    def _unfinished(self) -> list[Step]:
         return [step for step in self._steps.values() if not step.entry["over"]]
 
     def _follow(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         names = [job["name"] for job in arguments["jobs"]]
         begun = time.monotonic()
         while True:
-            here = time.monotonic() - begun
+            elapsed = time.monotonic() - begun
             for name in names:
-                self._look(self._steps[name], arguments, here)
+                self._update(self._steps[name], arguments, elapsed)
             self._start_waiting()
             entries = [self._steps[name].entry for name in names]
-            if here >= arguments["patience"] or all(entry["over"] for entry in entries):
-                return [{"name": entry["name"], **{key: entry[key] for key in _KEPT}} for entry in entries]
+            if elapsed >= arguments["patience"] or all(entry["over"] for entry in entries):
+                return [{"name": entry["name"], **{key: entry[key] for key in _STATE_KEYS}} for entry in entries]
             time.sleep(_POLL_S)
 
-    def _look(self, step: Step, arguments: dict[str, Any], here: float) -> None:
-        """Record the state of a step, and cancel it if it must stop."""
+    def _update(self, step: Step, arguments: dict[str, Any], elapsed: float) -> None:
+        """Record the state of a job step, and cancel the job step if it exceeds a limit."""
         entry, process = step.entry, step.process
         if entry["over"]:
             return
@@ -244,28 +242,29 @@ class LocalTransport:
             errors = step.take_errors()
             if code:
                 entry["problem"] = self._problem(errors, empty=not step.output.stat().st_size)
-        elif why := self._too_much(step, arguments, here):
+        elif why := self._exceeded_limit(step, arguments, elapsed):
             self._end([step])
             entry.update(over=True, problem=why)
 
     def _problem(self, errors: str, *, empty: bool) -> str:
-        """Return why a step has no result, or an empty string if its program failed."""
+        """Return why a job step has no result, or an empty string if the test program failed."""
         if end := self.allocation.end():
             return f"{CUT}allocation {self.allocation.job} ended ({end})"
         if re.search(r"[Nn]ode failure|NODE FAIL", errors):
             return f"the step ended as NODE_FAIL: {errors[:300]}"
-        # The script printed nothing, so srun did not start it.
-        return f"the step could not be run: {errors[:300] or 'srun gives no reason'}" if empty else ""
+        # Without output, srun did not start the script.
+        return f"srun could not start the job step: {errors[:300] or 'no error message'}" if empty else ""
 
-    def _too_much(self, step: Step, arguments: dict[str, Any], here: float) -> str:
+    def _exceeded_limit(self, step: Step, arguments: dict[str, Any], elapsed: float) -> str:
+        """Return the limit of time or output that a job step exceeds, or an empty string."""
         entry, limit, left = step.entry, arguments["time_limit"], arguments["left"]
-        if left is not None and here >= left:
+        if left is not None and elapsed >= left:
             return CUT_BY_LIMIT if entry["started_at"] else f"{CUT_BY_LIMIT}, and the job had not begun"
         if step.process is None:
             return ""
         if entry["seconds"] > limit:
             return f"did not end within {limit} s and was cancelled"
-        return f"{TOO_LONG}1G" if step.output.stat().st_size > _MOST_BYTES else ""
+        return f"{TOO_LONG}1G" if step.output.stat().st_size > _MAX_OUTPUT_BYTES else ""
 
     def _cancel(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         steps = [self._steps[job["name"]] for job in arguments["jobs"] if job["name"] in self._steps]
@@ -290,10 +289,8 @@ class LocalTransport:
         if numbers := self.allocation.steps():
             ask("scancel", "--signal=KILL", *numbers)
 
-    # -- outputs and the rest ------------------------------------------------------------------------------------
-
     def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
-        """Return the reason for each unusable output by name; the outputs are already local."""
+        """Return an empty string for each output that exists, and a reason for each missing output, by name."""
         del seconds
         return {output.name: "" if (self._folder / output.name).is_file() else "was not written" for output in outputs}
 
@@ -305,10 +302,12 @@ class LocalTransport:
     def read(self, name: str) -> str:
         """Return the text of an output without redundant NCCL lines."""
         with (self._folder / name).open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            return condensed(bounded_lines(file), lambda line: line.startswith(_BEGINS), _MOST_KEPT).rstrip("\r\n")
+            return condensed(bounded_lines(file), lambda line: line.startswith(_TEST_MARK), _MAX_TEXT_BYTES).rstrip(
+                "\r\n"
+            )
 
     def update_node(self, node: str, *words: str) -> str:
-        """Return the reason why nodes are not changed: the user is not an admin."""
+        """Return a message with the command, because only an admin can change nodes."""
         return f"only an admin may run: scontrol update nodename={node} {' '.join(words)}"
 
     def report_progress(self, line: str) -> None:

@@ -1,4 +1,4 @@
-"""Options that busbar passes unchanged to ansible-playbook."""
+"""Defines the options that busbar passes unchanged to ansible-playbook."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FLAGS = (
 
 
 class _ForwardOption(argparse.Action):
-    """Keeps an option as written."""
+    """Stores an option and its value unchanged."""
 
     def __call__(
         self,
@@ -59,7 +59,7 @@ class _ForwardOption(argparse.Action):
 
 
 def add_ansible_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options; `options` of the parsed arguments contains the given ones in order."""
+    """Add the options; the parsed arguments contain the given ones, in order, in `options`."""
     group = parser.add_argument_group("options of ansible-playbook")
     parser.set_defaults(options=[])
     for flags, metavar, text in _VALUES:

@@ -1,7 +1,7 @@
-"""Detached validations, started with `busbar validate --detach` and followed with `busbar report wait`.
+"""Starts validations in the background (`busbar validate --detach`) and waits for them (`busbar report wait`).
 
-Each has a folder with the files `lock`, which its process holds while it runs, `output`, `started` with its process ID,
-and `exit_code`, which exists once the process has exited normally.
+Each detached validation has a folder with the files `lock` (locked while its process runs), `output`, `started` (its
+process ID), and `exit_code` (written when the process exits normally).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from busbar.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Detached", "detach", "find", "main", "place_of", "user_place"]
+__all__ = ["detach", "find", "main", "site_runs_folder", "user_runs_folder"]
 
 _LOCK, _OUTPUT, _STARTED, _CODE = "lock", "output", "started", "exit_code"
 # Python may start slowly on a busy machine.
@@ -33,13 +33,13 @@ _SYSTEMD = Path("/run/systemd/system")
 _LINGER = Path("/var/lib/systemd/linger")
 
 
-def place_of(site: Path) -> Path:
-    """Return the folder of a site that holds its detached validations."""
+def site_runs_folder(site: Path) -> Path:
+    """Return the folder for the detached validations of a site."""
     return site / "logs" / "detached"
 
 
-def user_place() -> Path:
-    """Return the folder of this user that holds detached runs without a site."""
+def user_runs_folder() -> Path:
+    """Return this user's folder for detached validations without a site."""
     state = os.environ.get("XDG_STATE_HOME", "")
     # Relative paths are invalid (XDG Base Directory Specification).
     return (Path(state) if state.startswith("/") else Path.home() / ".local" / "state") / "busbar" / "detached"
@@ -85,9 +85,9 @@ class Detached:
         return self.folder / _OUTPUT
 
     def __str__(self) -> str:
-        """Describe its state."""
+        """Return a description of the state."""
         if self.runs:
-            return f"runs (process {self.process or '?'})"
+            return f"runs (PID {self.process or 'unknown'})"
         code = self.exit_code
         return "was killed" if code is None else f"ended with exit code {code}"
 
@@ -105,10 +105,10 @@ class Detached:
 
 
 def find(place: Path, name: str = "") -> Detached:
-    """Return a detached validation by its ID or a prefix of it; without a name the last one.
+    """Return the detached validation with an ID or a prefix of it; without a name the last one.
 
     Raises:
-        UsageError: no run or several match.
+        UsageError: no validation or several validations match.
     """
     known = sorted(path for path in place.iterdir() if (path / _LOCK).is_file()) if place.is_dir() else []
     found = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(name)]
@@ -133,10 +133,10 @@ def detach(place: Path, words: Sequence[str]) -> Detached:
         run = Detached(_new_folder(place))
         with (run.folder / _LOCK).open("wb") as lock, run.output.open("wb") as output:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if any(_started(run, prefix, words, lock, output) for prefix in _keepers(run.name)):
+            if any(_started(run, prefix, words, lock, output) for prefix in _command_prefixes(run.name)):
                 return run
     except OSError as exc:
-        message = f"the validation could not be started in {place}: {exc.strerror or exc}"
+        message = f"the validation was not started: {place}: {exc.strerror or exc}"
         raise UsageError(message) from exc
     text = run.output.read_text(encoding="utf-8", errors="replace").strip()
     message = f"the validation did not start: {text or f'see {run.folder}'}"
@@ -151,14 +151,14 @@ def _new_folder(place: Path) -> Path:
             folder = place / f"{stamp}{suffix}"
             folder.mkdir(mode=0o700)
             return folder
-    raise FileExistsError(17, "too many in one second")
+    raise FileExistsError(17, "100 validations were started in the same second")
 
 
-def _keepers(name: str) -> list[list[str]]:
-    """Return the commands that protect a process from a logout, best first.
+def _command_prefixes(name: str) -> list[list[str]]:
+    """Return command prefixes that keep a process running after a logout, best first.
 
-    A systemd scope survives logind's KillUserProcesses; a user scope ends with the user manager unless lingering is
-    enabled. Everywhere else a new session is sufficient.
+    logind's KillUserProcesses does not stop a systemd scope. A user scope ends with the user manager unless lingering
+    is enabled. Without systemd a new session is sufficient.
     """
     words = ["--scope", "--quiet", "--collect", f"--unit=busbar-validate-{name}", "--"]
     plain: list[list[str]] = [[]]
@@ -208,7 +208,7 @@ def main(argv: Sequence[str]) -> int:
     except SystemExit as exc:
         code = exc.code if isinstance(exc.code, int) else 1
     finally:
-        # A forked child also reaches this point if it fails before exec, for example because this process is killed.
+        # A forked child also reaches this point if it fails before exec.
         if os.getpid() == own:
             sys.stdout.flush()
             _write(folder / _CODE, str(code))

@@ -31,14 +31,14 @@ _RESULTS = {
     "runner_on_failed": "failed",
     "runner_on_unreachable": "unreachable",
 }
-_EMPTY_WORDS = frozenset({"", "non-zero return code", "MODULE FAILURE", "One or more items failed"})
+_UNINFORMATIVE = frozenset({"", "non-zero return code", "MODULE FAILURE", "One or more items failed"})
 _STATS = ("failures", "dark", "changed", "ok", "skipped", "rescued", "ignored")
 _LONGEST = 4000
 _LONGEST_DIFF = 20_000
 # Prefixes of progress lines that actions print before the task ends.
-_AT_ONCE = ("WAITING ", "VALIDATION ")
-_MOST_ERRORS = 20
-_MOST_DIFFS = 50
+_PROGRESS_PREFIXES = ("WAITING ", "VALIDATION ")
+_MAX_MESSAGES = 20
+_MAX_DIFFS = 50
 SLOWEST = 5
 WARNINGS = 5
 LEAST_S = 0.1
@@ -57,7 +57,7 @@ class Failure:
         action: module of the task.
         kind: `failed` or `unreachable`.
         refused: whether the result attributes the failure to the input.
-        hosts: names in order of arrival.
+        hosts: names, in the order of their failures.
     """
 
     task: str
@@ -70,7 +70,7 @@ class Failure:
 
 
 class Run:
-    """Processes the events of a run; keeps only counts and failures, so that memory use stays bounded."""
+    """The state of a run, derived from its events; it stores only counts and failures, to bound the memory use."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Run:
         clock: Callable[[], float] = time.monotonic,
         log: Path = Path(os.devnull),
     ):
-        """Store the display, a function that counts a pattern's hosts (0: unknown), the clock and the log."""
+        """Store the display, a function that counts the hosts of a pattern (0: unknown), the clock and the log."""
         self._display = display
         self._hosts_of = hosts_of
         self._clock = clock
@@ -196,13 +196,13 @@ class Run:
         if self.task is None:
             return
         lines = dict.fromkeys(line for text in texts for line in printable_lines(str(text)[:_LONGEST]))
-        if len(self.task.messages) < _MOST_ERRORS:
+        if len(self.task.messages) < _MAX_MESSAGES:
             self.task.messages.update(lines)
         elif not lines.keys() <= self.task.messages.keys():
             self.task.messages.setdefault("… see the log for the other hosts")
 
     def _diff(self, data: dict[str, Any], stdout: str) -> None:
-        """Record the file changes of a host as Ansible prints them, so that no_log and diff: false apply."""
+        """Record the file changes of a host from Ansible's output, which respects no_log and diff: false."""
         text = "\n".join(printable_lines(stdout))
         if not text:
             return
@@ -210,7 +210,7 @@ class Run:
             self.task = TaskState(_task_name(data), self._clock(), self._play_hosts)
         if len(text) > _LONGEST_DIFF:
             text = f"{text[:_LONGEST_DIFF]}\n… see the log for the rest"
-        if text in self.task.diffs or len(self.task.diffs) < _MOST_DIFFS:
+        if text in self.task.diffs or len(self.task.diffs) < _MAX_DIFFS:
             self.task.diffs.setdefault(text, []).append(_one_line(data.get("host", "")))
 
     def _failure(self, kind: str, data: dict[str, Any], message: str, *, refused: bool) -> None:
@@ -237,12 +237,12 @@ class Run:
             self.warnings[text] = None
         elif kind == "error":
             self.errors.append(text[:_LONGEST])
-            del self.errors[:-_MOST_ERRORS]
-        elif text.startswith(_AT_ONCE):
+            del self.errors[:-_MAX_MESSAGES]
+        elif text.startswith(_PROGRESS_PREFIXES):
             self._display.line(text[:_LONGEST])
         elif not self.tasks:
             self.prelude.append(text[:_LONGEST])
-            del self.prelude[:-_MOST_ERRORS]
+            del self.prelude[:-_MAX_MESSAGES]
 
 
 def summary(run: Run) -> list[str]:
@@ -260,13 +260,13 @@ def summary(run: Run) -> list[str]:
             lines.append(f"    {SUDO_REMEDY}")
     messages = [*([] if run.tasks else run.prelude), *([] if run.failures else run.errors)]
     if messages:
-        # Indent external text to distinguish it from busbar's lines.
+        # Indentation distinguishes messages of Ansible from lines of busbar.
         lines += ["", *("\n    ".join(text.splitlines()) for text in messages)]
     if run.warnings:
         firsts = dict.fromkeys(text.splitlines()[0] for text in run.warnings)
         lines += ["", *list(firsts)[:WARNINGS]]
         if len(firsts) > WARNINGS or len(firsts) < len(run.warnings):
-            lines.append("see the log")
+            lines.append("further warnings: see the log")
     if run.tasks:
         lines += ["", "Slowest tasks:"]
         lines += [f"{duration(seconds):>8}  {name}" for name, seconds in run.slowest(SLOWEST) if seconds >= LEAST_S]
@@ -281,7 +281,7 @@ def failure_message(result: dict[str, Any]) -> str:
     if any(parts):
         return _shortened("\n".join(dict.fromkeys(part for part in parts if part)), result)
     message = str(result.get("msg") or result.get("censored") or "").removeprefix("Task failed: ").strip()
-    if message.rstrip(".") in _EMPTY_WORDS or message.startswith("MODULE FAILURE"):
+    if message.rstrip(".") in _UNINFORMATIVE or message.startswith("MODULE FAILURE"):
         streams = ("stderr", "module_stderr", "stdout", "module_stdout")
         output = next((str(result[name]) for name in streams if str(result.get(name) or "").strip()), "")
         message = "\n".join([message, *output.strip().splitlines()[-10:]]).strip()

@@ -38,10 +38,10 @@ __all__ = [
     "run_playbook",
 ]
 
-# Time for a validation to cancel its jobs and write its report.
-_PATIENCE_S = 45.0
-# Prompts of ansible-playbook by option. Runner answers them on the program's terminal, so that passwords do not appear
-# in arguments, the environment or files.
+# Time for an interrupted validation to cancel its jobs and write its report.
+_INTERRUPT_TIMEOUT_S = 45.0
+# Prompts of ansible-playbook by option. ansible-runner enters the passwords at these prompts, so that they do not
+# appear in arguments, the environment or files.
 PROMPTS = {
     "ask_pass": r"^SSH password:\s*$",
     "ask_become_pass": r"^BECOME password.*:\s*$",
@@ -58,7 +58,7 @@ class Playbook:
         inventory: sources in the order of `-i`.
         options: further ansible-playbook options.
         passwords: answers by key of PROMPTS.
-        command: the command of the user, shown to other users of the same inventory.
+        command: the busbar command, shown to other users who try to run a playbook on the same inventory.
     """
 
     path: Path
@@ -107,10 +107,10 @@ def _environment(config: Path) -> dict[str, str]:
         "ANSIBLE_SHOW_CUSTOM_STATS": "0",
         # Fail on an inventory that can be parsed only partially.
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
-        # Runner would disable it.
+        # ansible-runner disables host key checking by default.
         "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        # This command's collection comes first.
+        # The collection of this command has priority.
         "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(collections_root()), *_collections_paths(config)]),
     }
 
@@ -120,7 +120,7 @@ def _collections_paths(config: Path) -> list[str]:
     if given := os.environ.get("ANSIBLE_COLLECTIONS_PATH"):
         return given.split(os.pathsep)
     parsed = configparser.ConfigParser(interpolation=None)
-    # Ansible reports errors in it.
+    # ansible-playbook reports errors in the file.
     with contextlib.suppress(configparser.Error, OSError, UnicodeDecodeError):
         parsed.read(config, encoding="utf-8")
     named = parsed.get("defaults", "collections_path", fallback="~/.ansible/collections:/usr/share/ansible/collections")
@@ -133,7 +133,7 @@ def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
 
     def count(pattern: str) -> int:
         try:
-            # The Ansible process repeats these messages.
+            # ansible-playbook prints the same messages again.
             with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
                 if not known:
                     known.append(_inventory(playbook)[0])
@@ -213,13 +213,13 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
         def take(event: dict[str, Any]) -> bool:
             _write_event(stream, run, event)
             run.handle(event)
-            return False  # runner keeps no copy
+            return False  # so that ansible-runner stores no copy
 
         def poll() -> bool:
             run.tick()
             return cancelled()
 
-        # Runner reads these only from a file.
+        # ansible-runner reads these settings only from a file.
         settings = Path(private) / "env" / "settings"
         settings.parent.mkdir(mode=0o700)
         settings.write_text(json.dumps({"suppress_output_file": True, "pexpect_timeout": 1}), encoding="utf-8")
@@ -244,17 +244,17 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
 
 def _write_event(stream: io.FileIO, run: Run, event: dict[str, Any]) -> None:
     """Write the output of an event to a log."""
-    # The last line break of an event may be split.
+    # An event may end between the characters of a line break.
     text = printable(str(event.get("stdout") or "").rstrip("\r\n"))
     try:
         stream.write(f"{text}\n".encode() if text else b"")
     except OSError as exc:
-        # A full disk on this host must not interrupt the run on the hosts.
+        # A full disk on the provisioning host must not interrupt the run.
         run.log_problem = exc.strerror or str(exc)
 
 
 class _Cancel:
-    """Stops the playbook in two steps: it sends an interrupt first, and kills the playbook if it does not stop."""
+    """Stops the playbook: the first signal interrupts it, a second signal or a timeout kills it."""
 
     def __init__(self, pid: Callable[[], int | None]) -> None:
         """Store a function that returns the process ID of the playbook, once it is known."""
@@ -268,7 +268,7 @@ class _Cancel:
         return self._since is not None
 
     def ask(self, number: int, frame: object) -> None:
-        """Handle a signal: pass on the first one, kill the playbook at the second."""
+        """Handle a signal: interrupt the playbook at the first one, request its end at the second."""
         del number, frame
         if self._since is not None:
             self._again = True
@@ -279,10 +279,10 @@ class _Cancel:
                 os.killpg(os.getpgid(pid), signal.SIGINT)
 
     def __call__(self) -> bool:
-        """Return whether runner must kill the playbook now."""
+        """Return whether ansible-runner must kill the playbook now."""
         if self._since is None:
             return False
-        return self._again or self._pid() is None or time.monotonic() - self._since > _PATIENCE_S
+        return self._again or self._pid() is None or time.monotonic() - self._since > _INTERRUPT_TIMEOUT_S
 
 
 @contextlib.contextmanager

@@ -37,15 +37,15 @@ _QUESTIONS = {"ask_pass": "SSH password: ", "ask_become_pass": "sudo password: "
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add the common options of commands that run playbooks."""
-    where = parser.add_argument_group("which cluster")
-    where.add_argument(
+    cluster = parser.add_argument_group("cluster")
+    cluster.add_argument(
         "-i",
         "--inventory",
         action="append",
         metavar="INVENTORY",
         help="file, directory or list of hosts (default: inventory/)",
     )
-    add_sandbox(where)
+    add_sandbox(cluster)
     prompts = parser.add_argument_group("passwords, requested once on the terminal")
     prompts.add_argument("-k", "--ask-pass", action="store_true", help="ask for the SSH password")
     prompts.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
@@ -60,7 +60,7 @@ class Site:
 
     Attributes:
         inventory: its sources, in the order of `-i`.
-        chosen_by: description of how they were chosen.
+        chosen_by: origin of the sources: a sandbox, the command line or the default.
         folder: folder for logs, reports and secrets.
     """
 
@@ -90,7 +90,7 @@ class Site:
         return Playbook(path, self.inventory, [*self.args.options, *prompts])
 
     def ask(self, playbook: Playbook, *options: str, log: str = "") -> Run:
-        """Run a playbook with its progress on standard error, because standard output may be redirected into a file.
+        """Run a playbook and show its progress on standard error, so that standard output contains only results.
 
         Args:
             playbook: the playbook.
@@ -133,7 +133,7 @@ def refuse_prompts(args: argparse.Namespace, option: str) -> None:
     """
     prompt = next((key for key in PROMPTS if getattr(args, key)), None)
     if prompt is not None:
-        message = f"{option} prevents password prompts: use {_FILES[prompt]}"
+        message = f"--{prompt.replace('_', '-')} cannot be combined with {option}: use {_FILES[prompt]} FILE"
         raise UsageError(message)
 
 
@@ -183,9 +183,8 @@ def _choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
                 " Ansible reads every file: pass the inventory file, or rename the folder to inventory"
             )
             raise UsageError(message)
-    # Unchanged, because Ansible also resolves paths from the current directory.
     return [source if "," in source else str(Path(source).resolve()) for source in sources], (
-        "as given" if args.inventory else "default; change it with -i"
+        "set with -i" if args.inventory else "default; change it with -i"
     )
 
 
@@ -201,7 +200,7 @@ def _ask_passwords(args: argparse.Namespace) -> dict[str, str]:
     try:
         Path("/dev/tty").open("rb").close()
     except OSError as exc:
-        message = f"no terminal for a password prompt; use {_FILES[wanted[0]]}"
+        message = f"--{wanted[0].replace('_', '-')}: no terminal for the password prompt: use {_FILES[wanted[0]]} FILE"
         raise UsageError(message) from exc
     passwords: dict[str, str] = {}
     for key in wanted:

@@ -50,7 +50,7 @@ class Timer:
         inventory: the inventory.
         kind: prefix of the unit names.
         does: the description in systemd, without the inventory.
-        words: arguments of busbar; the inventory follows the first `-i`.
+        words: arguments of busbar; the path of the inventory is inserted after the first `-i`.
         effect: the effect of the timer, shown to the user who installs it.
         calendar: a value of systemd's OnCalendar.
         good: exit codes other than 0 that are not a failure of the unit.
@@ -93,7 +93,7 @@ class Timer:
             UsageError: systemd rejects it.
         """
         if shutil.which("systemctl") is None:
-            message = f"systemd is not installed here: use a cron job instead; {self.effect}"
+            message = f"systemd is not installed: use a cron job instead; {self.effect}"
             raise UsageError(message)
         for path, text in self.units.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,8 @@ class Timer:
         lingers = "loginctl", "show-user", getpass.getuser(), "--property=Linger", "--value"
         if os.geteuid() != 0 and subprocess.run(lingers, check=False, capture_output=True).stdout.strip() != b"yes":
             lines.append(
-                f"it runs only while you are logged in; to change that: loginctl enable-linger {getpass.getuser()}"
+                f"the timer runs only while {getpass.getuser()} is logged in; to run it always: loginctl enable-linger "
+                f"{getpass.getuser()}"
             )
         return lines
 
@@ -130,5 +131,5 @@ def _systemctl(*words: str) -> None:
     except OSError as exc:
         done = subprocess.CompletedProcess(command, 1, "", str(exc))
     if done.returncode:
-        message = f"`{' '.join(command)}` fails: {done.stderr.strip() or done.stdout.strip()}"
+        message = f"`{' '.join(command)}` failed: {done.stderr.strip() or done.stdout.strip()}"
         raise UsageError(message)

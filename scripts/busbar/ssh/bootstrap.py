@@ -31,7 +31,8 @@ __all__ = ["Login", "Outcome", "bootstrap"]
 
 _AT_ONCE = 64
 
-# The key is read from standard input. Appending to a file whose last line is not terminated would corrupt the key.
+# The key is read from standard input. A missing line break at the end of authorized_keys is added, because otherwise
+# the key would become part of the last line.
 INSTALL_KEY = r"""
 umask 077
 read -r key
@@ -53,7 +54,7 @@ new=$(mktemp) && printf '%s\n' "$rule" > "$new" && chmod 0440 "$new" && visudo -
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The result for a host; `ok` if the key works."""
+    """The result for a host; `ok` is true if the host accepts the key."""
 
     name: str
     ok: bool
@@ -63,7 +64,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Login:
-    """The public key to install, its private key if available, and the known hosts."""
+    """How to log in: the public key to install, its private key if available, the known hosts and the jump hosts."""
 
     public_key: str
     private_key: Path | None
@@ -137,7 +138,7 @@ def bootstrap(
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         proxy_commands = dict(zip(targets, pool.map(login.proxy_command, targets)))
         outcomes: dict[Target, Outcome] = {}
-        # A jump host must accept logins before the hosts behind it are contacted.
+        # Jump hosts come first, because connections to the hosts behind them require a login.
         for behind in (False, True):
             group = [target for target in targets if bool(proxy_commands[target]) is behind]
             outcomes |= _bootstrap_group(group, login, confirm_keys, ask_once, pool)
@@ -152,7 +153,7 @@ def _bootstrap_group(
     ask: Callable[[], str],
     pool: ThreadPoolExecutor,
 ) -> dict[Target, Outcome]:
-    """Return the results of a group of hosts; hosts that reject the password are omitted."""
+    """Return the result of each host in a group, except hosts that reject the password."""
     outcomes = _check_host_keys(targets, login, confirm_keys, pool)
 
     def bootstrap_all(password: str | None) -> None:
@@ -172,7 +173,7 @@ def _check_host_keys(
     confirm_keys: Callable[[Mapping[Target, str]], Mapping[Target, str]],
     pool: ThreadPoolExecutor,
 ) -> dict[Target, Outcome]:
-    """Read all host keys, record the confirmed ones, and return the results of the excluded hosts."""
+    """Read all host keys, record the confirmed ones, and return a result for each host whose key was not accepted."""
     known = login.known_hosts
 
     def look(target: Target) -> paramiko.PKey | Outcome | None:
@@ -200,14 +201,14 @@ def _bootstrap_host(target: Target, login: Login, password: str | None) -> Outco
     except paramiko.AuthenticationException:
         return None
     except (paramiko.SSHException, RefusedKeyError, OSError, EOFError) as exc:
-        # Without a private key only the password can work.
+        # Without a private key, paramiko reports this instead of a rejected login.
         if password is None and "No authentication methods available" in str(exc):
             return None
         return _failure(target, exc, login)
 
 
 def _failure(target: Target, exc: Exception, login: Login) -> Outcome:
-    """Return the result of a failed host."""
+    """Return the result for a host whose connection failed."""
     message, remedy = _explain(exc)
     if login.proxy_command(target) and not isinstance(exc, RefusedKeyError):
         message, remedy = "is unreachable through its jump host", f"check the output of: {login.proxy_command(target)}"
@@ -219,14 +220,18 @@ def _explain(exc: Exception) -> tuple[str, str]:
     if isinstance(exc, RefusedKeyError):
         return exc.message, exc.remedy
     # Since OpenSSH 9.8 a server temporarily rejects clients after several failed logins.
-    waiting = "it may block logins after failures: try again in a minute"
-    other = "changed its host key during this run"
+    blocked = "the SSH server may block logins after failures: try again in a minute"
+    changed = "changed its host key during this run"
     reasons: list[tuple[type[Exception], str, str]] = [
-        (paramiko.BadHostKeyException, other, "the connection may be intercepted: find the cause before you try again"),
+        (
+            paramiko.BadHostKeyException,
+            changed,
+            "the connection may be intercepted: find the cause before you try again",
+        ),
         (ConnectionRefusedError, "refuses the connection", "start its SSH server"),
         (paramiko.ssh_exception.NoValidConnectionsError, "refuses the connection", "start its SSH server"),
-        (EOFError, "closes the connection", waiting),
-        (TimeoutError, "does not answer", "check its address, power and network"),
+        (EOFError, "closes the connection", blocked),
+        (TimeoutError, f"does not answer within {TIMEOUT_S} s", "check address, power and network of the host"),
         (socket.gaierror, "has a name that cannot be resolved", "set ansible_host in the inventory"),
     ]
     if "protocol banner" in str(exc):
@@ -234,7 +239,7 @@ def _explain(exc: Exception) -> tuple[str, str]:
     for kind, message, remedy in reasons:
         if isinstance(exc, kind):
             return message, remedy
-    return f"fails: {printable(exc) or type(exc).__name__}", ""
+    return f"the connection fails: {printable(exc) or type(exc).__name__}", ""
 
 
 def _install(client: paramiko.SSHClient, target: Target, login: Login, password: str | None) -> Outcome:
@@ -259,7 +264,7 @@ def _install(client: paramiko.SSHClient, target: Target, login: Login, password:
         try:
             login.connect(target, None).close()
         except (paramiko.SSHException, OSError):
-            return outcome(f"{done[0]}, but the login with it fails", ok=False)
+            return outcome(f"{done[0]}, but the host rejects logins with it", ok=False)
     return outcome(", ".join(done))
 
 

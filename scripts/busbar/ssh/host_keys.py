@@ -1,4 +1,4 @@
-"""Reads host keys at first contact before anything is sent, and records them after confirmation."""
+"""Reads the host keys of new hosts without a login, and records confirmed keys in a known_hosts file."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Target:
 
     @property
     def known_as(self) -> str:
-        """Its name in known_hosts files."""
+        """The host's name in known_hosts files."""
         return self.address if self.port == paramiko.config.SSH_PORT else f"[{self.address}]:{self.port}"
 
 
 class RefusedKeyError(Exception):
-    """A host key that must not be trusted, with a remedy."""
+    """A host key is revoked or has changed."""
 
     def __init__(self, message: str, remedy: str) -> None:
         """Store message and remedy."""
@@ -52,7 +52,7 @@ class RefusedKeyError(Exception):
 
 
 def fingerprint(key: paramiko.PKey) -> str:
-    """Return type and SHA256 fingerprint of a key, as ssh-keygen writes them."""
+    """Return type and SHA256 fingerprint of a key in the format of ssh-keygen."""
     digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
     return f"{key.get_name()} SHA256:{digest}"
 
@@ -99,18 +99,20 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):
         if key.asbytes() in self.revoked:
             place = self.revoked[key.asbytes()]
             message = f"has a host key that is revoked in {place}: {fingerprint(key)}"
-            remedy = "the key may be compromised: generate new host keys there (rm /etc/ssh/ssh_host_*, ssh-keygen -A)"
+            remedy = (
+                "the key may be compromised: create new host keys on the host (rm /etc/ssh/ssh_host_*, ssh-keygen -A)"
+            )
             raise RefusedKeyError(message, remedy)
         entry = self.keys.lookup(target.known_as)
         recorded = entry.get(key.get_name()) if entry else None
         if recorded is not None and recorded != key:
-            message = "has a different host key than the recorded one"
+            message = f"has the host key {fingerprint(key)} (expected {fingerprint(recorded)}, as in {self.path})"
             change = f"ssh-keygen -f {self.path} -R {target.known_as}"
-            raise RefusedKeyError(message, f"ask its owner; if the change is intended: {change}")
+            raise RefusedKeyError(message, f"ask the owner of the host; if the key was changed intentionally: {change}")
         return recorded is not None
 
     def record(self, target: Target, key: paramiko.PKey) -> None:
-        """Trust a host's key from now on.
+        """Append a host's key to the known_hosts file.
 
         Raises:
             OSError: the file cannot be written.
@@ -122,7 +124,7 @@ class KnownHosts(paramiko.MissingHostKeyPolicy):
             self.keys.add(target.known_as, key.get_name(), key)
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
-        """Reject a host that presents another type of key than it did before.
+        """Reject a host whose key differs from the key that it presented earlier in this run.
 
         Raises:
             RefusedKeyError: always.

@@ -32,7 +32,7 @@ _SUFFIXES = frozenset({".yml", ".yaml", ""})
 
 
 class Declared:
-    """The declared users and the file that declares them."""
+    """The users in the inventory, and the file that contains them."""
 
     def __init__(self, sources: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> None:
         """Find the file.
@@ -42,7 +42,7 @@ class Declared:
             variables: unevaluated variables of each host.
 
         Raises:
-            UsageError: the list cannot be edited where it is, or the site still sets `slurm_users`.
+            UsageError: the file of the list cannot be edited, or the site still sets `slurm_users`.
         """
         self._common = next(iter(variables.values()), {})
         if any(FORMER in own for own in variables.values()):
@@ -124,7 +124,7 @@ class Declared:
         return lines
 
     def _add(self, change: Item) -> list[str]:
-        name, held = change["name"], self._held(change["name"])
+        name, held = change["name"], self._entry(change["name"])
         self._known_groups(change)
         again = held is not None and not is_present(held)
         if held is not None and not again:
@@ -165,15 +165,15 @@ class Declared:
 
     def _remove(self, change: Item) -> list[str]:
         name, lines = change["name"], []
-        held = self._held(name)
+        held = self._entry(name)
         if held is None:
             raise UsageError(self._unknown_user_message(name))
         if is_present(held):
             held["state"] = "absent"
-            number = f" (number {held['uid']})" if held.get("uid") is not None else ""
+            number = f" (UID {held['uid']})" if held.get("uid") is not None else ""
             lines.append(f"remove {name}{number}; keep the home directory")
             lines += [f"remove {name} from Slurm's accounting"] if held.get("slurm") else []
-        # This command never removes homes.
+        # `busbar user remove` keeps home directories.
         held.pop("remove_home", None)
         return lines
 
@@ -258,7 +258,7 @@ class Declared:
         return next_number([one for one in [*users, *gids] if one <= LAST], min(users, default=FIRST_NUMBER))
 
     def _present(self, name: str) -> Item:
-        held = self._held(name)
+        held = self._entry(name)
         if held is None or not is_present(held):
             raise UsageError(self._unknown_user_message(name))
         return held
@@ -269,7 +269,7 @@ class Declared:
         hint = f"; did you mean {near[0]}?" if near and near[0] != name else ""
         return f"{name}: not a user in {USERS} of {self._place}{hint}"
 
-    def _held(self, name: str) -> Item | None:
+    def _entry(self, name: str) -> Item | None:
         return next((item for item in self._users if str(item["name"]) == name), None)
 
     def _where(self, name: str) -> str:
@@ -323,7 +323,7 @@ def write(path: Path, text: str) -> None:
 
 
 def _read(path: Path) -> YamlFile:
-    """Return a file; a missing file counts as empty.
+    """Read a file; a missing file is empty.
 
     Raises:
         UsageError: the file cannot be read.
@@ -340,7 +340,7 @@ def _declares_users(path: Path) -> bool:
     try:
         return USERS in _read(path).data
     except UsageError:
-        # Skip encrypted files: a list in one is detected later, by the comparison with the hosts' variables.
+        # An encrypted file. If it contains the list, `_checked` detects that.
         return False
 
 

@@ -1,4 +1,4 @@
-"""Temporary root privileges: the request of `busbar user elevate`."""
+"""Validates the requests of `busbar user elevate` for temporary root privileges."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["LONGEST", "elevation", "elevation_line"]
 LONGEST = dt.timedelta(hours=24)
 _UNITS = {"m": "minutes", "h": "hours"}
 _DURATION = re.compile(r"([1-9][0-9]{0,4})([mh])")
-_MOST = 200
+_MAX_REASON = 200
 
 
 def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
-    """Return the variables of the playbook.
+    """Return the playbook variables that grant or revoke the privileges.
 
     Args:
         args: `user`, and `duration` with `reason`, or `end`.
@@ -43,17 +43,17 @@ def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
         )
         raise UsageError(message)
     # The reason appears in a comment in a sudoers file and in the journal, and Ansible would evaluate templates in it.
-    if not reason.isprintable() or len(reason) > _MOST or any(mark in reason for mark in ("{{", "{%", "{#")):
-        message = f"--reason: use one line of at most {_MOST} printable characters, without {{{{, {{% and {{#"
+    if not reason.isprintable() or len(reason) > _MAX_REASON or any(mark in reason for mark in ("{{", "{%", "{#")):
+        message = f"--reason: use one line of at most {_MAX_REASON} printable characters, without {{{{, {{% and {{#"
         raise UsageError(message)
     until = (now + _duration(args.duration)).astimezone(dt.timezone.utc)
     return {"elevate_user": name, "elevate_until": f"{until:%Y%m%d%H%M%SZ}", "elevate_reason": reason}
 
 
 def elevation_line(variables: dict[str, Any]) -> str:
-    """Describe the request."""
+    """Return one line that describes the request."""
     if not variables["elevate_until"]:
-        return f"{variables['elevate_user']} has no temporary rights any more"
+        return f"{variables['elevate_user']}: temporary root rights revoked"
     until = dt.datetime.strptime(variables["elevate_until"], "%Y%m%d%H%M%S%z")
     return (
         f"{variables['elevate_user']} has root rights until {until:%Y-%m-%d %H:%M} UTC: {variables['elevate_reason']}"

@@ -1,4 +1,4 @@
-"""Requests of `busbar user`: single users or a table, validated before any change."""
+"""Validates the requests of `busbar user`: a single user, or a CSV file of users."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def checked_name(name: str) -> str:
         UsageError: the name is invalid.
     """
     if not NAME.fullmatch(name) or name == "root":
-        message = f"{name!r} is not a valid user name: lower-case letters, digits, '_', '-', not root"
+        message = f"{name!r} is not a valid user name: use lower-case letters, digits, '_' and '-'; root is not allowed"
         raise UsageError(message)
     return name
 
 
 def new_user(given: dict[str, Any]) -> dict[str, Any]:
-    """Return a change that adds a user with exactly the given fields.
+    """Return the change that adds a user with the given fields.
 
     Args:
         given: fields by COLUMNS; `groups` and `accounts` as words, `keys` as lines.
@@ -83,7 +83,7 @@ def read_keys(word: str) -> list[str]:
     try:
         text = Path(word).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
-        message = f"{word}: neither a public key nor a file with one: {getattr(exc, 'strerror', None) or exc}"
+        message = f"{word}: is neither a public key nor a readable file: {getattr(exc, 'strerror', None) or exc}"
         raise UsageError(message) from exc
     lines = [line.strip() for line in text.splitlines()]
     try:
@@ -116,7 +116,7 @@ def read_table(path: Path) -> list[dict[str, Any]]:
             line = rows.line_num + 1
         wrong += _duplicates(changes)
         if not changes and not wrong:
-            wrong.append("line 2: no user")
+            wrong.append("line 2: no user found")
     except csv.Error as exc:
         wrong.append(f"line {rows.line_num}: {exc}")
     except UsageError as exc:
@@ -130,8 +130,12 @@ def read_table(path: Path) -> list[dict[str, Any]]:
 def _check_header(header: list[str]) -> None:
     unknown = [word for word in header if word not in COLUMNS]
     if "name" not in header or unknown or len(set(header)) < len(header):
-        what = f"unknown columns {', '.join(map(repr, unknown))}" if unknown else "each column once, including name"
-        message = f"{what} (columns: {','.join(COLUMNS)})"
+        problem = (
+            f"unknown columns {', '.join(map(repr, unknown))}"
+            if unknown
+            else "a column is repeated, or name is missing"
+        )
+        message = f"{problem}: use {','.join(COLUMNS)}"
         raise UsageError(message)
 
 
@@ -154,9 +158,9 @@ def _row(header: list[str], row: list[str], line: int, wrong: list[str]) -> list
 
 
 def _duplicates(changes: list[dict[str, Any]]) -> list[str]:
-    """Return duplicate users and UIDs."""
+    """Return an error for each duplicate user or UID."""
     wrong = []
-    for key, word in (("name", "user"), ("number", "number")):
+    for key, word in (("name", "user"), ("number", "UID")):
         first: dict[Any, int] = {}
         for change in changes:
             line = first.setdefault(change.get(key, ("", change["line"])), change["line"])

@@ -17,7 +17,7 @@ class CannotEditError(ValueError):
 
 
 class _Loader(yaml.SafeLoader):
-    """Keeps tagged values, such as vault values, unparsed: they are only compared."""
+    """Loads tagged values, such as vault values, as unparsed text."""
 
 
 def _tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> tuple[str, str]:
@@ -59,11 +59,11 @@ class YamlFile:
             # An empty document has no node to which a list could be added.
             self._root = None if _is_nothing(root) else root
             if self._root is not None and not isinstance(self._root, yaml.MappingNode):
-                message = "it is not a mapping"
+                message = "the file is not a YAML mapping"
                 raise CannotEditError(message)
             self.data: dict[str, Any] = _load(text)
         except yaml.YAMLError as exc:
-            message = "it cannot be read as YAML"
+            message = "the file is not valid YAML"
             raise CannotEditError(message) from exc
 
     def items(self) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ class YamlFile:
         except yaml.YAMLError:
             same = False
         if not same:
-            message = "its YAML cannot be edited safely (for example anchors)"
+            message = "the file uses YAML that cannot be edited safely, such as anchors"
             raise CannotEditError(message)
         return text
 

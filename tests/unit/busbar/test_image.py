@@ -149,7 +149,7 @@ def test_a_build_without_what_it_needs_is_refused(
     assert main([word.replace("gpu1", "ctl") for word in words]) == 2
     assert "--like ctl: is not in the group slurm_compute" in capsys.readouterr().err
     assert main([word.replace("gpu1", "gpu9") for word in words]) == 2
-    assert "--like gpu9: not a host of the inventory" in capsys.readouterr().err
+    assert "--like gpu9: is not a host of the inventory" in capsys.readouterr().err
 
 
 def test_a_build_names_the_tools_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:

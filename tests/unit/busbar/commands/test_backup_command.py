@@ -43,7 +43,7 @@ def test_what_is_not(told: dict[str, dict[str, Any]], wanted: str, said: dict[st
     ("site", "said"),
     [
         ({"there": False}, [("WARNING", "no snapshot contains")]),
-        ({"there": True, "ready": False}, [("ERROR", "restic is not installed here")]),
+        ({"there": True, "ready": False}, [("ERROR", "restic is not installed")]),
         ({"there": True, "ready": True, "faults": ["Fatal: wrong key"], "differing": []}, [("ERROR", "wrong key")]),
         ({"there": True, "ready": True, "faults": [], "differing": []}, []),
         (

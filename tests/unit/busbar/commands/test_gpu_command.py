@@ -72,12 +72,12 @@ def test_what_nvidia_smi_says_when_no_driver_answers(tmp_path: Path, capsys: pyt
         (b"\x7fELF\x00\x00\x01", "is a binary file, not text"),
         (
             b"Linux\nnothing of the kind\n",
-            "contains no output of nvidia-smi -q; create it with: nvidia-smi -q -x > FILE",
+            "contains no output of nvidia-smi -q; create the file with: nvidia-smi -q -x > FILE",
         ),
-        (b"\xff\xfe\xfa\x80\x12", "contains no output of nvidia-smi -q; create it with: nvidia-smi -q -x > FILE"),
+        (b"\xff\xfe\xfa\x80\x12", "contains no output of nvidia-smi -q; create the file with: nvidia-smi -q -x > FILE"),
         (
             b"name, address\ngpu1, 10.0.0.1\n",
-            "contains no output of nvidia-smi -q; create it with: nvidia-smi -q -x > FILE",
+            "contains no output of nvidia-smi -q; create the file with: nvidia-smi -q -x > FILE",
         ),
     ],
 )

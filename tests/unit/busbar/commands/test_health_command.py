@@ -43,7 +43,7 @@ def answer(*findings: tuple[str, str, str], **unknown: str) -> str:
             ["gpu1: MONITOR swap: it is so", "    type this", "gpu1: unknown: clock: no answer"],
         ),
         ({"gpu1": answer()}, 4, 3, ["gpu1: healthy"]),
-        ({"gpu1": "Traceback"}, 0, 3, ["gpu1: unexpected answer: Traceback"]),
+        ({"gpu1": "Traceback"}, 0, 3, ["gpu1: the output of the health check is not valid JSON: Traceback"]),
         ({}, 0, 3, []),
     ],
 )

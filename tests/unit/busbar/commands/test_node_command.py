@@ -63,8 +63,8 @@ def test_a_dossier(site: Path, answers: dict[str, Any], capsys: pytest.CaptureFi
     lines = capsys.readouterr().out.splitlines()
     assert answers["options"] == [*TAGS, "-e", "node_history_nodes=gpu3", "-e", "node_history_days=90"]
     assert lines[0].startswith("gpu3  drained (IDLE+DRAIN): new memory [")
-    assert "  different Xids that drained it (xid_cnt): not known, points 0" in lines
-    assert "  validations that blamed it (blame_count): 1, points 2" in lines
+    assert "  different Xids that drained the node (xid_cnt): not known, points 0" in lines
+    assert "  validations that blamed the node (blame_count): 1, points 2" in lines
     assert "machine  reports no serial number (from the node)" in lines
     assert "out of service  not known (accounting)" in lines
     assert "health check  none" in lines
@@ -92,7 +92,7 @@ def test_all_nodes_and_lemons(site: Path, answers: dict[str, Any], capsys: pytes
     assert run(site, "list", "--lemons", "--lemon-limit", "2") == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("gpu3 ")
-    assert lines[1].strip() == "validations that blamed it: 1"
+    assert lines[1].strip() == "validations that blamed the node: 1"
     assert run(site, "list", "--lemons") == 0
     assert capsys.readouterr().out.startswith("no node has a lemon score of 6 or more\n")
     del answers["busbar_node_slurm"]
@@ -104,8 +104,8 @@ def test_all_nodes_and_lemons(site: Path, answers: dict[str, Any], capsys: pytes
     [
         (("show", "gpu33"), "gpu33: not a compute node of the inventory"),
         (("show", "ctl"), "ctl: not a compute node"),
-        (("show", "gpu3", "--days", "0"), "--days 0: use 1 to 3660"),
-        (("list", "--reports", "/nowhere"), "no folder /nowhere"),
+        (("show", "gpu3", "--days", "0"), "--days 0: use a number of days from 1 to 3660"),
+        (("list", "--reports", "/nowhere"), "--reports /nowhere: folder not found"),
     ],
 )
 @pytest.mark.usefixtures("answers")

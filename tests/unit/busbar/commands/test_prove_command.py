@@ -150,10 +150,10 @@ def test_nodes_of_the_list_that_are_not_there_are_reported(site: Site) -> None:
     [
         (["--partition=x"], {}, ["--partition: unknown partition 'x'; use one of gpu"]),
         ([], {"nodes": "gpu1|idle|none|(null)\n"}, ["partition gpu has no GPUs", "--backend mpi"]),
-        (["--nodelist=gpu[2-3]"], {}, ["--nodelist: gpu3 is not in partition gpu: gpu[1-2]"]),
+        (["--nodelist=gpu[2-3]"], {}, ["--nodelist: gpu3 is not in partition gpu: use nodes of gpu[1-2]"]),
         (["--nodelist=gpu1", "--exclude=gpu1"], {}, ["gpu1: not allocated: excluded by --exclude"]),
         (["--nodelist=gpu[1-"], {}, ["--nodelist: "]),
-        (["--nodes=2", "--nodelist=gpu1"], {}, ["--nodes: 2, and --nodelist has 1"]),
+        (["--nodes=2", "--nodelist=gpu1"], {}, ["--nodes: 2 (--nodelist has 1 node(s))"]),
         (["--nodes=9"], {}, ["--nodes: 9 requested, but partition gpu has 2 node(s)"]),
         (["--hardware=hgx_h1000", "--binary=/x"], {}, ["unknown hardware 'hgx_h1000'", "hgx_h100", "--binary: "]),
         (["--jobid=7"], {}, ["job 7 cannot be used: squeue: error: Invalid job id specified"]),
@@ -180,7 +180,10 @@ def test_it_refuses_before_anything_runs(
 def test_a_job_of_others_and_a_second_run_are_refused(site: Site) -> None:
     site.job(user="bob")
     done = site.prove("--backend=mpi", "--jobid=1")
-    assert (done.returncode, done.stderr) == (2, "busbar: --jobid: job 1 belongs to bob\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "busbar: --jobid: job 1 belongs to bob (expected alice): use a job of this user\n",
+    )
     site.job()
     for key, value in {"job": "1", "name": "busbar-node-gpu1"}.items():
         site.put(f"steps/1/{key}", value)
@@ -193,7 +196,7 @@ def test_no_slurm_and_no_folder_to_write_are_refused(site: Site) -> None:
     own = {"PATH": "/usr/bin:/bin", "LOGNAME": "alice", "PYTHONPATH": f"{TOP / '.collections'}:{TOP / 'scripts'}"}
     done = site.prove("--backend=mpi", env=own)
     assert done.returncode == 2
-    assert "no Slurm on this host: sbatch, srun" in done.stderr
+    assert "run busbar prove on a login node of Slurm" in done.stderr
     done = site.prove("--backend=mpi", cwd="/proc")
     assert done.returncode == 2
     assert "cannot write reports to /proc/busbar-report-" in done.stderr

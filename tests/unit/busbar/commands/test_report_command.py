@@ -119,8 +119,8 @@ def test_compare_says_in_words_that_the_nodes_differ(reports: Path, capsys: pyte
     arguments = ["report", "compare", "20261114", "20261115", "--reports", str(reports)]
     assert main(arguments) == 3
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "No test ran on the same nodes in both reports, so no figures are compared."
-    assert said[1] == "The reports are about different nodes: only B has gpu9."
+    assert said[0] == "No test ran on the same nodes in both reports, so no values are compared."
+    assert said[1] == "The reports cover different nodes: only B has gpu9."
     assert said[2].startswith("not compared: cluster ran on gpu[1-4] in A (PASS, ")
     assert " GB/s) and on gpu[1-4,9] in B (PASS, " in said[2]
     assert not [line for line in said if line.startswith("tests only") and "cluster" in line]
@@ -196,20 +196,20 @@ def test_render(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["show", "nope", "--reports", "PLACE"], "no reports match 'nope'"),
+        (["show", "nope", "--reports", "PLACE"], "0 reports match 'nope'"),
         (["show", "", "--reports", "PLACE"], "match ''"),
         (["show", "202611", "--reports", "PLACE"], "6 reports match '202611'"),
         (["show", "20261001", "--reports", "PLACE"], "report.json: no JSON"),
         (["render", "20261001", "--reports", "PLACE"], "report.json: no JSON"),
         (["show", "--reports", "PLACE/notes"], "no report in"),
-        (["list", "--reports", "PLACE/none"], "no folder"),
-        (["list", "-i", "PLACE/none"], "no inventory"),
+        (["list", "--reports", "PLACE/none"], "none: folder not found"),
+        (["list", "-i", "PLACE/none"], "none not found"),
         (["list", "-i", "PLACE/notes"], "no reports yet"),
         (["list", "-i", "PLACE", "--sandbox"], "not a combination"),
         (["list", "--name", "no-such"], "'no-such' does not exist"),
         (["list", "-i", "PLACE", "--name", "x"], "not a combination"),
         (["list", "--sandbox", "--name", "no-such"], "'no-such' does not exist"),
-        (["compare", "20261114", "nope", "--reports", "PLACE"], "no reports match"),
+        (["compare", "20261114", "nope", "--reports", "PLACE"], "0 reports match"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

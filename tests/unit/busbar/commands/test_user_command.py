@@ -124,7 +124,7 @@ def test_what_hosts_refuse_is_taken_back(site: Path, asked: Asked, capsys: pytes
     asked.changed = {"gpu1": 1}
     assert run(site, "remove", "alice") == 2
     assert "state: absent" in text(site)
-    assert "run again to finish" in capsys.readouterr().err
+    assert "run the command again" in capsys.readouterr().err
 
 
 def test_the_directory_of_the_cluster(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +152,7 @@ def test_the_list(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) 
     assert run(site, "list") == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
-        ["name", "number", "group", "groups", "keys", "from", "full", "name"],
+        ["name", "UID", "group", "groups", "keys", "from", "full", "name"],
         ["alice", "2001", "research", "-", "0", "users_accounts"],
     ]
     assert asked.runs == 0
@@ -163,7 +163,7 @@ def test_the_list(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) 
     [
         (("add", "Erin"), "'Erin' is not a valid user name"),
         (("add", "erin", "--number", "2001"), "UID 2001 belongs to alice"),
-        (("add", "erin", "--key", "nothing"), "nothing: neither a public key nor a file with one"),
+        (("add", "erin", "--key", "nothing"), "nothing: is neither a public key nor a readable file"),
         (("lock", "bob"), "bob: not a user"),
         (("key", "alice"), "use --add or --remove"),
         (("group", "alice", "--add", "x"), "no group x in users_groups"),
@@ -192,7 +192,7 @@ def test_rights_for_a_time_touch_no_file_and_run_alone(
     assert asked.variables["elevate_message"] == said.strip()
     assert run(site, "elevate", "alice", "--end", "--dry-run") == 0
     assert "--check" in asked.options
-    assert capsys.readouterr().out == "would do: alice has no temporary rights any more\n"
+    assert capsys.readouterr().out == "would do: alice: temporary root rights revoked\n"
     assert text(site) == before
 
 

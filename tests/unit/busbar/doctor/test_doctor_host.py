@@ -84,7 +84,7 @@ def test_a_validation_is_missing_or_cannot_be_read(site: Path) -> None:
     (site / "reports" / "20270101T000000Z").mkdir(parents=True)
     (site / "reports" / "20270101T000000Z" / "report.json").write_text("{")
     (only,) = said()
-    assert only.startswith("its report cannot be read: ")
+    assert only.startswith("the report 20270101T000000Z cannot be read: ")
     report = {"schema": 1, "verdict": "FAIL", "reason": "gpu2: slow with gpu1 and with gpu3", "tests": []}
     (site / "reports" / "20270101T000000Z" / "report.json").write_text(json.dumps(report))
     assert said() == ["the last validation (20270101T000000Z) ended with FAIL: gpu2: slow with gpu1 and with gpu3"]

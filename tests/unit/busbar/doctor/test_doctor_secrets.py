@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 from busbar.doctor.finding import HERE
-from busbar.doctor.secrets import as_table, host_secrets, local_secrets, open_places
+from busbar.doctor.secrets import as_table, exposed_secrets, host_secrets, local_secrets
 
 TOP = Path(__file__).resolve().parents[4]
 
@@ -48,7 +48,7 @@ def test_hosts_that_are_alike_are_reported_once() -> None:
         (("ctl", "gpu1"), "2026-01-01"),
         (("gpu2",), "2026-02-01"),
     ]
-    (finding,) = open_places(kept)
+    (finding,) = exposed_secrets(kept)
     assert (finding.hosts, finding.key) == (("gpu2",), "/etc/munge/munge.key")
     assert finding.problem == "munge.key: it is readable by all users of the host"
     assert as_table(kept).splitlines() == [

@@ -15,7 +15,7 @@ import pytest
 from busbar.cli import main
 from busbar.errors import UsageError
 from busbar.run import detached
-from busbar.run.detached import detach, find, place_of, user_place
+from busbar.run.detached import detach, find, site_runs_folder, user_runs_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ PLAY = """
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detached, "_keepers", lambda _name: [[]])
+    monkeypatch.setattr(detached, "_command_prefixes", lambda _name: [[]])
 
 
 def wait(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -54,15 +54,15 @@ def test_it_goes_on_without_who_started_it_and_its_code_is_picked_up(site: Path)
     words = ["provision", str(site / "play.yml"), "-i", str(site / "inventory")]
     program = (
         "import sys, pathlib, busbar.run.detached as d; "
-        "print(d.detach(d.place_of(pathlib.Path(sys.argv[1])), sys.argv[2:]).name)"
+        "print(d.detach(d.site_runs_folder(pathlib.Path(sys.argv[1])), sys.argv[2:]).name)"
     )
     command = [sys.executable, "-c", program, str(site), *words]
     begun = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert begun.returncode == 0, begun.stderr
-    run = find(place_of(site))
+    run = find(site_runs_folder(site))
     assert (run.name, run.runs, run.exit_code) == (begun.stdout.strip(), True, None)
     assert os.getsid(int(run.process)) == int(run.process)
-    assert f"validation {run.name}: runs (process {run.process})" in wait(site, "--status").stdout
+    assert f"validation {run.name}: runs (PID {run.process})" in wait(site, "--status").stdout
     (site / "flag").touch()
     done = wait(site, run.name)
     assert (done.returncode, "PLAY RECAP" in done.stdout) == (0, True), done.stdout + done.stderr
@@ -71,11 +71,11 @@ def test_it_goes_on_without_who_started_it_and_its_code_is_picked_up(site: Path)
 
 
 def test_a_killed_one_is_inconclusive(site: Path) -> None:
-    run = detach(place_of(site), ["provision", str(site / "play.yml"), "-i", str(site / "inventory")])
+    run = detach(site_runs_folder(site), ["provision", str(site / "play.yml"), "-i", str(site / "inventory")])
     os.kill(int(run.process), signal.SIGKILL)
     done = wait(site)
     (site / "flag").touch()
-    assert (done.returncode, "was killed before it ended" in done.stderr) == (3, True), done.stdout + done.stderr
+    assert (done.returncode, "was killed before it finished" in done.stderr) == (3, True), done.stdout + done.stderr
 
 
 def test_a_forked_process_that_fails_leaves_no_exit_code_of_the_run(
@@ -103,7 +103,7 @@ def test_a_forked_process_that_fails_leaves_no_exit_code_of_the_run(
 
 
 def test_bad_usage_of_the_command_is_its_exit_code(site: Path) -> None:
-    run = detach(place_of(site), ["validate", "-i", str(site / "nothing")])
+    run = detach(site_runs_folder(site), ["validate", "-i", str(site / "nothing")])
     until = time.monotonic() + 60
     while run.runs and time.monotonic() < until:
         time.sleep(0.1)
@@ -112,31 +112,31 @@ def test_bad_usage_of_the_command_is_its_exit_code(site: Path) -> None:
 
 
 def test_the_next_way_is_taken_where_one_does_not_work(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detached, "_keepers", lambda _name: [["false"], []])
-    assert detach(place_of(site), ["report", "list", "-i", str(site / "nothing")]).process
-    monkeypatch.setattr(detached, "_keepers", lambda _name: [["false"]])
+    monkeypatch.setattr(detached, "_command_prefixes", lambda _name: [["false"], []])
+    assert detach(site_runs_folder(site), ["report", "list", "-i", str(site / "nothing")]).process
+    monkeypatch.setattr(detached, "_command_prefixes", lambda _name: [["false"]])
     with pytest.raises(UsageError, match="did not start"):
-        detach(place_of(site), ["report", "list"])
+        detach(site_runs_folder(site), ["report", "list"])
 
 
 def test_none_and_several_are_reported(site: Path) -> None:
     with pytest.raises(UsageError, match="0 detached validations match '' in "):
-        find(place_of(site))
+        find(site_runs_folder(site))
     for name in ("20261122T210000", "20261122T220000"):
-        folder = place_of(site) / name
+        folder = site_runs_folder(site) / name
         folder.mkdir(parents=True)
         (folder / "lock").touch()
-    assert find(place_of(site)).name == "20261122T220000"
-    assert find(place_of(site), "20261122T21").name == "20261122T210000"
+    assert find(site_runs_folder(site)).name == "20261122T220000"
+    assert find(site_runs_folder(site), "20261122T21").name == "20261122T210000"
     with pytest.raises(UsageError, match="2 detached validations match '20261122T2'"):
-        find(place_of(site), "20261122T2")
+        find(site_runs_folder(site), "20261122T2")
     assert main(["report", "wait", "-i", str(site / "inventory"), "x"]) == 2
 
 
 def test_a_password_prompt_is_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "-i", str(site / "inventory"), "--detach", "-K"]) == 2
     assert "use --become-password-file" in capsys.readouterr().err
-    assert not place_of(site).exists()
+    assert not site_runs_folder(site).exists()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_keeps_it_alive(
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
     if lingers:
         (tmp_path / "bob").touch()
-    ways = detached._keepers("x")  # noqa: SLF001 - what is tested
+    ways = detached._command_prefixes("x")  # noqa: SLF001 - what is tested
     assert ways[-1] == []
     assert (ways[0][:2] if len(ways) > 1 else None) == expected
 
@@ -165,9 +165,9 @@ def test_what_keeps_it_alive(
 def test_a_run_without_a_site_is_kept_in_the_user_s_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
-    assert user_place() == tmp_path / ".local/state/busbar/detached"
+    assert user_runs_folder() == tmp_path / ".local/state/busbar/detached"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    detach(user_place(), ["hardware", "list"])
+    detach(user_runs_folder(), ["hardware", "list"])
     monkeypatch.chdir(tmp_path)
     assert main(["report", "wait"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["state"]

@@ -118,7 +118,7 @@ def test_an_interrupt_ends_the_playbook(site: Path) -> None:
     ("hosts", "words"),
     [
         ("all: {hosts: [a", "hosts.yml:2:1: did not find expected ',' or ']' (while parsing a flow sequence"),
-        ("all: {}", "the inventory has no host"),
+        ("all: {}", "has no host in its groups"),
     ],
 )
 def test_an_inventory_that_is_broken_or_empty_is_bad_input(site: Path, hosts: str, words: str) -> None:

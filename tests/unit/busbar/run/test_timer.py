@@ -71,7 +71,7 @@ def test_impossible_values_are_reported(tmp_path: Path, capsys: pytest.CaptureFi
     assert "no such file or folder" in capsys.readouterr().err
     (tmp_path / "refuse").touch()
     assert cli.main(["ssh", "timer", "-i", str(tmp_path)]) == 2
-    assert "`systemctl daemon-reload` fails" in capsys.readouterr().err
+    assert "`systemctl daemon-reload` failed" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed here")
@@ -123,7 +123,7 @@ def test_idle_nodes_are_tested_on_a_calendar(tmp_path: Path, systemd: Path, caps
     ("words", "said"),
     [
         ([], "set slurm_checks_partition (such as checks)"),
-        (["-K"], "--schedule prevents password prompts: use --become-password-file"),
+        (["-K"], "--ask-become-pass cannot be combined with --schedule: use --become-password-file FILE"),
         (["-i", "gpu1,gpu2"], "needs exactly one inventory file or folder"),
     ],
 )

@@ -37,7 +37,9 @@ def test_a_key_with_a_given_fingerprint_is_recorded(tmp_path: Path) -> None:
     assert known.path.read_text() == f"10.0.0.1 {KEY}\n"
     assert known.is_known(TARGET, _key(KEY))
     assert KnownHosts(known.path).is_known(TARGET, _key(KEY))
-    with pytest.raises(RefusedKeyError, match="different host key than the recorded one"):
+    with pytest.raises(
+        RefusedKeyError, match=r"has the host key ssh-ed25519 SHA256:\S+ \(expected ssh-ed25519 SHA256:"
+    ):
         known.is_known(TARGET, _key(OTHER))
 
 
@@ -228,7 +230,7 @@ def test_a_fingerprint_that_is_none_is_refused(text: str) -> None:
 
 def test_a_fingerprint_of_a_host_that_is_not_there_is_refused() -> None:
     ssh.check_hosts([("gpu1", GOOD), ("10.0.0.1", GOOD)], [TARGET])
-    with pytest.raises(UsageError, match="--fingerprint gpu9=…: not a host of this run"):
+    with pytest.raises(UsageError, match="--fingerprint: gpu9 is not a host of this run"):
         ssh.check_hosts([("gpu9", GOOD)], [TARGET])
 
 

@@ -88,7 +88,7 @@ def test_a_user_of_the_directory_without_uid_is_removed(folder: Path) -> None:
 
 def test_a_user_is_removed_and_comes_back_with_the_number(folder: Path) -> None:
     said, data = changed(folder, {"do": "remove", "name": "alice"}, {"do": "remove", "name": "bob"})
-    assert said == ["remove alice (number 2001); keep the home directory", "remove alice from Slurm's accounting"]
+    assert said == ["remove alice (UID 2001); keep the home directory", "remove alice from Slurm's accounting"]
     assert named(data["users_accounts"], "alice")["state"] == "absent"
     assert "remove_home" not in named(data["users_accounts"], "bob")
     assert changed(folder, {"do": "remove", "name": "alice"})[0] == []

@@ -28,7 +28,7 @@ def test_the_end_is_a_time_in_utc() -> None:
 def test_they_are_taken_back() -> None:
     asked = _asked(end=True)
     assert asked == {"elevate_user": "erin", "elevate_until": "", "elevate_reason": ""}
-    assert elevation_line(asked) == "erin has no temporary rights any more"
+    assert elevation_line(asked) == "erin: temporary root rights revoked"
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_keys_come_as_they_are_or_in_a_file(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(UsageError, match="keys: "):
             read_keys(str(file))
-    with pytest.raises(UsageError, match="neither a public key nor a file"):
+    with pytest.raises(UsageError, match="is neither a public key nor a readable file"):
         read_keys(str(tmp_path / "missing"))
 
 
@@ -89,11 +89,11 @@ def test_everything_wrong_with_a_table_is_reported_at_once_by_line(tmp_path: Pat
     with pytest.raises(UsageError) as caught:
         read_table(file)
     assert str(caught.value).splitlines()[1:] == [
-        "  line 4: 'Erin' is not a valid user name: lower-case letters, digits, '_', '-', not root",
+        "  line 4: 'Erin' is not a valid user name: use lower-case letters, digits, '_' and '-'; root is not allowed",
         "  line 5: UID '12': use a number from 1000 to 59999",
         "  line 8: 2 fields (expected 3)",
         "  line 7: user erin is also in line 2",
-        "  line 6: number 2101 is also in line 2",
+        "  line 6: UID 2101 is also in line 2",
     ]
 
 
@@ -106,9 +106,9 @@ def test_a_number_is_not_taken_for_a_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "columns: name,number"),
-        ("number\n2000\n", "including name"),
-        ("name,name\na,b\n", "each column once"),
+        ("", "use name,number"),
+        ("number\n2000\n", "or name is missing"),
+        ("name,name\na,b\n", "a column is repeated, or name is missing"),
         ("name,password\na,b\n", "unknown columns 'password'"),
         ("name\n", "line 2: no user"),
         ('name\n"a"b\n', "line 2: "),

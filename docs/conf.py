@@ -1,7 +1,7 @@
-"""How Sphinx builds the documentation; scripts/docs prepares its sources.
+"""Configures Sphinx, which builds the documentation from the sources that scripts/docs prepares.
 
-Sphinx and its theme Furo need no other host: no web font, no script of a CDN, and a search that also works on pages
-that are opened as files.
+The site needs no other host: it loads no web fonts and no scripts of a CDN, and its search also works for pages that
+are opened as files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ copyright = "busbar contributors"  # noqa: A001 - the name that Sphinx reads
 extensions = ["myst_parser"]
 nitpicky = True
 
-# Anchors as on the web pages of Git servers, so that a link serves in the checkout and on the site.
+# Git servers create the same anchors, so that links work in the checkout and on the site.
 myst_heading_anchors = 4
 
 html_theme = "furo"
@@ -19,5 +19,5 @@ html_title = "busbar"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
-# Summaries of found pages are fetched, which browsers refuse for pages that are opened as files.
+# The search would fetch summaries of found pages, which browsers refuse for pages that are opened as files.
 html_show_search_summary = False

@@ -42,7 +42,7 @@ TOPICS = {
 
 
 def shown(text: str) -> str:
-    """Replace the templates in a Prometheus string with upper-case words."""
+    """Return a Prometheus text with its templates replaced by upper-case words."""
     text = re.sub(r"\{\{ *\$labels\.(\w+) *\}\}", lambda label: label[1].upper(), text)
     return re.sub(r"\{\{ *\$value[^}]*\}\}", "VALUE", text)
 

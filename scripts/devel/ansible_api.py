@@ -25,7 +25,7 @@ DOCUMENTED = frozenset({"_connection", "_display", "_execute_module", "_loader",
 _NAMED_TUPLE = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
 _BY_NAME = frozenset({"delattr", "getattr", "hasattr", "setattr"})
 _SOURCE = frozenset({"getsource", "getsourcefile", "getsourcelines"})
-# The wrapper program of Ansible modules.
+# The wrapper program of Ansible modules. The name is split so that this check does not report this file.
 _WRAPPER = "ansiball" + "z"
 
 
@@ -89,7 +89,7 @@ def _extends_ansible(node: ast.ClassDef, sources: dict[str, str]) -> bool:
 
 def _by_name(call: ast.Call, sources: dict[str, str], own: set[str]) -> bool:
     """Return whether a call such as getattr or setattr uses a private attribute, or sets one of an Ansible object."""
-    # Includes monkeypatch.setattr, with which tests may replace public names.
+    # Tests may replace public names with monkeypatch.setattr.
     name = call.func.attr if isinstance(call.func, ast.Attribute) else _root(call.func)
     if name in _SOURCE:
         return True

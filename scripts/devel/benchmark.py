@@ -1,4 +1,4 @@
-"""Implements scripts/benchmark: measures and prints medians and goals."""
+"""Implements scripts/benchmark: runs a benchmark several times, and prints the medians with their goals."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["main"]
 
 NAMES = {
     "controller": "runs a playbook on many simulated hosts: CPU, memory and time of the provisioning host",
-    "noop": "provisions sandboxes of several sizes a second time: time, CPU of the provisioning host",
-    "parser": "parses a table of nccl-tests in a log full of NCCL_DEBUG lines: MB/s and peak memory",
-    "provision": "provisions and validates new nodes, compared with a shell script that only installs the same",
+    "noop": "provisions sandboxes of several sizes a second time: time and CPU of the provisioning host",
+    "parser": "parses a table of nccl-tests in a log with many NCCL_DEBUG lines: MB/s and peak memory",
+    "provision": "provisions and validates new nodes, compared with a shell script that installs the same files",
     "search": "searches for one culprit in clusters of several sizes: rounds and tests, compared with round-robin",
 }
 FAILED, USAGE, INTERRUPTED = 1, 2, 130

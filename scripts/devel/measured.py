@@ -10,7 +10,7 @@ __all__ = ["Figure", "Goal", "growth", "peak_kib"]
 
 
 class Figure(NamedTuple):
-    """A measured value; `at` is the size if a benchmark measures several."""
+    """A measured value; `at` is the size if the benchmark measures several sizes."""
 
     name: str
     value: float
@@ -19,7 +19,7 @@ class Figure(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """The minimum (>=) or maximum (<=) of a figure, at one size if it has several."""
+    """The minimum (>=) or maximum (<=) of a figure; `at` is its size if the benchmark measures several sizes."""
 
     figure: str
     relation: str
@@ -32,7 +32,7 @@ class Goal(NamedTuple):
 
 
 def growth(points: dict[int, float]) -> float:
-    """Return the growth exponent of a figure from the smallest to the largest size; 1 is proportional."""
+    """Return the exponent with which a figure grows from the smallest to the largest size; 1 means proportional."""
     low, high = min(points), max(points)
     return round(math.log(points[high] / points[low]) / math.log(high / low), 3)
 

@@ -50,7 +50,7 @@ def refuse_clash(prefix: str) -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in TOP.glob(SPECS))
     taken = re.findall(rf"^ +({re.escape(prefix)}\w+):$", text, re.MULTILINE)
     if taken:
-        message = f"options begin with {prefix} already ({taken[0]}): choose another name"
+        message = f"option {taken[0]} already begins with {prefix}: choose another name"
         raise Refused(message)
 
 
@@ -74,7 +74,7 @@ def written(files: dict[str, str], name: str, **more: str) -> list[Path]:
     for path in texts:
         for place in (path, *(parent for parent in path.parents if parent.name == name)):
             if place.exists():
-                message = f"{place.relative_to(TOP)} already exists"
+                message = f"{place.relative_to(TOP)} already exists: choose another name"
                 raise Refused(message)
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def new_stage(name: str) -> list[Path]:
     """Write a stage, its job and its test, and register it as the last stage."""
     refuse_clash(f"validation_{name}_")
     if re.search(rf"choices: \[(?:[a-z0-9_]+, )*{name}\b", VALIDATION.read_text(encoding="utf-8")):
-        message = f"the stage {name} already exists"
+        message = f"the stage {name} already exists: choose another name"
         raise Refused(message)
     title = camel(name)
     specs = edited(VALIDATION, CHOICES, rf"\g<1>, {name}]")

@@ -59,7 +59,7 @@ NAMES = {
     "roles": "roles/index",
     "plugins": "plugins/index",
 }
-# Badges of the forge have addresses only there.
+# The badges link to pages of the forge, which do not exist on the site.
 BADGES = re.compile(r"^\[!\[[^]]*\]\(\.\./\.\./actions/.*\n+", re.MULTILINE)
 # antsibull-docs writes a page for each plugin in the same folder.
 PLUGINS = """\

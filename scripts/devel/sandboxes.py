@@ -41,12 +41,11 @@ __all__ = [
     "timed",
 ]
 
-# A validation with one short test each, because the benchmark measures busbar and not the links.
+# A short validation, because the benchmark measures busbar and not the links.
 QUICK = (
     *("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2"),
     *("-e", "validation_floor_gbs=0.0001"),
 )
-# The slowest command took 15 minutes, on a shared machine.
 _COMMAND_S = 3600
 _RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)", re.MULTILINE)
 
@@ -125,7 +124,7 @@ def timed(*words: str) -> Spent:
 
 
 def busbar(*words: str) -> str:
-    """Run a busbar command, print its name on standard error, and return its output.
+    """Run a busbar command and return its output; the name of the command is printed on standard error.
 
     Raises:
         ValueError: the command failed or timed out after an hour.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Sourced by the scripts of the checkout: puts .venv first into PATH.
+# Puts .venv first into PATH. The scripts of the checkout source this file.
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/.venv/bin
 if [ -d "$tools" ]; then PATH="$tools:$PATH"; fi
 
-# need OPTION NAME…: exits if a program or Python module is missing, and prints the scripts/setup call that installs it.
+# need OPTION NAME…: exits with 2 if a program or Python module is missing. OPTION of scripts/setup installs it.
 need() {
     local name missing=()
     for name in "${@:2}"; do

@@ -79,7 +79,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
             yield Figure(f"cpu_per_host{of}", round(1000 * cost.cpu / size), "ms", at=size)
             yield Figure(f"peak_memory{of}", round(cost.peak_mib), "MiB", at=size)
         if len(costs) > 1:
-            # From the two largest sizes, where the fixed costs of a run matter least.
+            # At the two largest sizes the fixed costs of a run are lowest.
             largest = sorted(costs)[-2:]
             yield Figure(f"cpu_growth{of}", growth({size: costs[size].cpu for size in largest}), "exponent")
 

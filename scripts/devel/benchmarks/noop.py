@@ -29,7 +29,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
     """Yield the figures of a second run at each size.
 
     Raises:
-        UsageError: the sizes do not grow, or the sandbox exists.
+        UsageError: the sizes are not in ascending order, or the sandbox exists.
         ValueError: a command failed, or a second run changed something.
     """
     sizes = _sizes(args)

@@ -1,10 +1,9 @@
 """Provisions and validates fresh nodes, and compares the time with a parallel installation of the same files.
 
-The benchmark reads the result from busbar's nodes: new packages with versions, and files that no package owns or that
-differ from their package. A shell script then installs only these on the same number of fresh nodes, in parallel over
-SSH. It does not create a database, wait or check anything. Debian's packages start their services, though, and slurmd
-without a configuration fails only after 90 seconds; so the script also runs on fresh nodes where services must not
-start, which is the minimum for any tool.
+The benchmark determines the result of busbar on the nodes: new packages with versions, and files that no package owns
+or that differ from their package. A shell script then installs the same on fresh nodes in parallel over SSH, without
+creating a database or checking anything. Because Debian's packages start their services, and slurmd without a
+configuration fails only after 90 seconds, the script also runs on nodes where services must not start.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _INSTALL_S = 3600
 
 
 class Contents(NamedTuple):
-    """The additions of a provisioned node: packages as name=version, and an archive of files."""
+    """The packages (name=version) and the archive of files that provisioning added to a node."""
 
     packages: list[str]
     files: bytes

@@ -1,7 +1,7 @@
-"""Measures how the culprit search scales, compared with tests of all pairs sequentially or in a round-robin.
+"""Measures rounds and tests of the culprit search, compared with tests of all pairs.
 
-The fabrics are simulated, each with one fault. All pairs of N nodes are N (N - 1) / 2 tests, which take as many rounds
-sequentially; a round-robin runs N / 2 tests at a time, in N - 1 rounds.
+The fabrics are simulated, each with one fault. N nodes have N (N - 1) / 2 pairs, which take as many rounds one by one;
+a round-robin tests N / 2 pairs at a time, in N - 1 rounds.
 """
 
 from __future__ import annotations
@@ -77,5 +77,5 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         yield Figure("cpu_per_search", round(1000 * spent / trials, 1), "ms", at=size)
         bad = [seed for seed, result in enumerate(results) if result["missed"] or result["wrongly_blamed"]]
         if bad:
-            message = f"with {size} nodes a culprit was missed or a good node blamed (first seed {bad[0]})"
+            message = f"{size} nodes, seed {bad[0]}: the search missed the culprit or blamed a healthy node"
             raise ValueError(message)

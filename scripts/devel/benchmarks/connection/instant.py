@@ -16,7 +16,7 @@ from ansible.plugins.connection import ConnectionBase
 DOCUMENTATION = """
 name: instant
 short_description: Answers immediately
-description: Returns the answers of a healthy node, so that only the work of the provisioning host takes time.
+description: Returns the module results of a healthy node, so that only the provisioning host uses time.
 author: busbar
 options: {}
 """
@@ -86,12 +86,12 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # Ansible is untyped
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         found = MODULE.search(in_data or b"")
         if found is None:
-            message = f"this connection answers modules only, not {cmd!r}"
+            message = f"this connection plugin supports modules only, not {cmd!r}"
             raise AnsibleConnectionFailure(message)
         name = found[1].decode().rpartition(".")[2]
         answer = self._answer(name)
         if answer is None:
-            message = f"no recorded answer for the module {name}"
+            message = f"the connection plugin has no result for the module {name}: add it to FIXED"
             raise AnsibleConnectionFailure(message)
         return 0, json.dumps({"changed": False, **answer}).encode(), b""
 
@@ -142,11 +142,11 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # Ansible is untyped
         }
 
     def put_file(self, in_path: str, out_path: str) -> None:  # noqa: ARG002 - Ansible's signature
-        """Refuse a file, because the plugin stores none."""
-        message = f"no file is kept here, so {out_path} cannot be written"
+        """Raise an error, because the plugin stores no files."""
+        message = f"{out_path}: this connection plugin cannot write files"
         raise AnsibleConnectionFailure(message)
 
     def fetch_file(self, in_path: str, out_path: str) -> None:  # noqa: ARG002 - Ansible's signature
-        """Refuse to return a file, because the plugin stores none."""
-        message = f"no file is kept here, so {in_path} cannot be read"
+        """Raise an error, because the plugin stores no files."""
+        message = f"{in_path}: this connection plugin cannot read files"
         raise AnsibleConnectionFailure(message)

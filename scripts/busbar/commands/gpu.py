@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_health import gpu_ailments, gpu_label
@@ -12,6 +10,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
 from busbar.errors import UsageError
+from busbar.output import print_columns, print_json
 from busbar.text_file import read_text
 
 if TYPE_CHECKING:
@@ -89,9 +88,8 @@ def _print_table(data: dict[str, Any]) -> None:
     versions = f"driver {_cell(data['driver_version'])}, CUDA {_cell(data['cuda_version'])}"
     print(printable(f"{versions}, {data['gpu_count']} GPU(s)"))
     rows = [[title for title, _ in _COLUMNS], *([show(gpu) for _, show in _COLUMNS] for gpu in data["gpus"])]
-    widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
-    for row in rows if data["gpus"] else []:
-        print(printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()))
+    if data["gpus"]:
+        print_columns(rows)
     for error in data["errors"]:
         print(f"  {printable(error)}")
     for gpu in data["gpus"]:
@@ -103,8 +101,7 @@ def _print_table(data: dict[str, Any]) -> None:
 def _parse(args: argparse.Namespace) -> int:
     data = read_query(args.file)
     if args.format == "json":
-        json.dump(data, sys.stdout, indent=1, allow_nan=False)
-        print()
+        print_json(data)
     else:
         _print_table(data)
     return 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.bu
 )
 
 from busbar.errors import UsageError
+from busbar.output import print_json
 
 if TYPE_CHECKING:
     import argparse
@@ -68,7 +67,8 @@ def _list(args: argparse.Namespace) -> int:
     """Print all profiles and return 0."""
     profiles = {name: shipped_profile(name) for name in profile_names()}
     if args.format == "json":
-        return _json(profiles)
+        print_json(profiles)
+        return 0
     width = max(map(len, profiles))
     for name, profile in profiles.items():
         print(f"{name:<{width}}  {profile.get('description', name)}: {machine(profile)}")
@@ -87,7 +87,8 @@ def _show(args: argparse.Namespace) -> int:
         raise UsageError(message)
     profile = shipped_profile(args.hardware)
     if args.format == "json":
-        return _json(profile)
+        print_json(profile)
+        return 0
     print(f"{args.hardware}: {profile.get('description', args.hardware)}\n{machine(profile)}")
     if not profile["busbw"]:
         print("\nThe profile has no floor: set one with validation_floor_gbs, or with --floor of busbar prove.")
@@ -110,9 +111,3 @@ def _print_sourced(line: str, source: str) -> None:
             source, 118, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
         )
     )
-
-
-def _json(data: object) -> int:
-    json.dump(data, sys.stdout, indent=1, allow_nan=False)
-    print()
-    return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from busbar.doctor.inventory import secret_folders
+from busbar.doctor.secrets import PUBLIC_SUFFIXES
 from busbar.errors import UsageError
 from busbar.image import bundle, contents, tree
 from busbar.paths import collection
@@ -32,8 +33,6 @@ Builds an image for nodes like HOST in a chroot: Debian, a kernel, and the softw
 contains nothing specific to a node and no secrets; otherwise the build fails. The folder, with the bundle
 that must already exist there, is what the role pxe_server publishes.
 """
-# Suffixes of files that contain no secrets.
-_PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -85,7 +84,7 @@ def _secrets(folder: Path) -> dict[str, str]:
     """Return the secrets of a site by file name."""
     if not folder.is_dir():
         return {}
-    paths = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.endswith(_PUBLIC)]
+    paths = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.endswith(PUBLIC_SUFFIXES)]
     return {path.name: path.read_text(encoding="utf-8", errors="replace").strip() for path in paths}
 
 

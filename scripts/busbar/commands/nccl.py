@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import shutil
 import sys
@@ -40,6 +39,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
 
 from busbar.errors import UsageError
 from busbar.option_values import whole
+from busbar.output import print_json
 from busbar.text_file import BOMS, read_text
 
 if TYPE_CHECKING:
@@ -157,8 +157,7 @@ def _print_run(run: dict[str, Any]) -> None:
 def _parse(args: argparse.Namespace) -> int:
     data = read_runs(args.file)
     if args.format == "json":
-        json.dump(data, sys.stdout, indent=1, allow_nan=False)
-        print()
+        print_json(data)
     else:
         for run in data["runs"]:
             _print_run(run)
@@ -199,8 +198,7 @@ def _judge(args: argparse.Namespace) -> int:
         answer["findings"] += unknown
     several = len(answers) > 1
     if args.format == "json":
-        json.dump(answers if several else next(iter(answers.values())), sys.stdout, indent=1, allow_nan=False)
-        print()
+        print_json(answers if several else next(iter(answers.values())))
     else:
         for name, answer in answers.items():
             print(printable(f"{f'{name}: ' if several else ''}{answer['verdict']}: {answer['reason']}"))
@@ -218,8 +216,7 @@ def _matrix(args: argparse.Namespace) -> int:
     answer = _judged_matrices(args.file, args.hardware or "", profile, floor)
     answer["findings"] += unknown
     if args.format == "json":
-        json.dump(answer, sys.stdout, indent=1, allow_nan=False)
-        print()
+        print_json(answer)
     else:
         _print_matrices(answer)
     return EXIT[answer["verdict"]]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +20,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import
 
 from busbar.commands.node_text import dossier_text, list_text
 from busbar.errors import UsageError
+from busbar.output import print_json
 from busbar.run.playbook import inventory_hosts
 from busbar.run.site import Site, add_run_options
 
@@ -129,8 +128,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _print(args: argparse.Namespace, data: dict[str, Any], text: Any) -> None:  # noqa: ANN401 - a function
     if args.format == "json":
-        json.dump(data, sys.stdout, indent=1, allow_nan=False)
-        print()
+        print_json(data)
         return
     for line in text(data):
         print(printable(line))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +38,7 @@ from busbar.commands.report_choice import (
     site_of,
 )
 from busbar.errors import UsageError
+from busbar.output import print_json
 from busbar.run import detached
 from busbar.sandbox.option import add_sandbox, chosen
 
@@ -98,12 +98,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         command.add_argument("--format", choices=("json", "table"), default="table")
 
 
-def _json(data: object) -> int:
-    json.dump(data, sys.stdout, indent=1, allow_nan=False)
-    print()
-    return 0
-
-
 def _console() -> Console:
     """Return a console that does not wrap tables if the output is not a terminal."""
     console = Console(highlight=False, soft_wrap=False)
@@ -152,7 +146,8 @@ def _list(args: argparse.Namespace) -> int:
             }
         )
     if args.format == "json":
-        return _json({"reports": entries})
+        print_json({"reports": entries})
+        return 0
     rows = [
         (
             entry["report"],
@@ -175,7 +170,8 @@ def _show(args: argparse.Namespace) -> int:
     compared = drift(report, history(folder))
     if args.format == "json":
         raw = raw_report(folder)
-        return _json({"folder": str(folder), "report": raw, "culprits": culprits(report), "drift": compared})
+        print_json({"folder": str(folder), "report": raw, "culprits": culprits(report), "drift": compared})
+        return 0
     console = _console()
     console.print(Text.assemble(_verdict(report["verdict"]), f"  {report['cluster']}: {report['reason']}"))
     print(f"{report['started']}, backend {report['backend']}, nodes {fold_hosts(report['nodes']) or 'none'}")
@@ -234,7 +230,7 @@ def _compare(args: argparse.Namespace) -> int:
     worse = any(test["flag"] == "slower" or _fails_now(test["verdicts"]) for test in found["tests"])
     code = int(worse) if found["tests"] else _INCONCLUSIVE
     if args.format == "json":
-        _json(found)
+        print_json(found)
         return code
     rows = [
         (
@@ -267,7 +263,7 @@ def _two_clusters(args: argparse.Namespace, first: ReadReport, second: ReadRepor
     code = int(fails or any(each["flag"] == "slower" for each in both)) if both else _INCONCLUSIVE
     environment = compare(first, second)["environment"]
     if args.format == "json":
-        _json({"side_by_side": found, "nodes": [first["nodes"], second["nodes"]], "environment": environment})
+        print_json({"side_by_side": found, "nodes": [first["nodes"], second["nodes"]], "environment": environment})
         return code
     for letter, report in zip("AB", (first, second)):
         print(

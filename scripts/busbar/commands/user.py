@@ -17,6 +17,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import ELE
 
 from busbar.commands.provision import INTERRUPTED, exit_code
 from busbar.errors import UsageError
+from busbar.output import print_columns, print_json
 from busbar.run.display import Display
 from busbar.run.playbook import host_variables, inventory_hosts
 from busbar.run.site import Site, add_run_options, explain, refuse_busy
@@ -292,8 +293,7 @@ def _list(args: argparse.Namespace) -> int:
             return code
         people += (run.custom.get("busbar_users") or {}).get("people") or []
     if args.format == "json":
-        json.dump(people, sys.stdout, indent=1)
-        print()
+        print_json(people)
         return DONE
     rows = [("name", "UID", "group", "groups", "keys", "", "from", "full name")]
     rows += [
@@ -303,9 +303,7 @@ def _list(args: argparse.Namespace) -> int:
         )
         for one in people
     ]
-    widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))]
-    for row in rows:
-        print(printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()))
+    print_columns(rows)
     return DONE
 
 

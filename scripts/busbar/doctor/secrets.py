@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["as_table", "exposed_secrets", "host_secrets", "local_secrets"]
+__all__ = ["PUBLIC_SUFFIXES", "as_table", "exposed_secrets", "host_secrets", "local_secrets"]
 
-# Files in the secrets folder that contain no secrets.
-_PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
+# Suffixes of files in the secrets folder that contain no secrets.
+PUBLIC_SUFFIXES = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
 _MEANINGS = {
     "backup.key": "SSH key for the backup server",
     "backup_site.password": "password of the backups of this folder",
@@ -76,7 +76,7 @@ def local_secrets(folder: Path) -> Iterator[SecretFile]:
         return
     problems = {each.key: each.problem for each in secret_findings(folder)}
     for path in sorted(folder.iterdir()):
-        if not path.is_file() or path.name.endswith(_PUBLIC):
+        if not path.is_file() or path.name.endswith(PUBLIC_SUFFIXES):
             continue
         found = path.stat()
         owner = _account(found.st_uid)

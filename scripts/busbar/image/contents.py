@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["ROLES", "declared_options", "public_inventory"]
+__all__ = ["ROLES", "SHORTEST_SECRET", "declared_options", "public_inventory"]
 
 # The roles of playbooks/pull.yml, and roles whose options they read from other hosts.
 ROLES = ("site", "hosts", "nfs_client", "nfs_server", "storage_mounts", "lmod")
@@ -27,6 +27,7 @@ CONNECTION = frozenset({"ansible_host", "hardware", "hosts_address"})
 LOOKUP = re.compile(r"\b(?:lookup|query|q)\s*\(")
 # Variables that Ansible sets.
 ANSIBLE_VARIABLES = re.compile(r"ansible_|inventory_|playbook_|role_|(?:groups|group_names|hostvars|omit)$")
+# Shorter texts could occur by chance.
 SHORTEST_SECRET = 12
 
 

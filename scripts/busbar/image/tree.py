@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbar.errors import UsageError
+from busbar.image.contents import SHORTEST_SECRET
 from busbar.sandbox.host import run
 from busbar.sandbox.state import DISTRIBUTIONS
 
@@ -47,7 +48,6 @@ LOGS = "var/log"
 # Folders that may contain a secret.
 SEARCHED = ("etc", "root", "home", "srv", "opt", "usr/local", "var")
 PRIVATE_KEY = b"PRIVATE KEY-----"
-SHORTEST_SECRET = 12
 SEARCHED_MAX = 64 << 20
 _CLONE_NEWNS = 0x00020000
 _TOOLS = {"mmdebstrap": "mmdebstrap", "mksquashfs": "squashfs-tools", "ssh-keygen": "openssh-client"}

@@ -41,7 +41,7 @@ _MAX_MESSAGES = 20
 _MAX_DIFFS = 50
 SLOWEST = 5
 WARNINGS = 5
-LEAST_S = 0.1
+MIN_SECONDS = 0.1
 # Messages from Ansible's become plugin, and from sudo if it cannot prompt.
 _SUDO_PASSWORD = re.compile(r"(missing|incorrect) \S+ password|a password is required", re.IGNORECASE)
 
@@ -115,10 +115,6 @@ class Run:
         if not self.stats:
             return list(self._failures.values())
         return [found for found in self._failures.values() if bad & set(found.hosts)]
-
-    def slowest(self, number: int) -> list[tuple[str, float]]:
-        """Return the slowest tasks with their total seconds by name."""
-        return sorted(self.seconds.items(), key=lambda item: -item[1])[:number]
 
     def handle(self, event: Event) -> None:
         """Process an event."""
@@ -269,7 +265,8 @@ def summary(run: Run) -> list[str]:
             lines.append("further warnings: see the log")
     if run.tasks:
         lines += ["", "Slowest tasks:"]
-        lines += [f"{duration(seconds):>8}  {name}" for name, seconds in run.slowest(SLOWEST) if seconds >= LEAST_S]
+        slowest = sorted(run.seconds.items(), key=lambda item: -item[1])[:SLOWEST]
+        lines += [f"{duration(seconds):>8}  {name}" for name, seconds in slowest if seconds >= MIN_SECONDS]
         lines.append(f"{run.tasks} tasks in {duration(run.elapsed)}")
     return lines
 

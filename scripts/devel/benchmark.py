@@ -13,7 +13,7 @@ from busbar.errors import UsageError
 from busbar.option_values import whole
 
 if TYPE_CHECKING:
-    from devel.measured import Figure
+    from devel.benchmark_figures import Figure
 
 __all__ = ["main"]
 

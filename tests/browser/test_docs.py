@@ -25,7 +25,7 @@ MOST_BYTES = 120_000
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site."""
     folder = tmp_path_factory.mktemp("site")
-    run = [sys.executable, "-m", "devel.site", str(folder)]
+    run = [sys.executable, "-m", "devel.docs_site", str(folder)]
     subprocess.run(run, check=True, timeout=300, env={**os.environ, "PYTHONPATH": str(TOP / "scripts")})
     return folder
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from busbar.image.tree import TAGS
+from busbar.image.rootfs import TAGS
 
 TOP = Path(__file__).resolve().parents[2]
 # Private keys of the authorities of SSH and TLS: texts that are longer than these bytes, made by lookups of their own.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from busbar.doctor.inventory import secret_folders
 from busbar.doctor.secrets import PUBLIC_SUFFIXES
 from busbar.errors import UsageError
-from busbar.image import bundle, contents, tree
+from busbar.image import bundle, bundle_inventory, rootfs
 from busbar.paths import collection
 from busbar.run.playbook import host_variables
 from busbar.run.site import Site, add_run_options, explain
@@ -66,7 +66,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="public key for busbar's logins",
     )
     build.add_argument("--distribution", choices=sorted(DISTRIBUTIONS), default="debian12")
-    build.add_argument("--kernel", default=tree.KERNEL, metavar="PACKAGE", help="default: %(default)s")
+    build.add_argument("--kernel", default=rootfs.KERNEL, metavar="PACKAGE", help="default: %(default)s")
     add_run_options(build)
     build.set_defaults(run=_build)
 
@@ -109,7 +109,7 @@ def _bundle(args: argparse.Namespace) -> int:
     if args.key and not args.key.is_file():
         message = f"--key {args.key}: file not found"
         raise UsageError(message)
-    inventory = contents.public_inventory(variables, collection() / "roles", _secrets(folder))
+    inventory = bundle_inventory.public_inventory(variables, collection() / "roles", _secrets(folder))
     content = bundle.archive(inventory)
     made = bundle.publish(content, cluster, args.key or bundle.make_key(folder), args.output)
     print(
@@ -120,7 +120,7 @@ def _bundle(args: argparse.Namespace) -> int:
 
 def _build(args: argparse.Namespace) -> int:
     """Build the image and return the exit code."""
-    tree.check_host()
+    rootfs.check_host()
     site = Site(args)
     playbook = site.playbook("image")
     variables, folder = _variables(site, playbook)
@@ -142,27 +142,27 @@ def _build(args: argparse.Namespace) -> int:
     if "PRIVATE" in key or not key.startswith(("ssh-", "ecdsa-", "sk-")):
         message = f"--authorized-key {args.authorized_key}: is not an SSH public key: use the file that ends with .pub"
         raise UsageError(message)
-    login = tree.Login(str(own.get("ansible_user", "root")), key)
+    login = rootfs.Login(str(own.get("ansible_user", "root")), key)
     with tempfile.TemporaryDirectory(prefix="busbar-image-", dir=args.output) as work:
         root = Path(work) / "root"
         print(f"building {args.distribution} for nodes like {args.like}", flush=True)
-        tree.make_tree(root, args.distribution, login, args.kernel)
+        rootfs.install_debian(root, args.distribution, login, args.kernel)
         chroot_options: dict[str, object] = {"node_pull_url": args.url, "node_pull_shipped": str(args.output.resolve())}
-        chroot_options |= tree.chroot_variables(root, args.like)
-        options = ["--limit", args.like, "--tags", tree.TAGS, "-e", json.dumps(chroot_options)]
-        with tree.mounted(root):
+        chroot_options |= rootfs.chroot_variables(root, args.like)
+        options = ["--limit", args.like, "--tags", rootfs.TAGS, "-e", json.dumps(chroot_options)]
+        with rootfs.mounted(root):
             run = site.ask(playbook, *options, log="image")
         if run.returned:
             explain(run)
             return 1
-        tree.seal(root)
-        left = tree.traces(root, _secrets(folder))
+        rootfs.seal(root)
+        left = rootfs.traces(root, _secrets(folder))
         if left:
             message = (
                 f"the image was not built, because it contains node-specific data or secrets: {'; '.join(left[:5])}"
             )
             raise UsageError(message)
-        tree.pack(root, args.output)
+        rootfs.pack(root, args.output)
     size = (args.output / "root.squashfs").stat().st_size / 1e6
     print(f"image for nodes like {args.like}: {size:.0f} MB, in {args.output}")
     return 0

@@ -27,7 +27,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.report_folder impor
 from ansible_collections.busbar.cluster.plugins.plugin_utils.validation_run import free_folder, run_validation
 
 from busbar.errors import UsageError
-from busbar.prove import nodes as probe
+from busbar.prove import node_probe
+from busbar.prove.node_probe import Node, Programs
 from busbar.prove.options import collectives_program, job_script, option_name, validation_options
 from busbar.prove.slurm import Allocation, NotStarted, Request, ask, usable_nodes
 from busbar.prove.transport import LocalTransport
@@ -266,7 +267,7 @@ def _validated(
             f"job {allocation.job} ends in {left + _MARGIN_S:.0f} s, but a validation takes minutes: request more time"
         )
         raise UsageError(message)
-    seen = probe.read_nodes(allocation, args.binary)
+    seen = node_probe.read_nodes(allocation, args.binary)
     hardware, catalogue = _hardware(args, seen, catalogue)
     programs = _programs(args, allocation, seen)
     transport = LocalTransport(allocation, folder, _say, interruption, lost=lost, setup=programs.setup)
@@ -308,12 +309,12 @@ def _chosen(args: argparse.Namespace, allocation: Allocation) -> tuple[list[str]
 
 
 def _hardware(
-    args: argparse.Namespace, seen: Mapping[str, probe.Node], catalogue: dict[str, Any]
+    args: argparse.Namespace, seen: Mapping[str, Node], catalogue: dict[str, Any]
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the profile of each node, and the catalogue with the detected profiles."""
     if args.hardware:
         return dict.fromkeys(seen, args.hardware), catalogue
-    hardware, known, text = probe.matched(seen, catalogue)
+    hardware, known, text = node_probe.matched(seen, catalogue)
     for name in sorted({*hardware.values(), ""} if len(hardware) < len(seen) else {*hardware.values()}):
         who = fold_hosts([node for node in seen if hardware.get(node, "") == name])
         _say(f"hardware: {who}: {name if name in catalogue else 'no profile of the catalogue'}")
@@ -325,13 +326,13 @@ def _hardware(
     return {node: name for node, name in hardware.items() if name in known}, known
 
 
-def _programs(args: argparse.Namespace, allocation: Allocation, seen: Mapping[str, probe.Node]) -> probe.Programs:
+def _programs(args: argparse.Namespace, allocation: Allocation, seen: Mapping[str, Node]) -> Programs:
     """Return the programs that run the collectives on the nodes."""
     if args.backend == "mpi":
-        return probe.Programs(collectives_program(probe.found_python(seen)))
+        return Programs(collectives_program(node_probe.found_python(seen)))
     if args.image:
-        return probe.found_image(allocation, seen, args.image)
-    return probe.found_binary(seen, args.binary, _say)
+        return node_probe.found_image(allocation, seen, args.image)
+    return node_probe.found_binary(seen, args.binary, _say)
 
 
 def _cluster() -> str:

@@ -28,7 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from busbar.commands import report_statement
-from busbar.commands.report_choice import (
+from busbar.commands.report_selection import (
     LATEST,
     add_report_options,
     all_reports,

@@ -27,7 +27,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.state
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import FILES
 
-from busbar.commands.report_choice import LATEST, add_report_options, find_report, readable_report, site_of
+from busbar.commands.report_selection import LATEST, add_report_options, find_report, readable_report, site_of
 from busbar.errors import UsageError
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from busbar.output import print_columns, print_json
 from busbar.run.display import Display
 from busbar.run.playbook import host_variables, inventory_hosts
 from busbar.run.site import Site, add_run_options, explain, refuse_busy
-from busbar.users.declared import Declared, write
 from busbar.users.elevation import elevation, elevation_line
+from busbar.users.inventory_users import Declared, write
 from busbar.users.request import checked_name, new_user, read_keys, read_table
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from busbar.errors import UsageError
 from busbar.option_values import whole
 from busbar.paths import collection, collections_root
 
-from devel.measured import Figure, Goal, growth
+from devel.benchmark_figures import Figure, Goal, growth
 
 if TYPE_CHECKING:
     import argparse

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from devel import sandboxes
-from devel.measured import Figure
+from devel import benchmark_sandbox
+from devel.benchmark_figures import Figure
 
 if TYPE_CHECKING:
     import argparse
@@ -22,7 +22,7 @@ GOALS = ()
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--sizes", default="2,4,8,16", metavar="N,…", help="compute nodes; default 2,4,8,16")
-    sandboxes.add_name(parser)
+    benchmark_sandbox.add_name(parser)
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
@@ -34,13 +34,13 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
     """
     sizes = _sizes(args)
     walls, cpus = {}, {}
-    with sandboxes.sandbox(args.name) as inventory:
+    with benchmark_sandbox.sandbox(args.name) as inventory:
         run = ("provision", "-i", str(inventory), "--skip-tags", "validation")
         for size in sizes:
-            sandboxes.busbar("sandbox", "up", "--name", args.name, "--compute", str(size))
-            sandboxes.busbar(*run)
-            spent = sandboxes.timed(*run)
-            changed = [host for host, (_ran, changes) in sandboxes.recap(spent.output).items() if changes]
+            benchmark_sandbox.busbar("sandbox", "up", "--name", args.name, "--compute", str(size))
+            benchmark_sandbox.busbar(*run)
+            spent = benchmark_sandbox.timed(*run)
+            changed = [host for host, (_ran, changes) in benchmark_sandbox.recap(spent.output).items() if changes]
             if changed:
                 message = f"the second run with {size} nodes was not idempotent on {', '.join(changed)}: {run}"
                 raise ValueError(message)
@@ -54,4 +54,4 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
 
 
 def _sizes(args: argparse.Namespace) -> list[int]:
-    return sandboxes.sizes(str(args.sizes), 1, "2,4,8,16")
+    return benchmark_sandbox.sizes(str(args.sizes), 1, "2,4,8,16")

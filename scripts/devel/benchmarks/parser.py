@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_stream
 from busbar.option_values import whole
 
-from devel.measured import Figure, Goal, peak_kib
+from devel.benchmark_figures import Figure, Goal, peak_kib
 
 if TYPE_CHECKING:
     import argparse

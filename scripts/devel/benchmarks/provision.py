@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from busbar.sandbox import state
 
-from devel import sandboxes
-from devel.measured import Figure, Goal
+from devel import benchmark_sandbox
+from devel.benchmark_figures import Figure, Goal
 
 if TYPE_CHECKING:
     import argparse
@@ -57,8 +57,8 @@ class Contents(NamedTuple):
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    sandboxes.add_compute(parser, 2)
-    sandboxes.add_name(parser)
+    benchmark_sandbox.add_compute(parser, 2)
+    benchmark_sandbox.add_name(parser)
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
@@ -68,22 +68,22 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         UsageError: the number of nodes is invalid, or the sandbox exists.
         ValueError: a command or the installation failed.
     """
-    up = ("sandbox", "up", "--name", args.name, "--compute", str(sandboxes.compute(args)))
-    with sandboxes.sandbox(args.name) as inventory:
-        sandboxes.busbar(*up)
+    up = ("sandbox", "up", "--name", args.name, "--compute", str(benchmark_sandbox.compute(args)))
+    with benchmark_sandbox.sandbox(args.name) as inventory:
+        benchmark_sandbox.busbar(*up)
         fresh = _on_each(state.load(args.name), _PACKAGES)
-        spent = sandboxes.timed("provision", "-i", str(inventory), *sandboxes.QUICK)
+        spent = benchmark_sandbox.timed("provision", "-i", str(inventory), *benchmark_sandbox.QUICK)
         cluster = state.load(args.name)
         packages, files = _on_each(cluster, _PACKAGES), _on_each(cluster, _FILES)
         added = {
             node: Contents(sorted(set(_lines(packages[node])) - set(_lines(fresh[node]))), files[node])
             for node in cluster.nodes
         }
-        sandboxes.busbar("sandbox", "down", "--name", args.name)
-        sandboxes.busbar(*up)
+        benchmark_sandbox.busbar("sandbox", "down", "--name", args.name)
+        benchmark_sandbox.busbar(*up)
         limit = _install(state.load(args.name), added)
-        sandboxes.busbar("sandbox", "down", "--name", args.name)
-        sandboxes.busbar(*up)
+        benchmark_sandbox.busbar("sandbox", "down", "--name", args.name)
+        benchmark_sandbox.busbar(*up)
         _on_each(state.load(args.name), _NO_STARTS)
         least = _install(state.load(args.name), added)
     yield Figure("provision", round(spent.wall, 1), "s")
@@ -108,7 +108,7 @@ def install_script(address: str, ssh: list[str], packages: list[str], archive: s
 def _on_each(cluster: state.Sandbox, command: str) -> dict[str, bytes]:
     """Run a shell command on each node and return the outputs."""
     with ThreadPoolExecutor(len(cluster.nodes)) as pool:
-        contents = pool.map(lambda node: sandboxes.printed(cluster, node, command), cluster.nodes)
+        contents = pool.map(lambda node: benchmark_sandbox.printed(cluster, node, command), cluster.nodes)
         return dict(zip(cluster.nodes, contents, strict=True))
 
 

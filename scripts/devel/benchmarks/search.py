@@ -21,7 +21,7 @@ from search_simulation import (
     switch_names,
 )
 
-from devel.measured import Figure
+from devel.benchmark_figures import Figure
 
 if TYPE_CHECKING:
     import argparse

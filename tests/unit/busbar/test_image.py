@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from busbar.cli import main
 from busbar.errors import UsageError
-from busbar.image import bundle, contents, tree
+from busbar.image import bundle, bundle_inventory, rootfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +124,7 @@ def test_what_nodes_must_not_have_is_refused(site: Path, name: str, capsys: pyte
 
 
 def test_no_declared_secret_may_be_in_a_bundle() -> None:
-    allowed, secret = contents.declared_options(ROLES)
+    allowed, secret = bundle_inventory.declared_options(ROLES)
     assert {"munge_key", "monitoring_password", "identity_password"} <= secret
     assert not allowed & secret
 
@@ -138,7 +138,7 @@ def test_hosts_of_two_clusters_are_refused(site: Path, capsys: pytest.CaptureFix
 def test_a_build_without_what_it_needs_is_refused(
     site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tree, "check_host", lambda: None)
+    monkeypatch.setattr(rootfs, "check_host", lambda: None)
     (site / "id").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
     words = ["image", "build", "published", "--like", "gpu1", "--url", "http://192.0.2.1/", "--authorized-key", "id"]
     assert main(words) == 2
@@ -156,7 +156,7 @@ def test_a_build_names_the_tools_that_are_missing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)  # noqa: ARG005 - as that of shutil
     with pytest.raises(UsageError, match="apt-get install mmdebstrap openssh-client squashfs-tools"):
-        tree.check_host()
+        rootfs.check_host()
 
 
 @pytest.fixture
@@ -176,9 +176,9 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_what_tells_a_node_from_another_is_taken_out(root: Path) -> None:
-    assert len(tree.traces(root, {})) >= 5
-    tree.seal(root)
-    assert tree.traces(root, {}) == []
+    assert len(rootfs.traces(root, {})) >= 5
+    rootfs.seal(root)
+    assert rootfs.traces(root, {}) == []
     assert (root / "etc/machine-id").read_text() == ""
     assert (root / "root/.ssh/authorized_keys").exists()
     # Daemons do not start without the folder of their log, as munged.
@@ -205,6 +205,6 @@ def leave(path: str, text: str) -> Callable[[Path], Any]:
     ],
 )
 def test_a_trace_that_is_left_is_found(root: Path, left: Callable[[Path], Any], says: str) -> None:
-    tree.seal(root)
+    rootfs.seal(root)
     left(root)
-    assert tree.traces(root, {"monitoring.password": "0123456789abcdef\n", "short": "no"}) == [says]
+    assert rootfs.traces(root, {"monitoring.password": "0123456789abcdef\n", "short": "no"}) == [says]

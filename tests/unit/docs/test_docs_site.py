@@ -13,8 +13,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.pr
     shipped_profile,
 )
 from devel.alert_page import shown
-from devel.pages import MENU, Page, on_site, site_pages
-from devel.site import write_markdown
+from devel.docs_pages import MENU, Page, on_site, site_pages
+from devel.docs_site import write_markdown
 from markdown_blocks import blocks
 
 TOP = Path(__file__).resolve().parents[3]

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 from busbar.prove.limits import exceeded_limits
-from busbar.prove.nodes import Node, Programs, found_binary, matched
+from busbar.prove.node_probe import Node, Programs, found_binary, matched
 from gpu_samples import gpu_xml, log_xml
 from report_samples import nccl_text
 from validation_site import NODES, TOP, install_slurm

@@ -178,7 +178,7 @@ def test_without_a_site_the_reports_are_those_of_the_present_folder(
     for folder in reports.glob("202611*"):
         folder.rename(place / f"busbar-report-{folder.name}")
     monkeypatch.chdir(place)
-    monkeypatch.setattr("busbar.commands.report_choice.default_inventory", lambda: place / "inventory")
+    monkeypatch.setattr("busbar.commands.report_selection.default_inventory", lambda: place / "inventory")
     assert main(["report", "show", name]) == 0
     assert "busbar-report-20261120T080000Z" in capsys.readouterr().out
     assert main(["report", "list"]) == 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from busbar import cli
-from busbar.commands import report_choice, sandbox, ssh
+from busbar.commands import report_selection, sandbox, ssh
 from busbar.run import site as site_module
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every command stop where it wants to know the sandbox."""
     monkeypatch.setattr(sandbox, "load", ask)
     monkeypatch.setattr(site_module, "inventory_of", ask)
-    monkeypatch.setattr(report_choice, "inventory_of", ask)
+    monkeypatch.setattr(report_selection, "inventory_of", ask)
     monkeypatch.setattr(ssh, "inventory_of", ask)
     monkeypatch.setattr(ssh, "public_key_file", Path)
 

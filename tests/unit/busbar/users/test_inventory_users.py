@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from busbar.errors import UsageError
-from busbar.users.declared import Declared, write
+from busbar.users.inventory_users import Declared, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -133,7 +133,7 @@ def site_pages(top: Path) -> dict[str, Page]:
     listed = [origin for origins in MENU.values() for origin in origins]
     unlisted = {f"docs/{path.name}" for path in top.glob("docs/*.md")} - {*listed}
     if unlisted:
-        message = f"{', '.join(sorted(unlisted))}: not in MENU of scripts/devel/pages.py"
+        message = f"{', '.join(sorted(unlisted))}: not in MENU of scripts/devel/docs_pages.py"
         raise ValueError(message)
     roles = [f"roles/{path.parent.name}/README.md" for path in sorted(top.glob("roles/*/README.md"))]
     pages = {}

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from devel.pages import MENU, Page, on_site, site_pages
+from devel.docs_pages import MENU, Page, on_site, site_pages
 
 TOP = Path(__file__).resolve().parents[2]
 WORK = TOP / ".cache" / "docs"

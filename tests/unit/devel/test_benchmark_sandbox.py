@@ -6,7 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from devel import benchmark, sandboxes
+from devel import benchmark, benchmark_sandbox
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +27,8 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...
         size = int(next(each for each in reversed(commands) if each[:2] == ("sandbox", "up"))[-1])
         return _recap(size - 1, 12 if size == 3 else 22)
 
-    monkeypatch.setattr(sandboxes, "busbar", run)
-    monkeypatch.setattr(sandboxes, "sandbox_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(benchmark_sandbox, "busbar", run)
+    monkeypatch.setattr(benchmark_sandbox, "sandbox_path", lambda name: tmp_path / name)
     monkeypatch.setattr(subprocess, "run", lambda command, **_how: commands.append(tuple(command[1:])))
     return commands
 
@@ -36,7 +36,7 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...
 def test_a_second_run_with_changes_fails(
     said: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sandboxes, "busbar", lambda *_words: _recap(2, 9, changed=3))
+    monkeypatch.setattr(benchmark_sandbox, "busbar", lambda *_words: _recap(2, 9, changed=3))
     assert benchmark.main(["noop", "--sizes", "2", "--runs", "1"]) == 1
     assert "the second run with 2 nodes was not idempotent on gpu1" in capsys.readouterr().err
     assert said == [("sandbox", "down", "--name", "benchmark")]

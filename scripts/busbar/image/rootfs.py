@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbar.errors import UsageError
-from busbar.image.contents import SHORTEST_SECRET
+from busbar.image.bundle_inventory import SHORTEST_SECRET
 from busbar.sandbox.host import run
 from busbar.sandbox.state import DISTRIBUTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["TAGS", "Login", "check_host", "chroot_variables", "make_tree", "mounted", "pack", "seal", "traces"]
+__all__ = ["TAGS", "Login", "check_host", "chroot_variables", "install_debian", "mounted", "pack", "seal", "traces"]
 
 PACKAGES = [
     *("ca-certificates", "dbus", "initramfs-tools", "iproute2", "kmod", "live-boot", "openssh-server", "python3"),
@@ -78,37 +78,37 @@ def check_host() -> None:
         raise UsageError(message)
 
 
-def make_tree(tree: Path, distribution: str, login: Login, kernel: str = KERNEL) -> None:
+def install_debian(root: Path, distribution: str, login: Login, kernel: str = KERNEL) -> None:
     """Install a minimal Debian with a kernel and network boot support into a folder.
 
     Raises:
         UsageError: mmdebstrap failed.
     """
     include = ",".join([*PACKAGES, "live-boot-initramfs-tools", kernel])
-    run("mmdebstrap", "--variant=minbase", f"--include={include}", DISTRIBUTIONS[distribution], str(tree))
-    (tree / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n", encoding="utf-8")
-    (tree / "etc/systemd/network/50-busbar-boot.network").write_text(NETWORK, encoding="utf-8")
-    chroot(tree, "systemctl", "--quiet", "enable", "systemd-networkd.service")
+    run("mmdebstrap", "--variant=minbase", f"--include={include}", DISTRIBUTIONS[distribution], str(root))
+    (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n", encoding="utf-8")
+    (root / "etc/systemd/network/50-busbar-boot.network").write_text(NETWORK, encoding="utf-8")
+    chroot(root, "systemctl", "--quiet", "enable", "systemd-networkd.service")
     home = Path("root") if login.user == "root" else Path("home") / login.user
     if login.user != "root":
-        chroot(tree, "useradd", "--create-home", "--shell", "/bin/bash", login.user)
-        rule = tree / "etc/sudoers.d" / login.user
+        chroot(root, "useradd", "--create-home", "--shell", "/bin/bash", login.user)
+        rule = root / "etc/sudoers.d" / login.user
         rule.write_text(f"{login.user} ALL=(ALL) NOPASSWD: ALL\n", encoding="utf-8")
         rule.chmod(0o440)
-    folder = tree / home / ".ssh"
+    folder = root / home / ".ssh"
     folder.mkdir(mode=0o700, exist_ok=True)
     (folder / "authorized_keys").write_text(f"{login.public_key.strip()}\n", encoding="utf-8")
-    chroot(tree, "chown", "-R", f"{login.user}:", f"/{home}/.ssh")
+    chroot(root, "chown", "-R", f"{login.user}:", f"/{home}/.ssh")
 
 
-def chroot(tree: Path, *command: str) -> None:
-    """Run a command in a chroot of the tree."""
-    run("chroot", str(tree), *command)
+def chroot(root: Path, *command: str) -> None:
+    """Run a command in a chroot of the image."""
+    run("chroot", str(root), *command)
 
 
 @contextlib.contextmanager
-def mounted(tree: Path) -> Iterator[None]:
-    """Prepare a tree for package installations: name resolution, /proc, and a policy-rc.d that starts no daemons.
+def mounted(root: Path) -> Iterator[None]:
+    """Prepare the image for package installations: name resolution, /proc, and a policy-rc.d that starts no daemons.
 
     The mounts are in a private mount namespace, so none remain when the processes end.
     """
@@ -120,89 +120,89 @@ def mounted(tree: Path) -> Iterator[None]:
         )
         raise UsageError(message)
     run("mount", "--make-rprivate", "/")
-    shutil.copyfile("/etc/resolv.conf", tree / "etc/resolv.conf")
-    policy = tree / "usr/sbin/policy-rc.d"
+    shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
+    policy = root / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
     policy.chmod(0o755)
-    run("mount", "-t", "proc", "proc", str(tree / "proc"))
+    run("mount", "-t", "proc", "proc", str(root / "proc"))
     try:
         yield
     finally:
-        run("umount", str(tree / "proc"), check=False)
+        run("umount", str(root / "proc"), check=False)
         policy.unlink(missing_ok=True)
 
 
-def chroot_variables(tree: Path, like: str) -> dict[str, object]:
-    """Return the variables with which a playbook configures the tree instead of a host."""
+def chroot_variables(root: Path, like: str) -> dict[str, object]:
+    """Return the variables with which a playbook configures the image instead of a host."""
     return {
         "ansible_connection": "community.general.chroot",
-        "ansible_host": str(tree),
+        "ansible_host": str(root),
         "ansible_become": False,
         "image_like": like,
     }
 
 
-def seal(tree: Path) -> None:
-    """Remove node identities and secrets from a tree."""
+def seal(root: Path) -> None:
+    """Remove node identities and secrets from the image."""
     for unit in DISABLED_UNITS:
-        if (tree / "usr/lib/systemd/system" / unit).exists() or (tree / "lib/systemd/system" / unit).exists():
-            chroot(tree, "systemctl", "--quiet", "disable", unit)
+        if (root / "usr/lib/systemd/system" / unit).exists() or (root / "lib/systemd/system" / unit).exists():
+            chroot(root, "systemctl", "--quiet", "disable", unit)
     for pattern in IDENTITY:
-        for path in tree.glob(pattern):
+        for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    for path in _logs(tree):
+    for path in _logs(root):
         path.unlink()
     # Empty instead of missing: systemd then generates an ID without treating this as the first boot.
-    (tree / "etc/machine-id").write_text("", encoding="utf-8")
-    (tree / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n", encoding="utf-8")
+    (root / "etc/machine-id").write_text("", encoding="utf-8")
+    (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n", encoding="utf-8")
 
 
-def _logs(tree: Path) -> list[Path]:
-    """Return the log files in a tree."""
-    return [path for path in sorted((tree / LOGS).rglob("*")) if path.is_symlink() or not path.is_dir()]
+def _logs(root: Path) -> list[Path]:
+    """Return the log files in the image."""
+    return [path for path in sorted((root / LOGS).rglob("*")) if path.is_symlink() or not path.is_dir()]
 
 
-def traces(tree: Path, secrets: Mapping[str, str]) -> list[str]:
-    """Return the files in a tree that still contain an identity or a secret, each with a description.
+def traces(root: Path, secrets: Mapping[str, str]) -> list[str]:
+    """Return the files in the image that still contain an identity or a secret, each with a description.
 
     Args:
-        tree: the tree.
+        root: folder of the image.
         secrets: the secrets of the site by name.
     """
-    own = [*(path for mark in IDENTITY for path in tree.glob(mark)), *_logs(tree)]
-    found = [f"/{path.relative_to(tree)}: differs between nodes" for path in own]
-    machine = tree / "etc/machine-id"
+    own = [*(path for mark in IDENTITY for path in root.glob(mark)), *_logs(root)]
+    found = [f"/{path.relative_to(root)}: differs between nodes" for path in own]
+    machine = root / "etc/machine-id"
     if not machine.exists() or machine.read_bytes():
         found.append("/etc/machine-id: is not empty")
     wanted = {name: text.strip().encode() for name, text in secrets.items() if len(text.strip()) >= SHORTEST_SECRET}
     for folder in SEARCHED:
-        for path in sorted((tree / folder).rglob("*")):
+        for path in sorted((root / folder).rglob("*")):
             if path.is_symlink() or not path.is_file() or path.stat().st_size > SEARCHED_MAX:
                 continue
             content = path.read_bytes()
-            place = f"/{path.relative_to(tree)}"
+            place = f"/{path.relative_to(root)}"
             if content.lstrip().startswith(b"-----BEGIN") and PRIVATE_KEY in content[:200]:
                 found.append(f"{place}: is a private key")
             found += [f"{place}: contains the secret {name}" for name, text in wanted.items() if text in content]
     return sorted(set(found))
 
 
-def pack(tree: Path, folder: Path) -> None:
-    """Pack a tree into a kernel, its initramfs and a SquashFS image, each written atomically.
+def pack(root: Path, folder: Path) -> None:
+    """Pack the image into a kernel, its initramfs and a SquashFS image, each written atomically.
 
     Raises:
-        UsageError: the tree has no kernel, or mksquashfs failed.
+        UsageError: the root has no kernel, or mksquashfs failed.
     """
-    kernels = sorted((tree / "boot").glob("vmlinuz-*"))
+    kernels = sorted((root / "boot").glob("vmlinuz-*"))
     if not kernels:
-        message = f"{tree}: contains no kernel: use another --kernel"
+        message = f"{root}: contains no kernel: use another --kernel"
         raise UsageError(message)
     version = kernels[-1].name.removeprefix("vmlinuz-")
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as made:
         shutil.copyfile(kernels[-1], Path(made) / "vmlinuz")
-        shutil.copyfile(tree / f"boot/initrd.img-{version}", Path(made) / "initrd.img")
+        shutil.copyfile(root / f"boot/initrd.img-{version}", Path(made) / "initrd.img")
         options = ("-quiet", "-no-progress", "-comp", "zstd", "-Xcompression-level", "12", "-e", "boot")
-        run("mksquashfs", str(tree), f"{made}/root.squashfs", *options)
+        run("mksquashfs", str(root), f"{made}/root.squashfs", *options)
         for name in ("vmlinuz", "initrd.img", "root.squashfs"):
             (Path(made) / name).chmod(0o644)
             (Path(made) / name).replace(folder / name)

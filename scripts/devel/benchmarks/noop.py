@@ -32,7 +32,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         UsageError: the sizes are not in ascending order, or the sandbox exists.
         ValueError: a command failed, or a second run changed something.
     """
-    sizes = _sizes(args)
+    sizes = benchmark_sandbox.sizes(args.sizes)
     walls, cpus = {}, {}
     with benchmark_sandbox.sandbox(args.name) as inventory:
         run = ("provision", "-i", str(inventory), "--skip-tags", "validation")
@@ -51,7 +51,3 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         further = sizes[-1] - sizes[0]
         yield Figure("wall_per_further_node", round((walls[sizes[-1]] - walls[sizes[0]]) / further, 2), "s")
         yield Figure("cpu_per_further_node", round((cpus[sizes[-1]] - cpus[sizes[0]]) / further, 2), "s")
-
-
-def _sizes(args: argparse.Namespace) -> list[int]:
-    return benchmark_sandbox.sizes(str(args.sizes), 1, "2,4,8,16")

@@ -57,7 +57,7 @@ class Contents(NamedTuple):
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    benchmark_sandbox.add_compute(parser, 2)
+    benchmark_sandbox.add_compute(parser)
     benchmark_sandbox.add_name(parser)
 
 

@@ -94,7 +94,7 @@ def test_all_nodes_at_once_and_the_lemons_among_them(sandbox: Cluster) -> None:
     limit = str(points[NODE])
     done = sandbox.busbar("node", "list", "--lemons", "--lemon-limit", limit, "--name", sandbox.name)
     assert done.returncode == 1
-    assert "single-node jobs that it caused to fail: " in done.stdout
+    assert "single-node jobs that failed because of the node: " in done.stdout
     done = sandbox.busbar("node", "list", "--lemons", "--lemon-limit", "99", "--name", sandbox.name)
     assert (done.returncode, done.stdout) == (0, "no node has a lemon score of 99 or more\n")
 

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Documentation that modules share: what they do in check mode and in diff mode."""
+"""Shared documentation of modules: support of check mode and diff mode."""
 
 from __future__ import annotations
 

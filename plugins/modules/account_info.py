@@ -8,7 +8,7 @@ author: busbar contributors
 short_description: Compare the accounts of a host with the declared users and groups
 description:
   - Reads the declared users, the accounts that hold their UIDs, and all groups, and plans the changes. Looks for
-    processes of users to remove. Changes nothing.
+    processes of users to remove.
   - Runs once for all users.
   - Also looks up each name and ID separately, because a directory service may not enumerate its users.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
@@ -222,7 +222,7 @@ def activity(module: AnsibleModule, leaving: list[str], users: dict[str, pwd.str
 
 
 def look(module: AnsibleModule) -> dict[str, Any]:
-    """Return the declared users and groups on this host, and which of the users to remove are active."""
+    """Return the declared users and groups on this host, and the processes and jobs of users to remove."""
     accounts, declared_groups = module.params["accounts"], module.params["groups"]
     uids = [int(item["uid"]) for item in accounts if item.get("uid") is not None]
     gids = [int(item["gid"]) for item in declared_groups if item.get("gid") is not None]
@@ -255,7 +255,7 @@ def planned(params: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         return {"problems": [{**problem, "key": params["key"] or problem["key"]} for problem in problems]}
     changes = account_plan(accounts, groups, found, params, params["password_digests"])
     keys = Path(params["key_directory"])
-    there = sorted(os.listdir(keys)) if keys.is_dir() else []  # noqa: PTH208 - plain names are wanted
+    there = sorted(os.listdir(keys)) if keys.is_dir() else []  # noqa: PTH208 - returns strings
     files = key_files(accounts, there, str(keys))
     return {"problems": [], "key_files": files, "changes": any(changes.values()), **changes}
 

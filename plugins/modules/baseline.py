@@ -5,25 +5,25 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: baseline
 author: busbar contributors
-short_description: Save the state of a host before the first change, and bring the host back to it
+short_description: Save the state of a host before the first change, and restore it
 description:
   - Saves packages, accounts, units and C(/etc) in C(/var/lib/busbar/baseline), unless a baseline exists. The other
     modules of busbar do this automatically. Use this module before a builtin module makes the first change.
-  - With O(state=restored), compares the host with that baseline, removes what busbar installed and created, and
-    restores what it replaced. Home directories, O(data) and files of other software stay. Changed files are kept in
-    C(/var/lib/busbar/kept). A repeated run resumes an interrupted one.
+  - With O(state=restored), compares the host with that baseline, removes packages and files that busbar added, and
+    restores files that it replaced. Home directories, O(data) and files of other software stay. Changed files are kept
+    in C(/var/lib/busbar/kept). A repeated run resumes an interrupted one.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   state: {description: Desired state., type: str, choices: [saved, restored], default: saved}
   written:
-    description: Files that a builtin module has changed, so that they are restored.
+    description: Files that a builtin module has changed. An uninstallation restores them.
     type: list
     elements: path
     default: []
   host: {description: Name of the host for messages., type: str, default: ""}
-  data: {description: Directories that are never touched., type: list, elements: path, default: []}
+  data: {description: Directories that are never changed., type: list, elements: path, default: []}
   accounts: {description: Users and groups that busbar creates., type: list, elements: str, default: []}
-  units: {description: Units whose former state is restored., type: list, elements: str, default: []}
+  units: {description: Units whose previous state is restored., type: list, elements: str, default: []}
   blocks: {description: Blocks of blockinfile with C(path) and C(name)., type: list, elements: dict, default: []}
   made:
     description: Patterns of paths that builtin modules write, each with C(path) and C(content) (may be empty).
@@ -36,7 +36,7 @@ EXAMPLES = r"""
 - name: Save the state of the host
   busbar.cluster.baseline:
 
-- name: Bring the host back
+- name: Restore the host
   busbar.cluster.baseline: {state: restored, host: "{{ inventory_hostname }}", data: [/shared]}
 """
 
@@ -60,7 +60,7 @@ def refuse_older(module: AnsibleModule, signs: list[str]) -> None:
     """Fail the module if the host's previous state is unknown."""
     module.fail_json(
         msg=f"{module.params['host']}: busbar changed this host before it took a baseline ({', '.join(signs)}), so the "
-        f"former state is unknown.\n    remedy: {REMEDY}"
+        f"previous state is unknown.\n    remedy: {REMEDY}"
     )
 
 

@@ -8,10 +8,9 @@ author: busbar contributors
 short_description: Check user namespaces and credentials for container registries
 description:
   - Without O(credentials), creates a user namespace as the user C(nobody), as a rootless container does. If that fails,
-    returns the kernel setting that forbids it and the line that allows it.
+    returns the kernel setting that forbids it, and its remedy.
   - With O(credentials), authenticates to each registry without pulling. A registry that rejects the login is a problem,
-    and so is one whose token server is a host for which the user has no login. A registry that does not answer is a
-    note.
+    and so is a token server for which the user has no login. A registry that does not answer is a note.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   host:
@@ -39,7 +38,6 @@ options:
     description: The credentials, each with C(user), C(machine), C(login) and C(password).
     type: list
     elements: dict
-    required: true
     suboptions:
       user:
         description: Owner of the credential, for messages.
@@ -145,7 +143,7 @@ def logins_of(credentials: list[dict[str, Any]]) -> dict[str, dict[str, Login]]:
 
 
 def ask_registries(module: AnsibleModule) -> None:
-    """Return which registries refuse the credentials."""
+    """Exit the module with the registries that refuse the credentials."""
     problems, notes = [], {}
     for user, logins in logins_of(module.params["credentials"]).items():
         gives_tokens = set()

@@ -53,7 +53,7 @@ options:
     type: str
     default: ""
   password:
-    description: Its password.
+    description: Password of O(username).
     type: str
     default: ""
   timeout_s:
@@ -61,7 +61,7 @@ options:
     type: int
     default: 60
   pending:
-    description: The C(pending) file of M(busbar.cluster.templates). It is removed once the daemon runs with the new
+    description: The C(pending) file of M(busbar.cluster.templates). Removed when the daemon runs with the new
       configuration.
     type: path
 """

@@ -5,15 +5,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: directory_users
 author: busbar contributors
-short_description: Manage users of the cluster's own directory, and find clashes with any directory
+short_description: Manage users of the cluster's directory, and find conflicts with any LDAP directory
 description:
   - Adds, changes, locks and removes users of the directory of the role C(ldap_server), and lists them.
-  - Plans all changes before making the first. If one of them is not possible, changes nothing and returns the reasons
-    in C(problems).
+  - Plans all changes before making the first. If a change is not possible, changes nothing and returns the reason in
+    C(problems).
   - Runs as root on the directory server, through the socket of slapd, with the tools of ldap-utils. Sets no passwords.
-  - With O(compare), changes nothing, and looks up the names and IDs of the accounts in C(/etc/passwd) and C(/etc/group)
-    and of the declared ones in an LDAP directory. A directory that is unreachable, is not trusted or rejects the login
-    is also a problem.
+  - With O(compare), changes nothing, and looks up the names and IDs of local (C(/etc/passwd), C(/etc/group)) and
+    declared accounts in an LDAP directory. A directory that is unreachable, is not trusted or rejects the login is also
+    a problem.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   suffix:
@@ -133,18 +133,17 @@ people:
   type: list
   elements: dict
 problems:
-  description: Reasons for changing nothing, or clashes, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Reasons for changing nothing, or conflicts, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: always
   type: list
   elements: dict
 protected_users:
-  description: Local and declared users that no directory entry may replace, without the accounts of packages, which
-    come and go.
+  description: Local and declared users that no directory entry may replace, except accounts of packages.
   returned: with O(compare)
   type: list
   elements: str
 protected_groups:
-  description: Such groups, and those that grant rights on any host.
+  description: Local and declared groups that no directory entry may replace, and groups that grant rights on any host.
   returned: with O(compare)
   type: list
   elements: str

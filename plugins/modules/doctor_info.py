@@ -8,8 +8,8 @@ author: busbar contributors
 short_description: Find problems of a provisioned host
 description:
   - Checks for enabled services that do not run, network file systems that are not mounted or do not answer, and
-    certificates that expire soon. On a controller, also asks Slurm for unresponsive daemons, for nodes that accept no
-    jobs, and for a reservation that a validation left behind. Each check has a timeout.
+    certificates that expire soon. On a controller, also checks for unresponsive Slurm daemons, nodes that accept no
+    jobs, and a stale reservation of a validation. Each check has a timeout.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   host: {description: Name of the host., type: str, required: true}
@@ -75,7 +75,7 @@ class Look:
         """Return exit code and output of a command; 124 on a timeout, 127 if the program is missing."""
         environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
         try:
-            done = subprocess.run(  # noqa: S603 - fixed words, and paths of this host
+            done = subprocess.run(  # noqa: S603 - fixed arguments and paths
                 words,
                 check=False,
                 stdin=subprocess.DEVNULL,
@@ -140,7 +140,7 @@ class Look:
         return reservation_problems(self.run("scontrol", "-o", "show", "reservation")[1])
 
 
-def _disk(path: str, mounted: bool, timeout_s: float) -> Disk:  # noqa: FBT001 - of a map
+def _disk(path: str, mounted: bool, timeout_s: float) -> Disk:  # noqa: FBT001 - called by map()
     """Return the state of a mount."""
     if not mounted:
         return Disk(path, mounted=False)

@@ -7,7 +7,7 @@ module: enroot_configuration
 author: busbar contributors
 short_description: Plan the packages and files of Enroot on a host
 description:
-  - Creates a user namespace as the user C(nobody), with Enroot's own program if it is installed, since AppArmor may
+  - Creates a user namespace as the user C(nobody), with Enroot's program if it is installed, since AppArmor may
     allow it only to Enroot. Refuses a host on which Enroot cannot create containers, and an invalid declaration.
   - Installs no packages and writes no files except the kernel settings of O(sysctls).
 extends_documentation_fragment: busbar.cluster.attributes.diff
@@ -57,7 +57,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def look(module: AnsibleModule) -> dict[str, Any]:
-    """Return the host's state; in check mode, missing users are ignored because a real run may create them first."""
+    """Return the host's state; check mode ignores missing users, because an earlier task may create them."""
     given = module.params
     users = [] if module.check_mode else given["users"]
     return read_enroot(module, given["declared"]["path"], users, given["users_directory"])

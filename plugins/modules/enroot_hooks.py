@@ -8,8 +8,7 @@ author: busbar contributors
 short_description: Choose the hooks of Enroot
 description:
   - Links the chosen hooks that upstream offers into C(/etc/enroot/hooks.d), and removes the links of the others.
-  - Makes the chosen hooks that upstream installs executable, and the others not, since Enroot runs only executable
-    ones.
+  - Sets the execute permission of the hooks that upstream installs, because Enroot runs only executable hooks.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   hooks: {description: Chosen hooks., type: list, elements: str, required: true}

@@ -8,7 +8,7 @@ author: busbar contributors
 short_description: Manage clocks, power limits, persistence, ECC and compute mode of GPUs
 description:
   - Compares the settings with C(nvidia-smi -q -x) and changes those that differ on all GPUs of the host. Checks every
-    value against the limits of each card before the first change, and changes nothing if a card does not support one.
+    value against the limits of each card before the first change, and changes nothing if a card rejects a value.
   - Settings that would affect running Slurm jobs are deferred or refused. Omitted settings stay unchanged.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
@@ -92,7 +92,7 @@ def shown(steps: Sequence[Step], side: str) -> str:
 
 
 def waiting(gpus: Sequence[dict[str, Any]], settings: dict[str, Any]) -> str:
-    """Return which GPUs need a reset or reboot to activate the declared ECC mode."""
+    """Describe the GPUs that need a reset or reboot to activate the declared ECC mode, or return ''."""
     late = [gpu["index"] for gpu in gpus if "ecc" in settings and gpu["ecc"] not in {None, settings["ecc"]}]
     if not late:
         return ""

@@ -13,7 +13,7 @@ extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host: {description: Name of the host., type: str, required: true}
   mode: {description: "V(auto), V(dmabuf), V(nvidia_peermem) or V(none).", type: str, required: true}
-  rdma: {description: Whether the hardware declares RDMA NICs., type: bool, required: true}
+  rdma: {description: Whether the hardware profile has RDMA NICs., type: bool, required: true}
   gdrcopy: {description: Whether to load the module of GDRCopy., type: bool, default: false}
 """
 

@@ -10,7 +10,7 @@ description:
   - Replaces the managed block of C(/etc/hosts), or appends it.
   - Removes the names in the block from all other lines, and removes the line of 127.0.1.1.
 notes:
-  - Writes C(/etc/hosts), in place where it cannot be replaced, as the bind mount of a container cannot.
+  - Writes C(/etc/hosts) in place if it cannot be replaced, such as a bind mount in a container.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   block:

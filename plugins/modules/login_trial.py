@@ -7,8 +7,8 @@ module: login_trial
 author: busbar contributors
 short_description: Roll back a login change unless a new login succeeds
 description:
-  - With V(started), the SSH server takes its new settings, and the host rolls them back automatically after O(seconds),
-    unless a run with V(kept) arrives before over a new connection. This limits a lockout by a wrong setting.
+  - V(started) activates the new settings of the SSH server. The host rolls them back after O(seconds), unless V(kept)
+    runs over a new connection before that. So a wrong setting locks users out only temporarily.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   note: {description: C(pending) file of M(busbar.cluster.templates)., type: path, required: true}

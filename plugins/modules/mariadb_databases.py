@@ -85,7 +85,7 @@ def parse_privileges(text: str) -> dict[str, set[str]]:
         match = _PRIVILEGES.fullmatch(part)
         if match is None:
             message = (
-                f"privileges: {part!r} is not valid: write DATABASE.TABLE:PRIVILEGE,PRIVILEGE, as slurm_acct_db.*:ALL"
+                f"privileges: {part!r} is not valid: write DATABASE.TABLE:PRIVILEGE,PRIVILEGE (slurm_acct_db.*:ALL)"
             )
             raise ValueError(message)
         words = {" ".join(word.upper().split()) for word in match["privileges"].split(",")}

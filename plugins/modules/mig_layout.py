@@ -7,8 +7,8 @@ module: mig_layout
 author: busbar contributors
 short_description: Divide the GPUs of a node into MIG instances
 description:
-  - Leaves GPUs unchanged that match. Fails before any change if the layout does not fit the hardware or a GPU. Drains
-    the node in Slurm, changes nothing while jobs run, and resumes it once Slurm's Gres matches.
+  - GPUs that match the layout stay unchanged. Fails before any change if the layout does not fit the hardware profile
+    or a GPU. Drains the node in Slurm, changes nothing while jobs run, and resumes the node once Slurm's Gres matches.
   - Stops O(services), such as DCGM, during the change, and starts those that ran even if the change fails.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 # Restores GPU settings, which a GPU loses in the reset when MIG is enabled or disabled.
 SETTINGS = "/usr/local/lib/busbar/gpu_settings_boot"
-# Names the device files of the instances.
 REASON = "busbar: MIG layout"
+# Creates the named device files of the instances.
 DEVICES = "/usr/local/lib/busbar/mig_devices.py"
 # Units that write the CDI specification of GPU devices for containers: from the nvidia_container_toolkit role, and from
 # NVIDIA.
@@ -63,7 +63,7 @@ _RUNNING = frozenset({"active", "activating", "reloading"})
 
 
 class Declared(TypedDict):
-    """Values derived from the layout: the instances created at boot, and the number of GPUs of each Slurm type."""
+    """Values derived from the layout: the instances to create at boot, and the number of GPUs of each Slurm type."""
 
     boot_lines: list[str]
     gres: dict[str, int]
@@ -79,10 +79,10 @@ def read_declared(module: AnsibleModule) -> Declared:
     there = {name for name in DETECTING for folder in module.params["plugin_folders"] if Path(folder, name).exists()}
     if module.params["gres_mode"] == "nvml" and there == {DETECTING[0]}:
         msg = (
-            f"{node}: slurm_gres_mode: nvml is declared, but the installed Slurm lacks {DETECTING[1]}, "
-            "as the packages of the distributions do, and would not detect MIG instances. Remedy: "
-            "remove slurm_gres_mode, since its default needs no plugin, or install a Slurm that was "
-            "built with NVML. Nothing was changed, and the node remains in service"
+            f"{node}: slurm_gres_mode is nvml, but the installed Slurm has no {DETECTING[1]}, like all packages of "
+            "distributions, and would not detect MIG instances. Remedy: remove slurm_gres_mode, because "
+            "its default needs no plugin, or install a Slurm that was built with NVML. Nothing was "
+            "changed, and the node remains in service"
         )
         module.fail_json(msg=msg, **{REFUSED: True})
     return {"boot_lines": boot_layout(gpu, layout), "gres": dict(gres_counts(gpu, layout))}
@@ -222,7 +222,7 @@ class Change:
             status, out, err = self.run(["systemctl", "try-restart", name])
             if status and "not found" not in f"{out} {err}".lower():
                 self.module.warn(
-                    f"{name} still exposes the former MIG instances to containers: {one_line(f'{err} {out}')}"
+                    f"{name} still exposes the previous MIG instances to containers: {one_line(f'{err} {out}')}"
                 )
 
     def agrees(self) -> bool:

@@ -8,7 +8,7 @@ author: busbar contributors
 short_description: Check shared storage before it is mounted
 description:
   - Checks mount points, servers and the client software, and fails if a mount is not possible. Tries NFS mounts
-    read-only in a separate mount namespace. Changes nothing.
+    read-only in a separate mount namespace.
   - Queries to servers and access to directories have a timeout. Active mounts are read from C(/proc/self/mountinfo).
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
@@ -123,7 +123,7 @@ from ..module_utils.storage.home_quota import QuotaError, file_system
 from ..module_utils.storage.mount_state import Examination
 from ..module_utils.storage.mounts import mount_plan, nfs_home_mounts
 
-# Short, because in check mode the server may be one that only a real run would have started.
+# Short, because in check mode an earlier task has not started a new server.
 CHECK_TIMEOUT_S = 2
 
 
@@ -209,7 +209,7 @@ def main() -> None:
         **mounts,
         problems=found.problems,
         kernel={name: found.has(name) for name in given["kernel_modules"]},
-        rdma_devices=sorted(os.listdir(devices)) if devices.is_dir() else [],  # noqa: PTH208 - plain names are wanted
+        rdma_devices=sorted(os.listdir(devices)) if devices.is_dir() else [],  # noqa: PTH208 - returns strings
         processors=os.sysconf("SC_NPROCESSORS_CONF"),
     )
 

@@ -49,7 +49,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Look at the node
+- name: Read the hardware of the node
   busbar.cluster.node_info:
     paths: [/, /var]
     names: [alice]

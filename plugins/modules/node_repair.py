@@ -1,13 +1,14 @@
-"""Module that plans node repairs, chooses how a node is repaired, and records the history of repairs."""
+"""Module that selects nodes to repair, chooses the repair of a node, and records repairs."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_repair
 author: busbar contributors
-short_description: Plan repairs of nodes, choose how a node is repaired, and keep the history of repairs
+short_description: Select nodes to repair, choose the repair of a node, and record repairs
 description:
-  - With O(plan), asks Slurm and the history which nodes may be repaired. Run it on the controller. Changes nothing.
+  - With O(plan), returns the nodes that may be repaired, by their state in Slurm and the history of repairs. Run it on
+    the controller. Changes nothing.
   - With O(choose), runs the node's health check again and chooses between a reset of its GPUs, a reboot, and no repair.
     Run it on the node. Changes nothing.
   - With O(records), adds records to the history on the controller, a file of JSON lines. It keeps the records of one
@@ -18,7 +19,7 @@ options:
     description: The nodes.
     type: dict
     suboptions:
-      requested: {description: "Names, as a list or folded; empty for all that the health check drained.", type: raw}
+      requested: {description: Names or Slurm host list; empty for all that the health check drained., type: raw}
       compute: {description: Compute nodes of the inventory., type: list, elements: str, required: true}
       limited: {description: Hosts of this run., type: list, elements: str, required: true}
   choose:
@@ -110,7 +111,7 @@ def planned(module: AnsibleModule, history: Path) -> dict[str, Any]:
 
 
 def chosen(module: AnsibleModule) -> dict[str, str]:
-    """Return how the node is repaired."""
+    """Return the repair of the node and its reason."""
     given = module.params["choose"]
     # Without a health check only the note decides.
     can_look = os.access(given["program"], os.X_OK)

@@ -9,7 +9,7 @@ short_description: Plan the installation of the NVIDIA driver on a host
 description:
   - Reads package manager, repositories, kernel, firmware, services and GPUs, and derives from the hardware and the
     declaration the required packages, files, modules and services, pending reboots, and problems.
-  - Changes nothing, and needs no driver and no GPU.
+  - Works without a driver and without a GPU.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   host: {description: Name of the host., type: str, required: true}
@@ -42,7 +42,7 @@ SHOWN = ("loaded", "kernel_release", "gpus", "slurm", "units", "make_log")
 
 
 def unready(hardware: dict[str, Any], plan: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """Return why the loaded driver cannot be used yet; the GPUs are queried only if they may answer."""
+    """Return why the loaded driver cannot be used yet; the GPUs are queried only if the driver version matches."""
     if not plan["kernel"] or not (found["gpus"] or found["loaded"]):
         return []
     gpus = read_answering_gpus() if found["loaded"] == plan["version"] else {}

@@ -13,9 +13,9 @@ description:
     wrong or the server does not answer, the module fails without changes.
   - Fetches nothing if key and source are unchanged, so later runs work without the network.
   - Requires neither gpg nor Python's apt bindings.
-  - With O(distribution), adds components to the distribution's own repositories instead. Asks apt which repositories
-    the host uses, and adds the missing components with the same addresses, suites and keys, so a site's mirror is used,
-    too. In check mode a host without package lists reports that it would add them.
+  - With O(distribution), adds components to the distribution's repositories instead. Reads the repositories of the host
+    from apt, including a site's mirror, and adds the missing components with the same addresses, suites and keys. In
+    check mode a host without package lists reports that it would add them.
 notes:
   - Writes C(/etc/apt/keyrings/busbar-NAME.asc), C(/etc/apt/sources.list.d/busbar-NAME.sources),
     C(/etc/apt/preferences.d/busbar-repository-NAME.pref) and C(/etc/apt/preferences.d/busbar-OWNER.pref), or with dnf
@@ -57,7 +57,7 @@ options:
     elements: str
     default: []
   distribution:
-    description: Whether to add O(components) to the distribution's own repositories. Only for apt.
+    description: Whether to add O(components) to the distribution's repositories. Only for apt.
     type: bool
     default: false
   fingerprint:
@@ -190,7 +190,7 @@ OPTIONS: dict[str, Any] = {
     "header": {"type": "str", "default": "# Written by busbar."},
 }
 
-# A repository of NVIDIA replaces these. With apt the index is always signed.
+# NVIDIA's repositories override these defaults. With apt the index is always signed.
 DEFAULTS = {"priority": NORMAL_PRIORITY, "signed_packages": True, "signed_metadata": False}
 # Options of the nvidia_repository role that a site declares by repository name.
 BY_NAME = ("url", "key_url", "fingerprint")
@@ -227,7 +227,7 @@ def fetch_index(module: AnsibleModule, text: str) -> None:
 
 
 def keep_components(module: AnsibleModule) -> None:
-    """Add components to the distribution's own repositories."""
+    """Add components to the distribution's repositories, and exit the module."""
     params, path = module.params, Path(f"/etc/apt/sources.list.d/busbar-{module.params['name']}.sources")
     before = current_text(path) or ""
     known = targets_of(module)

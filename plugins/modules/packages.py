@@ -7,12 +7,12 @@ module: packages
 author: busbar contributors
 short_description: Install, pin, hold, remove and upgrade packages
 description:
-  - Asks the package database once which packages are missing, have another version or differ in their hold. If
-    none does, it ends in a fraction of the time of M(ansible.builtin.apt).
+  - Queries the package database once for packages that are missing, have another version or another hold. If nothing
+    differs, it is much faster than M(ansible.builtin.apt).
   - Otherwise installs, upgrades, downgrades and removes in one transaction, so that packages that require each other in
     the same version stay consistent, and verifies the versions afterwards.
   - Fetches the package lists first if the host has none, as on a new node. M(ansible.builtin.apt) with
-    C(cache_valid_time) fails there, because it mistakes the date of the empty directory for that of the lists.
+    C(cache_valid_time) fails there, because it uses the date of the empty directory as the date of the lists.
   - In check mode, returns the planned changes without using package lists or the network.
   - Works with apt and dnf. With dnf, holds use the plugin versionlock, and packages are removed in a second
     transaction. A package without a version keeps its installed version.
@@ -49,8 +49,8 @@ options:
         type: bool
   family:
     description:
-      - Packages that O(packages) depend on. Held ones may change in the transaction; all that have the version
-        afterwards are held.
+      - Related packages, such as dependencies of O(packages). Their holds are released for the transaction. Afterwards
+        those with this version are held.
     type: dict
     suboptions:
       names:
@@ -59,7 +59,7 @@ options:
         elements: str
         required: true
       version:
-        description: Version. If empty, none is held.
+        description: Version. If empty, no package is held.
         type: str
         default: ''
   absent:
@@ -121,7 +121,7 @@ EXAMPLES = r"""
       - {name: libnccl-dev, version: 2.27.5-1+cuda12.9, hold: true}
     protect: ["nvidia-driver*"]
 
-- name: Install the driver with all that belongs to it
+- name: Install the driver and its related packages
   busbar.cluster.packages:
     packages:
       - {name: nvidia-driver-cuda, version: 580.95.05-1, hold: true}

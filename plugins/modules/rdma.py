@@ -8,7 +8,7 @@ author: busbar contributors
 short_description: Configure a host for RDMA
 description:
   - Writes limits of locked memory, names of devices and interfaces, modules to load at boot, RoCE defaults and
-    addresses of IP over InfiniBand, and removes those of former runs. Refuses O(settings) that do not fit the host.
+    addresses of IP over InfiniBand, and removes stale ones. Refuses O(settings) that do not fit the host.
   - Changes nothing while one of O(packages) is missing. Does not load modules or restart services.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:

@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 - name: Check that the archive can be verified
   busbar.cluster.refuse:
-    msg: "{{ inventory_hostname }}: pyxis_sha256 is not set: set it to what sha256sum prints for the archive"
+    msg: "{{ inventory_hostname }}: pyxis_sha256 is not set: set it to the output of sha256sum for the archive"
   when: pyxis_sha256 | length == 0
 """
 

@@ -7,8 +7,8 @@ module: replaced_machine
 author: busbar contributors
 short_description: Detect and record the replacement of a node's machine
 description:
-  - Compares host key and serial numbers of the responding machine with those recorded for the node. Refuses the former
-    machine, a revoked host key, and the host key of another host. Runs on the provisioning host.
+  - Compares host key and serial numbers of the responding machine with those recorded for the node. Refuses the
+    previous machine, a revoked host key, and the host key of another host. Runs on the provisioning host.
   - V(noted) records the result of V(compared) in C(nodes.jsonl), V(admitted) that the machine passed its validation.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
@@ -19,7 +19,7 @@ options:
   names: {description: Names and addresses of the machine., type: list, elements: str, default: []}
   port: {description: Port of its SSH server., type: int, default: 22}
   fingerprints: {description: Verified host keys to trust., type: list, elements: str, default: []}
-  allow_same: {description: Whether to accept the former machine., type: bool, default: false}
+  allow_same: {description: Whether to accept the previous machine., type: bool, default: false}
 """
 
 EXAMPLES = r"""

@@ -8,7 +8,7 @@ author: busbar contributors
 short_description: Create or start the scratch file system of a host
 description:
   - Reads all signatures, users and holders of the disks, then creates or starts array or volume and XFS.
-  - Refuses a disk that is not blank, unless C(wipe) lists its ID for the host. Never touches a disk in use. Reads the
+  - Refuses a disk that is not blank, unless C(wipe) lists its ID for the host. Never changes a disk in use. Reads the
     disks again right before the first change. Runs programs without standard input, so that no prompt is confirmed.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
@@ -27,7 +27,7 @@ RETURN = r"""
 uuid: {description: UUID of the file system., returned: success, type: str}
 array: {description: UUID of the array in the format of mdadm., returned: success, type: str}
 commands: {description: Commands that were or would be run., returned: always, type: list, elements: str}
-recipe: {description: Commands that create it on blank disks., returned: success, type: list, elements: list}
+recipe: {description: Commands that create it from blank disks., returned: success, type: list, elements: list}
 missing_programs: {description: Programs to install first., returned: success, type: list, elements: str}
 """
 
@@ -74,7 +74,7 @@ def run_steps(module: AnsibleModule, seen: dict[str, Any], steps: list[list[str]
 
 
 def keep(module: AnsibleModule, missing: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Bring the disks to the declared state; return the plan and the commands that were (or would be) run.
+    """Create or start the declared file system; return the plan and the commands that were (or would be) run.
 
     Raises:
         ValueError: a device cannot be read.

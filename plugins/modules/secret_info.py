@@ -85,7 +85,7 @@ def place(path: Path) -> Place:
 
 
 def look(secret: str, path: Path) -> dict[str, Any]:
-    """Return the mode, the owner, the age and the readers of one file, and whether it is too open."""
+    """Return the mode, the owner, the age and the readers of one file, and the problem if it has too many readers."""
     accounts = {each.pw_name: (each.pw_uid, each.pw_gid) for each in pwd.getpwall()}
     members = {each.gr_gid: each.gr_mem for each in grp.getgrall()}
     # For a link, the parent directories of its target count.

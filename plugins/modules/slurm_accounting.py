@@ -81,7 +81,7 @@ def failure(words: list[str], output: str) -> str:
     text = f"`sacctmgr {shlex.join(words)}` failed: {' '.join(output.split())}"
     if NO_ANSWER.search(output):
         text += "\n    remedy: slurmdbd does not answer: check it (systemctl status slurmdbd; journalctl -u slurmdbd)"
-        text += " and its database, then run `busbar provision slurm`, which starts both; no accounting data is lost"
+        text += " and its database, then run `busbar provision slurm`, which starts both. No accounting data is lost"
     return text
 
 

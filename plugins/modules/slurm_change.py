@@ -1,4 +1,4 @@
-"""Module that reports the jobs lost by a change to Slurm's configuration or accounting, and how to activate it."""
+"""Module that reports the jobs lost by a change to Slurm's configuration or accounting, and the required action."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ module: slurm_change
 author: busbar contributors
 short_description: Check a change of Slurm's configuration before and after it is written
 description:
-  - With O(content), before slurm.conf is written, fails if the change would end or strand jobs.
-  - Compares running and pending jobs with the new slurm.conf and accounting, and fails if a job would lose its node,
-    partition, resources, account, user or QOS.
-  - Asks slurmctld once. If it runs but does not answer, any change is refused. If it does not run, only the removal of
-    nodes or partitions is refused, as jobs may use them.
-  - With O(changes), after the files are written, returns how to activate them. Since Slurm 23.11 C(scontrol
+  - With O(content), before slurm.conf is written, compares running and pending jobs with the new slurm.conf and
+    accounting, and fails if a job would lose its node, partition, resources, account, user or QOS.
+  - Queries slurmctld once. If it runs but does not answer, any change is refused. If it does not run, only the removal
+    of nodes or partitions is refused, because jobs may use them.
+  - With O(changes), after the files are written, returns the action that activates them. Since Slurm 23.11 C(scontrol
     reconfigure) applies almost every change without a restart.
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
@@ -50,7 +49,7 @@ options:
     elements: dict
     default: []
   gres_in_use:
-    description: Whether a changed number of GPUs on a node with GPU jobs counts, too.
+    description: Whether to fail if the number of GPUs changes on a node with GPU jobs.
     type: bool
     default: true
   allow:
@@ -91,7 +90,7 @@ action:
   returned: with O(changes)
   type: str
 old_files:
-  description: The former files, as entries of the option O(busbar.cluster.templates#module:more).
+  description: The previous files, as entries of the option O(busbar.cluster.templates#module:more).
   returned: with O(changes)
   type: list
   elements: dict
@@ -138,7 +137,7 @@ def text_of(path: Path) -> str | None:
 
 
 def active_text(path: str, pending: str | None) -> str | None:
-    """Return the slurm.conf that slurmctld has loaded; after a run killed while writing, from the pending record."""
+    """Return the slurm.conf that slurmctld has loaded; after a killed run it is in the pending file."""
     note = text_of(Path(pending)) if pending else None
     try:
         noted = json.loads(note) if note else {}
@@ -179,7 +178,7 @@ def ask(module: AnsibleModule, squeue: str, configuration: str | None) -> tuple[
 
 
 def look_up(module: AnsibleModule, squeue: str) -> tuple[list[HeldJob] | None, str]:
-    """Return the jobs, or None with the reason; use the new slurm.conf if the present one is damaged."""
+    """Return the jobs, or None with the reason; use the new slurm.conf if the current one is damaged."""
     jobs, reason = ask(module, squeue, None)
     if jobs is not None:
         return jobs, ""
@@ -209,7 +208,7 @@ def refuse_blindly(module: AnsibleModule, old: ClusterConf, new: ClusterConf, re
 
 
 def judge_written(module: AnsibleModule) -> None:
-    """Return how changed files become active."""
+    """Exit the module with the action that activates the changed files."""
     changes = module.params["changes"]
     always = {"since": time.strftime("%Y-%m-%d %H:%M:%S"), "old_files": old_files(changes)}
     program = module.get_bin_path("slurmctld")

@@ -8,17 +8,17 @@ author: busbar contributors
 short_description: Drain nodes of Slurm and wait for their jobs, or resume them
 description:
   - Drains nodes in Slurm in one step, then waits until no job runs on them.
-  - Cancels no job. If jobs remain after O(wait_s), fails and lists them with their owners; the nodes stay drained.
+  - Cancels no jobs. If jobs remain after O(wait_s), fails and lists them with their owners; the nodes stay drained.
   - In check mode, reports the jobs that it would wait for.
   - A drained node keeps its drain reason, unless O(replace_reason) is set.
   - With O(state=resumed), waits until slurmd of the nodes answers, resumes the nodes whose drain reason starts with
     O(reason), and waits until they are in service. Nodes that are in service or drained for another reason stay
     unchanged.
-  - Queries Slurm for all nodes at once. Must run where C(scontrol) may change nodes.
+  - Must run on a host and as a user with permission to change nodes with C(scontrol).
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   nodes:
-    description: The nodes, as a list or folded as in C(gpu[3-4]).
+    description: The nodes, as a list or a Slurm host list such as C(gpu[3-4]).
     type: raw
     required: true
   reason:
@@ -39,7 +39,7 @@ options:
     type: bool
     default: false
   protect:
-    description: Hosts to refuse, by the group that gives them another function in the cluster.
+    description: Hosts that must not be drained, by the group that gives them another function in the cluster.
     type: dict
     default: {}
   key:
@@ -59,7 +59,7 @@ EXAMPLES = r"""
     reason: "busbar: leaves the cluster"
     wait_s: 3600
 
-- name: Put the nodes back
+- name: Resume the nodes
   busbar.cluster.slurm_drain:
     nodes: gpu[3-4]
     reason: "busbar: leaves the cluster"
@@ -116,7 +116,7 @@ if TYPE_CHECKING:
 
 BETWEEN_LOOKS_S = 2.0
 _JOB_FIELDS = 3
-# Slurm's own drain reasons for a node whose slurmd was down during a reboot.
+# Reasons that Slurm sets on a node whose slurmd was down during a reboot.
 REBOOTED = ("Node unexpectedly rebooted", "Not responding")
 ANSWER_S = 120
 LOOK = ["sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E"]
@@ -125,12 +125,12 @@ Known = dict[str, tuple[str, str]]
 
 
 def unknown_nodes(wanted: Sequence[str], known: Sequence[str], key: str) -> str:
-    """Return the error for nodes unknown to Slurm, or an empty string."""
+    """Return the error for names that are not nodes in Slurm, or an empty string."""
     words = []
     for name in sorted(set(wanted) - set(known)):
         near = difflib.get_close_matches(name, known, 1)
         words.append(f"{name}" + (f" (did you mean {near[0]}?)" if near else ""))
-    return f"{key}: nodes unknown to Slurm: {', '.join(words)}; `sinfo -N` lists the known nodes" if words else ""
+    return f"{key}: not nodes in Slurm: {', '.join(words)}; `sinfo -N` lists the nodes" if words else ""
 
 
 def protected_nodes(wanted: Sequence[str], protect: Mapping[str, Sequence[str]], key: str) -> str:
@@ -152,7 +152,7 @@ def held_now(module: AnsibleModule, nodes: Sequence[str]) -> str:
 
 
 def would_do(drained: Sequence[str], wanted: Sequence[str], jobs: Sequence[str], wait: str) -> str:
-    """Describe what a real run would do.
+    """Describe what the module would do without check mode.
 
     Args:
         drained: nodes that are not drained yet.
@@ -184,7 +184,7 @@ def answers(known: Known, node: str) -> bool:
 
 
 def is_out(known: Known, node: str) -> bool:
-    """Return whether a node takes no jobs until an administrator resumes it."""
+    """Return whether a node accepts no jobs until an administrator resumes it."""
     return known.get(node, ("unknown", ""))[0].startswith(("drain", "down", "fail"))
 
 

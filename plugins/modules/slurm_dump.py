@@ -8,9 +8,9 @@ author: busbar contributors
 short_description: Dump or restore Slurm's accounting database
 description:
   - Writes a consistent dump that only root can read, and compares the number of rows of all tables with it.
-  - Keeps the former dump until the new one is verified.
-  - With O(state=loaded), replaces the database with the dump, after dumping the current database beside it.
-  - slurmdbd must be stopped in both cases, so that nothing is written meanwhile.
+  - Keeps the previous dump until the new one is verified.
+  - With O(state=loaded), replaces the database with the dump, after dumping the current database to the same directory.
+  - slurmdbd must be stopped in both cases.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   path:

@@ -1,14 +1,14 @@
-"""Module that queries nodes in Slurm: whether a node may be taken out of service, its jobs, and unready nodes."""
+"""Module that queries nodes in Slurm: state, jobs, unready nodes and history."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_node
 author: busbar contributors
-short_description: Ask Slurm for the state, the jobs and the history of nodes
+short_description: Return the state, the jobs and the history of nodes in Slurm
 description:
   - Must run on a host that reaches slurmctld. Changes nothing.
-  - An unresponsive Slurm is a result, not a failure, since a new cluster has none yet.
+  - Does not fail if Slurm does not answer, because Slurm is not running yet on a new cluster.
 extends_documentation_fragment: busbar.cluster.attributes.no_diff
 options:
   node:
@@ -24,7 +24,8 @@ options:
     type: list
     elements: str
   wanted:
-    description: Names of nodes to check. Those that cannot run jobs, except by an admin's intention, are returned.
+    description: Names of nodes to check. Those that cannot run jobs are returned, except those that an administrator
+      drained.
     type: list
     elements: str
   history:
@@ -50,7 +51,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 known:
-  description: Whether Slurm knows the node.
+  description: Whether Slurm has a node of this name.
   returned: with O(node)
   type: bool
 drain:
@@ -58,7 +59,7 @@ drain:
   returned: with O(node)
   type: bool
 ours:
-  description: Whether to resume the node at the end. A node that an admin drained stays drained.
+  description: Whether to resume the node at the end. A node that an administrator drained stays drained.
   returned: with O(node)
   type: bool
 answers:
@@ -66,7 +67,7 @@ answers:
   returned: with O(node)
   type: bool
 unknown:
-  description: Reason why it is not known whether the node has jobs.
+  description: Reason why the jobs of the node are unknown.
   returned: with O(node)
   type: str
 jobs:
@@ -118,7 +119,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60
 DAY_S = 86400
-# Includes failures that may be the job's fault, because they also reveal a node that breaks jobs in unusual ways.
+# Includes failures that may be the job's fault, because a faulty node can also cause them.
 ALL_FAILURES = (*NODE_FAILURES, "FAILED", "OUT_OF_MEMORY")
 MOST = 200
 
@@ -169,7 +170,7 @@ def answer_of(module: AnsibleModule, words: Sequence[str]) -> str:
     status, out, err = module.run_command(command, environ_update={"LC_ALL": "C.UTF-8", "TZ": "UTC", **TIMES})
     if status != 0:
         output = " ".join((err or out or f"no answer within {PATIENCE_S} s").split())[:300]
-        message = f"`{words[0]}` fails: {output}"
+        message = f"`{words[0]}` failed: {output}"
         raise ValueError(message)
     # Without accounting sacct prints an error but may still exit with 0.
     if not out.strip() and err.strip():

@@ -1,4 +1,4 @@
-"""Module that reads the installed and offered Slurm versions of a host, and configures the package source."""
+"""Module that reads the installed and available Slurm versions of a host, and configures the package source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ options:
     type: dict
     default: {}
   also:
-    description: Further packages to take from its suite, if it does not list any.
+    description: Further packages from the suite, if O(repository) does not list any.
     type: list
     elements: str
     default: []
@@ -39,7 +39,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Look which Slurm this host has
+- name: Read the installed and available Slurm versions
   busbar.cluster.slurm_release:
     repository: {release: "26.05", suite: testing}
   register: found
@@ -252,7 +252,7 @@ def is_known(offered: dict[str, str], repository: dict[str, Any]) -> bool:
 
 
 def install(module: AnsibleModule, options: list[str], versions: dict[str, str], how: str) -> tuple[int, str]:
-    """Return apt's exit status and output for an upgrade that it simulates or only downloads (`how`)."""
+    """Run apt for an upgrade with the option `how` (--simulate or --download-only); return exit status and output."""
     words = [f"{name}={version}" for name, version in versions.items()]
     return run_manager(module, [*APT, *options, how, "--no-install-recommends", "install", *words])
 
@@ -273,7 +273,7 @@ def lost_types(module: AnsibleModule, versions: dict[str, str], archives: Path =
 
 
 def lost_on_offer(module: AnsibleModule, options: list[str], versions: dict[str, str]) -> list[str]:
-    """Return the MPI types that are missing from the offered packages, after downloading them temporarily."""
+    """Return the MPI types that are missing from the available packages, after downloading them temporarily."""
     listed = {name: module.run_command(["dpkg-query", "-L", name])[1] for name in versions}
     holders = {name: version for name, version in versions.items() if mpi_types(listed[name])}
     if not holders:
@@ -323,7 +323,7 @@ def main() -> None:
             fetch(module, options, files, names)
         offered = candidates(module, options, names)
         moves = {name: offered[name] for name in installed if offered.get(name, installed[name]) != installed[name]}
-        # A task that writes follows one that has already simulated the upgrade.
+        # A task with O(write) follows a task that has simulated the upgrade.
         looks = moves and not module.params["write"]
         status, output = install(module, options, moves, "--simulate") if looks else (0, "")
         lost: list[str] = []

@@ -10,12 +10,12 @@ author: busbar contributors
 short_description: Submit, monitor and cancel test jobs on selected nodes
 description:
   - Waits until the nodes of each test are idle, and submits all tests with C(sbatch). A node that is not idle by then,
-    or on which no job can start, is left out and returned with its running jobs.
+    or on which no job can start, is excluded and returned with its running jobs.
   - Monitors jobs until they end. Cancels a job that pends or runs too long.
-  - Returns after O(patience) in any case, so that the caller always knows the current jobs and calls it again.
-  - Does not fail if a job fails. The result describes the jobs, and the caller judges it.
+  - Returns at the latest after O(patience). The caller records the jobs and calls the module again.
+  - Does not fail if a job fails.
   - Must run where C(sbatch) works. The jobs inherit only C(PATH) from the task's environment. The module queries Slurm
-    as the task's user. Changes no configuration and submits nothing in check mode.
+    as the task's user. Submits no jobs in check mode.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   state:
@@ -58,9 +58,9 @@ options:
   wait: {description: Seconds to wait for idle nodes and for a job to start., type: int, default: 60}
   waited: {description: Seconds of O(wait) that elapsed in earlier calls., type: float, default: 0}
   wait_for_jobs: {description: Whether to wait for nodes with running jobs., type: bool, default: true}
-  share: {description: Whether to test nodes beside other running jobs., type: bool, default: false}
+  share: {description: Whether to test nodes that also run other jobs., type: bool, default: false}
   time_limit: {description: Time limit of a job in seconds., type: int, default: 600}
-  left: {description: "Seconds left for everything; jobs are then cancelled. Default: no limit.", type: float}
+  left: {description: "Seconds left for all tests, after which jobs are cancelled. Default: no limit.", type: float}
   patience: {description: "Maximum seconds of a call, without Slurm's response times.", type: float, default: 10}
   poll: {description: Polling interval in seconds., type: float, default: 0.5}
 """

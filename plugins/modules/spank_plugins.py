@@ -9,9 +9,9 @@ short_description: Manage the SPANK plugins that a host loads
 description:
   - Writes and removes one file per plugin in C(/etc/slurm/plugstack.conf.d). The libraries come from packages.
   - Refuses a library for another release of Slurm before any change.
-  - After a change, checks that srun loads the plugins and shows their options, has slurmd reload them, and runs a job
-    step on the node. If one of these fails, the former lines are restored, slurmd reloads them, and the node is resumed
-    if the failed step drained it. slurmd also reloads its plugins if it lacks one of them.
+  - After a change, checks that srun loads the plugins and shows their options, reloads slurmd, and runs a job step on
+    the node. If a check fails, the previous lines are restored, slurmd is reloaded, and the node is resumed if the
+    failed job step drained it. slurmd is also reloaded if it has not loaded one of the plugins.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   state:
@@ -90,7 +90,7 @@ RELEASE = Path("/etc/os-release")
 SLURM_HEADER = Path("/usr/include/slurm/slurm_version.h")
 # SchedMD's packages for Debian and Ubuntu are slurm-smd, slurm-smd-slurmd and so on (debian/control of 23.11).
 PACKAGES = Path("/var/lib/dpkg/info")
-# Directories in which earlier releases of busbar kept libraries, their builds and a record.
+# Directories of earlier busbar releases.
 EARLIER = (Path("/usr/local/lib/busbar/spank"), Path("/var/lib/busbar/spank"))
 _VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)")
 
@@ -169,7 +169,7 @@ class Host:
             return
         if not path.exists():
             package = item.get("package")
-            remedy = f"reinstall the package {package}" if package else "name the package that provides it"
+            remedy = f"reinstall the package {package}" if package else "set package to the package that provides it"
             self.module.fail_json(msg=f"{label}: {path} is missing. Remedy: {remedy}")
         try:
             made_for = slurm_of_plugin(path.read_bytes())

@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_host_info
 author: busbar contributors
-short_description: Read a host's public key and certificate, and the login rights of its administrator
+short_description: Read a host's public key and certificate, and the login rights of the connected user
 description:
   - Reads the public host key and its certificate; the private key stays on the host. Reads whether the connected user
     could log in with a key, to prevent a lockout, and the users and groups with sudo rules from any source.
@@ -59,7 +59,7 @@ def has_keys(path: Path) -> bool:
 
 
 def named(entries: list[str], by_number: Callable[[int], str]) -> list[str]:
-    """Return account names; an id without an account is omitted, because no login can use it."""
+    """Return account names; an id without an account is omitted, because nobody can log in with it."""
     names = set()
     for entry in entries:
         with suppress(KeyError, ValueError):
@@ -74,7 +74,7 @@ def sudo_rights(module: AnsibleModule) -> tuple[dict[str, list[str]], str]:
         return empty, ""
     program = module.get_bin_path("cvtsudoers")
     if program is None:
-        return empty, "sudo rules exist, but cvtsudoers, which lists their users, is not installed"
+        return empty, "cvtsudoers, which lists the users with sudo rules, is not installed"
     status, out, err = module.run_command([program, "-e", "-f", "json", str(SUDOERS)])
     try:
         found = sudo_holders(out if status == 0 else "")

@@ -8,8 +8,8 @@ author: busbar contributors
 short_description: Write the configuration files of a role
 description:
   - Renders all templates on the provisioning host, as M(ansible.builtin.template) does, and writes, corrects or removes
-    the files with one execution on the host. Validates all files before it replaces the first, each atomically. A loop
-    over M(ansible.builtin.template) needs two executions per file and host, even without changes.
+    the files with one execution on the host. Validates all files before it replaces the first. Each file is replaced
+    atomically. A loop over M(ansible.builtin.template) needs two executions per file and host, even without changes.
   - Creates missing parent directories with mode 0755.
   - The path of a template equals the path on the host. C(/etc/slurm/slurm.conf) is rendered from
     C(templates/etc/slurm/slurm.conf.j2), or copied from C(files/etc/slurm/slurm.conf).
@@ -87,9 +87,9 @@ options:
     default: []
   pending:
     description:
-      - Absolute path of a note, mode 0600, written before the first file changes. It holds the former content.
-      - While it exists, its files count as changed since their content before the first change, so that the next run
-        completes an interrupted one. The task that applies the files removes the note.
+      - Absolute path of a file (mode 0600) that is written before the first change and contains the previous contents.
+      - While it exists, its files count as changed, so that the next run completes an interrupted one. The task that
+        applies the files removes it.
     type: path
 """
 

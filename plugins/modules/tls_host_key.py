@@ -1,4 +1,4 @@
-"""Module that creates a host's private TLS key, and reads the facts that are needed to sign it."""
+"""Module that creates a host's private TLS key, and reads its public key and certificate."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def read_public(module: AnsibleModule, path: Path) -> str:
     status, out, err = module.run_command(words, data=path.read_text())
     if status != 0:
         module.fail_json(
-            msg=f"{path} is not a usable key ({(err or out).strip()}): remove it and run again, which creates a new one"
+            msg=f"{path} is not a usable key ({(err or out).strip()}): remove it and run again to create a new one"
         )
     return str(out).strip()
 

@@ -44,7 +44,7 @@ options:
     description: SHA-256 of the archive.
     type: str
   dest:
-    description: Directory to create. Include the checksum in its name, so that each release has a separate directory.
+    description: Directory to create. Its name should contain the checksum, so that each release has its directory.
     type: path
 """
 
@@ -105,8 +105,8 @@ def fetch(module: AnsibleModule, what: str, source: str, sha256: str) -> bytes:
     if found != sha256:
         module.fail_json(
             msg=f"{what}: SHA-256 mismatch of {source} (found {found}, expected {sha256}). Nothing was "
-            "installed. Remedy: find out why it differs, and correct the checksum only if you trust "
-            "this file"
+            "installed. Remedy: find the reason, and correct the checksum only if the file is "
+            "trustworthy"
         )
     return bytes(data)
 
@@ -125,7 +125,7 @@ def install(module: AnsibleModule, items: list[dict[str, Any]]) -> None:
             (folder / item["file"]).write_bytes(data)
         files = [str(folder / item["file"]) for item, _ in fetched]
         # The files are verified by their checksums: dnf does not check signatures of local files by default (see
-        # localpkg_gpgcheck in dnf.conf(5)). Dependencies are verified as their repositories are configured.
+        # localpkg_gpgcheck in dnf.conf(5)). Dependencies are verified as configured in their repositories.
         command = install_command(module, apt=["--allow-downgrades"])
         status, output = run_manager(module, [*command, *files])
         if status and module.get_bin_path("apt-get"):
@@ -147,7 +147,7 @@ def unpack(archive: Path, folder: Path) -> Path:
             member.uid = member.gid = 0
             member.uname = member.gname = "root"
             member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-        tar.extractall(folder)  # noqa: S202 - looked at above
+        tar.extractall(folder)  # noqa: S202 - checked above
     inside = list(folder.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 

@@ -7,16 +7,16 @@ module: validation
 author: busbar contributors
 short_description: Validate the performance of nodes
 description:
-  - Plans tests, runs them as batch jobs with M(busbar.cluster.slurm_tests), fetches and judges their output, and
-    continues stage by stage until the verdict is known. Then drains the failed nodes if requested. Delegate the task to
-    the Slurm controller. Cancels its jobs and writes a report with the results so far however it ends.
+  - Runs the tests of each stage as batch jobs with M(busbar.cluster.slurm_tests) and evaluates their output until the
+    verdict is known, then drains the failed nodes if requested. Delegate the task to the Slurm controller. If the task
+    is interrupted, it cancels its jobs and still writes a report.
   - Fails only if its arguments are wrong, not because of a test result. Runs no tests in check mode.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
-  options: {description: Options of the role validation without its prefix., type: dict, required: true}
+  options: {description: Options of the role validation without the prefix C(validation_)., type: dict, required: true}
   reports_dir: {description: Folder of the reports., type: path, required: true}
-  state: {description: Only check the arguments or run., type: str, choices: [checked, done], default: done}
-  share: {description: Whether to test nodes beside other running jobs., type: bool, default: false}
+  state: {description: "V(checked) only checks the arguments.", type: str, choices: [checked, done], default: done}
+  share: {description: Whether to test nodes that also run other jobs., type: bool, default: false}
   home: {description: Home directory of the user of the jobs., type: path, default: /nonexistent}
   output_limit: {description: Maximum size of a test's output., type: str, default: 1G}
 """

@@ -30,7 +30,7 @@ OTHER_STATE = f"head -c 5 {STAGE}/slurm_state/job_state >/root/x; mv /root/x {ST
 # A snapshot that says otherwise of itself, and one that holds less: made by hand, as the program makes its own.
 CHANGED = {
     'sed -i \'s/^ "cluster": .*/ "cluster": "elsewhere",/\' manifest.json': "from another cluster",
-    'sed -i \'s/^ "slurm_version": .*/ "slurm_version": "99.05.1",/\' manifest.json': "written by Slurm 99.05.1",
+    'sed -i \'s/^ "slurm_version": .*/ "slurm_version": "99.05.1",/\' manifest.json': "Slurm 99.05.1 wrote the state",
     "rm accounting.sql": "accounting.sql is missing",
     "rm accounting.sql; sed -i '/accounting.sql/d; /^ \"tables\"/,/^ }/d' manifest.json": "lacks accounting",
     'sed -i \'s/^  "acct_table": .*/  "acct_table": 4321,/\' manifest.json': "instead of 4321",

@@ -58,13 +58,13 @@ def test_sound_gpus_pass(sandbox: Cluster) -> None:
         ),
         (
             gpu_recording(NODE, 1),
-            f"{NODE}: GPUs: 2 declared, 1 found; these answer: 0 at ffff:01:00.0",
+            f"{NODE}: GPUs: 2 declared, 1 found: 0 at ffff:01:00.0",
             "look for Xid and NVRM in dmesg and for the board in lspci",
         ),
         (
             gpu_recording(NODE, 2).replace("Simulated GPU", "NVIDIA A40"),
             f"{NODE}: all 2 GPUs: wrong model (found NVIDIA A40, expected Simulated GPU)",
-            "correct the hardware profile of the host, or install the right boards",
+            "correct the hardware profile of the host, or install the declared boards",
         ),
     ],
     ids=["lost", "one of two", "another model"],

@@ -244,7 +244,7 @@ def test_the_first_reason_stays_and_so_does_the_drain_where_nothing_comes_back(
     sandbox.exec(NODE, recording(gpu_recording(NODE, 1)))
     shown = sandbox.exec(NODE, f"{PROGRAM}; {PROGRAM} --look", check=False)
     assert shown.returncode == 1
-    assert shown.stdout.splitlines() == ["GPUs: 2 declared, 1 found; these answer: 0 at ffff:01:00.0"] * 2
+    assert shown.stdout.splitlines() == ["GPUs: 2 declared, 1 found: 0 at ffff:01:00.0"] * 2
     sandbox.exec(NODE, recording(FULL))
     assert sandbox.exec(NODE, f"for look in 1 2 3; do {PROGRAM}; done; {PROGRAM} --look").stdout == ""
     assert reason(sandbox) == told

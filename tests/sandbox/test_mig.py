@@ -166,13 +166,13 @@ def test_what_cannot_be_had_is_refused_and_nothing_written(sandbox: Cluster, run
     layout = {"hardware": "sandbox_mig", "mig_layout": [{"profile": "7g.40gb"}], "slurm_gres_mode": "nvml"}
     early = run(layout, "mig", "--limit", NODE)
     assert early.returncode
-    assert f"{NODE}: slurm_gres_mode: nvml is declared, but the installed Slurm lacks gpu_nvml.so" in " ".join(
+    assert f"{NODE}: slurm_gres_mode is nvml, but the installed Slurm has no gpu_nvml.so" in " ".join(
         early.stdout.split()
     )
     assert "drain" not in sandbox.node_states()[NODE]
     blind = run(layout, "slurm_controller", "--limit", "ctl")
     assert blind.returncode
-    assert "the installed Slurm lacks gpu_nvml.so" in " ".join(blind.stdout.split())
+    assert "the installed Slurm has no gpu_nvml.so" in " ".join(blind.stdout.split())
     assert sandbox.exec("ctl", "cat /etc/slurm/*.conf | sha256sum").stdout == sum_before
 
 

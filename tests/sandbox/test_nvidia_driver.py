@@ -205,7 +205,7 @@ def test_a_second_run_changes_nothing_and_starts_what_waits(sandbox: Cluster, re
 
 @pytest.mark.fault(
     "GPUs that do not join their fabric",
-    says="its fabric state is In Progress, not Completed",
+    says="wrong fabric state (found In Progress, expected Completed)",
     heals="run again when the fabric manager is up",
 )
 def test_gpus_outside_of_their_fabric_end_the_run(sandbox: Cluster, repository: dict[str, Any]) -> None:
@@ -213,7 +213,7 @@ def test_gpus_outside_of_their_fabric_end_the_run(sandbox: Cluster, repository: 
     code, output, _ = run(sandbox, repository, version=OLD, fabric_timeout=5)
     fabric(sandbox, JOINED)
     assert code == 2, output
-    assert f"{NODE}: GPU 0: its fabric state is In Progress, not Completed; GPU 1: its fabric" in output
+    assert f"{NODE}: GPU 0: wrong fabric state (found In Progress, expected Completed); GPU 1: its fabric" in output
 
 
 @pytest.mark.fault(
@@ -235,7 +235,7 @@ def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster,
 
 @pytest.mark.fault(
     "a driver whose build fails",
-    says="its build failed; last lines of ",
+    says="the build failed; last lines of ",
     heals="fix the error in the log, run again",
 )
 def test_a_build_that_fails_in_the_package_is_reported_with_its_log(
@@ -244,10 +244,10 @@ def test_a_build_that_fails_in_the_package_is_reported_with_its_log(
     code, output, _ = run(sandbox, repository, version=BROKEN)
     assert code == 2, output
     assert (
-        f"partly installed, so the host differs from its former state: nvidia-kernel-open-dkms {BROKEN}-1 (half-con"
+        f"partly installed, so the host differs from its previous state: nvidia-kernel-open-dkms {BROKEN}-1 (half-con"
         in output
     )
-    assert f"its build failed; last lines of {LOG}/make.log: make: *** Error 2" in output
+    assert f"the build failed; last lines of {LOG}/make.log: make: *** Error 2" in output
     assert "The node stays drained: fix the error and run again" in output
     sandbox.exec(NODE, f"touch {CURED}; rm -rf /var/lib/dkms/nvidia")
     code, output, _ = run(sandbox, repository, version=OLD)

@@ -61,7 +61,7 @@ def test_a_job_that_ended_shows_what_it_used(portal: Cluster, alice: Session) ->
     busy = submitted(portal, "--mem=512M", "--gres=gpu:1", "--wrap", BUSY)
     never = submitted(portal, "--begin=now+1hour", "--wrap", "true")
     portal.wait_until(lambda: bool(row(alice.ask("/hub/jobs").text, "queue", never)), "it is not in the queue", 60)
-    assert row(alice.ask("/hub/jobs").text, "queue", never)[3].startswith("waits for the time at which it may begin")
+    assert row(alice.ask("/hub/jobs").text, "queue", never)[3].startswith("waits for its begin time")
     portal.exec("ctl", f"scancel {never}")
     # The accounting is asked about a user at most once a minute.
     portal.wait_until(lambda: bool(row(alice.ask("/hub/jobs").text, "ended", busy)), "it is not shown", 150)
@@ -117,7 +117,7 @@ def test_the_last_validation_is_shown(
             rf"Last validation: <strong>(?:{verdict})</strong>, \d+ of [1-9]\d* tests passed, began 20", page
         )
         portal.exec("login", "echo x >/var/lib/busbar/validation.prom")
-        assert "cannot be read: it contains no validation verdict" in alice.ask("/hub/jobs").text
+        assert "cannot be read: the metrics contain no validation verdict" in alice.ask("/hub/jobs").text
     finally:
         portal.exec("login", "rm -f /var/lib/busbar/validation.prom")
 

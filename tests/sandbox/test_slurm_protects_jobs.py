@@ -141,7 +141,7 @@ def test_jobs_are_lost_on_purpose_only(sandbox: Cluster, without_gpu2: Changed) 
 
 def test_a_drained_node_without_jobs_is_removed(sandbox: Cluster, without_gpu2: Changed) -> None:
     try:
-        sandbox.exec("ctl", "scontrol update nodename=gpu2 state=drain reason='leaves the cluster'")
+        sandbox.exec("ctl", "scontrol update nodename=gpu2 state=drain reason='removed from the cluster'")
         looked = without_gpu2.playbook("preflight.yml")
         assert looked.returncode == 0, looked.stdout
         assert "gpu2 leaves the cluster; it is in Slurm but not in the inventory" in " ".join(looked.stdout.split())
@@ -211,8 +211,8 @@ def test_check_mode_tells_which_jobs_hold_a_node(sandbox: Cluster) -> None:
 
 def test_a_controller_or_a_stranger_does_not_leave(sandbox: Cluster) -> None:
     for node, said in (
-        ("gpu7", "remove_nodes: nodes unknown to Slurm: gpu7"),
-        ("ctl", "remove_nodes: nodes unknown to Slurm: ctl"),
+        ("gpu7", "remove_nodes: not nodes in Slurm: gpu7"),
+        ("ctl", "remove_nodes: not nodes in Slurm: ctl"),
     ):
         done = sandbox.playbook("remove_nodes.yml", "-e", f"remove_nodes={node}")
         assert done.returncode == 2, done.stdout

@@ -97,7 +97,7 @@ def test_new_nodes_are_validated_while_other_jobs_run_elsewhere(sandbox: Cluster
         assert set(whole["partners"]) <= set(others)
     else:
         assert (done.returncode, whole["job"]["job_id"]) == (INCONCLUSIVE, ""), done.stdout
-        assert "0 of 1 partner(s) idle" in whole["reason"]
+        assert "idle partners: 0 of 1" in whole["reason"]
 
 
 def test_nodes_are_shared_only_when_asked(sandbox: Cluster) -> None:

@@ -111,7 +111,7 @@ def test_the_former_list_of_users_is_refused_with_entries_to_paste(tmp_path: Pat
     text = refused(tmp_path)
     assert "slurm_users" not in text
     assert "users_accounts[erin].slurm: has no account" in text
-    assert "users_accounts[erin]: the uid is missing" in text
+    assert "users_accounts[erin]: uid is missing" in text
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def _bad_entries(items: Iterable[Mapping[str, Any]], option: str, kind: str, key
             continue
         if not str(number).isdecimal() or not 0 < int(str(number)) <= _LARGEST or int(str(number)) == _NOBODY:
             problem = f"{kind} {name}: invalid {key} {number}"
-            yield make_problem([], option, problem, "set a fixed number above 0")
+            yield make_problem([], option, problem, f"set a number from 1 to {_LARGEST} except {_NOBODY}")
 
 
 def _bad_directory_user(user: Mapping[str, Any], known: Collection[str] | None) -> Iterable[Problem]:
@@ -137,14 +137,14 @@ def _bad_directory_user(user: Mapping[str, Any], known: Collection[str] | None) 
     name = str(user["name"])
     key = f"{USERS}[{name}]"
     if not _DIRECTORY_NAME.fullmatch(name) or (name == "root" and not is_present(user)):
-        yield make_problem([], USERS, f"user {name!r}: invalid name", "correct the name")
+        yield make_problem([], USERS, f"user {name!r}: invalid name", "use letters, digits, '_', '.', '@' and '-'")
     if not is_present(user):
         return
     # An entry that only removes the user from accounting does not need the user on the hosts.
     leaves = not is_present(user.get("slurm") or {})
     if known is not None and name not in {*known, "root"} and not leaves:
         remedy = "set a fixed number above 0, or set identity_source if the user is in a directory"
-        yield make_problem([], key, "the uid is missing, and identity_source is declared", remedy)
+        yield make_problem([], key, "uid is missing (identity_source is 'declared')", remedy)
         return
     for field in _LOCAL:
         if field in user:
@@ -156,8 +156,12 @@ def _bad_fields(users: Items) -> Iterable[Problem]:
     for user in filter(is_local, users):
         for field, (form, remedy) in _FIELDS.items():
             if user.get(field) and not form.fullmatch(str(user[field])):
-                problem = "is not valid in /etc/passwd" if field != "password_hash" else "is not a hash"
-                yield make_problem([], f"{USERS}[{user['name']}].{field}", problem, remedy)
+                found = (
+                    "is not a hash"
+                    if field == "password_hash"
+                    else f"is invalid in /etc/passwd (found {user[field]!r})"
+                )
+                yield make_problem([], f"{USERS}[{user['name']}].{field}", found, remedy)
 
 
 def _bad_keys(users: Items) -> Iterable[Problem]:
@@ -202,7 +206,10 @@ def _taken(host: str, items: Items, here: Mapping[str, int], words: tuple[str, s
         if name in here and int(here[name]) != number:
             problem = f"{kind} {name} has a different {key} on the host (found {here[name]}, expected {number})"
             yield make_problem(
-                [host], option, problem, f"change one of them by hand, with the ownership of the files of {name}"
+                [host],
+                option,
+                problem,
+                f"change it in the inventory, or on the host including the owner of {name}'s files",
             )
         for other in holders.get(number, []):
             if other != name:
@@ -249,7 +256,7 @@ def checked_key(line: str) -> str:
     """Return a public key on one line.
 
     Raises:
-        ValueError: it is not a public key; the message does not include its text.
+        ValueError: the line is not a public key; the message does not include the line.
     """
     if "PRIVATE KEY" in line:
         message = "this is a private key; use the public key (.pub) instead"

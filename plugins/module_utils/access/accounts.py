@@ -153,7 +153,7 @@ def _wanted(user: Mapping[str, Any], now: Mapping[str, Any], declared: set[str],
     }
 
 
-def _expiry(wanted: bool | None, *, locked: bool) -> Item:  # noqa: FBT001 - an option of a user, as it is declared
+def _expiry(wanted: bool | None, *, locked: bool) -> Item:  # noqa: FBT001 - the value of a user's option
     """Return the account's new expiry, if it changes; keys and passwords cannot log in to an expired account."""
     if wanted is None or bool(wanted) == locked:
         return {}

@@ -40,7 +40,7 @@ class Settings(NamedTuple):
 
 
 class ImpossibleError(ValueError):
-    """A change is impossible; the message says why."""
+    """A requested change cannot be made; the message contains the reason."""
 
 
 class Directory:
@@ -50,7 +50,7 @@ class Directory:
         ldif: LDIF records of the changes, in order.
         messages: descriptions of the changes.
         removed: names of removed users.
-        wrong: errors, one sentence each; if there are any, nothing may be changed.
+        wrong: error messages; if the list is not empty, the caller must not change the directory.
     """
 
     def __init__(self, people: Iterable[Entry], groups: Iterable[Entry], settings: Settings) -> None:
@@ -153,7 +153,7 @@ class Directory:
     def _remove(self, name: str, others: Sequence[Holder]) -> None:
         if name not in self._people:
             self._not_declared(name, others)
-            # An earlier removal may have been interrupted; the rest of the run completes it.
+            # If an earlier removal was interrupted, the remaining tasks of the run complete it.
             self.messages.append(f"{name} is not in the directory: nothing to remove")
             return
         for group, entry in self._groups.items():

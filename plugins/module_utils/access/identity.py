@@ -17,7 +17,7 @@ __all__ = ["Holder", "clashes", "declared_holders", "local_holders"]
 
 
 class Holder(NamedTuple):
-    """A user or group, and its source in `place`."""
+    """A user or group; `place` is a file, an option or the directory that defines it."""
 
     kind: str
     name: str

@@ -25,7 +25,7 @@ def restore_script(former: Mapping[str, str | None], service: str, remove: list[
         service: systemd unit of the SSH server; '' if the server reads the files at each login.
         remove: paths to remove.
     """
-    lines = ["#!/bin/sh", f"logger -t {UNIT} 'no new login within the trial: restoring the former settings'"]
+    lines = ["#!/bin/sh", f"logger -t {UNIT} 'no new login in time: restoring the previous settings'"]
     for path, text in former.items():
         quoted = shlex.quote(path)
         if text is None:
@@ -43,10 +43,10 @@ def read_note(text: str) -> dict[str, str | None]:
     """Return the previous file contents that the `templates` module saved.
 
     Raises:
-        ValueError: the text is not such a record.
+        ValueError: the text is not a JSON object.
     """
     noted = json.loads(text)
     if not isinstance(noted, dict):
-        message = "it does not contain a list of files"
-        raise ValueError(message)  # noqa: TRY004 - what is wrong is the text
+        message = "is not a JSON object of paths and contents"
+        raise ValueError(message)  # noqa: TRY004 - the text is invalid, not the argument type
     return {str(path): None if former is None else str(former) for path, former in noted.items()}

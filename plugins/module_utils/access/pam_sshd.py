@@ -24,7 +24,7 @@ _SYSTEMD = re.compile(r"-?session\s.*\bpam_systemd\.so\b")
 
 
 def pam_sshd_text(text: str, users: Sequence[str], groups: Sequence[str], shared_session: str, *, enabled: bool) -> str:
-    """Return the configuration with or without the lines that adopt sessions into jobs.
+    """Return /etc/pam.d/sshd with or without the lines that adopt sessions into jobs.
 
     Only exempt users can log in if Slurm does not answer; all others are rejected.
 
@@ -45,7 +45,7 @@ def pam_sshd_text(text: str, users: Sequence[str], groups: Sequence[str], shared
 
 
 def pam_others_text(text: str, users: Sequence[str], groups: Sequence[str], *, enabled: bool) -> str:
-    """Return the configuration of a service that starts user programs outside jobs, such as cron.
+    """Return the PAM configuration of a service that starts user programs outside jobs, such as cron.
 
     With `enabled`, only system users and exempt users may use the service.
     """
@@ -114,7 +114,7 @@ def _place(lines: Sequence[str]) -> int | None:
 
 
 def _account_part(users: Sequence[str], groups: Sequence[str]) -> list[str]:
-    """Return the account lines; without these options pam_slurm_adopt admits users that it cannot adopt."""
+    """Return the account lines; by default, pam_slurm_adopt admits sessions that it cannot adopt."""
     adopt = "account required pam_slurm_adopt.so action_adopt_failure=deny action_generic_failure=deny"
     return [*_jumps(_exempt_tests(users, groups)), adopt, "account required pam_permit.so"]
 
@@ -124,7 +124,7 @@ def _exempt_tests(users: Sequence[str], groups: Sequence[str]) -> list[str]:
 
 
 def _jumps(tests: Sequence[str]) -> list[str]:
-    """Return PAM lines that each, if their test succeeds, skip the line after the group."""
+    """Return PAM lines that skip the line after them as soon as one of the tests succeeds."""
     return [
         f"account [success={len(tests) - number} default=ignore] pam_succeed_if.so quiet {test}"
         for number, test in enumerate(tests)

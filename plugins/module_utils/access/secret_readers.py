@@ -1,4 +1,4 @@
-"""Find the accounts that can read a secret file. Pure functions."""
+"""Find the accounts that can read a secret file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["EVERYBODY", "Place", "readers", "too_open"]
 
 EVERYBODY = "everybody"
-# UIDs of regular users; those in between are for packages (Debian's slurm is 64030), systemd and nobody.
+# UIDs of regular users; UIDs between the ranges belong to packages (Debian's slurm is 64030), systemd and nobody.
 _PEOPLE = (range(1000, 60000), range(65536, 2**32 - 1))
 
 
@@ -29,7 +29,7 @@ def readers(
     accounts: Mapping[str, tuple[int, int]],
     members: Mapping[int, Collection[str]],
 ) -> list[str]:
-    """Return the names of the accounts that can read a file, without root unless it is the owner.
+    """Return the accounts that can read a file; root is included only if it owns the file.
 
     Args:
         file: the file.

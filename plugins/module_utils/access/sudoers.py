@@ -9,17 +9,17 @@ __all__ = ["sudo_holders"]
 
 
 def sudo_holders(text: str) -> dict[str, list[str]]:
-    """Return users and groups with any sudo rule, by name or as `#number`.
+    """Return users and groups with at least one sudo rule, by name or as `#number`.
 
     Rules for ALL are ignored, because they give all users the same privileges.
 
     Raises:
-        ValueError: the text is not such output.
+        ValueError: the text is not output of cvtsudoers.
     """
     found = json.loads(text)
     if not isinstance(found, dict):
         message = "is not output of cvtsudoers"
-        raise ValueError(message)  # noqa: TRY004 - what is wrong is the text
+        raise ValueError(message)  # noqa: TRY004 - the text is invalid, not the argument type
     members = [member for spec in found.get("User_Specs") or [] for member in spec.get("User_List") or []]
     granted = [member for member in members if not member.get("negated")]
     return {

@@ -1,4 +1,4 @@
-"""Find processes of users, which would make userdel fail."""
+"""Find running processes of users; userdel fails while a user has any."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _STATE = re.compile(r"^State:\s+(\S)", re.MULTILINE)
 # the SLUID of the job, unless cgroup.conf has CgroupJobIdPaths=yes (cgroup_v2.c, cgroup_p_step_create).
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 _SCOPE = re.compile(r"/(?:[^/\n]+_)?slurmstepd\.scope/[^/\n]")
-# Users choose the names of cgroups below their service manager.
+# Ignored when searching for jobs, because users choose the names of these cgroups.
 _OF_USERS = re.compile(r"^.*/user@\d+\.service/.*$", re.MULTILINE)
 _JOB_ID = re.compile(rb"(?:^|\0)SLURM_JOB_ID=(\d{1,10})(?:\0|$)")
 _MOST = 4
 
 
 def user_processes(uids: Mapping[str, int], proc: Path = PROC) -> dict[str, list[str]]:
-    """Return the first few processes of each user, one sentence each; users without processes are omitted."""
+    """Return descriptions of the first few processes of each user; users without processes are omitted."""
     names = {str(uid): name for name, uid in uids.items()}
     found: dict[str, list[str]] = {}
     for folder in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):

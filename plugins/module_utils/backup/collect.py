@@ -42,7 +42,7 @@ DIRECTORY = "directory.ldif"
 _TRIES = 5
 _PAUSE_S = 1.0
 _ROW = re.compile(rb"INSERT INTO `([^`]+)` ")
-# Last line of a complete dump of mariadb-dump.
+# mariadb-dump ends a complete dump with this line.
 _END = b"-- Dump completed"
 
 
@@ -57,7 +57,7 @@ def collect(settings: Settings, folder: Path) -> dict[str, Any]:
     has_slurm = bool(settings.slurm_state or settings.database)
     release = installed_release() if has_slurm else ""
     if has_slurm and not release:
-        message = "cannot determine the Slurm version from scontrol --version or slurmdbd -V, which a restore needs"
+        message = "`scontrol --version` and `slurmdbd -V` print no Slurm version, which a restore needs"
         raise BackupError(message)
     manifest: dict[str, Any] = {
         "format": FORMAT,
@@ -86,8 +86,8 @@ def copy_state(source: Path, target: Path, sleep: Callable[[float], None] = time
     """Copy slurmctld's state directory, which may change during the copy.
 
     slurmctld writes each file under another name and renames it, so a name may be missing for a moment
-    (slurm/src/common/state_save.c). The copy is repeated until no file changes during it. After several tries it is
-    accepted: each file is complete, but the files may be from different moments.
+    (slurm/src/common/state_save.c). The copy is repeated until no file changes during it, at most five times. Each file
+    of the last copy is complete, but the files may be from different moments.
 
     Raises:
         BackupError: the directory contains no slurmctld state.
@@ -112,7 +112,7 @@ def copy_state(source: Path, target: Path, sleep: Callable[[float], None] = time
 
 
 def _stamps(source: Path) -> dict[str, tuple[int, int]]:
-    """Return name, time and size of the entries of a directory."""
+    """Return modification time (ns) and size of each directory entry by name."""
     found = {}
     with contextlib.suppress(OSError):
         for entry in os.scandir(source):
@@ -192,7 +192,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
     """Copy a consistent state of an SQLite database that may be in use.
 
     Raises:
-        BackupError: it is missing or damaged.
+        BackupError: the database is missing or damaged.
     """
     try:
         with (
@@ -248,7 +248,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_full_disk(settings: Settings, folder: Path) -> None:
-    """Check that the disk has room for the copies."""
+    """Raise BackupError if the disk has too little free space for the copies."""
     needed = sum(_size(Path(path)) for path in (settings.slurm_state, settings.grafana) if path)
     if settings.directory:
         needed += _allocated(Path(settings.directory_data))
@@ -262,7 +262,7 @@ def _refuse_full_disk(settings: Settings, folder: Path) -> None:
 
 
 def _allocated(folder: Path) -> int:
-    """Return the allocated size of files in bytes; LDAP data files are sparse, with their maximum as size."""
+    """Return the allocated size of files in bytes; LDAP data files are sparse."""
     total = 0
     for item in folder.glob("*"):
         with contextlib.suppress(OSError):

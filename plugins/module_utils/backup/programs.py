@@ -57,14 +57,14 @@ def ended(
         given: text for its standard input.
         read: file for its standard input.
         write: file for its output.
-        environment: replaces the inherited environment.
+        environment: environment variables; None inherits those of this process.
 
     Raises:
         BackupError: the program cannot be started.
     """
     source: dict[str, object] = {"input": (given or "").encode()} if read is None else {"stdin": read}
     try:
-        done = subprocess.run(  # type: ignore[call-overload]  # noqa: S603, PLW1510 - the caller looks at the status
+        done = subprocess.run(  # type: ignore[call-overload]  # noqa: S603, PLW1510 - the caller checks the status
             list(command), stdout=write or subprocess.PIPE, stderr=subprocess.PIPE, env=environment, **source
         )
     except OSError as error:
@@ -78,7 +78,7 @@ def answer(command: Sequence[str], given: str | None = None) -> str:
     """Return the output of a program.
 
     Raises:
-        BackupError: it failed.
+        BackupError: the program failed.
     """
     return _must(command, ended(command, given=given))
 
@@ -127,7 +127,7 @@ def table_names(settings: Settings) -> list[str]:
         BackupError: MariaDB does not answer.
     """
     where = f"table_schema = '{_database(settings)}' AND table_type = 'BASE TABLE'"
-    return query(settings, f"SELECT table_name FROM information_schema.tables WHERE {where}")  # noqa: S608 - looked at
+    return query(settings, f"SELECT table_name FROM information_schema.tables WHERE {where}")  # noqa: S608 - a validated name
 
 
 def database_bytes(settings: Settings) -> int:
@@ -137,7 +137,7 @@ def database_bytes(settings: Settings) -> int:
         BackupError: MariaDB does not answer.
     """
     where = f"table_schema = '{_database(settings)}'"
-    query_text = f"SELECT COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE {where}"  # noqa: S608 - looked at
+    query_text = f"SELECT COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE {where}"  # noqa: S608 - a validated name
     return int(query(settings, query_text)[0])
 
 
@@ -151,7 +151,7 @@ def table_rows(settings: Settings) -> dict[str, int]:
     if not names:
         return {}
     place = _database(settings)
-    counts = (f"SELECT '{name}', COUNT(*) FROM `{place}`.`{name}`" for name in names)  # noqa: S608 - its own names
+    counts = (f"SELECT '{name}', COUNT(*) FROM `{place}`.`{name}`" for name in names)  # noqa: S608 - names from MariaDB
     answers = (line.split("\t") for line in query(settings, " UNION ALL ".join(counts)))
     return {name: int(rows) for name, rows in answers}
 
@@ -204,7 +204,7 @@ def directory_entries(settings: Settings) -> int:
     """Return the number of entries in the LDAP directory.
 
     Raises:
-        BackupError: it cannot be read.
+        BackupError: slapcat failed.
     """
     return count_entries(answer(_of_directory("slapcat", settings)).encode().splitlines())
 

@@ -1,4 +1,4 @@
-"""The restic repository with the snapshots; restic 0.14 (Debian 12) has all options used here."""
+"""Run restic on the backup repository; all options used here exist in restic 0.14 (Debian 12)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Snapshot(NamedTuple):
 
 
 class Repository:
-    """The repository with the snapshots of all hosts."""
+    """The restic repository with the snapshots of all hosts."""
 
     def __init__(self, settings: Settings) -> None:
         """Keep the settings without running restic."""
@@ -60,7 +60,7 @@ class Repository:
         """Run restic and return its output.
 
         Raises:
-            BackupError: it failed.
+            BackupError: restic failed.
         """
         done = self.run(*arguments)
         if done.status:
@@ -68,13 +68,13 @@ class Repository:
         return done.printed
 
     def error_message(self, what: str, done: Outcome) -> str:
-        """Return the error message, with a remedy if it is known."""
+        """Return an error message, with a remedy for a missing repository and a wrong password."""
         output = done.complaint or done.printed
         where = self.settings.repository
         if _is_missing(done):
             return (
                 f"no restic repository at {where}: check that it is mounted and its host is up. Nothing "
-                "was created, because a new repository would hide the loss of the former one. To "
+                "was created, because a new repository would hide the loss of the previous one. To "
                 "create a new one: busbar provision backup -e backup_new_repository=true"
             )
         if done.status == _WRONG_PASSWORD or any(words in output for words in _PASSWORD_MESSAGES):
@@ -88,10 +88,10 @@ class Repository:
         """Create the repository if it does not exist; return whether it was created.
 
         Args:
-            known: whether this host has used it before; if so, it is not created again.
+            known: whether this host has used the repository before; if so, a missing repository is an error.
 
         Raises:
-            BackupError: it cannot be reached, used or created, or has disappeared.
+            BackupError: the repository cannot be reached, used or created, or a known one is missing.
         """
         there = self.run("cat", "config")
         if there.status == 0:
@@ -123,7 +123,7 @@ class Repository:
         """Return the snapshot of this host with an id prefix, or the ``latest``.
 
         Raises:
-            NoSnapshotError: it does not exist; the message lists the existing ones.
+            NoSnapshotError: no snapshot matches; the message lists the existing ones.
         """
         host = self.settings.host
         known = self.snapshots()
@@ -140,7 +140,7 @@ class Repository:
         """Restore the files of a snapshot below a directory.
 
         Raises:
-            BackupError: some cannot be read, because the snapshot is damaged or unreachable.
+            BackupError: restic could not read all files.
         """
         done = self.run("restore", snapshot.id, "--target", str(target))
         if done.status:
@@ -158,7 +158,7 @@ class Repository:
             data: also read all data, which takes as long as downloading it.
 
         Raises:
-            BackupError: it is damaged.
+            BackupError: the repository is damaged.
         """
         self.must("check", *(["--read-data"] if data else []))
 

@@ -1,4 +1,4 @@
-"""Put the parts of a snapshot in place for their daemons; previous data is moved aside, never deleted."""
+"""Restore the parts of a snapshot for their daemons; previous data is renamed, never deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS = {"slurm_state": "slurmctld", "accounting": "slurmdbd", "grafana": "grafa
 
 
 def is_there(settings: Settings, part: str) -> str:
-    """Return existing data that a part of a snapshot would replace, or ''.
+    """Describe the existing data that a part of a snapshot would replace, or return ''.
 
     Raises:
         BackupError: MariaDB does not answer.
@@ -40,10 +40,10 @@ def is_there(settings: Settings, part: str) -> str:
 
 
 def refuse_present(settings: Settings, part: str) -> None:
-    """Check that a host has no data that a part would replace.
+    """Refuse to restore a part over existing data.
 
     Raises:
-        BackupError: the host has such data.
+        BackupError: this host already has data of that part.
     """
     there = is_there(settings, part)
     if there:
@@ -55,7 +55,7 @@ def refuse_present(settings: Settings, part: str) -> None:
 
 
 def place(settings: Settings, folder: Path, part: str, manifest: dict[str, Any]) -> str:
-    """Put one part in place while its daemon is stopped; return the path of the previous data.
+    """Restore one part while its daemon is stopped; return the path of the previous data.
 
     Args:
         settings: settings of this host.
@@ -82,10 +82,10 @@ def place(settings: Settings, folder: Path, part: str, manifest: dict[str, Any])
 
 
 def place_files(source: Path, target: Path, owner: str, stamp: str) -> str:
-    """Put a file or a tree in place atomically; return the path of the previous one.
+    """Replace a file or a directory atomically; return the path of the previous one.
 
     Raises:
-        BackupError: it cannot be written.
+        BackupError: the target cannot be written.
     """
     fresh = target.with_name(f"{target.name}.restoring")
     aside = target.with_name(f"{target.name}.before-{stamp}")
@@ -117,7 +117,7 @@ def place_accounting(settings: Settings, dump: Path, tables: dict[str, int], sta
     """Load the dump and compare the rows of each table; return the path of a dump of the previous database.
 
     Raises:
-        BackupError: it cannot be loaded, or the rows differ from the snapshot.
+        BackupError: the dump cannot be loaded, or the row counts differ from the snapshot.
     """
     aside = ""
     if there:
@@ -135,7 +135,7 @@ def place_directory(settings: Settings, dump: Path, entries: int, stamp: str) ->
     """Load the dump into an empty LDAP directory and count the entries; return the path of the previous data.
 
     Raises:
-        BackupError: it cannot be loaded, or the count differs; the previous data is then back in place.
+        BackupError: the dump cannot be loaded, or the count differs; the previous data was restored.
     """
     data = Path(settings.directory_data)
     aside = data.with_name(f"{data.name}.before-{stamp}")
@@ -160,10 +160,10 @@ def place_directory(settings: Settings, dump: Path, entries: int, stamp: str) ->
 
 
 def compare_rows(found: dict[str, int], expected: dict[str, int]) -> None:
-    """Compare the rows of all tables.
+    """Compare the row counts of all tables.
 
     Raises:
-        BackupError: they differ.
+        BackupError: the counts differ.
     """
     differing = [
         f"{name}: {found.get(name, 'missing')} instead of {expected.get(name, 'none')}"
@@ -176,7 +176,7 @@ def compare_rows(found: dict[str, int], expected: dict[str, int]) -> None:
 
 
 def release_problem(saved: str, installed: str, offered: str) -> str:
-    """Return why the state of a Slurm release cannot be read here, or ''.
+    """Return why this host's Slurm release cannot read the saved state, or ''.
 
     A Slurm release reads its state files and those of a few older releases, but not those of newer ones
     (https://slurm.schedmd.com/upgrades.html).
@@ -193,12 +193,12 @@ def release_problem(saved: str, installed: str, offered: str) -> str:
         return "cannot determine the Slurm version of this host: run apt-get update, or install Slurm first"
     whose = "installed here" if installed else "offered here"
     if release(saved) > release(here):
-        return f"it was written by Slurm {saved}, but {here} is {whose}: install {saved} or newer first"
+        return f"Slurm {saved} wrote the state, but {here} is {whose}: install {saved} or newer first"
     former = window(here)
     if release(saved) != release(here) and release(saved) not in map(release, former):
         known = ", ".join(former)
         return (
-            f"it was written by Slurm {saved}, but {here} is {whose}, which only reads state of {known}: "
+            f"Slurm {saved} wrote the state, but {here} is {whose}, which only reads state of {known}: "
             f"restore it with {path_to(saved, here)[0]} first, and upgrade from there"
         )
     return ""

@@ -1,4 +1,4 @@
-"""Settings that the role writes for the backup program, and its exceptions."""
+"""Read the settings of the backup program; define its exceptions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class BackupError(Exception):
 
 
 class NoSnapshotError(BackupError):
-    """This host does not have the snapshot."""
+    """The repository has no such snapshot of this host."""
 
 
 class Settings(NamedTuple):
-    """Parts of this host, and its repository.
+    """Configuration of the backup program.
 
     `slurm_state`, `database`, `grafana` and `directory` (slapd.conf) are empty if the host does not have the part.
     `paths` must exist, `configurations` may be missing. `max_age_s` is in seconds.
@@ -61,7 +61,7 @@ def read_settings(path: Path) -> Settings:
     """Read the settings that the role wrote.
 
     Raises:
-        BackupError: the file is missing or was edited into an invalid form.
+        BackupError: the file is missing or invalid.
     """
     try:
         return Settings(**read_json(path))
@@ -74,7 +74,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON file that the role wrote.
 
     Raises:
-        BackupError: the file is missing or was edited into an invalid form.
+        BackupError: the file is missing or invalid.
     """
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

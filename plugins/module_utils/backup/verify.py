@@ -47,7 +47,7 @@ def fetch(repository: Repository, snapshot: Snapshot, target: Path) -> tuple[Pat
     """Restore a snapshot below a directory; return the path of its parts, and its manifest.
 
     Raises:
-        BackupError: it is damaged, or from another cluster or host.
+        BackupError: the snapshot is damaged, from another cluster, or written by an incompatible Slurm release.
     """
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(mode=0o700, parents=True)
@@ -78,7 +78,7 @@ def fetch(repository: Repository, snapshot: Snapshot, target: Path) -> tuple[Pat
 
 
 def state_problem(folder: Path) -> str:
-    """Return why slurmctld cannot read a state, or ''; it would not start, or start with an empty queue.
+    """Return why slurmctld could not start with the saved queue, or ''.
 
     Args:
         folder: copy of StateSaveLocation.
@@ -111,7 +111,7 @@ def verify(repository: Repository, snapshot: Snapshot, *, data: bool) -> dict[st
         The parts in the snapshot, and the verified counts: ``files``, ``tables``, ``rows`` and ``entries``.
 
     Raises:
-        BackupError: something is damaged, missing or differs.
+        BackupError: the snapshot is damaged or incomplete.
     """
     repository.check(data=data)
     settings = repository.settings
@@ -121,8 +121,8 @@ def verify(repository: Repository, snapshot: Snapshot, *, data: bool) -> dict[st
         missing = missing_of(settings, folder, stage)
         if missing:
             message = (
-                f"snapshot {snapshot.id[:8]} lacks {', '.join(missing)}, which this host has: it was added later, or "
-                "is missing from the snapshot. Create a new snapshot: busbar provision backup"
+                f"snapshot {snapshot.id[:8]} does not contain {', '.join(missing)} of this host. "
+                "Create a new snapshot: busbar provision backup"
             )
             raise BackupError(message)
         tables: dict[str, int] = manifest.get("tables", {})
@@ -170,7 +170,7 @@ def scratch_folder(user: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def scratch_directory(settings: Settings) -> Iterator[Settings]:
-    """Create an empty LDAP directory with the schemas and rules of this host, without contacting slapd.
+    """Create an empty LDAP directory with the schemas and access rules of this host, without contacting slapd.
 
     Raises:
         BackupError: the configuration of slapd cannot be read, or does not set its data directory.
@@ -189,7 +189,7 @@ def scratch_directory(settings: Settings) -> Iterator[Settings]:
             raise BackupError(message) from error
         # Otherwise the dump would be loaded into the production directory.
         if changed != 1:
-            message = f"{settings.directory} names {changed} data directories (expected 1). Nothing was loaded"
+            message = f"{settings.directory} sets {changed} data directories (expected 1). Nothing was loaded"
             raise BackupError(message)
         yield settings._replace(directory=str(configuration), directory_data=str(data))
 
@@ -199,7 +199,7 @@ def scratch_server(settings: Settings) -> Iterator[Settings]:
     """Run a temporary MariaDB with a separate directory and socket and without a port.
 
     Raises:
-        BackupError: it does not start.
+        BackupError: MariaDB does not start.
     """
     user = pwd.getpwnam("mysql").pw_name
     with scratch_folder(user) as place, contextlib.ExitStack() as ends:
@@ -215,7 +215,7 @@ def scratch_server(settings: Settings) -> Iterator[Settings]:
             ]
         )
         with log.open("wb") as file:
-            server = subprocess.Popen(  # noqa: S603 - no word of it is from outside
+            server = subprocess.Popen(  # noqa: S603 - fixed arguments
                 [
                     shutil.which("mariadbd", path="/usr/sbin:/usr/libexec") or "mariadbd",
                     "--no-defaults",
@@ -252,7 +252,7 @@ def _wait_for_answer(settings: Settings, server: subprocess.Popen[bytes], log: P
         except BackupError as error:
             if server.poll() is not None or time.monotonic() > end:
                 log_end = log.read_text(encoding="utf-8", errors="replace").strip()[-600:]
-                message = f"the temporary MariaDB for the comparison does not start: {log_end or error}"
+                message = f"the temporary MariaDB for the verification does not start: {log_end or error}"
                 raise BackupError(message) from error
             time.sleep(0.2)
         else:

@@ -1,6 +1,6 @@
 """The state of a host before busbar, saved once before the first change; `uninstall` compares the host with it.
 
-`/var/lib/busbar/baseline`, which only root reads, contains
+`/var/lib/busbar/baseline` (readable only by root) contains
 - `host.json`: packages, holds, users, groups, units and paths before the first change;
 - `files`: copies of `/etc`, and of each other file that busbar replaced, made before the first write;
 - `written`: one line for each changed file, with the hash that busbar wrote, to detect later manual changes;
@@ -57,7 +57,7 @@ TOPS = ("/etc", "/usr/local", "/opt", "/srv", "/root", "/var/lib", "/var/log", "
 SHARED = ("/etc/hosts", "/etc/fstab")
 # Accounts are removed with userdel and groupdel, never restored from a copy.
 _SECRETS = ("shadow", "shadow-", "gshadow", "gshadow-")
-# Signs of an older busbar release that did not take a baseline.
+# Files of older busbar releases that did not take a baseline.
 _OLDER = ("/etc/sudoers.d/busbar", "/usr/local/lib/busbar", "/etc/security/limits.d/80-busbar.conf")
 _DPKG = "${Package}\\t${Version}\\t${db:Status-Status}\\n"
 _RPM = "%{NAME}\t%{VERSION}-%{RELEASE}\n"
@@ -65,7 +65,7 @@ _UNIT_FIELDS = 2
 
 
 def take_baseline(module: AnsibleModule) -> None:
-    """Take the baseline unless it exists; a failure ends the module, because nothing may change without it."""
+    """Take the baseline unless it exists; fail the module if it cannot be saved."""
     if module.check_mode or (BASELINE / "host.json").exists():
         return
     fresh = BASELINE.with_name("baseline.new")
@@ -92,7 +92,7 @@ def take_baseline(module: AnsibleModule) -> None:
 
 
 def before_write(module: AnsibleModule, files: Mapping[str, str | bytes | None]) -> None:
-    """Record files before they are written, or removed if the content is None."""
+    """Record files before they are written, or removed (content None)."""
     data = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
     _append(module, {name: "absent" if text is None else _digest(text) for name, text in data.items()})
     if module.check_mode:
@@ -105,7 +105,7 @@ def before_write(module: AnsibleModule, files: Mapping[str, str | bytes | None])
 
 
 def before_making(module: AnsibleModule, kind: str, *paths: Path) -> None:
-    """Record a `directory`, `link` or `tree` before busbar creates it; its contents belong to busbar."""
+    """Record a `directory`, `link` or `tree` before busbar creates it; `uninstall` removes it with its contents."""
     _append(module, {str(path): kind for path in paths})
 
 
@@ -150,7 +150,7 @@ def _append(module: AnsibleModule, entries: Mapping[str, str]) -> None:
         with (BASELINE / "written").open("a", encoding="utf-8") as stream:
             stream.writelines(f"{kind} {name}\n" for name, kind in entries.items())
     except OSError as exc:
-        module.fail_json(msg=f"{BASELINE}: the former files cannot be saved, so nothing was changed: {exc}")
+        module.fail_json(msg=f"{BASELINE}: the previous files cannot be saved, so nothing was changed: {exc}")
 
 
 def _digest(data: bytes) -> str:
@@ -207,7 +207,7 @@ def installed_packages(module: AnsibleModule) -> dict[str, tuple[str, bool]]:
 
 
 def signs_of_busbar() -> list[str]:
-    """Return the signs that busbar changed this host before a baseline was taken.
+    """Return traces of an older busbar release that changed this host without a baseline.
 
     Files that an uninstallation kept, and the dumps of upgrade_slurm, are ignored.
     """
@@ -229,7 +229,7 @@ def units(module: AnsibleModule) -> dict[str, str]:
 
 def active_units(module: AnsibleModule) -> list[str]:
     """Return the services, sockets and timers that are active."""
-    # sd_booted(3): without systemd as the first process nothing can be active.
+    # sd_booted(3): the directory is missing if systemd is not the init process.
     if not Path("/run/systemd/system").is_dir():
         return []
     kinds = "--type=service,socket,timer,path"
@@ -241,7 +241,7 @@ def _output(module: AnsibleModule, *words: str) -> str:
     """Return the output of a program.
 
     Raises:
-        OSError: it fails.
+        OSError: the program failed.
     """
     # systemctl waits 25 s by default; reading all units takes longer on an emulated or very busy machine.
     environment = {"LC_ALL": "C.UTF-8", "SYSTEMD_BUS_TIMEOUT": "300s"}

@@ -1,4 +1,4 @@
-"""Query daemons over HTTP: whether they answer, and which configuration they loaded. Standard library only."""
+"""Query daemons over HTTP: whether they answer, and whether they loaded their new configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fetch(access: Access, path: str) -> tuple[int, str]:
     if not access.url.startswith(("http://", "https://")):
         message = f"{access.url} is not an http:// or https:// URL"
         raise ValueError(message)
-    request = urllib.request.Request(access.url.rstrip("/") + path)  # noqa: S310 - looked at above
+    request = urllib.request.Request(access.url.rstrip("/") + path)  # noqa: S310 - checked above
     if access.username:
         pair = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
         request.add_header("Authorization", f"Basic {pair}")

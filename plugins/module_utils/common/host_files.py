@@ -35,7 +35,7 @@ FILE_OPTIONS: dict[str, Any] = {
     "hidden": {"type": "bool", "default": False},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
-# Binary content is stored in a string that encodes back to the same bytes.
+# With this error handler, binary content stays unchanged when it is decoded and encoded again.
 _EXACT = "surrogateescape"
 _DIRECTORY = "(directory)\n"
 _DEFAULTS = {key: option.get("default") for key, option in FILE_OPTIONS.items()}
@@ -62,7 +62,7 @@ def validate(module: AnsibleModule, item: dict[str, Any], temporary: str) -> Non
     """Fail the module unless the validation command accepts the new content."""
     words = [word.replace("%s", temporary) for word in shlex.split(item["validate"])]
     if module.check_mode and module.get_bin_path(words[0]) is None:
-        return  # a real run would have installed the program by now
+        return  # outside check mode, an earlier task has installed the program
     status, out, err = module.run_command(words)
     if status != 0:
         reason = (err or out).strip()
@@ -103,7 +103,7 @@ def keep(
     if not module.check_mode:
         with umask(0o022):
             path.parent.mkdir(parents=True, exist_ok=True)
-        os.chmod(temporary, int(item["mode"], 8))  # noqa: PTH101 - a string from Ansible's own helpers
+        os.chmod(temporary, int(item["mode"], 8))  # noqa: PTH101 - the path is a string
         if before is not None:
             set_attributes(module, item)  # otherwise the new content briefly has the old mode and owner
         with umask(0o077):  # Ansible gives a new file the mode of the umask
@@ -117,7 +117,7 @@ def plan(module: AnsibleModule, files: Sequence[dict[str, Any]]) -> list[tuple[d
     steps = []
     for item in files:
         if not os.path.isabs(item["path"]) or (item["state"] == "present" and item["content"] is None):  # noqa: PTH117
-            module.fail_json(msg=f"{item['path']}: the path must be absolute, and a file that is present needs content")
+            module.fail_json(msg=f"{item['path']}: path must be absolute, and state present requires content")
         path = Path(item["path"])
         is_directory = item["state"] == "absent" and path.is_dir() and not path.is_symlink()
         before = _DIRECTORY if is_directory else current_text(path, _EXACT)
@@ -141,7 +141,7 @@ def read_pending(module: AnsibleModule, files: Sequence[Mapping[str, Any]], note
 
 
 def note_pending(module: AnsibleModule, note: str | None, former: dict[str, str | None]) -> None:
-    """Keep the previous file contents until a handler applies the new ones."""
+    """Save the previous file contents until a handler applies the new ones."""
     if not note or not former or module.check_mode:
         return
     path = Path(note)
@@ -159,7 +159,7 @@ def keep_files(
     *,
     unsafe_writes: bool = False,
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """Write or remove files; return the paths that changed or were never applied, and their diffs.
+    """Write or remove files; return the paths that changed or have not been applied, and their diffs.
 
     Args:
         module: the running module.

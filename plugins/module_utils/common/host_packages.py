@@ -58,7 +58,7 @@ class Packages:
         plain: list[Wanted] = [{"name": name, "version": "", "hold": None} for name in self.params["name"]]
         self.wanted: list[Wanted] = plain + self.params["packages"]
         self.present = self.read()
-        # Output of the last update of the package lists; it explains why a package is unknown.
+        # Output of the last update of the package lists, for the error message about an unknown package.
         self.fetched = ""
 
     def read(self) -> dict[str, Present]:
@@ -109,11 +109,11 @@ class Packages:
             self.fail(list(command), output)
 
     def unfinished(self) -> str:
-        """Describe the half-done changes of a failed transaction, or return ''."""
+        """Describe the packages that a failed transaction left half-installed or removed, or return ''."""
         return ""
 
     def fail(self, words: list[str], output: str) -> NoReturn:
-        """Fail the module with the errors in the output and the half-done changes."""
+        """Fail the module with the errors in the output and the packages left in a partial state."""
         half = self.unfinished()
         remedy = f"\n    remedy: {VERSIONS}" if any("=" in word for word in words) and not half else ""
         problem = error_text(output)
@@ -201,14 +201,14 @@ class Apt(Packages):
             self.fail(words, output)
 
     def unfinished(self) -> str:
-        """Return packages that dpkg unpacked but did not configure; their old versions are gone."""
+        """Describe the packages that dpkg unpacked but did not configure, or return ''."""
         status, out, _ = self.module.run_command(["dpkg-query", "-W", "-f", STATES])
         words = (line.split("\t") for line in out.splitlines())
         half = [f"{word[0]} {word[1]} ({word[2]})" for word in words if len(word) > 2 and word[2] in UNFINISHED]  # noqa: PLR2004
         if status != 0 or not half:
             return ""
         return (
-            f"\n    partly installed, so the host differs from its former state: {', '.join(half)}"
+            f"\n    partly installed, so the host differs from its previous state: {', '.join(half)}"
             "\n    remedy: fix the reported error, run dpkg --configure -a (see dpkg --audit), and run again"
         )
 
@@ -231,7 +231,7 @@ class Dnf(Packages):
     gone: Sequence[str] = ()
 
     def read(self) -> dict[str, Present]:
-        """Return the wanted packages that are installed; a name without version may be provided by another package."""
+        """Return the wanted packages that are installed, or provided by another package if no version is wanted."""
         listed = ""
         if names := [each["name"] for each in self.wanted]:
             listed = self.module.run_command(["rpm", "-q", "--qf", RPM_FORMAT, *names])[1]
@@ -311,7 +311,7 @@ class Dnf(Packages):
 
     def unfinished(self) -> str:
         """Describe the packages that were removed before the installation failed."""
-        return f"\n    removed before it, and now missing: {', '.join(self.gone)}" if self.gone else ""
+        return f"\n    removed before the failed installation: {', '.join(self.gone)}" if self.gone else ""
 
     def step(self, freed: set[str], *command: str) -> None:
         """Run a command; on failure restore the version locks and fail the module."""

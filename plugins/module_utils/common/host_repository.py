@@ -44,7 +44,7 @@ KEY_TIMEOUT_S = 30
 
 
 class RefusedError(Exception):
-    """A repository is rejected, with the remedy."""
+    """A repository was rejected; attributes: the option, the problem and the remedy."""
 
     def __init__(self, option: str, problem: str, remedy: str) -> None:
         """Store the option, the problem and the remedy."""
@@ -70,7 +70,7 @@ def fetch(url: str) -> bytes:
         with open_url(url, timeout=KEY_TIMEOUT_S) as answer:
             return bytes(answer.read())
     except Exception as exc:  # the errors of urllib, ssl and http.client have no common base
-        remedy = "set a URL that this host can reach, or the key as a file"
+        remedy = "set a URL that this host can reach, or set key to the key's text"
         raise RefusedError(
             option="key_url", problem=f"cannot download the key from {url}: {exc}", remedy=remedy
         ) from exc
@@ -90,7 +90,7 @@ def wanted_key(params: dict[str, Any], present: str | None) -> str:
         ) from exc
     if present is not None and not params["key"] and sound(present, wanted):
         return present
-    place = "given" if params["key"] else f"at {params['key_url']}"
+    place = "in option key" if params["key"] else f"at {params['key_url']}"
     data = params["key"].encode() if params["key"] else fetch(params["key_url"])
     try:
         key = extract_key(data, wanted)
@@ -100,7 +100,7 @@ def wanted_key(params: dict[str, Any], present: str | None) -> str:
         raise RefusedError(option="key_url", problem=f"the content {place} is not a key: {exc}", remedy=remedy) from exc
     if key is None:
         problem = f"the key {place} has another fingerprint (found {found}, expected {wanted}). Nothing was changed"
-        remedy = "ask the vendor for the fingerprint of its signing key; if it is this one, declare it"
+        remedy = "ask the vendor for the fingerprint of its signing key; if it is the found one, set it here"
         raise RefusedError(option="fingerprint", problem=problem, remedy=remedy)
     return key
 
@@ -114,7 +114,7 @@ def sound(text: str, wanted: str) -> bool:
 
 
 def others_of(source: Source, own: str) -> list[str]:
-    """Return the other apt source files that name the same repository."""
+    """Return the other apt source files that configure the same repository."""
     folder = ROOT / "etc/apt/sources.list.d"
     files = [ROOT / "etc/apt/sources.list", *folder.glob("*.list"), *folder.glob("*.sources")]
     names = {f"/{path.relative_to(ROOT)}": path for path in files if path.exists()}
@@ -171,12 +171,12 @@ def check_source(params: dict[str, Any], source: Source) -> None:
     """Check the source declaration.
 
     Raises:
-        RefusedError: it is invalid.
+        RefusedError: the declaration is invalid.
     """
     for problem in source_problems(source):
         raise RefusedError(*problem)
     if not params["key"] and not params["key_url"]:
-        raise RefusedError(option="key_url", problem="the key is missing", remedy="set its URL or its file")
+        raise RefusedError(option="key_url", problem="the key is missing", remedy="set key_url or key")
 
 
 def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple[dict[str, str], dict[str, str]]:
@@ -201,7 +201,7 @@ def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple
                 "remove it there (a package such as cuda-keyring may have added it); apt accepts one key per repository"
             )
             raise RefusedError(
-                option="url", problem=f"{source['url']} is already named in {', '.join(others)}", remedy=remedy
+                option="url", problem=f"{source['url']} is already configured in {', '.join(others)}", remedy=remedy
             )
         files[paths["source"]] = apt_source(source, paths["key"], params["header"])
         files[paths["preferences"]] = apt_preferences([], params["header"], source)

@@ -1,7 +1,4 @@
-"""Parse information about a node from the contents of files in /proc, /sys and /etc.
-
-Pure functions that run on the node's system Python (3.9, standard library only).
-"""
+"""Parse information about a node from the contents of files in /proc, /sys and /etc."""
 
 from __future__ import annotations
 

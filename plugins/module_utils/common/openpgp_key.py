@@ -1,6 +1,6 @@
 """Read OpenPGP public keys and extract one from a file, without gpg, which nodes may not have.
 
-The format is that of RFC 4880 (version 4 keys) and RFC 9580 (version 6 keys).
+Format: RFC 4880 (version 4 keys) and RFC 9580 (version 6 keys).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def normal_fingerprint(text: str) -> str:
     """Return a fingerprint without spaces, in capitals.
 
     Raises:
-        ValueError: it does not have 40 (version 6 keys: 64) hexadecimal digits.
+        ValueError: the text does not have 40 (version 6 keys: 64) hexadecimal digits.
     """
     found = re.sub(r"\s", "", text).upper()
     if not re.fullmatch(r"[0-9A-F]{40}|[0-9A-F]{64}", found):
@@ -63,7 +63,7 @@ def dearmour(data: bytes) -> bytes:
     """Return the binary form of armoured or binary key material.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the data is neither.
     """
     if data[:1] and data[0] & 0x80:
         return data
@@ -90,7 +90,7 @@ def body_length(data: bytes, place: int, *, new_format: bool, kind: int) -> tupl
             return len(data) - place, place
         return int.from_bytes(data[place : place + width], "big"), place + width
     first = data[place]
-    if first < 192:  # noqa: PLR2004 - the borders of RFC 4880, section 4.2.2
+    if first < 192:  # noqa: PLR2004 - limits of RFC 4880, section 4.2.2
         return first, place + 1
     if first < 224:  # noqa: PLR2004
         return ((first - 192) << 8) + data[place + 1] + 192, place + 2
@@ -158,8 +158,6 @@ def fingerprints(data: bytes) -> list[str]:
 
 def extract_key(data: bytes, wanted: str) -> str | None:
     """Return only the key with that fingerprint, armoured; None if the file contains only other keys.
-
-    Further keys in the file are never trusted.
 
     Raises:
         ValueError: the file contains no key.

@@ -38,7 +38,7 @@ RPM_FORMAT = "%{NAME}\\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\\n"
 
 
 class Wanted(TypedDict):
-    """A package, its version or version pattern ('': any), and whether to hold it (None: leave as is)."""
+    """A package, its version or version pattern ('': any), and whether to hold it (None: no change)."""
 
     name: str
     version: str
@@ -129,7 +129,7 @@ def is_of_family(name: str, family: Family | None) -> bool:
 def changes_for(
     wanted: Iterable[Wanted], absent: Iterable[str], present: Mapping[str, Present], family: Family | None = None
 ) -> Changes:
-    """Return the changes; `absent` has names or patterns, and wanted packages are never removed."""
+    """Return the required changes; `absent` contains names or patterns, and wanted packages are never removed."""
     changes: Changes = {"install": [], "remove": [], "hold": [], "unhold": []}
     names = set()
     for package in wanted:
@@ -196,8 +196,8 @@ def difference(before: Mapping[str, Present], after: Mapping[str, Present]) -> d
 
 # Locks: plugins/versionlock.py of github.com/rpm-software-management/dnf-plugins-core, 4.3 to 4.10. `versionlock add`
 # writes a comment with the date, and NAME-EPOCH:VERSION-RELEASE.* with epoch 0 if the package has none. If any
-# version of the package is already locked, it writes nothing and succeeds. A line with `!` is an exclude. A line from
-# --raw or by hand may be any package specification; `versionlock delete` finds such a line only by its full text.
+# version of the package is already locked, it writes nothing and succeeds. A line with `!` is an exclude. Lines written
+# by hand or with --raw may be any package specification; `versionlock delete` finds them only by their full text.
 _WRITTEN = re.compile(r"(?P<name>.+)-\d+:[^-]+-[^-]+")
 # A manually written lock: a name with a version, or with version and release.
 _RAW = re.compile(r"(?P<name>.+?)-\d[^-]*(-[^-]+)?")

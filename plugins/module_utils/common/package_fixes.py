@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Find installed packages with published vulnerabilities, by the table plugin_utils/preflight/package_fixes.yml.
+"""Find installed packages with published vulnerabilities, listed in plugin_utils/preflight/package_fixes.yml.
 
 Versions are compared as dpkg and rpm do.
 """
@@ -25,7 +25,7 @@ _END = ([0], 0)
 
 
 class Unfixed(NamedTuple):
-    """A product whose installed revision lacks fixes, or may lack them if the table does not know the distribution."""
+    """An installed product without security fixes; `is_known` is False if the table does not list the distribution."""
 
     name: str
     version: str

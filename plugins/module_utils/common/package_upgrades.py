@@ -1,4 +1,4 @@
-"""Parse the upgrades that a package manager offers, and split them into selected and held ones. Pure functions."""
+"""Parse the upgrades that a package manager offers, and split them into selected and held ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FAMILIES", "Upgrade", "chosen", "held_patterns", "parse_apt", "parse_dnf"]
 
-# Packages with their own upgrade procedure, or whose version must match other hosts; names on Debian, Ubuntu and EL.
+# Packages that have a separate upgrade procedure, or must have the same version on all hosts (Debian, Ubuntu and EL).
 FAMILIES = {
     "kernel": ("linux-image*", "linux-headers*", "linux-modules*", "linux-generic*", "linux-virtual*", "kernel*"),
     "nvidia": ("nvidia-*", "libnvidia-*", "libcuda1*", "cuda-drivers*", "kmod-nvidia*", "xserver-xorg-video-nvidia*"),

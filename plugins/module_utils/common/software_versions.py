@@ -1,4 +1,4 @@
-"""Read versions of the GPU stack, Slurm, munge, Enroot and Pyxis, with the system Python of the node."""
+"""Read the installed versions of the GPU stack, Slurm, munge, Enroot and Pyxis."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def versions(root: Path = Path("/")) -> dict[str, str]:
     query = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"]
     command = query if debian else ["rpm", "-q", "--qf", "installed %{NAME} %{VERSION}-%{RELEASE}\\n"]
     try:
-        output = subprocess.run(  # noqa: S603 - a query of fixed words
+        output = subprocess.run(  # noqa: S603 - fixed arguments
             [*command, *names], check=False, capture_output=True, text=True, timeout=PACKAGES_TIMEOUT_S
         ).stdout
     except (OSError, subprocess.SubprocessError):

@@ -71,7 +71,7 @@ def _flag_problems(mount: str, flags: Sequence[str]) -> list[Problem]:
 
 
 def mount_lines(mounts: Sequence[str]) -> tuple[list[str], list[Problem]]:
-    """Return the lines of Enroot's fstab for mounts, and the errors in them.
+    """Return the fstab lines of the valid mounts, and the errors in the others.
 
     Args:
         mounts: each `SOURCE[:TARGET[:FLAGS]]`, absolute paths, flags joined by `+`.
@@ -89,7 +89,7 @@ def mount_lines(mounts: Sequence[str]) -> tuple[list[str], list[Problem]]:
         elif _UNSAFE & set(mount):
             problems.append(_problem(mount, "contains a space, quote, $ or #", "mount a parent directory"))
         elif target in targets:
-            problem = f"is mounted on {target}, as is {targets[target]!r}"
+            problem = f"has the same target as {targets[target]!r}"
             problems.append(_problem(mount, problem, "mount one of them elsewhere"))
         else:
             problems += _flag_problems(mount, words)

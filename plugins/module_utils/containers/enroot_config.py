@@ -78,15 +78,15 @@ def declaration_problems(
     problems = []
     for name in files:
         if not _SHA256.fullmatch(str(checksums.get(name, ""))):
-            problem = f"lacks the SHA-256 of {name}, so it cannot be verified"
-            remedy = f'add the line "{name}: <what sha256sum prints for it>", once you trust that file'
+            problem = f"has no SHA-256 of {name}"
+            remedy = f'add the line "{name}: SHA256" with the output of sha256sum for a file from a trusted source'
             problems.append(make_problem([], "enroot_checksums", problem, remedy))
     for key, value in settings.items():
         if not _KEYS.fullmatch(str(key)):
             remedy = "use names such as ENROOT_MAX_CONNECTIONS, NVIDIA_DRIVER_CAPABILITIES or https_proxy"
             problems.append(make_problem([], "enroot_settings", f"{key!r} is not a setting of Enroot", remedy))
         elif "\n" in str(value):
-            problems.append(make_problem([], "enroot_settings", f"{key} has several lines", "write it on one line"))
+            problems.append(make_problem([], "enroot_settings", f"{key} contains a line break", "write it on one line"))
     return problems
 
 
@@ -108,8 +108,8 @@ def namespace_problems(
     Args:
         host: name of the host.
         settings: value of each of `NAMESPACE_SETTINGS`; None if the kernel does not have the setting.
-        works: whether a trial as an unprivileged user succeeded.
-        profile: whether the package to be installed contains an AppArmor profile that allows it.
+        works: whether an unprivileged user could create a namespace.
+        profile: whether the package to be installed contains an AppArmor profile that allows namespaces.
     """
     wrong = {
         key: wanted
@@ -156,12 +156,14 @@ def disk_problems(host: str, path: str, disk: Mapping[str, Any], minimum_mb: int
             f"{path} is on a file system that is too small (found {disk['total_mb']} MiB, "
             f"enroot_minimum_mb: {minimum_mb})"
         )
-        problems.append(make_problem([host], "enroot_path", problem, "set a path on a larger disk, or lower the limit"))
+        problems.append(
+            make_problem([host], "enroot_path", problem, "set a path on a larger disk, or lower enroot_minimum_mb")
+        )
     return problems
 
 
 def _user_problems(host: str, unknown: Sequence[str]) -> list[Problem]:
-    """Return a problem that lists the users unknown to a host."""
+    """Return a problem that lists the users who do not exist on a host."""
     if not unknown:
         return []
     remedy = "declare them in users, or remove their credentials"
@@ -189,9 +191,9 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
         found: result of `read_enroot`.
 
     Returns:
-        `problems`; `files`, names; `built`, whether a build host builds the packages, whose `sha256` is then empty;
-        `mounts`, lines of fstab; and without problems `packages` for the upstream_release module; `config`, the text of
-        enroot.conf; `sysctls`, text.
+        `problems`; `files`, the package file names; `built`, whether a build host builds the packages, whose `sha256`
+        is then empty; `mounts`, the lines of fstab. If there are no problems also `packages` for the upstream_release
+        module, `config`, the text of enroot.conf, and `sysctls`, the text of the sysctl file.
     """
     names = package_files(declared["packages"], declared["release"], declared["family"], declared["architecture"])
     built = (
@@ -206,7 +208,7 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
     plan: dict[str, Any] = {"problems": problems, "files": names, "mounts": lines, "built": built}
     if problems:
         return plan
-    # An installed Enroot already has its profile; if the trial still fails, installing the package does not help.
+    # An installed Enroot already has its profile, so if the trial fails, its package does not fix that.
     profile = not found["installed"] and brings_profile(declared["release"], declared["family"])
     problems += namespace_problems(host, found["settings"], works=found["works"], profile=profile)
     problems += disk_problems(host, declared["path"], found["disk"], int(declared["minimum_mb"]))

@@ -1,4 +1,4 @@
-"""Read the facts that Enroot depends on: user namespaces, sysctls, disk and users, without changes."""
+"""Read the facts that Enroot depends on: user namespaces, sysctls, disk and users."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def trial(program: Path = NSENTER) -> list[str]:
 
 
 def known(user: str) -> bool:
-    """Return whether the system knows a user from any source."""
+    """Return whether a user exists in any NSS source."""
     try:
         pwd.getpwnam(user)
     except KeyError:

@@ -26,7 +26,7 @@ _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Access(NamedTuple):
-    """Answer of a registry: one of the states above, the reason, and the separate host that issues its tokens."""
+    """Result of a login test: one of the states above, the reason, and the token host if it is a separate one."""
 
     state: str
     detail: str
@@ -60,7 +60,7 @@ def fetch(address: str, authorization: str = "") -> tuple[int, str]:
     Raises:
         OSError: the registry did not answer.
     """
-    request = urllib.request.Request(address)  # noqa: S310 - the caller builds http and https alone
+    request = urllib.request.Request(address)  # noqa: S310 - only http and https URLs
     if authorization:
         request.add_unredirected_header("Authorization", authorization)
     try:
@@ -105,7 +105,7 @@ def registry_access(
         return _tried(ask, address, {name.lower(): login for name, login in others.items()}.get(host), host)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "reason", None) or exc
-        return Access(UNKNOWN, f"nothing answers: {reason}")
+        return Access(UNKNOWN, f"no answer: {reason}")
 
 
 def _tried(ask: Callable[[str, str], tuple[int, str]], address: str, login: Login | None, tokens: str) -> Access:
@@ -113,7 +113,7 @@ def _tried(ask: Callable[[str, str], tuple[int, str]], address: str, login: Logi
     if login is None:
         return Access(MISSING, f"its tokens come from {tokens}, which has no entry", tokens)
     if login.password is None:
-        return Access(UNKNOWN, "a command prints the password when the user imports an image", tokens)
+        return Access(UNKNOWN, "not tested: a command prints the password at each import", tokens)
     state, detail, _ = _judged(ask(address, login.basic)[0])
     return Access(state, f"{tokens}: {detail}" if tokens else detail, tokens)
 

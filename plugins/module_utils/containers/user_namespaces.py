@@ -23,14 +23,14 @@ _FILE = "/etc/sysctl.d/90-user-namespaces.conf"
 def user_namespace_problems(
     host: str, key: str, settings: Mapping[str, int | None], refusal: str = "", *, allowed: bool = False
 ) -> list[Problem]:
-    """Return the problems that keep unprivileged users of a host from running containers.
+    """Return why unprivileged users of a host cannot run containers.
 
     Args:
         host: name of the host.
         key: name of the variable that enables containers on the host.
         settings: value of each of SETTINGS, None if the kernel does not have it.
         refusal: error of a trial as an unprivileged user; empty if it succeeded.
-        allowed: whether an AppArmor profile exempts the runtime from AppArmor's restriction of other programs.
+        allowed: whether an AppArmor profile allows the container runtime to create user namespaces.
     """
     if not refusal:
         return []

@@ -1,4 +1,4 @@
-"""Parse the findings of DCGM's health watches from `dcgmi health --check --json`. Runs with the node's system Python.
+"""Parse the findings of DCGM's health watches from `dcgmi health --check --json`.
 
 The format is that of DCGM 3 and 4 (NVIDIA/DCGM, dcgmi/Health.cpp, GenerateOutputFromResponse, and DcgmiOutput.cpp): a
 `body` with `Overall Health` (`Healthy`, `Warning` or `Failure`), then one object per kind of entity (`GPU`, …) with
@@ -56,7 +56,7 @@ def _part(whole: Any, name: str) -> dict[str, Any]:  # noqa: ANN401 - JSON of an
     part = whole.get(name) if isinstance(whole, dict) else None
     if not isinstance(part, dict):
         message = f"the JSON of dcgmi lacks {name!r}"
-        raise ValueError(message)  # noqa: TRY004 - it is a value of another program, not of ours
+        raise ValueError(message)  # noqa: TRY004 - invalid output, not an argument type
     return part
 
 
@@ -73,7 +73,7 @@ def _entities(kind: str, group: dict[str, Any]) -> Iterator[Incident]:
 
 
 def dcgm_problems(incidents: Sequence[Incident], level: str) -> list[str]:
-    """Return the findings that count at a level, one string each, in DCGM's order.
+    """Return the findings that count at a level as text, in DCGM's order.
 
     Args:
         incidents: result of `dcgm_incidents`.

@@ -17,7 +17,7 @@ __all__ = ["claim_problems", "link_faults", "model_name", "nic_problems", "nvlin
 
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ", "Quadro ")
 _UNKNOWN_MODELS = {"graphics device", ""}
-_WRONG_HARDWARE = "correct the hardware profile of the host, or install the right boards"
+_WRONG_HARDWARE = "correct the hardware profile of the host, or install the declared boards"
 # In other states an idle board lowers its link speed.
 _AWAKE = "P0"
 
@@ -113,7 +113,7 @@ def _driver(host: str, branch: str, facts: Mapping[str, Any]) -> Iterator[Proble
     if branch and version and version.partition(".")[0] != branch.partition(".")[0]:
         problem = f"wrong driver branch (found version {version}, expected branch {branch})"
         yield make_problem(
-            [host], "driver", problem, "install that branch and reboot, or correct preflight_driver_branch"
+            [host], "driver", problem, f"install driver branch {branch} and reboot, or correct preflight_driver_branch"
         )
 
 
@@ -140,8 +140,8 @@ def nvlink_faults(claim: Mapping[str, Any], links: Mapping[str, Any] | None) -> 
         claim: `gpu` of the hardware profile.
         links: NVLinks of the GPU from `parse_nvlink`; None if unknown.
 
-    The driver reports a link's rate including encoding (26.562 for 25 GB/s), so the sum of 17 links would still reach
-    the line rate of 18. Therefore links are counted.
+    Links are counted, not summed: the driver's rates include encoding (26.562 for 25 GB/s), so the sum of 17 links
+    reaches the line rate of 18.
     """
     declared = float(claim.get("nvlink_gbs") or 0)
     if not declared or not links or "MIG" in str(links["note"] or ""):
@@ -192,7 +192,7 @@ def _link_generation(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: in
     if declared and most is not None and most < declared:
         yield f"PCIe generation is too low (maximum {most}, expected {declared})", remedy
     elif now is not None and usual and gpu["performance_state"] == _AWAKE and now < usual:
-        yield f"its link trained down to PCIe generation {now} (other GPUs: {usual})", remedy
+        yield f"PCIe link trained down to generation {now} (other GPUs: {usual})", remedy
 
 
 def nic_problems(host: str, claims: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Iterator[Problem]:

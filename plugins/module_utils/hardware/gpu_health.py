@@ -40,7 +40,7 @@ class Ailment(NamedTuple):
 
     @property
     def wants_replacement(self) -> bool:
-        """Whether a reset or reboot does not fix the fault."""
+        """Whether only a new board fixes the fault."""
         return self.remedy == _REPLACE
 
 
@@ -72,13 +72,13 @@ def passing_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
 
 
 def _silence(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
-    """Yield faults from error messages in place of values; healthy boards have such messages for some values, too."""
+    """Yield faults that nvidia-smi reports in place of values."""
     odd = {str(text).strip("[]").lower() for text in gpu.get("odd_texts") or ()}
     if "gpu requires reset" in odd:
         yield Ailment("requires a reset", _RESET)
     elif odd & {"unknown error", "err!"} and gpu["memory_total_mib"] is None:
         remedy = "look for Xid and NVRM in dmesg, drain the node and reboot it"
-        yield Ailment("answers every query with an error", remedy)
+        yield Ailment("returns an error for every query", remedy)
 
 
 def _ecc(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
@@ -105,7 +105,7 @@ def _repairs(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
 
 
 def _fabric(fabric: Mapping[str, Any]) -> Iterator[Ailment]:
-    """Yield the reasons why a GPU is not in its NVLink fabric."""
+    """Yield the faults of a GPU's membership in its NVLink fabric."""
     state, status, summary = (fabric.get(key) for key in ("state", "status", "summary"))
     if state and state != "Completed":
         yield Ailment(f"has not joined the NVLink fabric (state {state})", _FABRIC_REMEDY)

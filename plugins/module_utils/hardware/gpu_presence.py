@@ -1,4 +1,4 @@
-"""Check that all declared GPUs are present and that nvidia-smi works. Runs with the node's system Python."""
+"""Check that all declared GPUs are present and that nvidia-smi works."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["KNOWN_FAILURES", "Fault", "presence_faults"]
 _LOOK = "look for Xid and NVRM in dmesg and for the board in lspci; reseat it or have it replaced"
 KNOWN_FAILURES = (
     ("version mismatch", "the loaded driver differs from the installed one: reboot the node"),
-    ("couldn't communicate", "load the driver (modprobe nvidia; dmesg says why it fails) or reboot the node"),
+    ("couldn't communicate", "load the driver (modprobe nvidia; dmesg shows the error) or reboot the node"),
     ("did not answer", "nvidia-smi hangs in the driver: look for Xid in dmesg, then reboot the node"),
 )
 
 
 class Fault(NamedTuple):
-    """A fault that concerns all GPUs of a node: component, problem and remedy."""
+    """A fault of nvidia-smi or of the number of GPUs: component, problem and remedy."""
 
     key: str
     problem: str
@@ -47,7 +47,7 @@ def _program(facts: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _count(declared: int, facts: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield a fault if GPUs are missing or surplus, naming those that only the PCI bus shows."""
+    """Yield a fault if the number of GPUs is wrong; it lists GPUs that are only visible on the PCI bus."""
     listed = int(facts["gpu_count"])
     if listed == declared or (facts["source"] == "pci" and listed > declared):
         return
@@ -60,7 +60,7 @@ def _count(declared: int, facts: Mapping[str, Any]) -> Iterator[Fault]:
     if silent:
         problem += f"; on the PCI bus but not answering: {', '.join(silent)}"
     elif facts["source"] != "pci":
-        problem += f"; these answer: {', '.join(_places(facts['gpus'])) or 'none'}"
+        problem += f": {', '.join(_places(facts['gpus'])) or 'none'}"
     yield Fault("GPUs", problem, f"{_LOOK}; or correct gpu.count in the hardware profile")
 
 

@@ -1,7 +1,4 @@
-"""Read the GPUs of the local host from nvidia-smi, /proc/driver/nvidia and the PCI bus, always with a time limit.
-
-Runs with the node's system Python, in modules and in the health check.
-"""
+"""Read the GPUs of the local host from nvidia-smi, /proc/driver/nvidia and the PCI bus, with a time limit."""
 
 from __future__ import annotations
 
@@ -64,8 +61,8 @@ def listed(path: Path) -> list[Path]:
 def run_limited(command: list[str], timeout_s: float) -> tuple[int | None, str]:
     """Return exit status and output of a program; the status is None after a timeout.
 
-    The output goes to a file, and a killed program is not awaited: a program that hangs in the driver cannot be killed
-    and would keep a pipe open.
+    A program that hangs in the driver cannot be killed and would keep a pipe open, so the output goes to a file and
+    this function does not wait for the killed program.
     """
     with tempfile.TemporaryFile() as output:
         environment = {**os.environ, "LC_ALL": "C"}

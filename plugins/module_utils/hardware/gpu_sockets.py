@@ -65,7 +65,7 @@ def _numbers(text: str) -> Iterator[int]:
 
 
 def place_problems(host: str, hardware: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Problem]:
-    """Return a problem if GPUs are on other sockets than declared, and none if the kernel does not report sockets.
+    """Return a problem if GPUs are on other sockets than declared; empty if the kernel does not report sockets.
 
     Args:
         host: name of the host.

@@ -1,4 +1,4 @@
-"""Read network cards, RDMA ports and addresses of a host from /sys and ip, without changes or exceptions."""
+"""Read network cards, RDMA ports and addresses of a host from /sys and `ip`."""
 
 from __future__ import annotations
 

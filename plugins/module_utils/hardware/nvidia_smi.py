@@ -144,13 +144,13 @@ def bare_gpu(index: int, **known: object) -> dict[str, Any]:
 
 
 def failure_lines(text: str) -> list[str]:
-    """Return the error lines in the output, for example that the driver does not answer."""
+    """Return the error lines in the output of nvidia-smi."""
     plain = (line.strip() for line in text.splitlines() if "<" not in line and " : " not in line)
     return [line[:300] for line in plain if _FAILURES.search(line)][:_MOST_ERRORS]
 
 
 def _form(text: str) -> str | None:
-    """Return the form of an output, or None for other text."""
+    """Return `xml`, `text` or `csv`, or None for other text."""
     if f"<{LOG}" in text or re.search(r"<gpu\s+id\s*=", text):
         return "xml"
     if "NVSMI LOG" in text or re.search(r"^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:", text, re.MULTILINE):
@@ -184,7 +184,7 @@ def _whole(node: Node, paths: Sequence[str]) -> int | None:
 
 
 def _flag(node: Node, paths: Sequence[str]) -> bool | None:
-    """Return whether the value means yes or no; None for other values."""
+    """Return the boolean at one of the paths; None for values other than yes and no."""
     word = (_text(node, paths) or "").lower()
     return {"yes": True, "true": True, "active": True, "no": False, "false": False, "not active": False}.get(word)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["CSV_COLUMNS", "LOG", "Node", "read_csv", "read_text", "read_xml", "slug"]
 
 LOG = "nvidia_smi_log"
-# The bounds keep the search fast for any input.
+# The length limits prevent catastrophic backtracking.
 _TAG = re.compile(r"<([/!?]?)([A-Za-z_][\w.:-]{0,99})?([^<>]*)>")
 _DEEPEST = 100
 _LONGEST_LINE = 2000
@@ -153,12 +153,12 @@ def read_xml(text: str) -> tuple[Node, list[str]]:
     _strip(top)
     logs = [node for node in top.children if node.tag == LOG]
     if len(logs) > 1:
-        problems.append(f"{len(logs)} logs in a row; the first is read")
+        problems.append(f"found {len(logs)} logs (expected 1), read only the first")
     return (logs[0] if logs else top), problems
 
 
 def _open(stack: list[Node], tag: str, rest: str) -> None:
-    """Add an element to the tree; a `gpu` is never nested in another `gpu`, even if that is still open."""
+    """Add an element to the tree; a `gpu` element closes an open one."""
     found = _ID.search(rest)
     node = Node(tag, identity=found.group(1).strip() if found else "")
     if tag == "gpu" and node.identity:
@@ -174,7 +174,7 @@ def _close(stack: list[Node], tag: str) -> list[str]:
     """Close an element and all open elements in it; return the format errors."""
     depth = next((number for number in range(len(stack) - 1, 0, -1) if stack[number].tag == tag), 0)
     if not depth:
-        return [f"</{tag}> closes nothing"]
+        return [f"</{tag}> has no start tag"]
     left = [node.tag for node in stack[depth + 1 :]]
     del stack[depth:]
     return [f"<{left[0]}> is not closed"] if left else []

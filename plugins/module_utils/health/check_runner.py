@@ -1,7 +1,7 @@
-"""Run checks in parallel, each in a separate process with a time limit, with the node's system Python.
+"""Run checks in parallel, each in a separate process with a time limit.
 
-A process that hangs in the kernel, on an unreachable file server or in a driver, cannot be killed, and waiting for it
-would block the caller. So it gets SIGKILL and is abandoned without waiting.
+A process that hangs in the kernel (unreachable file server, driver) cannot be killed, and waiting for it would block
+the caller. So it gets SIGKILL and is abandoned.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _start(function: Callable[[], Answer], limit_s: float) -> _Child:
 def _run_check(function: Callable[[], Answer]) -> dict[str, Any]:
     try:
         return function()._asdict()
-    except Exception as exc:  # noqa: BLE001 - one check must not take the others with it
+    except Exception as exc:  # noqa: BLE001 - a failed check must not stop the others
         return Answer(unknown=f"{type(exc).__name__}: {exc}")._asdict()
 
 
@@ -95,4 +95,4 @@ def _read(text: bytes) -> Answer:
         findings, events = ([Finding(*each) for each in found[key]] for key in ("findings", "events"))
         return Answer(findings, dict(found["samples"]), events, str(found["unknown"]))
     except (KeyError, TypeError, ValueError):
-        return Answer(unknown="it ended without a result")
+        return Answer(unknown="the check ended without a result")

@@ -1,4 +1,4 @@
-"""Compute rates and growth of counters within a time window. Pure functions.
+"""Compute rates and growth of counters within a time window.
 
 A sample is a pair of time (seconds since 1970) and value. A counter that decreased was reset, for example by a reboot;
 earlier values do not count.
@@ -51,7 +51,7 @@ def growth(samples: Samples, now: float, value: float, window_s: float) -> float
 def kept(
     samples: Mapping[str, Samples], new: Mapping[str, float], now: float, window_s: float
 ) -> dict[str, list[list[float]]]:
-    """Return the old and new samples that a window still needs.
+    """Return the old and new samples to keep for a window.
 
     The last sample before the window is kept as the baseline for growth.
     """

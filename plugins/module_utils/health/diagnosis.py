@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Diagnose a provisioned host from the output of its commands, as problems with remedies. Pure functions."""
+"""Diagnose a provisioned host from the output of its commands, as problems with remedies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decide whether the health check drains or resumes a node, and how many nodes at once. Pure functions."""
+"""Decide whether the health check drains or resumes a node, and how many nodes at once."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def step(problems: Sequence[str], record: Record, *, resume: bool, known: bool) 
         problems: problems of the node.
         record: state of the node in Slurm. A node that is out of service for another reason is left alone.
         resume: whether a recovered node may be resumed automatically.
-        known: whether the node's state file says that the health check drained it. If it is in service nevertheless, an
-            administrator who knew the problem has resumed it, so earlier events are ignored.
+        known: whether the note on the node records a drain by the health check. If the node is in service, an
+            administrator has resumed it, so earlier events are ignored.
     """
     if record.is_out and not record.is_ours:
         return "leave"

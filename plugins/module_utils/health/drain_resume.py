@@ -1,8 +1,7 @@
-"""Drain or resume the local node if necessary. Runs with the node's system Python.
+"""Drain or resume the local node if necessary.
 
-Only a node that is about to be drained asks Slurm how many nodes are out of service, with one request. Nodes that are
-drained at the same moment detect each other with a second request, and those over the limit resume. Running jobs
-continue either way.
+Before a drain, the node counts the drained nodes with one request to Slurm. Nodes that drain at the same moment detect
+each other with a second request, and those over the limit resume. Running jobs continue.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _SECOND_S = 1.1
 _ALL = ("--oneliner", "show", "nodes")
 
 
-def drain_or_resume(  # noqa: PLR0913 - what it decides by, and its ways out
+def drain_or_resume(  # noqa: PLR0913 - inputs of the decision
     findings: Sequence[Finding],
     declared: Mapping[str, Any],
     ask: Ask,

@@ -1,4 +1,4 @@
-"""Findings of node health checks and their severities. Runs with the node's system Python.
+"""Findings of node health checks and their severities.
 
 The severities are those of awslabs/awsome-distributed-ai, pull request 958: ISOLATE, replace the hardware; RESET, a
 reset, a reboot or a software repair fixes it; MONITOR, report only.

@@ -1,8 +1,8 @@
-"""Check the GPUs of a node from the output of nvidia-smi. Pure functions.
+"""Check the GPUs of a node from the output of nvidia-smi.
 
 The limits of 8 PCIe replays a minute and 100 NVLink CRC errors a second are those of DCGM's health watches
-(NVIDIA/DCGM, DCGM_LIMIT_MAX_PCIREPLAY_RATE and DCGM_LIMIT_MAX_NVLINK_CRC_ERROR). A node without jobs has no traffic and
-therefore no such errors, which does not prove that the link is healthy. So the finding is kept.
+(NVIDIA/DCGM, DCGM_LIMIT_MAX_PCIREPLAY_RATE and DCGM_LIMIT_MAX_NVLINK_CRC_ERROR). These findings are events, which are
+kept: on a drained node the errors stop because there is no traffic.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _replays(node: Node, gpu: Mapping[str, Any], earlier: Sequence[Sequence[floa
     grown = rate(earlier, node.now, float(gpu["pcie_replays"]), MINUTE_S)
     most = float(node.declared["limits"]["pcie_replays_per_minute"])
     if grown > most:
-        problem = f"GPU {gpu['index']} ({gpu_label(gpu)}) {grown:.0f} PCIe replays a minute, more than {most:g}"
+        problem = f"GPU {gpu['index']} ({gpu_label(gpu)}) {grown:.0f} PCIe replays a minute (limit {most:g})"
         remedy = "reseat the board or its riser; lspci -vv, dmesg | grep AER"
         yield Finding("pcie_replays", RESET, problem, remedy, f"GPU {gpu['index']}")
 
@@ -115,7 +115,7 @@ def nvlink_answer(node: Node, states: str, text: str) -> Answer:
         samples[name] = float(errors)
         grown = rate(node.samples.get(name, ()), node.now, float(errors), 1.0)
         if grown > most:
-            problem = f"GPU {index} {grown:.0f} CRC errors a second on its NVLinks, more than {most:g}"
-            remedy = f"nvidia-smi --gpu-reset -i {index} once the node is empty; when it comes back, replace the board"
+            problem = f"GPU {index} {grown:.0f} CRC errors a second on its NVLinks (limit {most:g})"
+            remedy = f"nvidia-smi --gpu-reset -i {index} once the node is empty; if it recurs, replace the board"
             events.append(Finding("nvlink_crc", RESET, problem, remedy, f"GPU {index}"))
     return Answer(findings, samples, events)

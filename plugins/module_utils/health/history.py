@@ -1,6 +1,6 @@
-"""The history of a node's health check: a size-limited file of JSON lines next to its state file.
+"""Write and read the history of a node's health check: a size-limited file of JSON lines next to its state file.
 
-Runs with the node's system Python. Each line has `at` (seconds since 1970) and `event`: `found`, `cleared`, `boot`, or
+Each line has `at` (seconds since 1970) and `event`: `found`, `cleared`, `boot`, or
 the action in Slurm (`drain`, `resume`, `withheld`, `given_back`). Findings also have `check`, `severity` and `problem`.
 """
 
@@ -34,7 +34,7 @@ def keys_of(findings: Iterable[Finding]) -> dict[str, Finding]:
     return {f"{each.check} {_FIGURE.sub('#', each.problem)}": each for each in findings}
 
 
-def entries(  # noqa: PLR0913 - what two looks can differ in
+def entries(  # noqa: PLR0913 - the differences between two checks
     before: Mapping[str, Any],
     findings: Sequence[Finding],
     done: str,
@@ -52,7 +52,7 @@ def entries(  # noqa: PLR0913 - what two looks can differ in
         done: action on the node.
         reason: drain reason of that action.
         booted: whether the node has rebooted since the last check.
-        whole: whether every check has a result; otherwise a missing finding does not mean that it is resolved.
+        whole: whether every check has a result; otherwise no finding counts as cleared.
         now: seconds since 1970.
     """
     at = round(now)

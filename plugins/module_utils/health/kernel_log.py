@@ -1,12 +1,12 @@
-"""Find hardware errors in kernel log lines: Xid and SXid of NVIDIA's drivers, memory and file systems. Pure functions.
+"""Find hardware errors in kernel log lines: Xid and SXid of NVIDIA's drivers, memory and file systems.
 
 The severity of an Xid comes from the words of its message (Fatal, Nonfatal, Contained, Uncontained), else from the
 column "Resolution Bucket (Immediate Action)" of NVIDIA's catalogue
 (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of 2025-10): RESTART_BM, RESET_GPU and
 RESTART_VM are RESET, CHECK_MECHANICALS is ISOLATE, all others are MONITOR. 48 (double bit error) and 74 (NVLink) have
 workflows that end with a reset. 169, 173 and 175 are newer than the catalogue and are classified by their names in
-src/common/sdk/nvidia/inc/nverror.h of github.com/NVIDIA/open-gpu-kernel-modules. An SXid counts if the NVSwitch driver
-calls it fatal (Fabric Manager User Guide, "SXid Errors").
+src/common/sdk/nvidia/inc/nverror.h of github.com/NVIDIA/open-gpu-kernel-modules. Only SXids
+that the NVSwitch driver reports as fatal are findings (Fabric Manager User Guide, "SXid Errors").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Format the result of a health check for node exporter's textfile collector. Pure functions."""
+"""Format the result of a health check for node exporter's textfile collector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["metrics"]
 _PREFIX = "busbar_node_health"
 
 
-def metrics(  # noqa: PLR0913 - the figures of one file
+def metrics(  # noqa: PLR0913 - one argument per metric
     findings: Sequence[Finding],
     unknown: Iterable[str],
     *,
@@ -41,16 +41,18 @@ def metrics(  # noqa: PLR0913 - the figures of one file
     silent = [(f'check="{name}"', 1) for name in sorted({each.partition(" ")[0] for each in unknown})]
     lines = [
         *_family("findings", "Problems of the node, by check and severity.", labelled),
-        *_family("unknown", "Checks without a result: no answer, or unknown output.", silent),
+        *_family("unknown", "Checks without a result (no answer or unknown output).", silent),
         *_family(
             "drain_withheld",
-            "1: the node should be drained but is not, because too many nodes are drained.",
+            "1: a drain is withheld because too many nodes are drained.",
             [("", int(withheld))],
         ),
         *_family(
             "last_run_timestamp_seconds", "Time at which the last check of the node ended.", [("", round(ended, 3))]
         ),
-        *_family("interval_seconds", "Interval between checks; 0: not in all states.", [("", interval_s)]),
+        *_family(
+            "interval_seconds", "Interval between checks; 0: the node is not checked regularly.", [("", interval_s)]
+        ),
         *_family("run_seconds", "Duration of the last check.", [("", round(took_s, 3))]),
     ]
     return "".join(f"{line}\n" for line in lines)

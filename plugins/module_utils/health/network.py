@@ -1,7 +1,7 @@
-"""Check the network cards of a node: missing or slow cards, flapping links, errors. Pure functions.
+"""Check the network cards of a node: missing or slow cards, flapping links, errors.
 
-The limit of three link flaps in three hours is from Azure/cyclecloud-healthagent 2.0.2. Port errors are only reported,
-because the link retransmits; a validation measures whether it is slower.
+The limit of three link flaps in three hours is from Azure/cyclecloud-healthagent 2.0.2. Port errors do
+not drain the node, because the link retransmits; a validation measures whether the link is slower.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def network_answer(
     for name, count in sorted(errors.items()):
         grown = growth(node.samples.get(f"port_errors {name}", ()), node.now, count, HOUR_S)
         if grown > many:
-            problem = f"port {name} had {grown:.0f} errors in an hour, more than {many}"
+            problem = f"port {name} had {grown:.0f} errors in an hour (limit {many})"
             remedy = f"clean or swap the cable, then the transceiver (mlxlink -d {name.partition('/')[0]} -m -c)"
             findings.append(Finding("infiniband_errors", MONITOR, problem, remedy, name))
     samples = {f"link_down {name}": float(count) for name, count in downs.items()}

@@ -1,4 +1,4 @@
-"""The checks of a node, with their commands and time limits. Runs with the node's system Python."""
+"""Define the checks of a node, with their commands and time limits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Check", "checks_of", "device_paths", "timed_out"]
 
 COMMAND_S = 5
-# Slurm kills the health check after 60 s; a slow disk is not broken.
+# A slow disk is not a fault, so disks get more time; Slurm kills the health check after 60 s.
 DISK_S = 10
 # DCGM's default group of all GPUs.
 DCGM_GROUP = ("-g", "0")
@@ -141,14 +141,14 @@ def _nvlinks(node: Node) -> Answer:
 def _fabric_manager(node: Node) -> Answer:
     running = any(read(path) == "nv-fabricmanager" for path in (node.root / "proc").glob("[0-9]*/comm"))
     remedy = "systemctl status nvidia-fabricmanager; journalctl -u nvidia-fabricmanager -n 50"
-    problem = "the fabric manager is not running, and GPUs on NVSwitches need it"
+    problem = "nv-fabricmanager is not running (required by NVSwitches)"
     return Answer([] if running else [Finding("fabric_manager", RESET, problem, remedy)])
 
 
 def _dcgm(node: Node) -> Answer:
     """Return the faults that DCGM's health watches found; enable the watches if necessary.
 
-    The result is empty if DCGM is missing or does not answer: systemd and the monitoring watch the daemon.
+    The result is empty if DCGM is missing, because the check `services` covers the daemon.
     """
     dcgm = node.declared.get("dcgm") or {}
     if dcgm.get("level", "never") == "never":
@@ -248,7 +248,7 @@ def _disk(node: Node, path: str, *, mount: bool = False) -> Answer:
         disk = _disk_of(path, is_mount=mount)
     except OSError as exc:
         disk = Disk(path, error=exc.strerror or str(exc))
-    # Free space on a server is the server's responsibility.
+    # Do not check the free space of network file systems.
     return Answer([*disk_findings(disk, 0 if mount else float(node.declared["free_mb"]), check=check)])
 
 
@@ -294,7 +294,7 @@ def _mounted(path: str) -> bool:
 
 
 def _refuses_files(path: str) -> bool:
-    """Return whether a file system is read-only although statvfs reports otherwise; root may lack permission on NFS."""
+    """Return whether creating a file fails with EROFS; statvfs does not report every read-only file system."""
     try:
         number = os.open(path, os.O_TMPFILE | os.O_WRONLY, stat.S_IRUSR)
     except PermissionError:

@@ -1,4 +1,4 @@
-"""Choose the nodes to repair, and record their repairs. Pure functions."""
+"""Choose the nodes to repair, and record their repairs."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def repair_plan(
     known = parse_nodes(seen["nodes"])
     strange = [name for name in requested if name not in cluster["compute"] or name not in known]
     if strange:
-        where = "is not a compute node of the inventory (slurm_compute), or Slurm does not know it"
-        return {"problems": [f"repair_nodes: {', '.join(strange)} {where}"]}
+        where = "not compute nodes of the inventory (slurm_compute) or not nodes in Slurm"
+        return {"problems": [f"repair_nodes: {', '.join(strange)}: {where}"]}
     records = read_records(history)
     jobs = jobs_on(seen["queue"], known)
     nodes: dict[str, dict[str, Any]] = {}
@@ -115,7 +115,7 @@ def repair_plan(
         elif name not in cluster["limited"]:
             skipped[name] = "outside of --limit"
         elif name in jobs:
-            skipped[name] = f"{', '.join(jobs[name])}; run again afterwards to repair it"
+            skipped[name] = f"{', '.join(jobs[name])}; run again after its jobs have ended"
         else:
             mine = [each for each in records if each.node == name]
             nodes[name] = {
@@ -133,7 +133,7 @@ def choose(node: Mapping[str, Any], note: str, look: str, allowed: str, limit: i
     Args:
         node: entry of `repair_plan`.
         note: content of the health check's note on the node; the first line is the severity of the drain.
-        look: current findings of the health check as JSON; empty if it is not installed.
+        look: current findings of the health check as JSON; empty if the health check is not installed.
         allowed: `node_health_repair`, 'none', 'reset' or 'reboot'.
         limit: maximum number of repairs of a node in seven days.
     """
@@ -147,7 +147,7 @@ def choose(node: Mapping[str, Any], note: str, look: str, allowed: str, limit: i
     refusals = {
         f"its severity is {ISOLATE}: the hardware needs replacement": severity == ISOLATE
         or any(each["severity"] == ISOLATE for each in findings),
-        "the health check recorded no reason for the drain": severity != RESET,
+        "the health check recorded no severity for the drain": severity != RESET,
         "node_health_repair is none": allowed == "none",
         "the repair needs a reboot, but node_health_repair is reset": allowed == "reset" and not by_reset,
     }

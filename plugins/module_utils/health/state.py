@@ -1,4 +1,4 @@
-"""State that the health check of a node keeps between runs. Runs with the node's system Python."""
+"""Read and write the state that the health check of a node keeps between runs."""
 
 from __future__ import annotations
 

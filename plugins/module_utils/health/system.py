@@ -1,4 +1,4 @@
-"""Check memory, clock, services and file systems of a node. Pure functions."""
+"""Check memory, clock, services and file systems of a node."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def clock_answer(text: str, most_s: float) -> Answer:
     seconds = float(offset.group(1))
     remedy = "chronyc sources -v; systemctl restart chronyd; chronyc makestep"
     if seconds > most_s:
-        problem = f"the clock is {seconds:.3g} s {offset.group(2)}, more than {most_s:g}"
+        problem = f"the clock is {seconds:.3g} s {offset.group(2)}, more than {most_s:g} s"
         return Answer([Finding("clock", RESET, problem, remedy, f"{seconds:.3g} s")])
     if leap.group(1) == "Not synchronised":
         return Answer([Finding("clock", MONITOR, "the clock is not synchronised", remedy)])
@@ -166,7 +166,7 @@ def _service_finding(block: Mapping[str, str], uptime_s: float | None) -> Findin
 
 
 def _is_stable(block: Mapping[str, str], uptime_s: float | None) -> bool:
-    """Return whether earlier restarts of a service no longer matter, because it has run for a while or is stopped."""
+    """Return whether a service has run for a while, or is stopped, so that earlier restarts do not matter."""
     if block["ActiveState"] in {"active", "reloading", "refreshing"}:
         since = block.get("ActiveEnterTimestampMonotonic", "")
         return uptime_s is None or not since.isdigit() or uptime_s - int(since) / 1e6 >= _STABLE_S

@@ -10,8 +10,8 @@ Sources of the values of each generation:
 - NVIDIA's announcements for Unix drivers: 580 is the last branch for Maxwell, Pascal and Volta.
 - "Supported Drivers and CUDA Toolkit Versions": 580 is the long-term branch, maintained until June 2028.
 - Minimum branches: B200 from the support matrix of NVIDIA's GPU Operator (570.133.20). B300 and GB300: 580, the oldest
-  branch in any recorded nvidia-smi output. Older generations: the first data center branch, or the later one in doubt;
-  all of these are out of maintenance, so no available driver is excluded.
+  branch in any recorded nvidia-smi output. Older generations: approximately the first data center branch; all of these
+  branches are out of maintenance, so no available driver is excluded.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LAST_PROPRIETARY_BRANCH = 615
 
 
 class Generation(NamedTuple):
-    """A GPU generation, as far as drivers distinguish them."""
+    """Driver requirements of a GPU generation."""
 
     name: str
     least_branch: int

@@ -1,4 +1,4 @@
-"""Read the state of the NVIDIA driver from package manager, kernel, firmware and services, without changes."""
+"""Read the state of the NVIDIA driver from package manager, kernel, firmware and services."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read(path: Path) -> str:
 def pairs(text: str) -> dict[str, str]:
     """Return the version of each installed package, from lines with name, version and status."""
     words = (line.split() for line in text.splitlines())
-    return {line[0]: line[1] for line in words if len(line) > 2 and line[2][1] == "i"}  # noqa: PLR2004 - three words
+    return {line[0]: line[1] for line in words if len(line) > 2 and line[2][1] == "i"}  # noqa: PLR2004 - name, version and status
 
 
 def packages(module: AnsibleModule, release: str, names: list[str], family: list[str]) -> dict[str, Any]:

@@ -39,11 +39,11 @@ __all__ = [
     "wanted_headers",
 ]
 
-# First branches whose package names in NVIDIA's repositories have no branch suffix: fabric components, and packages for
-# Ubuntu. Debian's packages never had one; the first branch with a compute metapackage for Debian follows.
+# First branches whose package names in NVIDIA's repositories have no branch suffix. Debian's packages have no suffix in
+# any branch; _DEBIAN_METAPACKAGE_FROM is the first branch with the metapackage nvidia-driver-cuda for Debian.
 _PLAIN_FABRIC_FROM = 580
 _PLAIN_UBUNTU_FROM = 590
-_DEBIAN_GATHERED_FROM = 560
+_DEBIAN_METAPACKAGE_FROM = 560
 # Branches of the distributions' packages: the first has plain names, the others have the branch in their names.
 DISTRIBUTION_BRANCHES: dict[tuple[str, str], tuple[int, ...]] = {
     ("Debian", "12"): (535,),
@@ -128,7 +128,7 @@ def distribution_branch(distribution: str, major: str) -> int | None:
 
 
 def first_branch(system: Mapping[str, str] | None) -> int:
-    """Return the oldest branch in NVIDIA's repository for a system, or 0 if none is known to be missing.
+    """Return the oldest branch in NVIDIA's repository for a system, or 0 if all branches are available.
 
     Debian 13: github.com/NVIDIA/cuda-repo-management, issues 38 and 40, open in August 2026.
     """
@@ -148,7 +148,7 @@ def no_packages(choice: Choice) -> tuple[str, str] | None:
         if choice.distribution == "Debian" and choice.branch != known[0] and choice.modules == "open":
             return f"Debian ships branch {choice.branch} only with the proprietary modules", other
         if choice.distribution == "Debian" and (choice.fabric_manager or choice.imex or choice.nvlsm):
-            return "Debian itself has no fabric manager, NVLSM or IMEX", other
+            return "Debian's repositories have no fabric manager, NVLSM or IMEX", other
     if choice.build == "precompiled":
         return _no_precompiled(choice)
     return None
@@ -202,7 +202,7 @@ def _fabric(choice: Choice) -> tuple[str, ...]:
     if choice.fabric_manager:
         old_el = is_el(choice.distribution) and not plain
         names += ["nvidia-fabric-manager" if old_el else f"nvidia-fabricmanager{suffix}", f"libnvidia-nscq{suffix}"]
-        # Ubuntu's repositories are not known to contain it.
+        # Ubuntu's repositories have no libnvsdm package.
         names += [f"libnvsdm{suffix}"] if choice.nvlsm and choice.source == "nvidia" else []
     if choice.imex:
         names.append(f"nvidia-imex{suffix}")
@@ -230,7 +230,7 @@ _FABRIC_NAMES = (
 def _debian_nvidia(choice: Choice) -> PackageSet:
     kernel = "nvidia-kernel-open-dkms" if choice.modules == "open" else "nvidia-kernel-dkms"
     others = ("nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms", *_FABRIC_NAMES)
-    main = ("nvidia-driver-cuda",) if choice.branch >= _DEBIAN_GATHERED_FROM else ("libcuda1", "nvidia-smi")
+    main = ("nvidia-driver-cuda",) if choice.branch >= _DEBIAN_METAPACKAGE_FROM else ("libcuda1", "nvidia-smi")
     return PackageSet((*main, "nvidia-persistenced", _MODPROBE, kernel), kernel=(kernel,), replaced=others)
 
 
@@ -348,7 +348,7 @@ def wanted_headers(found: Mapping[str, Any], *, is_el: bool) -> list[str]:
     Args:
         found: from `driver_host.read_driver`: `kernel_release`, `kernels`, `headers` (whether those of the running
             kernel are present), `installed`, `available`.
-        is_el: whether it is RHEL or a rebuild.
+        is_el: whether the host runs RHEL or a rebuild.
     """
     release, installed = str(found["kernel_release"]), found["installed"]
     if is_el:

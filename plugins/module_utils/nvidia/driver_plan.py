@@ -47,7 +47,7 @@ _PINS_FILE = "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
 # Module parameters missing from the initramfs apply only to modules that are loaded later.
 _INITRAMFS = {"update-initramfs": "update-initramfs -u -k all", "dracut": "dracut --regenerate-all --force"}
 _NOT_QUERIED = (
-    "its repositories could not be queried, so the newest version is unknown",
+    "the host's repositories could not be queried, so the newest version is unknown",
     "set nvidia_driver_version, such as 580.95.05, or make the repositories reachable",
 )
 _REMEDY = "set a nvidia_driver_version for which all packages exist, or add them to the mirror"
@@ -98,7 +98,7 @@ def driver_plan(
     Returns:
         `names` (packages to query), `family` (patterns of related packages), `key` (name of the branch in the cluster's
         lock file), `branch`, `modules`; with `found` also `offer` (available versions, for the lock file), `problems`,
-        `version` (of the driver, '' if unknown before the run), `packages`, `absent` and `stream` (parameters of the
+        `version` (of the driver, '' if unknown), `packages`, `absent` and `stream` (parameters of the
         `packages` module), `moves` (whether another version is replaced), `imex_moves` (whether the member list of a
         running IMEX changes), `headers` (packages that DKMS needs, in any version), `files` (for the `templates`
         module), `drop_ins` (files for the packages' units), `kernel` (whether kernel parts are managed),
@@ -174,7 +174,7 @@ def _header_problems(host: str, found: Mapping[str, Any], *, is_el: bool) -> lis
     lacking = lacking_headers(found, is_el=is_el)
     if not lacking:
         return []
-    problem = f"not in the repositories, which no longer support the running kernel {found['kernel_release']} behind"
+    problem = f"not in the repositories, which no longer support the running kernel {found['kernel_release']}"
     remedy = "install the current kernel and reboot the host, or add a repository with these headers; run again"
     return [make_problem([host], lacking, problem, remedy)]
 
@@ -183,7 +183,7 @@ def _kernel_skipped(settings: Mapping[str, Any], system: Mapping[str, Any], foun
     """Return why kernel parts are not managed, or ''."""
     choice = str(settings.get("kernel_parts") or "auto")
     if choice != "auto":
-        return "" if choice == "managed" else "nvidia_driver_kernel_parts says so"
+        return "" if choice == "managed" else f"nvidia_driver_kernel_parts is {choice}"
     if system.get("container"):
         return "a container shares the kernel of its host"
     return "no NVIDIA GPU is on the PCI bus" if found and not found["gpus"] else ""
@@ -206,7 +206,7 @@ def _pins(choice: Choice, version: str) -> list[dict[str, str]]:
     if is_el(choice.distribution) or not version:
         return []
     lines = [f"Package: {' '.join(FAMILY)}", f"Pin: version {version}-*", "Pin-Priority: 1001"]
-    header = "# Written by busbar: all of the NVIDIA driver stays at its declared version.\n"
+    header = "# Written by busbar: keeps all packages of the NVIDIA driver at one version.\n"
     return [{"path": _PINS_FILE, "content": header + "\n".join(lines) + "\n", "state": "present"}]
 
 
@@ -291,9 +291,9 @@ def _not_offered(host: str, name: str, wanted: str, offers: Collection[str], rem
 
 
 def modules_to_load(choice: Choice, version: str, found: Mapping[str, Any]) -> list[str]:
-    """Return the modules to load now: none if another driver uses the GPUs or the host has no GPUs.
+    """Return the modules to load now; empty if another driver uses the GPUs or the host has no GPUs.
 
-    CUDA opens /dev/nvidia-uvm as the user, who may not load its module; NVLSM uses ib_umad.
+    CUDA opens /dev/nvidia-uvm as the user, who cannot load nvidia-uvm; NVLSM uses ib_umad.
     """
     if found["nouveau"] or not found["gpus"] or found["loaded"] not in {"", version}:
         return []
@@ -331,12 +331,12 @@ def kernel_files(
         {"path": _MODULES_FILE, "content": "\n".join(lines) + "\n", "state": state},
         {
             "path": "/etc/modules-load.d/busbar-nvidia.conf",
-            "content": "# Written by busbar: users open its device and may not load it.\nnvidia-uvm\n",
+            "content": "# Written by busbar: users cannot load this module themselves.\nnvidia-uvm\n",
             "state": state,
         },
         {
             "path": "/etc/modules-load.d/busbar-nvlsm.conf",
-            "content": "# Written by busbar: the subnet manager of the NVLinks talks through it.\nib_umad\n",
+            "content": "# Written by busbar: required by NVLSM, the subnet manager of the NVLinks.\nib_umad\n",
             "state": "present" if kernel and choice.nvlsm else "absent",
         },
         *(
@@ -374,7 +374,7 @@ def services_of(choice: Choice, units: Mapping[str, Mapping[str, str]], *, start
     return [{"name": name, "started": started, "right": _is_right(units.get(name, {}), started)} for name in names]
 
 
-def _is_right(unit: Mapping[str, str], started: bool) -> bool:  # noqa: FBT001 - of two values, by its name
+def _is_right(unit: Mapping[str, str], started: bool) -> bool:  # noqa: FBT001 - the wanted state
     """Return whether a unit is in the wanted state; Debian's persistence daemon is static, started by the device."""
     enabled = unit.get("enabled") in {"enabled", "static", "alias", "generated"}
     return enabled and (not started or unit.get("active") == "active")
@@ -408,5 +408,5 @@ def notes_of(
     if found.get("secure_boot") and settings.get("build") != "precompiled" and not found.get("key_enrolled"):
         key = str(found.get("signing_key") or "")
         way = f"enrol it once: mokutil --import {key}, reboot, and confirm at the console with the password given"
-        way = way if key else "DKMS creates it with the first module; run again to see its path"
+        way = way if key else "DKMS creates the key with its first build; run again to see the path"
         yield f"Secure Boot accepts only signed modules, and the signing key of DKMS is not enrolled: {way}"

@@ -70,14 +70,14 @@ def build_problems(host: str, version: str, found: Mapping[str, Any], *, dkms: b
         ]
     log, states = found["make_log"], [item for item in found["dkms"] if item["version"] == version]
     if not found["headers"]:
-        why = f"its headers are missing in /lib/modules/{release}/build"
+        why = f"the kernel headers are missing in /lib/modules/{release}/build"
         remedy = f"install the headers of {release}, or boot a kernel whose headers the repositories have; run again"
     elif f"/{version}/" in log["path"]:
-        why = "its build failed; last lines of " + "\n        ".join([f"{log['path']}:", *log["lines"]])
+        why = "the build failed; last lines of " + "\n        ".join([f"{log['path']}:", *log["lines"]])
         remedy = "choose a nvidia_driver_version that builds with this kernel, or boot another kernel; run again"
     else:
-        status = ", ".join(f"{item['module']}: {item['state']}" for item in states) or "nothing"
-        why = f"its DKMS status is {status}"
+        status = ", ".join(f"{item['module']}: {item['state']}" for item in states) or "empty"
+        why = f"the DKMS status is {status}"
         remedy = f"see `dkms autoinstall -k {release}` on the host; run again"
     return [make_problem([host], "DKMS", f"{problem}: {why}", remedy)]
 
@@ -111,7 +111,7 @@ def unready_reasons(
 
 
 def _fabric(hardware: Mapping[str, Any], gpus: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield why GPUs have not joined the fabric; GPUs before Hopper do not report it, and GPUs with MIG leave it."""
+    """Yield why GPUs have not joined the fabric; GPUs older than Hopper and GPUs with MIG report no fabric state."""
     generation = known_generation(hardware["gpu"])
     silent_is_well = generation is None or not generation.fabric_state
     for gpu in gpus:
@@ -122,6 +122,6 @@ def _fabric(hardware: Mapping[str, Any], gpus: list[Mapping[str, Any]]) -> Itera
         if not state:
             yield f"GPU {gpu['index']}: nvidia-smi does not report its fabric state"
         elif state != "Completed":
-            yield f"GPU {gpu['index']}: its fabric state is {state}, not Completed"
+            yield f"GPU {gpu['index']}: wrong fabric state (found {state}, expected Completed)"
         elif status and status != "Success":
-            yield f"GPU {gpu['index']}: it could not join its fabric: {status}"
+            yield f"GPU {gpu['index']}: could not join its fabric: {status}"

@@ -57,7 +57,7 @@ def merge_settings(profile: Mapping[str, Any] | None, host: Mapping[str, Any] | 
 
 
 def settings_form(settings: object) -> list[str]:
-    """Return the errors in the form of declared settings, one sentence each."""
+    """Return the errors in declared settings that do not depend on the GPU."""
     if not isinstance(settings, dict):
         return [f"must be a dictionary of {', '.join(KEYS)}"]
     problems = [f"{key}: unknown setting; known: {', '.join(KEYS)}" for key in settings if key not in KEYS]
@@ -161,14 +161,14 @@ def _cannot(key: str, value: Any, gpu: Mapping[str, Any]) -> list[tuple[str, str
     has = {"power_limit_w": None not in {power["now"], power["least"], power["most"]}}
     has |= {name: gpu[name] is not None for name in ("persistence", "ecc", "compute_mode", "vboost")}
     if not has.get(key, bool(gpu["supported"])):
-        return [("the card does not support it", f"remove {key} from the settings of this hardware or host")]
+        return [("not supported by the card", f"remove {key} from the settings of this hardware or host")]
     if key == "power_limit_w":
         least, most = power["least"], power["most"]
         taken = f"{least:g} to {most:g}"
         return [] if least <= value <= most else [(f"{value:g} W: the card supports {taken} W", f"choose {taken}")]
     if key == "vboost" and value > gpu["vboost"]["most"]:
         most = gpu["vboost"]["most"]
-        return [(f"{value}: the slider of the card goes to {most}", f"choose 0 to {most}")]
+        return [(f"{value}: the card supports 0 to {most}", f"choose 0 to {most}")]
     return [] if key in has else _clock_faults(key, value, gpu["supported"])
 
 
@@ -236,7 +236,7 @@ def _lock_step(key: str, settings: Mapping[str, Any], locked: Sequence[str]) -> 
     return [((option, after) if after else (free,), before or "not locked", after or "not locked")]
 
 
-def _switch(value: bool | None) -> str | None:  # noqa: FBT001 - the state of a switch
+def _switch(value: bool | None) -> str | None:  # noqa: FBT001 - formats a boolean
     return None if value is None else "on" if value else "off"
 
 

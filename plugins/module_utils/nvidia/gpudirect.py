@@ -109,7 +109,7 @@ def choose_mode(wanted: str, facts: Mapping[str, Any]) -> dict[str, str]:
     if wanted == "none":
         return _answer("none", "gpudirect_mode is none")
     if wanted == "auto" and not facts["rdma"]:
-        return _answer("none", "the hardware declares no RDMA NIC")
+        return _answer("none", "the hardware profile has no RDMA NIC")
     branch = int(facts["driver"].partition(".")[0]) if facts["driver"] else None
     buffers, why_not = _buffers(branch, facts)
     peers, why_no_peers = _peers(branch, facts)
@@ -122,7 +122,7 @@ def choose_mode(wanted: str, facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _automatic(
-    buffers: bool | None,  # noqa: FBT001 - what is known
+    buffers: bool | None,  # noqa: FBT001 - a result, not an option
     peers: bool | None,  # noqa: FBT001
     reasons: tuple[str, str],
     facts: Mapping[str, Any],
@@ -163,7 +163,7 @@ def _buffers(branch: int | None, facts: Mapping[str, Any]) -> tuple[bool | None,
 def _peers(branch: int | None, facts: Mapping[str, Any]) -> tuple[bool | None, str]:
     """Return whether nvidia_peermem works (None if unknown), and why not."""
     if branch is not None and branch < FIRST_PEERMEM_BRANCH:
-        return False, f"driver {facts['driver']} lacks it (first branch: {FIRST_PEERMEM_BRANCH})"
+        return False, f"driver {facts['driver']} has no such module (first branch: {FIRST_PEERMEM_BRANCH})"
     if branch is None:
         return None, "no driver is loaded or installed"
     if facts["peermem_there"] is False:
@@ -197,7 +197,7 @@ def bus_notes(facts: Mapping[str, Any]) -> list[str]:
     translated = sorted({kind for kind in facts["iommu"] if kind.startswith("DMA")})
     if translated:
         notes.append(
-            f"the IOMMU translates ({', '.join(translated)}): boot with iommu=pt, or disable it in the BIOS if "
-            "no virtual machine needs it"
+            f"the IOMMU translates DMA addresses (domain type {', '.join(translated)}): boot with iommu=pt, or disable "
+            "it in the BIOS if no virtual machine needs it"
         )
     return notes

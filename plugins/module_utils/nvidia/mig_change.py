@@ -99,11 +99,11 @@ def _placed(gpu: GpuState, profiles: Sequence[str]) -> list[tuple[str, int]]:
     if not profiles:
         return []
     if gpu.on is None:
-        message = f"{gpu.model} has no MIG"
+        message = f"{gpu.model} does not support MIG"
         raise ValueError(message)
     geometry = mig_geometry(gpu.model, gpu.memory_mb)
     if geometry is None:
-        message = f"what {gpu.model} with {gpu.memory_mb:g} MiB can be divided into is not known here"
+        message = f"no MIG profiles are known for {gpu.model} with {gpu.memory_mb:g} MiB"
         raise ValueError(message)
     return place(geometry, profiles)
 
@@ -114,7 +114,7 @@ def _steps(gpu: GpuState, profiles: Sequence[str], placed: Sequence[tuple[str, i
     if on == bool(profiles) and gpu.pending in {None, on} and there == sorted(profiles) and gpu.complete:
         return []
     which = ["-i", str(gpu.gpu)]
-    # Without compute instances the first command fails, and the second is enough.
+    # The first command fails if there are no compute instances; its failure is ignored.
     steps = [["mig", *which, "-dci"], ["mig", *which, "-dgi"]] if gpu.instances else []
     if not profiles:
         return [*steps, [*which, "-mig", "0"]]

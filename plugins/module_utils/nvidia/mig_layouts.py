@@ -105,15 +105,15 @@ def mig_geometry(model: str, memory_mb: float) -> Geometry | None:
 
 
 def layout_entries(layout: object) -> list[dict[str, Any]]:
-    """Return the entries of a layout as a list, also if it is a single entry.
+    """Return the entries of a layout; a single entry gives a list of one.
 
     Raises:
-        ValueError: it is neither an entry nor a list of entries.
+        ValueError: the layout is neither an entry nor a list of entries.
     """
     entries = [layout] if isinstance(layout, dict) else layout
     if not isinstance(entries, list):
         message = f"{layout!r} is neither an entry {{profile, count}} nor a list of them"
-        raise ValueError(message)  # noqa: TRY004 - a wrong value of the site
+        raise ValueError(message)  # noqa: TRY004 - a value of the inventory
     for number, entry in enumerate(entries):
         if not isinstance(entry, dict) or not isinstance(entry.get("profile"), str):
             message = f"entry {number + 1} must have profile, such as 1g.10gb, and count"
@@ -179,7 +179,7 @@ def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:
             raise ValueError(message)
     media = [name for name in profiles if name.endswith("+me")]
     if len(media) > 1:
-        message = f"{' and '.join(media)}: one instance of a {geometry.name} can have the media extensions"
+        message = f"{' and '.join(media)}: only one instance of a {geometry.name} can have the media extensions"
         raise ValueError(message)
     order = sorted(
         profiles, key=lambda name: (-geometry.profiles[name].size, len(geometry.profiles[name].starts), name)

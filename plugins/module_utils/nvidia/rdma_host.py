@@ -101,8 +101,7 @@ def read_rdma(
         `container` (kind, empty outside containers); `raises_limits`, whether root may raise hard limits;
         `memlock_hard`, PID 1's limit of locked memory; `ports`, `pci_nics`, `interfaces`, `default_interfaces` (of the
         default routes), `manager` (network manager), `modules_loaded`, `packages` (name to version), `files` (of
-        earlier runs),
-        `subnet_managers`, `answering` (addresses that another host has).
+        earlier runs), `subnet_managers`, `answering` (addresses that another host has).
     """
     ports = rdma_ports(ROOT)
     interfaces = parse_addresses(output_of(module, "ip", "-j", "address"))
@@ -119,7 +118,7 @@ def read_rdma(
         "manager": manager(module),
         "modules_loaded": modules_loaded(),
         "packages": installed_versions(module, sorted({*packages, *QUERIED_PACKAGES})),
-        "files": sorted(path for pattern in ours for path in glob.glob(pattern)),  # noqa: PTH207 - plain names are wanted
+        "files": sorted(path for pattern in ours for path in glob.glob(pattern)),  # noqa: PTH207 - returns strings
         "subnet_managers": subnet_managers(module, ports) if subnet_manager else [],
         "answering": answering(module, ask_addresses, interfaces),
     }

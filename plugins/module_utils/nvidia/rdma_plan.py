@@ -111,7 +111,7 @@ def _kernel_files(
 
 def _roce_unit() -> str:
     return (
-        f"{HEADER}[Unit]\nDescription=Set what RDMA connections over Ethernet begin with\n"
+        f"{HEADER}[Unit]\nDescription=Set the defaults of RoCE connections\n"
         "After=systemd-modules-load.service rdma-hw.target\nBefore=slurmd.service\n\n"
         f"[Service]\nType=oneshot\nRemainAfterExit=true\nExecStart={ROCE}\n\n[Install]\nWantedBy=multi-user.target\n"
     )
@@ -159,7 +159,7 @@ def _notes(declared: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[st
     there = {item["name"] for item in facts["interfaces"]}
     for entry in declared["ipoib"]:
         if entry["name"] not in there:
-            yield f"{entry['name']} does not exist yet; it gets its address when it appears"
+            yield f"{entry['name']} does not exist yet; its address is set when it appears"
         elif entry.get("mode") == "connected":
             yield f"{entry['name']}: ConnectX-4 and later stay in datagram mode unless ib_ipoib has ipoib_enhanced=0"
     own = {port["guid"] for port in facts["ports"] if port["guid"]}
@@ -183,7 +183,7 @@ def _found_problems(host: str, declared: Mapping[str, Any], facts: Mapping[str, 
                     [host],
                     f"rdma_{key}",
                     f"no network card at {', '.join(map(str, absent))} (found {shown})",
-                    "correct the address (lspci -D), or look for the board",
+                    "correct the address (lspci -D), or reseat the board",
                 )
     if declared["ipoib"] and not facts["manager"]:
         yield make_problem(
@@ -264,7 +264,7 @@ def nic_problems(host: str, nics: Sequence[Mapping[str, Any]], facts: Mapping[st
 
 
 def _reason(problem: str, good: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Append what was found instead, and the remedy, to a problem."""
+    """Return a problem with the NICs found, and the remedy."""
     boards = ", ".join(nic["address"] for nic in facts["pci_nics"])
     if facts["ports"]:
         others = ", ".join(
@@ -272,8 +272,8 @@ def _reason(problem: str, good: Sequence[Mapping[str, Any]], facts: Mapping[str,
             for port in facts["ports"]
             if port not in good
         )
-        remedy = "check cables, transceivers and the switch ports (ibstat), or correct nics of the hardware"
+        remedy = "check cables, transceivers and the switch ports (ibstat), or correct nics in the hardware profile"
         return problem + (f"; the others: {others}" if others else ""), remedy
     if boards:
-        return f"{problem}: no RDMA device, network cards at {boards}", "load the driver (dmesg says why it fails)"
-    return f"{problem}: no RDMA device and no network card on the PCI bus", "look for the boards in lspci"
+        return f"{problem}: no RDMA device, network cards at {boards}", "load the driver (dmesg shows the error)"
+    return f"{problem}: no RDMA device and no network card on the PCI bus", "check that lspci lists the boards"

@@ -92,7 +92,9 @@ def _names(host: str, key: str, names: object, form: re.Pattern[str]) -> Iterato
             yield make_problem([host], key, f"{' and '.join(given_all)} are the same PCI address", remedy)
     for name, given_all in places.items():
         if len(given_all) > 1:
-            yield make_problem([host], key, f"{' and '.join(given_all)} get the same name {name}", "name each once")
+            yield make_problem(
+                [host], key, f"{' and '.join(given_all)} get the same name {name}", "use different names"
+            )
 
 
 def _modules(host: str, modules: object) -> Iterator[Problem]:
@@ -134,8 +136,8 @@ def _mode(host: str, key: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
     if mode not in MODES:
         yield make_problem([host], key, f"mode {mode!r} is unknown", f"write one of {', '.join(MODES)}")
     elif mtu and not (isinstance(mtu, int) and _LEAST <= mtu <= _MOST[mode]):
-        remedy = "2044 or 4092 in datagram mode, at most 65520 in connected mode, or none for the kernel's default"
-        yield make_problem([host], key, f"an mtu of {mtu} does not exist in {mode} mode", remedy)
+        remedy = f"set at most {_MOST[mode]}, usually 2044 or 4092 in datagram mode; omit it for the kernel's default"
+        yield make_problem([host], key, f"mtu {mtu} is invalid in {mode} mode", remedy)
 
 
 def _address(host: str, key: str, text: str, networks: Sequence[Any]) -> Iterator[Problem]:

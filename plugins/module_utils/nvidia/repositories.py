@@ -28,7 +28,7 @@ CUDA_DISTRIBUTIONS = {
     "RedHat 9": ("rhel9", "D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685"),
 }
 CONTAINER_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
-# NVIDIA calls ARM servers "sbsa", and has no packages for Debian on them.
+# NVIDIA's name of ARM servers is "sbsa"; it has no sbsa packages for Debian.
 CUDA_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
 DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # Higher than apt's default of 500, so NVIDIA's packages override the distribution's; NVIDIA's pin file also uses 600.
@@ -126,7 +126,7 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
             make_problem(
                 [host],
                 f"nvidia_repository_fingerprints.{name}",
-                f"no key of repository {name} is known for {place}",
+                f"no key fingerprint of repository {name} is known for {place}",
                 "declare the fingerprint that its vendor publishes (40 hexadecimal digits)",
             )
         )

@@ -1,4 +1,4 @@
-"""Cache answers of frequent requests for some seconds."""
+"""Cache the answers of frequent requests to Slurm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Kept", "KeptEach"]
 
 
 class Kept:
-    """A cached answer, shared by all callers within some seconds.
+    """A cached answer, shared by all callers during its lifetime.
 
     Args:
         ask: makes the request; its exceptions propagate to the waiting caller.

@@ -102,15 +102,15 @@ def parse_jobs(text: str) -> dict[str, Job]:
 def ended_because(job: Job | None) -> str:
     """Return why a notebook ended."""
     if job is None:
-        return "Slurm no longer knows its job"
-    return _ENDS.get(job.state, f"Slurm says {job.state}")
+        return "its job is no longer in Slurm's queue"
+    return _ENDS.get(job.state, f"its job state is {job.state}")
 
 
 def _minutes(text: str) -> int:
     """Return the minutes of a Slurm time such as ``1-12:00:00``; 0 means unlimited.
 
     Raises:
-        ValueError: it is not a time.
+        ValueError: the text is not a time.
     """
     if text in ("UNLIMITED", "NONE", "infinite", ""):
         return 0
@@ -160,7 +160,7 @@ def parse_partitions(partitions: str, nodes: str) -> list[Partition]:
     """Return the partitions that accept jobs, from the outputs of `PARTITIONS` and `NODES`.
 
     Raises:
-        ValueError: a field differs from Slurm's documentation.
+        ValueError: a field cannot be parsed.
     """
     sums: dict[str, _Sum] = {}
     for line in nodes.splitlines():

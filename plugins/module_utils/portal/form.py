@@ -1,4 +1,4 @@
-"""The portal's form, with the user's choices and the free resources."""
+"""Format the portal's form, and convert its submitted fields."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _free(partition: Partition) -> str:
     return ", ".join([*gpus, f"{partition.free_cpus} of {partition.cpus} CPUs free"])
 
 
-def page(  # noqa: PLR0913 - each is a part of the page
+def page(  # noqa: PLR0913 - one argument per part of the page
     partitions: Sequence[Partition],
     accounts: Sequence[str],
     environments: Mapping[str, str],

@@ -33,11 +33,11 @@ _ENDS = {
 # https://slurm.schedmd.com/job_reason_codes.html; the first matching pattern counts.
 _REASONS = (
     (r"None|", "Slurm has not considered it yet"),
-    (r"Resources", "for nodes that are free"),
+    (r"Resources", "for free nodes"),
     (r"Priority", "jobs of higher priority come first"),
     (r"Dependency", "for a job that it depends on"),
     (r"DependencyNeverSatisfied", "for a job that can no longer meet the dependency: cancel it"),
-    (r"BeginTime", "for the time at which it may begin"),
+    (r"BeginTime", "for its begin time"),
     (r"JobHeldUser", "you held it: run scontrol release"),
     (r"JobHeldAdmin", "an administrator held it"),
     (r"ReqNodeNotAvail", "for nodes that are out of service or reserved"),
@@ -46,7 +46,7 @@ _REASONS = (
     (r"PartitionNodeLimit|PartitionTimeLimit", "it requests more nodes or time than its partition allows"),
     (r"Reservation", "for its reservation to begin"),
     (r"Licenses", "for licences"),
-    (r"JobArrayTaskLimit", "for other tasks of its array"),
+    (r"JobArrayTaskLimit", "for earlier tasks of its array"),
     (r"QOS.*", "for a limit of its QOS: {reason}"),
     (r"(?:Assoc|InvalidAccount|MaxJobsPerAccount).*", "for a limit of its account: {reason}"),
     (r"BadConstraints|AccountNotAllowed|InvalidQOS", "it can never start: {reason}"),

@@ -101,7 +101,7 @@ def validated(text: str) -> dict[str, str]:
             elif name == "timestamp_seconds":
                 began = value
     if verdict not in _VERDICTS or not began:
-        message = "it contains no validation verdict"
+        message = "the metrics contain no validation verdict"
         raise ValueError(message)
     counts = f"{tests['PASS']} of {sum(tests.values())} tests passed"
     return {"verdict": _VERDICTS[verdict], "began": _moment(began), "tests": counts}

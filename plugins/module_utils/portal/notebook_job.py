@@ -1,7 +1,7 @@
 """Build the sbatch arguments and the script of a notebook job from a user's choices in the portal.
 
-The hub is not trusted. It sends a request with a few fields. A program owned by root, which runs as the user, validates
-them with this code and puts nothing else into the arguments and the script.
+The hub is not trusted: it only sends a few fields. A program owned by root, which runs as the user, validates them with
+this code.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def script(
                 if environment.image
                 else [f'{shlex.join(start)} "$folder" &']
             ),
-            # The shell handles signals immediately only while it waits.
+            # A shell runs traps immediately only during `wait`.
             "notebook=$!",
             "trap 'kill \"$notebook\" 2>/dev/null' TERM INT",
             'wait "$notebook"; status=$?',

@@ -62,7 +62,7 @@ class Decision(NamedTuple):
 def group_errors(
     groups: Sequence[Mapping[str, Any]], accounts: Collection[str], qos: Collection[str]
 ) -> list[tuple[str, str]]:
-    """Return the errors in `slurm_account_groups`, as pairs of option and sentence.
+    """Return the errors in `slurm_account_groups`, as pairs of option and error.
 
     Args:
         groups: ``group``, ``account``, ``qos``, ``default_qos``.
@@ -77,17 +77,15 @@ def group_errors(
     for item in groups:
         key = f"account_groups[{item['group']}]"
         if str(item["account"]) not in accounts:
-            errors.append((key, f"names the account {item['account']}, which slurm_accounts does not declare"))
+            errors.append((key, f"account {item['account']} is not declared in slurm_accounts"))
         qos_names = [*(item.get("qos") or []), *filter(None, [item.get("default_qos")])]
         errors += [
-            (key, f"names the QOS {name}, which slurm_qos does not declare")
-            for name in qos_names
-            if str(name).lower() not in offered
+            (key, f"QOS {name} is not declared in slurm_qos") for name in qos_names if str(name).lower() not in offered
         ]
     return errors
 
 
-def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
+def decide(  # noqa: PLR0913 - state, declaration and limits
     found: Found,
     cluster: str,
     groups: Sequence[Mapping[str, Any]],
@@ -99,8 +97,8 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
 ) -> Decision:
     """Return the steps that make associations and rights match the groups.
 
-    Only associations that a mapping added, or that a group member has, are removed. A missing group, or an empty group
-    that had members, removes no association, because a partially restored directory looks the same.
+    Only associations that earlier runs added, or that a group member has, are removed. A missing group, or an empty
+    group that had members, removes no association, because the directory may be restored only partially.
 
     Args:
         found: state of accounting, directory, host and queue.
@@ -109,7 +107,7 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
             groups map to one account, the first applies to users in both.
         admins: ``group`` and ``level`` of Slurm administrators.
         declared: users with `slurm` in users_accounts; groups do not change them.
-        max_removals: if more users than this would lose something, nothing is removed.
+        max_removals: if more users than this would lose an account or a right, nothing is removed.
         allow_empty: whether an empty group removes the associations of its former members.
     """
     wanted, frozen, refusals = _wanted(found, groups, allow_empty=allow_empty)
@@ -123,7 +121,7 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
         for user in sorted({user for _, user in wanted} & {*declared})
     ]
     strangers = sorted({user for _, user in wanted} - {*found.known} - {*declared})
-    notes += [f"{user} is in a group but unknown to this controller: gets no account" for user in strangers]
+    notes += [f"{user} is in a group but does not exist on this controller: gets no account" for user in strangers]
     wanted = {
         (account, user): item
         for (account, user), item in wanted.items()

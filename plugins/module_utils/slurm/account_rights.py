@@ -46,9 +46,11 @@ def parse_coordinators(text: str) -> set[tuple[str, str]]:
 
 
 def rights_errors(admins: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return the errors in `slurm_admin_groups`, as pairs of option and sentence."""
+    """Return the errors in `slurm_admin_groups`, as pairs of option and error."""
     names = [str(item["group"]) for item in admins]
-    return [(f"admin_groups[{name}]", "is named more than once") for name in sorted({*names}) if names.count(name) > 1]
+    return [
+        (f"admin_groups[{name}]", "is declared more than once") for name in sorted({*names}) if names.count(name) > 1
+    ]
 
 
 def decide_rights(
@@ -131,10 +133,10 @@ def _given(seen: RightsSeen, right: tuple[str, str, str], group: str, notes: lis
     level = seen.levels.get(user, _NONE)
     mine = {one[1].lower() for one in seen.made if one[0] == "level" and one[2] == user}
     if level not in {_NONE, *mine}:
-        notes.append(f"{user} was made {level} manually; unchanged")
+        notes.append(f"{user} has the manually set AdminLevel {level}: unchanged")
         return []
     command = ["modify", "user", "where", f"name={user}", "set", f"AdminLevel={what}"]
-    return [RightsStep(right, command, f"{user} is in {group}: is {what} of Slurm")]
+    return [RightsStep(right, command, f"{user} is in {group}: gets AdminLevel {what}")]
 
 
 def _taking(kind: str, what: str, user: str) -> list[str]:

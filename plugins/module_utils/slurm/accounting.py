@@ -169,7 +169,7 @@ def _by_parent(accounts: list[Entry]) -> list[Entry]:
 
 
 def declaration_errors(accounts: list[Entry], users: list[Entry], qos: list[Entry]) -> list[tuple[str, str]]:
-    """Return the errors in a declaration, as pairs of option and sentence."""
+    """Return the errors in a declaration, as pairs of option and error."""
     errors = []
     known = {str(item["name"]) for item in accounts} | {"root"}
     for option, items in (("slurm_accounts", accounts), ("slurm_qos", qos)):
@@ -179,7 +179,7 @@ def declaration_errors(accounts: list[Entry], users: list[Entry], qos: list[Entr
     for item in users:
         key, mine = _USER.format(item["name"]), [str(name) for name in item.get("accounts") or []]
         if item.get("state", "present") == "present":
-            errors += [(key, f"names the account {name}, which is not declared") for name in mine if name not in known]
+            errors += [(key, f"account {name} is not declared") for name in mine if name not in known]
             errors += [] if mine else [(key, "has no account")]
     for form, items, limits in (
         ("slurm_accounts[{}]", accounts, ASSOCIATION_LIMITS),

@@ -69,7 +69,7 @@ def canonical_limits(limits: dict[str, object], known: dict[str, str]) -> dict[s
         lower = given.lower()
         name = full.get(lower) or _ALIASES.get(lower, "")
         if name not in known:
-            message = f"limit {given!r} is not known here; known: {', '.join(sorted(known))}"
+            message = f"unknown limit {given!r}; known: {', '.join(sorted(known))}"
             raise ValueError(message)
         try:
             text = normal_value(value, known[name])

@@ -122,7 +122,7 @@ def unready_nodes(text: str, wanted: Iterable[str]) -> list[str]:
     problems = []
     for name in wanted:
         if name not in states:
-            problems.append(f"{name}: not known to Slurm")
+            problems.append(f"{name}: not a node in Slurm")
         elif not _is_ready(*states[name]):
             state, _, reason = states[name]
             problems.append(f"{name}: {state}{f' ({reason})' if reason not in {'', 'none'} else ''}")

@@ -1,4 +1,4 @@
-"""Series of the accounting database: its size."""
+"""Measure the size of the accounting database for Prometheus."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def database_bytes(folder: Path) -> int:
     """Return the size in bytes of a directory tree.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the directory cannot be read.
     """
     return sum(path.lstat().st_size for path in [folder, *folder.rglob("*")])
 
 
 def database_families(settings: Mapping[str, Any]) -> list[Family]:
-    """Return the series of this host.
+    """Return the series of the accounting database on this host.
 
     Raises:
         OSError: the directory cannot be read.

@@ -19,10 +19,10 @@ class DrainReason(NamedTuple):
 
     Attributes:
         texts: fixed parts of the reason; one of them must occur in it.
-        cause: explanation, as one clause.
+        cause: explanation.
         steps: commands and actions in order; `{node}` is the name of the node.
-        invalid: whether the node is in state INVALID_REG, in which slurmctld refuses State=RESUME until slurmd has
-            registered with everything that slurm.conf declares.
+        invalid: whether the node is in state INVALID_REG, in which slurmctld refuses State=RESUME until slurmd
+            registers with all resources that slurm.conf declares.
         returns: whether the node returns automatically (ReturnToService=2); slurmctld then refuses State=RESUME.
     """
 
@@ -93,13 +93,13 @@ DRAIN_REASONS = (
     ),
     DrainReason(
         ("CoreSpec differ",),
-        "slurmd reserves other cores than slurmctld knows",
+        "slurmd reserves other cores than slurm.conf declares",
         ("on {node}: slurmd -C; on the controller: scontrol show node {node} | grep -i spec", "busbar provision slurm"),
         invalid=True,
     ),
     DrainReason(
         ("Could not unpack gres data", "Failed to parse dynamic_conf nodeline", "Failed to set topology"),
-        "slurmctld does not understand what slurmd reports: their releases or configurations differ",
+        "slurmctld cannot parse the registration of slurmd: their releases or configurations differ",
         ("on {node}: slurmd -V; on the controller: slurmctld -V", "busbar provision slurm"),
         invalid=True,
     ),
@@ -111,7 +111,7 @@ DRAIN_REASONS = (
     ),
     DrainReason(
         ("Kill task failed", "Job step not running"),
-        "a process of a job did not end after SIGKILL, or a step did not come up",
+        "a process of a job did not end after SIGKILL, or a job step did not start",
         (
             "on {node}: ps -eo pid,stat,wchan:30,user,cmd | grep ' D' lists those that wait for the kernel (NFS, GPU)",
             "grep TERMINATED /var/log/slurm/slurmd.log names the job; journalctl -u slurmd -n 50 an epilog that failed",
@@ -128,13 +128,13 @@ DRAIN_REASONS = (
     ),
     DrainReason(
         ("Epilog error",),
-        "the epilog ended with an error; the job had ended before",
+        "the epilog ended with an error after the job had ended",
         (f"{_LOG} shows its output; scontrol show config | grep -i epilog its path; correct it",),
     ),
     DrainReason(
         ("Job env setup error", "batch job complete failure"),
         "slurmd could not start a job: spool directory, user, home, memory or cgroup",
-        (f"{_LOG} names it", "df -h; getent passwd USER; findmnt"),
+        (f"{_LOG} shows the error", "df -h; getent passwd USER; findmnt"),
     ),
     DrainReason(
         ("SlurmdSpoolDir is full",),
@@ -143,7 +143,7 @@ DRAIN_REASONS = (
     ),
     DrainReason(
         ("Duplicate jobid",),
-        "slurmctld started a job again that slurmd already had, after a crash or failover; the node is sound",
+        "slurmctld started a job twice after a crash or failover; the node has no fault",
         ("squeue -w {node} must list nothing unexpected",),
     ),
     DrainReason(
@@ -163,12 +163,12 @@ DRAIN_REASONS = (
     ),
     DrainReason(
         ("Node unexpectedly rebooted",),
-        "the node booted without an order from Slurm; its jobs were lost or requeued",
+        "the node rebooted without a request from Slurm; its jobs were lost or requeued",
         ("on {node}: last -x reboot shutdown | head; journalctl -b -1 -n 50; ipmitool sel list",),
     ),
     DrainReason(
         ("ResumeTimeout reached", "reboot timed out"),
-        "the node did not come back from a boot in time",
+        "the node did not boot in time",
         ("power and console by its BMC", "on {node}, once it is up: systemctl restart slurmd"),
         returns=True,
     ),
@@ -180,8 +180,8 @@ DRAIN_REASONS = (
     ),
     DrainReason(
         ("reboot requested", "reboot issued", "reboot complete", "POWER_DOWN_ASAP"),
-        "an administrator ordered a reboot or power-down with scontrol",
-        ("scontrol show node {node}: wait until it is done; scontrol cancel_reboot {node} withdraws an order",),
+        "an administrator requested a reboot or power-down with scontrol",
+        ("scontrol show node {node}: wait until it is done; scontrol cancel_reboot {node} cancels a reboot",),
         returns=True,
     ),
 )

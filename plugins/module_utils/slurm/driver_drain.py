@@ -48,7 +48,7 @@ def node_service(node: str, text: str) -> NodeService:
 
 
 def unknown_jobs(node: str, answer: Mapping[str, Any], daemons: Collection[str]) -> str:
-    """Return why it is unknown whether a node has jobs, or '' if Slurm knows or does not manage the node.
+    """Return why the jobs of a node are unknown, or '' if they are known or Slurm does not manage the node.
 
     Args:
         node: name of the node.
@@ -58,11 +58,11 @@ def unknown_jobs(node: str, answer: Mapping[str, Any], daemons: Collection[str])
     if answer.get("rc") == 0:
         known = node in parse_nodes(str(answer.get("stdout") or ""))
         stray = not known and "slurmstepd" in daemons
-        return "slurmstepd runs on it, and Slurm has no node of this name" if stray else ""
+        return "slurmstepd is running, but Slurm has no node of this name" if stray else ""
     if not daemons:
         return ""  # the cluster is still being set up
     error = str(answer.get("stderr") or answer.get("msg") or "").strip() or "no answer"
-    return f"{min(daemons)} runs on it, and sinfo fails: {error}"
+    return f"{min(daemons)} is running, but sinfo failed: {error}"
 
 
 def jobs_of_rack(text: str, members: Sequence[str]) -> list[str]:

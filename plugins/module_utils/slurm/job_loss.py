@@ -95,17 +95,17 @@ def loss_report(losses: Sequence[Loss]) -> str:
 
 def _line(loss: Loss) -> str:
     job = loss.job
-    place = f"runs on {','.join(job.nodes[:4])}{',...' if len(job.nodes) > 4 else ''}" if job.nodes else "waits"  # noqa: PLR2004 - enough to recognise it
+    place = f"runs on {','.join(job.nodes[:4])}{',...' if len(job.nodes) > 4 else ''}" if job.nodes else "waits"  # noqa: PLR2004 - names shown
     return _plain(f"  job {job.label} of {job.user} ({place}): {loss.reason}")
 
 
 def _plain(text: str) -> str:
-    """Replace characters that would move a terminal's cursor."""
+    """Replace non-printable characters, which could move the cursor of a terminal."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _drain(node: str) -> str:
-    return f"scontrol update nodename={node} state=drain reason='leaves the cluster'"
+    return f"scontrol update nodename={node} state=drain reason='removed from the cluster'"
 
 
 def _missing(job: HeldJob, new: ClusterConf) -> tuple[str, str] | None:
@@ -145,11 +145,11 @@ def _broken(
             return f"gres of {name} change from {_gres_text(was)} to {_gres_text(will)}", _drain(name)
         if will.memory < was.memory and held["mem"][name] > will.memory:
             return (
-                f"memory of {name} is lowered to {will.memory} MiB, and its jobs hold {held['mem'][name]:.0f}",
+                f"memory of {name} is lowered to {will.memory} MiB, but its jobs use {held['mem'][name]:.0f} MiB",
                 _drain(name),
             )
         if will.cpus < was.cpus and held["cpu"][name] > will.cpus:
-            return f"CPUs of {name} are lowered to {will.cpus}, and its jobs hold {held['cpu'][name]:.0f}", _drain(name)
+            return f"CPUs of {name} are lowered to {will.cpus}, but its jobs use {held['cpu'][name]:.0f}", _drain(name)
     return None
 
 
@@ -204,7 +204,7 @@ def _limit(job: HeldJob, partition: PartitionConf, name: str) -> str:
     for what, value in (("account", job.account), ("qos", job.qos)):
         allowed, denied = partition.allowed.get(what), partition.denied.get(what, frozenset())
         if value in denied or (allowed is not None and value not in allowed):
-            return f"partition {name} does not admit the {what} {value}"
+            return f"partition {name} does not allow the {what} {value}"
     return ""
 
 
@@ -230,7 +230,7 @@ def _accounting_reason(job: HeldJob, accounts: Mapping[str, Any], users: Mapping
     if user and _is_absent(user):
         return f"user {job.user} is removed from accounting (users_accounts)"
     if user and job.account not in {str(name) for name in user.get("accounts") or []}:
-        return f"user {job.user} may no longer charge the account {job.account} (users_accounts)"
+        return f"user {job.user} loses the account {job.account} (users_accounts)"
     if job.qos in gone:
         return f"QOS {job.qos} is removed (slurm_qos)"
     allowed = _allowed_qos(job, accounts, user)

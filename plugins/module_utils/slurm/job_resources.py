@@ -52,7 +52,7 @@ def read_held_jobs(text: str) -> list[HeldJob]:
     """Return the jobs in the output of HELD_JOBS.
 
     Raises:
-        ValueError: a line cannot be parsed; it may be a job that must not be lost.
+        ValueError: a line cannot be parsed.
     """
     return [_job(line) for line in text.split("\n") if line.strip()]
 

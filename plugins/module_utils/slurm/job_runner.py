@@ -124,7 +124,7 @@ class Runner:
             time.sleep(self.pause(here, longest=max(1.0, self.params["poll"])))
 
     def pause(self, waited: float, longest: float) -> float:
-        """Return the seconds until the next poll: few at first, because small tests end within seconds."""
+        """Return the seconds until the next poll; the first polls are frequent, because small tests end quickly."""
         return min(_QUICK_POLL_S, longest) if waited < _QUICK_S else longest
 
     def left(self) -> float | None:
@@ -259,7 +259,9 @@ class Runner:
         """Return why a test cannot be submitted, or ''."""
         usable, partners = entry["nodes"], entry["partners"]
         if not self.as_user:
-            return f"the controller has no user {self.params['user']}: run playbooks/slurm.yml, which creates it"
+            return (
+                f"the controller has no user {self.params['user']}: run busbar provision slurm, which creates the user"
+            )
         if self.left() == 0:
             return f"{CUT_BY_LIMIT}, and the job had not begun"
         if not answered:
@@ -268,8 +270,8 @@ class Runner:
             return ""
         why = "".join(f"; {node}: {reason}" for node, reason in sorted(entry["left_out"].items())[:8])
         if len(partners) < test["partners"]:
-            why += f"; {len(partners)} of {test['partners']} partner(s) idle"
-        return f"{len(usable) + len(partners)} usable node(s), {test['minimum']} needed{why}"
+            why += f"; idle partners: {len(partners)} of {test['partners']}"
+        return f"too few usable nodes (found {len(usable) + len(partners)}, expected {test['minimum']}){why}"
 
     def follow(self) -> list[dict[str, Any]]:
         """Poll the jobs until all have ended or `patience` is over, cancel late jobs, and return the entries."""
@@ -295,7 +297,7 @@ class Runner:
     def look(self, jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
         """Update the entries from squeue; return the jobs that must be cancelled, with the reason."""
         code, out, err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(jobs), "-o", "%i|%T|%B|%r")
-        # squeue fails with an invalid job id for jobs that ended long ago; that is also an answer from slurmctld.
+        # squeue fails with this error for jobs that ended long ago, so slurmctld has answered.
         heard = code == 0 or "nvalid job id" in err
         self.answered = self.answered or heard
         now, queue, late = time.monotonic(), parse_queue(out), {}
@@ -310,7 +312,7 @@ class Runner:
         return late
 
     def too_late(self, entry: dict[str, Any], now: float, *, heard: bool) -> str:
-        """Return why a job must be cancelled, or ''; without an answer from slurmctld its state is unknown."""
+        """Return why a job must be cancelled, or ''; `heard` is whether slurmctld answered."""
         waited = now - entry["submitted_at"]
         if self.left() == 0:
             began = "" if entry["started_at"] else f", and the job had not begun{_because(entry['reason'])}"

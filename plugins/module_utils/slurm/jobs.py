@@ -106,7 +106,7 @@ def unusable_reason(
         reserved: nodes that the reservation of the tests makes available.
     """
     if node not in nodes:
-        return "not known to Slurm"
+        return "not a node in Slurm"
     state, reason = nodes[node]
     base = _base(state)
     idle = base in _FREE or (base in _RESERVED and (reserved.outside or node in reserved.members))
@@ -119,7 +119,7 @@ def unusable_reason(
 
 
 def is_taken(reason: str) -> bool:
-    """Return whether a result of `unusable_reason` means that a node is in use or drained, rather than broken."""
+    """Return whether a result of `unusable_reason` means in use or drained; other results mean a fault."""
     return reason.startswith(_TAKEN)
 
 
@@ -162,7 +162,7 @@ def out_of_service(wanted: list[str], nodes: dict[str, tuple[str, str]]) -> list
     return [node for node in wanted if node in nodes and _base(nodes[node][0]) in _RESERVED | {_DRAINED}]
 
 
-def choose_nodes(  # noqa: PLR0913 - what a choice depends on
+def choose_nodes(  # noqa: PLR0913 - inputs of the choice
     wanted: list[str],
     candidates: list[str],
     partners: int,

@@ -44,7 +44,7 @@ class SlurmNode:
         self.name, self.reason, self._run = name, reason, run
 
     def fields(self) -> dict[str, str] | None:
-        """Return State, Gres and Reason; None if Slurm is not installed or does not know the node.
+        """Return State, Gres and Reason; None if Slurm is not installed or has no such node.
 
         Raises:
             RuntimeError: the controller does not answer, so it is unknown whether the node has jobs.

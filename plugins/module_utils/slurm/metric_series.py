@@ -1,4 +1,4 @@
-"""Time series of the Slurm metrics collector. Pure functions."""
+"""Compute the time series of the Slurm metrics collector."""
 
 from __future__ import annotations
 
@@ -62,16 +62,24 @@ def node_families(nodes: Sequence[Node], *, native: bool = False) -> list[Family
         _counted("nodes", "Nodes by state.", ("state",), states),
         Family("node_state_info", "State of each node, and its reason.", ("node", "state", "reason"), info),
         _counted("gpus", "GPUs by type.", ("type",), {**dict.fromkeys(used, 0), **total}),
-        _counted("gpus_allocated", "GPUs that jobs hold, by type.", ("type",), {**dict.fromkeys(total, 0), **used}),
+        _counted("gpus_allocated", "GPUs allocated to jobs, by type.", ("type",), {**dict.fromkeys(total, 0), **used}),
         each("node_gpus", "GPUs of a node.", lambda node: sum(node.gpus.values())),
-        each("node_gpus_allocated", "GPUs of a node that jobs hold.", lambda node: sum(node.gpus_used.values())),
+        each(
+            "node_gpus_allocated",
+            "GPUs of a node that are allocated to jobs.",
+            lambda node: sum(node.gpus_used.values()),
+        ),
     ]
     if not native:
         found += [
-            each("node_cpus", "CPUs of a node that jobs can have.", lambda node: node.cpus),
-            each("node_cpus_allocated", "CPUs of a node that jobs hold.", lambda node: node.cpus_used),
+            each("node_cpus", "CPUs of a node that are available to jobs.", lambda node: node.cpus),
+            each("node_cpus_allocated", "CPUs of a node that are allocated to jobs.", lambda node: node.cpus_used),
             each("node_memory_bytes", "Memory of a node.", lambda node: node.memory),
-            each("node_memory_allocated_bytes", "Memory of a node that jobs hold.", lambda node: node.memory_used),
+            each(
+                "node_memory_allocated_bytes",
+                "Memory of a node that is allocated to jobs.",
+                lambda node: node.memory_used,
+            ),
         ]
     return found
 
@@ -105,12 +113,12 @@ def job_families(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> 
     mean: dict[tuple[str, ...], float] = {(name,): sum(times) / len(times) for name, times in waited.items()}
     account = ("user", "account")
     return [
-        _counted("jobs", "Jobs that have not ended.", ("partition", "state"), counts),
-        _counted("jobs_pending", "Jobs that wait, by reason.", ("partition", "reason"), reasons),
+        _counted("jobs", "Unfinished jobs by partition and state.", ("partition", "state"), counts),
+        _counted("jobs_pending", "Pending jobs by reason.", ("partition", "reason"), reasons),
         _counted("user_jobs", "Jobs of each user.", (*account, "state"), users),
-        _counted("user_gpus_allocated", "GPUs that each user's jobs hold.", account, gpus),
-        _counted("wait_seconds_max", "Since when the oldest job waits that could start.", ("partition",), longest),
-        _counted("wait_seconds_mean", "For how long the jobs that run had waited.", ("partition",), mean),
+        _counted("user_gpus_allocated", "GPUs allocated to the jobs of each user.", account, gpus),
+        _counted("wait_seconds_max", "Waiting time of the oldest eligible job.", ("partition",), longest),
+        _counted("wait_seconds_mean", "Mean waiting time of the running jobs.", ("partition",), mean),
     ]
 
 
@@ -127,8 +135,8 @@ def job_series(jobs: Iterable[Job], limit: int) -> list[Family]:
             info.append(((job.number, job.user, job.account, job.partition, _clean(job.name)), 1.0))
             places += [((job.number, node), 1.0) for node in job.nodes]
     return [
-        Family("job_info", "Jobs that run.", ("job", "user", "account", "partition", "name"), info),
-        Family("job_node_info", "On which nodes they run.", ("job", "node"), places),
+        Family("job_info", "Running jobs.", ("job", "user", "account", "partition", "name"), info),
+        Family("job_node_info", "Nodes of the running jobs.", ("job", "node"), places),
         one("jobs_left_out", "Running jobs without a separate series.", len(running) - len(info)),
     ]
 
@@ -140,8 +148,8 @@ def scheduler_families(scheduler: Scheduler, *, native: bool = False) -> list[Fa
         return [rpcs]
     return [
         rpcs,
-        one("scheduler_cycle_seconds", "How long the last cycle of the main scheduler took.", scheduler.cycle),
-        one("backfill_cycle_seconds", "How long the last cycle of the backfill scheduler took.", scheduler.backfill),
+        one("scheduler_cycle_seconds", "Duration of the last cycle of the main scheduler.", scheduler.cycle),
+        one("backfill_cycle_seconds", "Duration of the last cycle of the backfill scheduler.", scheduler.backfill),
         one("scheduler_threads", "Threads of slurmctld that serve RPCs.", scheduler.threads),
-        one("slurmdbd_queue_messages", "Messages that wait for slurmdbd.", scheduler.dbd_queue),
+        one("slurmdbd_queue_messages", "Messages queued for slurmdbd.", scheduler.dbd_queue),
     ]

@@ -1,7 +1,4 @@
-"""Parse what Slurm and its accounting report about nodes over time: states, events, failed jobs. Pure functions.
-
-Runs with the controller's system Python; one command queries all nodes.
-"""
+"""Parse node states, node events and failed jobs in the output of scontrol, sacctmgr and sacct."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Node(NamedTuple):
     memory_used: int
 
 
-def plain_number(value: Any) -> int:  # noqa: ANN401 - JSON is what it is
+def plain_number(value: Any) -> int:  # noqa: ANN401 - parsed JSON
     """Return a number from Slurm's JSON: 5, '5', {'set': true, 'infinite': false, 'number': 5}; 0 if unset."""
     if isinstance(value, dict):
         if value.get("set") is False or value.get("infinite"):
@@ -110,7 +110,7 @@ def read_text_nodes(text: str) -> list[Node]:
     return nodes
 
 
-def _node(  # noqa: PLR0913 - the parts of a node
+def _node(  # noqa: PLR0913 - the fields of a node
     *,
     name: str,
     words: Iterable[str],

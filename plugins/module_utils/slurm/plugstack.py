@@ -56,7 +56,7 @@ def stack_lines(path: Path, seen: set[Path] | None = None) -> Iterator[StackLine
 def foreign_plugins(root: Path = Path("/")) -> list[dict[str, str]]:
     """Return the plugins that busbar does not load: `library`, `file` with its line, and `slurm`.
 
-    Missing or invalid plugins are omitted: Slurm cannot load them before an upgrade either.
+    Missing and invalid plugins are omitted, because the installed Slurm cannot load them either.
 
     Args:
         root: root directory of the host.

@@ -1,4 +1,4 @@
-"""Slurm releases: supported upgrade steps, and installed and offered versions. Pure functions.
+"""Slurm releases: supported upgrade steps, and installed and offered versions.
 
 Source: SchedMD's Upgrade Guide (doc/html/upgrades.shtml, "Release Cycle" and "Compatibility Window"): a major release
 every nine months until 24.05, then every six months; upgrades are supported from the previous two releases, since
@@ -48,7 +48,7 @@ def _number(one: Release) -> int:
     """Return the index of a release in the sequence of all releases.
 
     Raises:
-        ValueError: it is not a Slurm release.
+        ValueError: there is no such Slurm release.
     """
     if one in _FORMER:
         return _FORMER.index(one)
@@ -69,7 +69,7 @@ def window(target: str) -> list[str]:
     """Return the major releases that can be upgraded to a version in one step, newest first.
 
     Raises:
-        ValueError: it is not a Slurm release.
+        ValueError: there is no such Slurm release.
     """
     number = _number(release(target))
     width = _WIDE if release(target) >= _WIDER_SINCE else _NARROW
@@ -80,7 +80,7 @@ def path_to(installed: str, target: str) -> list[str]:
     """Return the shortest sequence of major releases to upgrade through, ending with the target.
 
     Raises:
-        ValueError: either is not a Slurm release, or the target is not newer.
+        ValueError: a version is not a Slurm release, or the target is not newer.
     """
     begin, end = _number(release(installed)), _number(release(target))
     if end <= begin:
@@ -109,7 +109,7 @@ def window_problem(installed: str, target: str) -> tuple[str, str]:
     try:
         before, after = _number(release(installed)), _number(release(target))
     except ValueError as error:
-        return str(error), "provide packages of a released Slurm"
+        return str(error), "provide packages of a Slurm release"
     if after < before:
         return (
             f"{installed} is installed, and {target} is offered: Slurm cannot be downgraded",

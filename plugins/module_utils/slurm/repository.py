@@ -1,4 +1,4 @@
-"""Format an apt source and preferences that allow only Slurm, in one release, from another suite. Pure functions."""
+"""Format an apt source and preferences that allow only one release of Slurm from another suite."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def repository_problems(repository: Mapping[str, Any]) -> list[tuple[str, str, s
         found.append(("slurm_repository.release", f"{repository.get('release')!r} is not a Slurm release", remedy))
     words = [repository.get("suite") or "x", *repository.get("components", ()), *repository.get("packages", ())]
     bad = [word for word in words if not isinstance(word, str) or not _WORD.fullmatch(word)]
-    found += [("slurm_repository", f"{word!r} is not valid in an apt source", "leave out spaces") for word in bad]
+    found += [
+        ("slurm_repository", f"{word!r} is not valid in an apt source", "remove spaces and special characters")
+        for word in bad
+    ]
     if repository.get("url") and not repository.get("suite"):
         remedy = "set suite, or add the repository to apt yourself and set only release"
         found.append(("slurm_repository.suite", "is missing (required with url)", remedy))

@@ -73,8 +73,8 @@ class NodeReservation:
     """The reservation of a validation.
 
     Attributes:
-        name: its name in Slurm.
-        opened: whether it is ready for jobs.
+        name: name of the reservation in Slurm.
+        opened: whether the reservation is ready for jobs.
     """
 
     def __init__(self, ask: Ask, name: str, user: str, *, fresh: bool) -> None:
@@ -230,7 +230,7 @@ class NodeReservation:
         if code == 0:
             return ""
         output = " ".join((err or out).split()) or str(code)
-        return f"the reservation {self.name} could not be deleted ({output}); it ends by itself"
+        return f"the reservation {self.name} could not be deleted ({output}); it expires automatically"
 
 
 def _foreign_error(found: Reservation) -> str:

@@ -98,7 +98,7 @@ def job_step(run: Run, node: str, before: str) -> Proof:
     words = [f"ReservationName={name}", f"Nodes={node}", "StartTime=now", "Duration=5", "Users=root"]
     status, out, err = run(["scontrol", "create", "reservation", *words, "Flags=maint,ignore_jobs"])
     if status:
-        return Proof(unproven=f"the reservation {name} could not be created: {(err or out).strip()[-300:]}")
+        return Proof(unproven=f"could not create the reservation {name}: {(err or out).strip()[-300:]}")
     try:
         run(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
         return _step(run, node, before, f"--reservation={name}")
@@ -121,9 +121,9 @@ def _step(run: Run, node: str, before: str, *arguments: str) -> Proof:
         )
     output = " | ".join(line.strip() for line in err.splitlines() if line.strip())[-500:]
     if any(words in err for words in _NOT_GRANTED):
-        return Proof(unproven=f"granted no job step: {output}")
+        return Proof(unproven=f"could not run a job step: {output}")
     run(["scancel", f"--name={JOB_NAME}", f"--nodelist={node}"])
-    ended = f"did not end within {STEP_S} s" if status == 124 else f"ended with {status}"  # noqa: PLR2004 - of timeout
+    ended = f"did not end within {STEP_S} s" if status == 124 else f"ended with {status}"  # noqa: PLR2004 - timeout(1)
     return Proof(fault=f"a job step on {node} {ended}: {output}")
 
 

@@ -1,7 +1,7 @@
 """Names of SPANK plugin packages, and the plugstack.conf line that loads a plugin.
 
 The name contains the plugin, its version, the Slurm release and a hash of the build recipe, so two builds can be
-installed side by side. The line switches to the new build, and back if no job step runs with it.
+installed side by side. The role changes the line to the new build, and back if a job step fails with it.
 """
 
 from __future__ import annotations

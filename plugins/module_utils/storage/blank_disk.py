@@ -1,6 +1,6 @@
 """Detect whether a disk is blank: no known signature, and only zeros in all samples.
 
-Plain dm-crypt, raw database devices and damaged headers have no signature.
+A missing signature is not sufficient: plain dm-crypt, raw database devices and damaged headers have none.
 """
 
 from __future__ import annotations

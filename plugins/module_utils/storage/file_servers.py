@@ -28,7 +28,7 @@ def addresses(name: str) -> list[str]:
 def _receive(connection: socket.socket) -> bytes:
     """Return the first record from a server, possibly truncated."""
     data = b""
-    while len(data) < 4 or len(data) < 4 + (int.from_bytes(data[:4], "big") & 0x7FFFFFFF):  # noqa: PLR2004 - the mark
+    while len(data) < 4 or len(data) < 4 + (int.from_bytes(data[:4], "big") & 0x7FFFFFFF):  # noqa: PLR2004 - the record mark
         part = connection.recv(4096)
         if not part:
             break
@@ -75,9 +75,9 @@ _CALL, _REPLY = 0, 1
 _LAST_FRAGMENT = 0x80000000
 _MISMATCH = 2
 _FAULTS = {
-    1: "serves no NFS",
+    1: "does not serve NFS",
     3: "has no null procedure",
-    4: "does not understand the call",
+    4: "cannot parse the call",
     5: "has an internal error",
 }
 
@@ -92,7 +92,7 @@ def null_call(version: int, xid: int) -> bytes:
 
 
 def reply_fault(reply: bytes, version: int, xid: int) -> str:
-    """Return the fault in a reply to `null_call`, worded to follow the server's name, or ''.
+    """Return the fault in a reply to `null_call` as a predicate of the server's name, or ''.
 
     Args:
         reply: the reply with its record mark.
@@ -104,7 +104,7 @@ def reply_fault(reply: bytes, version: int, xid: int) -> str:
         if (answered, kind) != (xid, _REPLY):
             return "answers, but not as NFS"
         if denied:
-            return "refuses to talk"
+            return "rejects the RPC call"
         place = 24 + (length + 3) // 4 * 4
         (state,) = struct.unpack_from(">I", reply, place)
         if state == _MISMATCH:

@@ -123,7 +123,7 @@ def run_tool(command: Sequence[str], text: str = "") -> str:
         QuotaError: the tool cannot be started, times out or fails.
     """
     try:
-        done = subprocess.run(  # noqa: S603 - the tools of the package quota
+        done = subprocess.run(  # noqa: S603 - tools of the package quota
             command, input=text, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S, env=_ENVIRONMENT
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
@@ -154,7 +154,7 @@ def parse_report(text: str) -> dict[int, Found]:
     """Return the current limits of each UID from the output of `repquota -u -n -O csv`.
 
     Raises:
-        ValueError: the text is not such a table.
+        ValueError: the text is not a table of repquota.
     """
     lines = text[text.find("User,") :].splitlines() if "User," in text else []
     found = {}
@@ -183,7 +183,7 @@ def decide(
 
     Args:
         owners: UIDs with a home directory and their names; '' for a UID without a name.
-        found: current limits; a missing UID has none.
+        found: current limits; a missing UID is unlimited.
         made: limits that busbar set in earlier runs, including killed ones.
         default: limit for users that are not declared; None for no default.
         declared: limits by user name.

@@ -52,7 +52,7 @@ def place_state(
     if here and is_same_mount(entry, here[-1], addresses):
         return "mounted", None
     if here:
-        problem = f"{here[-1]['source']} ({here[-1]['fstype']}) is mounted there, not {entry['src']}"
+        problem = f"wrong mount (found {here[-1]['source']}, {here[-1]['fstype']}; expected {entry['src']})"
         return "taken", (problem, f"unmount it (umount {path}) and remove it from /etc/fstab, or choose another path")
     inside = [mount["path"] for mount in mounts_below(path, mounts)]
     if inside:

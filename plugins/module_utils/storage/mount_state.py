@@ -1,4 +1,4 @@
-"""Examine the mounts of a host without changes and without hanging on unreachable servers.
+"""Check the mounts of a host without hanging on unreachable servers.
 
 Mounts are read from /proc/self/mountinfo; every server request and every directory access has a time limit. Trial
 mounts are read-only, in a private mount namespace that disappears with its process.
@@ -30,7 +30,7 @@ LOOK_S = 5
 
 
 class Examination:
-    """An examination of the mounts of a host."""
+    """Checks the mounts of a host, and collects their states and problems."""
 
     def __init__(self, module: AnsibleModule, host: str, key: str, timeout_s: int = 20) -> None:
         """Read the mounts and the kernel's file systems.
@@ -114,13 +114,13 @@ class Examination:
                 return f"is a link to {place.readlink()}"
             if place.exists() and not place.is_dir():
                 return "is not a directory"
-            return sorted(os.listdir(place)) if place.exists() else []  # noqa: PTH208 - plain names are wanted
+            return sorted(os.listdir(place)) if place.exists() else []  # noqa: PTH208 - returns strings
 
         try:
             found = bounded(content, LOOK_S)
         except OSError as exc:
-            wanting = "the server above it does not answer" if on_network(path, self.mounts) else str(exc)
-            return f"cannot be read: {wanting}", "restore the mount above it, or unmount it"
+            reason = "the file server of a parent mount does not answer" if on_network(path, self.mounts) else str(exc)
+            return f"cannot be read: {reason}", "restore or unmount the parent mount"
         if isinstance(found, str):
             return found, "remove it, or choose another path"
         return content_fault(path, found) or busy_fault(holders(path))

@@ -81,21 +81,21 @@ STORAGE_TYPES = {
         ("beegfs",),
         "beegfs",
         "",
-        "beegfs-client and beegfs-utils from BeeGFS's own package repository, and start the service beegfs-client",
+        "beegfs-client and beegfs-utils from BeeGFS's package repository, and start the service beegfs-client",
     ),
     "weka": StorageType(
         "wekafs",
         ("wekafs",),
         "wekafsio",
         "mount.wekafs",
-        "the WEKA client, which the WEKA cluster itself serves: port 14000 of a backend, /dist/v1/install",
+        "the WEKA client, from a backend of the WEKA cluster (port 14000, /dist/v1/install)",
     ),
     "cephfs": StorageType(
         "ceph",
         ("ceph",),
         "ceph",
         "mount.ceph",
-        "ceph-common, from the distribution (Debian, Ubuntu) or from Ceph's own package repository (RHEL, Rocky)",
+        "ceph-common, from the distribution (Debian, Ubuntu) or from Ceph's package repository (RHEL, Rocky)",
     ),
 }
 
@@ -109,7 +109,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
     for line in text.splitlines():
         left, _, right = line.partition(" - ")
         before, after = left.split(), right.split()
-        if len(before) < 6 or len(after) < 3:  # noqa: PLR2004 - proc(5): six fields, then at least three
+        if len(before) < 6 or len(after) < 3:  # noqa: PLR2004 - fields in proc(5)
             continue
         options = [*before[5].split(","), *after[2].split(",")]
         found.append(

@@ -1,7 +1,4 @@
-"""Parse contents and users of disks from the JSON of lsblk and wipefs and the text of mdadm.
-
-Pure functions that run with the node's system Python (3.9, standard library only).
-"""
+"""Parse contents and users of disks from the JSON of lsblk and wipefs and the text of mdadm."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ def signatures(text: str) -> list[dict[str, str]]:
     A GPT has copies at both ends of a disk, which count as one.
 
     Raises:
-        ValueError: the text is not such JSON.
+        ValueError: the text is not JSON.
     """
     found: list[dict[str, str]] = []
     if not text.strip():  # some releases print nothing for a blank disk
@@ -55,7 +52,7 @@ def block_tree(text: str) -> list[dict[str, Any]]:
     `mountpoints` ([SWAP] for active swap).
 
     Raises:
-        ValueError: the text is not such JSON, or has no device.
+        ValueError: the text is not JSON, or has no device.
     """
     roots = json.loads(text).get("blockdevices") or []
     if not roots:
@@ -90,7 +87,7 @@ def pv_group(text: str) -> dict[str, Any] | None:
     """Return `name`, `uuid`, `level` and `devices` of the volume group in the JSON of `pvs`, or None.
 
     Raises:
-        ValueError: the text is not such JSON.
+        ValueError: the text is not JSON.
     """
     rows = [row for part in json.loads(text or "{}").get("report") or [] for row in part.get("pv") or []]
     if not rows or not rows[0].get("vg_name"):

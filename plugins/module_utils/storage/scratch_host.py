@@ -1,4 +1,4 @@
-"""Read the current state of disks with lsblk, wipefs, mdadm and LVM, without changes."""
+"""Read the current state of disks with lsblk, wipefs, mdadm and LVM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LSBLK = ["lsblk", "--json", "--bytes", "--paths", "--output", "NAME,PATH,MAJ:MIN
 PVS = ["pvs", "--reportformat", "json", "--options", "pv_name,vg_name,vg_uuid,pv_count"]
 # Links named after the contents or position of a disk instead of the disk.
 NO_IDENTITY = ("lvm-pv-uuid-", "md-", "dm-")
-# Links that are inconvenient to type.
+# Links without model name and serial number.
 OPAQUE = ("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-nvme.", "scsi-0", "scsi-1", "scsi-3")
 MAX_SHOWN = 3
 # Unknown until mdadm or LVM is installed.
@@ -97,7 +97,7 @@ def read_data(path: str, contents: list[dict[str, str]]) -> int | None:
     """Return the offset of data on a device without signatures; None if it is blank or has signatures.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: the device cannot be read.
     """
     if contents:
         return None
@@ -123,7 +123,7 @@ def read_device(run: Run, given: str) -> dict[str, Any]:
     data without a signature.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: the device cannot be read.
     """
     path = os.path.realpath(given)
     if not Path(path).is_block_device():

@@ -1,4 +1,4 @@
-"""Plan the commands that turn disks into a scratch file system, or report why they must not be touched.
+"""Plan the commands that turn disks into a scratch file system, or report why the disks must not be changed.
 
 A disk with contents is wiped only if `scratch_wipe_devices` names its id for that host, and never while it is in use.
 The role recognizes scratch file systems from earlier runs by name or UUID and leaves them unchanged.
@@ -45,7 +45,7 @@ def declaration_problems(host: str, declared: Declared) -> list[Problem]:
         ("devices", f"{item!r} is not a path under /dev", EXAMPLE) for item in devices if not item.startswith("/dev/")
     ]
     twice = dict.fromkeys(item for item in devices if devices.count(item) > 1)
-    wrong += [("devices", f"{item} is listed twice", "name each disk once") for item in twice]
+    wrong += [("devices", f"{item} is listed twice", "list each disk once") for item in twice]
     if raid not in RAIDS or (raid == "none") != (len(devices) == 1):
         wrong.append(
             (
@@ -92,8 +92,8 @@ def use_text(device: Device) -> str:
             f"{item['path']} {'is swap in use' if place == '[SWAP]' else f'is mounted at {place}'}"
             for place in item["mountpoints"]
         ]
-    uses += [f"{item['path']} ({item['kind']}) is built on it" for item in device["above"] if item["kind"] != "part"]
-    return "; ".join(uses) or ("the kernel uses it for something else" if device["busy"] else "")
+    uses += [f"{item['path']} ({item['kind']}) uses it" for item in device["above"] if item["kind"] != "part"]
+    return "; ".join(uses) or ("it is held open exclusively" if device["busy"] else "")
 
 
 def is_ours(declared: Declared, name: str, uuid: str) -> bool:
@@ -120,20 +120,17 @@ def device_problems(host: str, declared: Declared, devices: Sequence[Device]) ->
     for item in devices:
         given, path = item["given"], item["path"]
         if not path:
-            problem = "is not a block device" if item["kind"] == "other" else "is not there"
-            remedy = f"check `ls -l {BY_ID}` on {host}; an incomplete scratch is not changed"
+            problem = "is not a block device" if item["kind"] == "other" else "does not exist"
+            remedy = f"check `ls -l {BY_ID}` on {host}; an incomplete scratch file system is not changed"
         elif item["kind"] == "part":
-            problem, remedy = f"({path}) is a partition", "name the whole disk"
+            problem, remedy = f"({path}) is a partition", "set the whole disk"
         elif item["kind"] not in DISK_KINDS:
-            problem, remedy = f"({path}) is a {item['kind']}, not a disk", "name the underlying disks"
+            problem, remedy = f"({path}) is a {item['kind']}, not a disk", "set the underlying disks"
         elif path in seen:
-            problem, remedy = f"and {seen[path]} are one disk, {path}", "name each disk once"
+            problem, remedy = f"and {seen[path]} are the same disk, {path}", "list each disk once"
         elif item["size"] < declared["minimum_mb"] * MEBIBYTE:
-            least = f"scratch_minimum_mb is {declared['minimum_mb']}"
-            problem, remedy = (
-                f"({path}) has only {size_text(item['size'])}; {least}",
-                "remove it, or lower the limit",
-            )
+            problem = f"({path}) has only {size_text(item['size'])} (scratch_minimum_mb: {declared['minimum_mb']})"
+            remedy = "remove it, or lower scratch_minimum_mb"
         elif item["read_only"]:
             problem, remedy = f"({path}) is read-only", f"check `dmesg | grep {path.rpartition('/')[2]}`"
         else:
@@ -168,7 +165,7 @@ def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -
         held, use = contents_text(item["contents"]) or data_text(item), use_text(item)
         if use:
             holds = f"; it holds {held}" if held else ""
-            remedy = "remove it from scratch_devices, or end that use first; a disk in use is never wiped"
+            remedy = "remove it from scratch_devices, or free it first; a disk in use is never wiped"
             found.append(make_problem([host], "scratch_devices", f"{what} is in use: {use}{holds}", remedy))
         elif held and not set(named) & set(item["ids"]):
             line = wipe_line(host, [*named, *item["ids"][:1]])
@@ -191,7 +188,7 @@ def membership_problems(host: str, declared: Declared, devices: Sequence[Device]
     owned = {mark(declared, item) for item in ours}
     others = ", ".join(item["given"] for item in devices if item not in ours)
     problem = f"{', '.join(item['given'] for item in ours)} belong to the scratch {', '.join(sorted(owned))}"
-    problem += f", but {others} does not" if others else ", which are different ones"
+    problem += f", but {others} does not" if others else ", which are different file systems"
     return [make_problem([host], "scratch_devices", f"the list has changed: {problem}", _remake(declared))]
 
 
@@ -221,12 +218,12 @@ def existing_problems(
     strange = [item for item in target["contents"] if item["type"] != "xfs"]
     named = set(declared["wipe"].get(host) or [])
     if not target["contents"] and target["data"] is not None and not all(named & set(item["ids"]) for item in devices):
-        problem = f"{target['path']} holds {data_text(target)}instead of XFS"
+        problem = f"{target['path']} holds {data_text(target)} instead of XFS"
         line = wipe_line(host, sorted({*named, *(name for item in devices for name in item["ids"][:1])}))
         remedy = f"save its data; to destroy all data on these disks: {line}"
         found.append(make_problem([host], "scratch_devices", problem, remedy))
     if strange:
-        problem = f"{target['path']} holds {contents_text(strange)}instead of XFS"
+        problem = f"{target['path']} holds {contents_text(strange)} instead of XFS"
         remedy = f"save its data and wipe it manually: wipefs --all {target['path']}"
         found.append(make_problem([host], "scratch_devices", problem, remedy))
     elsewhere = [place for place in target["mountpoints"] if place != declared["path"]]
@@ -240,12 +237,10 @@ def existing_problems(
 def _remake(declared: Declared) -> str:
     """Return the remedy for a scratch file system that was built from different disks."""
     path, array = declared["path"], array_path(declared)
-    stop = {"mdadm": f"mdadm --stop {array}", "lvm": f"vgchange -an {declared['name']}"}.get(
-        declared["raid"], "nothing more"
-    )
+    stop = {"mdadm": f"; mdadm --stop {array}", "lvm": f"; vgchange -an {declared['name']}"}.get(declared["raid"], "")
     return (
-        f"declare its original disks, or discard its data: umount {path}, {stop}, "
-        "and name the disks in scratch_wipe_devices"
+        f"declare its original disks; or discard its data: umount {path}{stop}, "
+        "and set the disks in scratch_wipe_devices"
     )
 
 

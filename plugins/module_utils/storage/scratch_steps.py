@@ -1,7 +1,7 @@
 """Commands that create a scratch file system on disks; none of them overwrites a disk that is not blank.
 
-mdadm asks for confirmation and gets none; LVM and mkfs.xfs refuse without a force option. So if the plan overlooks
-data, the command fails and the data stays intact.
+mdadm, LVM and mkfs.xfs refuse to overwrite data without a confirmation or force option, which these commands do not
+give. So if the plan overlooks data, the command fails and the data stays intact.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class HostBase:
     """A host during uninstallation."""
 
     def __init__(self, module: AnsibleModule, baseline: dict[str, Any]) -> None:
-        """Read the state of the host, without changes."""
+        """Read the state of the host."""
         self.module, self.given, self.baseline = module, module.params, baseline
         self.before = set(baseline["paths"])
         self.removed: list[str] = []
@@ -84,7 +84,7 @@ class HostBase:
         if status != 0:
             shown = " ".join(words)[:200]
             self.module.fail_json(
-                msg=f"{self.given['host']}: `{shown}` ends with {status}: {' '.join(f'{err} {out}'.split())}\n"
+                msg=f"{self.given['host']}: `{shown}` exited with status {status}: {' '.join(f'{err} {out}'.split())}\n"
                 "    remedy: fix this error and run again; a repeated run resumes"
             )
         return str(out)
@@ -98,7 +98,7 @@ class HostBase:
         return self.module.get_bin_path("dpkg-query") is not None
 
     def keep_aside(self, source: Path, name: str, why: str) -> None:
-        """Keep a copy of a file that was not written by busbar or was changed since."""
+        """Save a copy of a file that busbar did not write, or that was changed since."""
         place = KEPT / name.lstrip("/")
         self.kept.append(f"{name}: {why}; kept as {place}")
         if self.module.check_mode:

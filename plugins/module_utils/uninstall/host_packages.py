@@ -76,7 +76,7 @@ class PackagesOfHost(PathsOfHost):
             # apt clears the automatic mark of all packages before it removes them.
             dependencies = {name for name in here - set(left["packages"]) if brought[name] == AUTOMATIC}
             named = {name for name in dependencies if not installed[name][1]}
-            self.kept += [f"package {name}: installed explicitly since" for name in sorted(named)]
+            self.kept += [f"package {name}: explicitly installed later" for name in sorted(named)]
             half = self.half_gone(fresh)
             going = half | self.unneeded(half | here - named, left["packages"])
             # autoremove keeps all providers of a needed virtual package, although one is enough.
@@ -103,7 +103,7 @@ class PackagesOfHost(PathsOfHost):
 
         Args:
             names: packages.
-            left: choice of a killed run, used if apt cannot resolve the state after that run.
+            left: packages chosen by a killed run, used if apt cannot resolve the state after that run.
         """
         kind = self.output("dpkg", "--print-architecture").strip()
         with tempfile.TemporaryDirectory(prefix="busbar-") as folder:
@@ -145,7 +145,7 @@ class PackagesOfHost(PathsOfHost):
         return fresh & set(_NAME.findall(text))
 
     def plan_rpm(self, candidates: set[str]) -> None:
-        """Find with rpm the packages that no other package needs, repeating until it accepts the rest."""
+        """Reduce the candidates to the packages that rpm can remove, because no other package needs them."""
         going = sorted(candidates)
         while going:
             status, out, err = self.module.run_command(["rpm", "-e", "--test", *going], environ_update=ENVIRONMENT)
@@ -158,7 +158,7 @@ class PackagesOfHost(PathsOfHost):
             owners = self.module.run_command(["rpm", "-q", "--qf", "%{NAME}\n", "--whatprovides", *words])[1]
             stays = set(owners.split()) & set(going)
             if not stays:
-                message = f"rpm refuses to remove them: {' '.join(err.split())}"
+                message = f"rpm refuses to remove {', '.join(going)}: {' '.join(err.split())}"
                 raise RefusedError(message)
             self.kept += [f"package {name}: needed by another package" for name in sorted(stays)]
             going = [name for name in going if name not in stays]
@@ -229,7 +229,7 @@ class PackagesOfHost(PathsOfHost):
         return sorted(name for name in held if "hold" in self.entries.get(name, []))
 
     def release_guarded(self) -> None:
-        """Move copies of files that were removed with a package to the kept files, also after a killed run."""
+        """Move copies of files that were removed with a package to /var/lib/busbar/kept, also after a killed run."""
         for copy in sorted(path for path in GUARD.rglob("*") if path.is_file()):
             name = f"/{copy.relative_to(GUARD)}"
             if not os.path.lexists(name):

@@ -33,7 +33,7 @@ def mounted() -> set[str]:
 def allow_nfs_versions(control: Path = Path("/proc/fs/nfsd/versions")) -> None:
     """Enable all NFS versions of the kernel while no server runs.
 
-    The kernel remembers disabled minor versions until the next boot, and rpc.nfsd only sets the versions in its
+    The kernel keeps disabled minor versions until the next boot, and rpc.nfsd only sets the versions in its
     configuration (nfs-utils, nfssvc_setvers).
     """
     for version in _NFS_VERSIONS:
@@ -103,7 +103,9 @@ class ServicesOfHost(PackagesOfHost):
         if self.touched("/etc/ssh", "/etc/pam.d/sshd"):
             status, out, err = self.module.run_command(["sshd", "-t"])
             if status:
-                self.module.fail_json(msg=f"{self.given['host']}: sshd rejects its former files: {err or out}")
+                self.module.fail_json(
+                    msg=f"{self.given['host']}: sshd rejects its restored configuration: {err or out}"
+                )
             name = "ssh.service" if "ssh.service" in self.baseline["units"] else "sshd.service"
             self.output("systemctl", "try-reload-or-restart", name)
         drop_ins = [name for name in self.entries if is_below(name, [str(UNITS)]) and name.count("/") == _DROP_IN]
@@ -145,7 +147,7 @@ class ServicesOfHost(PackagesOfHost):
         groups, left = read_rows("groups"), read_rows("users").keys()
         for name in sorted((groups.keys() - self.baseline["groups"].keys()) & made):
             if members := left & set(groups[name][3].split(",")):
-                self.kept.append(f"group {name}: {', '.join(sorted(members))} is in it")
+                self.kept.append(f"group {name}: has the members {', '.join(sorted(members))}")
             else:
                 self.delete("group", name)
 

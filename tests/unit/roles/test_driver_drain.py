@@ -121,7 +121,7 @@ def test_a_slurmctld_that_is_silent_has_not_said_that_there_are_no_jobs(slurm: S
     (slurm.folder / "down").touch()
     code, told = slurm.drain(daemons=NODE_ONLY, waits=True)
     assert code == 2, told
-    assert "gpu1: its NVIDIA driver was not changed: slurmd runs on it, and sinfo fails: slurm_load_sinfo:" in told
+    assert "gpu1: its NVIDIA driver was not changed: slurmd is running, but sinfo failed: slurm_load_sinfo:" in told
     assert "Start slurmctld on gpu1, or stop slurmd on the node" in told
 
 
@@ -135,7 +135,7 @@ def test_a_cluster_that_is_only_being_made_has_no_jobs(slurm: Slurm) -> None:
 def test_steps_of_a_node_unknown_to_slurm_belong_to_a_user(slurm: Slurm) -> None:
     slurm.say(nodes={"gpu9": ["idle", ""]})
     code, told = slurm.drain(daemons=BOTH)
-    assert (code, "slurmstepd runs on it, and Slurm has no node of this name" in told) == (2, True), told
+    assert (code, "slurmstepd is running, but Slurm has no node of this name" in told) == (2, True), told
 
 
 def test_an_admins_drain_stays(slurm: Slurm) -> None:

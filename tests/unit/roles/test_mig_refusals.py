@@ -45,7 +45,7 @@ def test_the_layout_of_the_readme_goes_on(tmp_path: Path, plugins: list[str], gi
 
 def test_a_slurm_without_nvml_is_refused_first(tmp_path: Path) -> None:
     code, told = run(tmp_path, ["gres_gpu.so"], slurm_gres_mode="nvml")
-    assert "gpu1: slurm_gres_mode: nvml is declared, but the installed Slurm lacks gpu_nvml.so" in told
+    assert "gpu1: slurm_gres_mode is nvml, but the installed Slurm has no gpu_nvml.so" in told
     assert "Remedy: remove slurm_gres_mode" in told
     assert (code, "Drain the node and create the MIG instances" in told, "changed=0" in told) == (2, False, True)
 

@@ -142,7 +142,7 @@ def test_a_script_that_fails_is_reported_with_what_it_has_left(tmp_path: Path, m
     with pytest.raises(Ended) as told:
         apply(machine, made)
     text = str(told.value)
-    assert f"the host differs from its former state: nvidia-kernel-open-dkms {NEW}-1 (half-configured)" in text
+    assert f"the host differs from its previous state: nvidia-kernel-open-dkms {NEW}-1 (half-configured)" in text
     assert "remedy: fix the reported error, run dpkg --configure -a (see dpkg --audit), and run again" in text
     assert "E: Sub-process /usr/bin/dpkg returned an error code (1)" in text
     # When the cause is gone, the next run finishes it.

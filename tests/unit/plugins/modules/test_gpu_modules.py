@@ -62,14 +62,14 @@ def test_settings_are_set_once(run: Run, smi: SimulatedGpus, tmp_path: Path, mon
 
 def test_the_slider_of_one_gpu_is_moved_to_where_that_of_the_other_is(run: Run, smi: SimulatedGpus) -> None:
     wanted: dict[str, Any] = {"settings": {"vboost": 1}}
-    assert "vboost: the card does not support it" in run(gpu_settings, **wanted)["msg"]
+    assert "vboost: not supported by the card" in run(gpu_settings, **wanted)["msg"]
     first, second = smi.kept.read_text().rsplit("</gpu>", 2)[:2]
     slider = "<simulated_vboost most='4' now='{}'/></gpu>".format
     smi.kept.write_text(f"{first}{slider(0)}{second}{slider(1)}</nvidia_smi_log>")
     assert run(gpu_settings, **wanted)["commands"] == ["nvidia-smi boost-slider -i 0 --vboost 1"]
     assert run(gpu_settings, **wanted)["changed"] is False
     assert run(gpu_settings, settings={"vboost": "default"})["commands"] == ["nvidia-smi boost-slider --vboost 0"]
-    assert "the slider of the card goes to 4" in run(gpu_settings, settings={"vboost": 9})["msg"]
+    assert "the card supports 0 to 4" in run(gpu_settings, settings={"vboost": 9})["msg"]
     assert smi(["--vboost", "1"])[0] == 2
 
 
@@ -350,6 +350,6 @@ def test_containers_receive_the_instances(
     assert slurm.described[2:] == []
     slurm.cdi = 1, "", "Job for busbar-nvidia-cdi.service failed"
     run(mig_layout, **{**wanted, "layout": []})
-    stale = [warning.split(" still exposes the former MIG instances to containers: ")[0] for warning in warned]
+    stale = [warning.split(" still exposes the previous MIG instances to containers: ")[0] for warning in warned]
     assert stale == ["busbar-nvidia-cdi", "nvidia-cdi-refresh"]
     assert smi.now.exists()

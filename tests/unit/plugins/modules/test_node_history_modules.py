@@ -65,7 +65,7 @@ def test_a_named_node_has_the_jobs_that_failed_by_themselves_too(
     assert "nodes=gpu1" in asked(slurm / "sacctmgr")
 
 
-@pytest.mark.parametrize(("text", "said"), [(f"echo '{ABSENT}' >&2", ABSENT), ("echo no >&2; exit 1", "fails: no")])
+@pytest.mark.parametrize(("text", "said"), [(f"echo '{ABSENT}' >&2", ABSENT), ("echo no >&2; exit 1", "failed: no")])
 def test_without_accounting_nothing_is_known_of_the_past(
     slurm: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
@@ -80,7 +80,7 @@ def test_a_controller_that_does_not_answer(slurm: Path, capsys: pytest.CaptureFi
     put(slurm / "scontrol", "echo 'Unable to contact slurm controller' >&2; exit 1")
     found = history(capsys)
     assert found["nodes"] == {}
-    assert found["problems"]["nodes"] == "`scontrol` fails: Unable to contact slurm controller"
+    assert found["problems"]["nodes"] == "`scontrol` failed: Unable to contact slurm controller"
 
 
 def test_a_machine_with_numbers_and_placeholders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def test_without_a_health_check_the_note_alone_decides(capsys: pytest.CaptureFix
     (folder / "check").unlink()
     assert chosen(capsys, folder)[1] == "reboot"
     (folder / "note").unlink()
-    assert chosen(capsys, folder) == (False, "skip", "the health check recorded no reason for the drain")
+    assert chosen(capsys, folder) == (False, "skip", "the health check recorded no severity for the drain")
 
 
 def test_plan_reads_slurm_and_the_history(

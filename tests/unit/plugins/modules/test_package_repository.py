@@ -58,9 +58,9 @@ def test_one_that_is_to_go_needs_no_address(capsys: pytest.CaptureFixture[str], 
 
 def test_a_wrong_key_names_the_options_of_the_one_that_asks(capsys: pytest.CaptureFixture[str], root: Path) -> None:
     answer = asked(capsys, key="no key", declared={"key_file": "/srv/key.asc"})
-    assert answer["msg"].startswith("gpu1: nvidia_repository_key_urls.cuda: the content given is not a key")
+    assert answer["msg"].startswith("gpu1: nvidia_repository_key_urls.cuda: the content in option key is not a key")
     assert (answer.get("busbar_refused"), "remedy: " in answer["msg"]) == (None, True)
     other = {"name": "grafana", "url": "http://127.0.0.1/", "fingerprint": "A" * 40, "key": "no key"}
     answer = run(capsys, **other)
-    assert answer["msg"].startswith("gpu1: grafana_repository_key_url: the content given is not a key")
+    assert answer["msg"].startswith("gpu1: grafana_repository_key_url: the content in option key is not a key")
     assert [path.name for path in root.rglob("*")] == ["etc", "apt"]

@@ -152,7 +152,7 @@ def test_packages_removed_by_a_failed_installation_are_reported(make: Make, monk
         return real(names)
 
     monkeypatch.setattr(host, "remove", remove)
-    with pytest.raises(Ended, match=r"removed before it, and now missing: nvidia-fabricmanager"):
+    with pytest.raises(Ended, match=r"removed before the failed installation: nvidia-fabricmanager"):
         machine.run(packages=[wanted("nvidia-fabric-manager", "570.133.20-*")], absent=["nvidia-fabricmanager"])
 
 

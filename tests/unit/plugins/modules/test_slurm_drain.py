@@ -127,7 +127,7 @@ def test_check_mode_says_what_would_happen_and_changes_nothing(
 @pytest.mark.parametrize(
     ("nodes", "arguments", "said"),
     [
-        ("gpu4", {}, "remove_nodes: nodes unknown to Slurm: gpu4 (did you mean gpu3?)"),
+        ("gpu4", {}, "remove_nodes: not nodes in Slurm: gpu4 (did you mean gpu3?)"),
         ("", {}, "remove_nodes is empty"),
         ([], {}, "remove_nodes is empty"),
         (f"gpu[1-{10**6}]", {}, "remove_nodes: host list of more than 65536 names"),

@@ -25,7 +25,7 @@ def test_nodes_that_are_not_ready(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     wanted = ["gpu1", "gpu2"]
     answer = ask(capsys, wanted=wanted)
-    assert answer["unready"] == ["gpu1: not known to Slurm", "gpu2: not known to Slurm"]
+    assert answer["unready"] == ["gpu1: not a node in Slurm", "gpu2: not a node in Slurm"]
     assert "No such file or directory: b'sinfo'" in answer["fault"]
     answering(tmp_path, "sinfo", "gpu1|idle|root|none\ngpu2|down*|slurm|Not responding")
     answer = ask(capsys, wanted=wanted)

@@ -70,5 +70,8 @@ def test_a_job_is_the_users_and_sees_nothing_of_roots_environment(
 
 def test_without_that_user_nothing_is_submitted() -> None:
     entry = submitted("nobody-at-all")
-    assert entry["problem"] == "the controller has no user nobody-at-all: run playbooks/slurm.yml, which creates it"
+    assert (
+        entry["problem"]
+        == "the controller has no user nobody-at-all: run busbar provision slurm, which creates the user"
+    )
     assert entry["job_id"] == ""

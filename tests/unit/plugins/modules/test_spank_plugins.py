@@ -255,7 +255,7 @@ def test_a_line_with_which_a_step_runs_and_its_epilog_fails_is_taken_back(tmp_pa
 def test_a_node_that_others_drained_stays_so(tmp_path: Path, item: dict[str, Any]) -> None:
     node = Node(tmp_path, step=(1, "", "srun: error: Nodes gpu1 are still not ready\n"))
     node.reason = "memory is replaced"
-    assert "granted no job step" in keep(node, item).unproven
+    assert "could not run a job step" in keep(node, item).unproven
     assert not [words for words in node.asked if "resume" in words]
 
 
@@ -278,7 +278,9 @@ def test_a_node_that_an_upgrade_drained_runs_the_step_in_a_reservation(tmp_path:
 def test_a_busy_node_is_reported_and_not_waited_for(tmp_path: Path, item: dict[str, Any]) -> None:
     said = "srun: error: Unable to allocate resources: Requested nodes are busy\n"
     host = keep(Node(tmp_path, step=(1, "", said)), item)
-    assert host.unproven == "granted no job step: srun: error: Unable to allocate resources: Requested nodes are busy"
+    assert (
+        host.unproven == "could not run a job step: srun: error: Unable to allocate resources: Requested nodes are busy"
+    )
     assert (tmp_path / "plugstack.conf.d" / "busbar-greeting.conf").exists()
 
 

@@ -51,7 +51,7 @@ def _absent(item: dict[str, Any]) -> dict[str, Any]:
         ([ALICE], [*GROUPS, {"name": "staff", "gid": 2000}], ["gid 2000 is declared for both research and staff"]),
         ([{"name": "carol", "uid": 2000}], GROUPS, ["gid 2000 is declared for both research and carol"]),
         ([{"name": "root", "uid": 5}], [], ["'root'"]),
-        ([{"name": "../x"}], [], ["'../x'", "the uid is missing"]),
+        ([{"name": "../x"}], [], ["'../x'", "uid is missing"]),
         ([{"name": "root", "state": "absent"}], [], ["'root'"]),
         ([{"name": "Carol Smith", "uid": 5}], [], ["'Carol Smith'"]),
         ([{"name": "carol", "uid": 0}], [], ["invalid uid 0"]),

@@ -41,5 +41,5 @@ def test_without_a_service_nothing_is_restarted() -> None:
 
 def test_the_note_is_read_back() -> None:
     assert read_note(json.dumps({"/a": None, "/b": "text"})) == {"/a": None, "/b": "text"}
-    with pytest.raises(ValueError, match="a list of files"):
+    with pytest.raises(ValueError, match="a JSON object"):
         read_note("[]")

@@ -64,7 +64,12 @@ def test_rows_that_differ_are_named() -> None:
         ("24.11.5", "24.11.1", "", ""),
         ("24.11.5", "", "24.11.5", ""),
         ("23.11.4", "24.11.5", "", ""),
-        ("24.11.5", "22.05.8", "26.05.5", "written by Slurm 24.11.5, but 22.05.8 is installed here: install 24.11.5"),
+        (
+            "24.11.5",
+            "22.05.8",
+            "26.05.5",
+            "Slurm 24.11.5 wrote the state, but 22.05.8 is installed here: install 24.11.5",
+        ),
         ("24.11.5", "", "22.05.8", "22.05.8 is offered here"),
         ("24.11.5", "", "", "cannot determine the Slurm version"),
     ],
@@ -76,6 +81,9 @@ def test_a_state_of_a_newer_release_is_refused(saved: str, installed: str, offer
 
 def test_a_state_that_the_new_release_no_longer_reads_is_refused() -> None:
     said = release_problem("22.05.8", "", "26.05.5")
-    assert "22.05.8, but 26.05.5 is offered here, which only reads state of 25.11, 25.05, 24.11" in said
+    assert (
+        "Slurm 22.05.8 wrote the state, but 26.05.5 is offered here, which only reads state of 25.11, 25.05, 24.11"
+        in said
+    )
     assert "restore it with 23.11 first" in said
     assert release_problem("24.11.5", "26.05.5", "") == ""

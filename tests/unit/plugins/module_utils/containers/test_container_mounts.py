@@ -26,7 +26,7 @@ def test_lines_are_those_that_pyxis_writes() -> None:
         (["/home/$USER"], "contains a space, quote, $ or #", "a parent directory"),
         (["/a:/a:readonly"], "'readonly'", "use some of"),
         (["/a:/a:ro+nofial"], "'nofial'", "write nofail"),
-        (["/a:/x", "/b:/x"], "'/b:/x' is mounted on /x, as is '/a:/x'", "elsewhere"),
+        (["/a:/x", "/b:/x"], "'/b:/x' has the same target as '/a:/x'", "elsewhere"),
     ],
 )
 def test_what_enroot_would_misread_is_refused(mounts: list[str], problem: str, remedy: str) -> None:

@@ -89,10 +89,10 @@ def test_credentials_are_files_of_their_users() -> None:
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ({"checksums": {}}, f"enroot_checksums: lacks the SHA-256 of {FILES[0]}"),
-        ({"architecture": "aarch64"}, "lacks the SHA-256 of enroot_4.0.1-1_arm64.deb"),
+        ({"checksums": {}}, f"enroot_checksums: has no SHA-256 of {FILES[0]}"),
+        ({"architecture": "aarch64"}, "has no SHA-256 of enroot_4.0.1-1_arm64.deb"),
         ({"settings": {"PATH": "/tmp"}}, "'PATH' is not a setting of Enroot"),  # noqa: S108 - any path
-        ({"settings": {"ENROOT_X": "a\nb"}}, "ENROOT_X has several lines"),
+        ({"settings": {"ENROOT_X": "a\nb"}}, "ENROOT_X contains a line break"),
         ({"settings": {"MELLANOX": "all"}}, "'MELLANOX' is not a setting of Enroot"),
     ],
 )

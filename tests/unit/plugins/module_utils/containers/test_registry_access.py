@@ -68,7 +68,7 @@ ASKS = 'Basic realm="x"'
         ({BASE: (401, "")}, UNKNOWN, "/v2/ answers 401"),
         ({BASE: (302, "")}, UNKNOWN, "/v2/ answers 302"),
         ({BASE: (401, "Bearer")}, UNKNOWN, "another URL"),
-        ({}, UNKNOWN, "nothing answers: no route to host"),
+        ({}, UNKNOWN, "no answer: no route to host"),
     ],
 )
 def test_every_answer_has_its_meaning(answers: Answers, state: str, words: str) -> None:
@@ -161,4 +161,4 @@ def test_over_a_real_connection(registry: str) -> None:
 def test_no_user_present() -> None:
     found = registry_access(Login("127.0.0.1", "robot", SECRET, 9), {}, http=True)
     assert found.state == UNKNOWN
-    assert found.detail.startswith("nothing answers: ")
+    assert found.detail.startswith("no answer: ")

@@ -152,7 +152,7 @@ def three(**changes: object) -> dict[str, Any]:
         (
             three(gen=(5, 1)),
             {},
-            [(SECOND, "its link trained down to PCIe generation 1 (other GPUs: 5)")],
+            [(SECOND, "PCIe link trained down to generation 1 (other GPUs: 5)")],
         ),
         (facts(*(gpu_xml(n, width=("16x", "8x")) for n in range(3))), {}, []),
         (facts(*(gpu_xml(n, gen=(4, 1), state="P8") for n in range(3))), {"pcie_gen": 4}, []),
@@ -187,9 +187,9 @@ def test_nvlinks(nvlink: str, problems: list[tuple[str, str]]) -> None:
 @pytest.mark.parametrize(
     ("present", "pci", "problem"),
     [
-        (7, 0, "8 declared, 7 found; these answer: 0 at 0000:10:00.0, "),
+        (7, 0, "8 declared, 7 found: 0 at 0000:10:00.0, "),
         (7, 8, "8 declared, 7 found; on the PCI bus but not answering: 0000:17:00.0"),
-        (7, 7, "8 declared, 7 found; these answer: 0 at 0000:10:00.0, "),
+        (7, 7, "8 declared, 7 found: 0 at 0000:10:00.0, "),
         (9, 9, "8 declared, 9 found"),
     ],
 )

@@ -95,7 +95,7 @@ def test_a_gpu_that_is_not_closed_does_not_swallow_the_next() -> None:
 def test_two_logs_in_a_row() -> None:
     data = parse_query(log_xml(gpu_xml(0)) + log_xml(gpu_xml(0), gpu_xml(1)))
     assert data["gpu_count"] == 1
-    assert data["errors"] == ["2 logs in a row; the first is read"]
+    assert data["errors"] == ["found 2 logs (expected 1), read only the first"]
 
 
 def test_entities_are_not_expanded() -> None:

@@ -105,7 +105,7 @@ def test_a_fault_of_several_gpus_is_reported_once_with_what_to_type() -> None:
 @pytest.mark.parametrize(
     ("facts_", "problems"),
     [
-        (facts(gpu_xml(0)), ["GPUs: 2 declared, 1 found; these answer: 0 at 0000:10:00.0"]),
+        (facts(gpu_xml(0)), ["GPUs: 2 declared, 1 found: 0 at 0000:10:00.0"]),
         (
             facts(state="hung", errors=("nvidia-smi did not answer in 10 s",)),
             ["nvidia-smi: fails: nvidia-smi did not answer in 10 s", "GPUs: 2 declared, 0 found"],
@@ -151,7 +151,7 @@ def test_pcie_replays_count_by_the_minute() -> None:
     assert (told(first), first.samples) == ([], {f"pcie_replays {uuid}": 50.0})
     slow, fast = ({f"pcie_replays {uuid}": [[880.0, value]]} for value in (34.0, 33.0))
     assert told(gpu_answer(node(slow), sick, [])) == []
-    problem = f"GPU 0 ({LABEL_0}) 8 PCIe replays a minute, more than 8"
+    problem = f"GPU 0 ({LABEL_0}) 8 PCIe replays a minute (limit 8)"
     assert told(gpu_answer(node(fast), sick, [])) == [("pcie_replays", RESET, problem)]
 
 
@@ -172,7 +172,7 @@ def test_crc_errors_of_nvlink_count_by_the_second() -> None:
     good = nvlink_answer(node(samples), "", LINKS.format(first=1000))
     assert (told(good), good.samples) == ([], {"nvlink_crc 0": 1007.0, "nvlink_crc 1": 3.0})
     bad = told(nvlink_answer(node(samples), "", LINKS.format(first=1100)))
-    assert bad == [("nvlink_crc", RESET, "GPU 0 110 CRC errors a second on its NVLinks, more than 100")]
+    assert bad == [("nvlink_crc", RESET, "GPU 0 110 CRC errors a second on its NVLinks (limit 100)")]
     corrected = "GPU 0: NVIDIA B200 (UUID: GPU-x)\n\t Link 0: Link recovery events: 0\n\t Link 0: FEC Errors - 0: 99\n"
     assert nvlink_answer(node(), "", corrected) == Answer([], {}, [])
     assert nvlink_answer(node(), "", corrected.replace("FEC", "New")).unknown
@@ -242,7 +242,7 @@ def test_links_that_flap() -> None:
 )
 def test_errors_of_infiniband_are_reported_by_the_hour(samples: list[list[float]], count: int, grown: int) -> None:
     answer = network_answer(node({"port_errors mlx5_0/1": samples}), network(), {}, {"mlx5_0/1": count})
-    problem = f"port mlx5_0/1 had {grown} errors in an hour, more than 100"
+    problem = f"port mlx5_0/1 had {grown} errors in an hour (limit 100)"
     assert told(answer) == ([("infiniband_errors", MONITOR, problem)] if grown else [])
     assert answer.samples == {"port_errors mlx5_0/1": count}
 
@@ -267,7 +267,7 @@ def test_errors_of_a_port_are_its_own_and_those_of_what_it_received(tmp_path: Pa
     later = here._replace(samples={name: [[990.0, value]] for name, value in first.samples.items()})
     (finding,) = checks_of(later)["network"].ask().findings
     assert (finding.check, finding.severity) == ("infiniband_errors", MONITOR)
-    assert finding.problem == "port mlx5_0/1 had 101 errors in an hour, more than 100"
+    assert finding.problem == "port mlx5_0/1 had 101 errors in an hour (limit 100)"
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ TRACKING = "Stratum         : 3\nSystem time     : {offset} seconds slow of NTP 
 def test_the_clock() -> None:
     assert clock_answer(TRACKING.format(offset="0.000013", leap="Normal"), 1) == Answer()
     assert told(clock_answer(TRACKING.format(offset="3600.5", leap="Normal"), 1)) == [
-        ("clock", RESET, "the clock is 3.6e+03 s slow, more than 1")
+        ("clock", RESET, "the clock is 3.6e+03 s slow, more than 1 s")
     ]
     assert told(clock_answer(TRACKING.format(offset="0.0", leap="Not synchronised"), 1))[0][:2] == ("clock", MONITOR)
     assert "506 Cannot talk to daemon" in clock_answer("506 Cannot talk to daemon", 1).unknown

@@ -37,7 +37,7 @@ def test_only_drains_of_the_health_check_without_jobs_are_repaired() -> None:
     made = plan([Record(NOW - 60, "gpu6", "began", "reboot", "busbar health: GPU 0 is lost")])
     assert list(made["nodes"]) == ["gpu1", "gpu6"]
     assert made["nodes"]["gpu6"] == {"reason": "busbar: repair", "repairs": 1, "severity": "RESET", "goes_on": True}
-    assert made["skipped"]["gpu2"] == "job 41 of alice; run again afterwards to repair it"
+    assert made["skipped"]["gpu2"] == "job 41 of alice; run again after its jobs have ended"
     assert "needs replacement" in made["skipped"]["gpu5"]
 
 
@@ -48,7 +48,7 @@ def test_nodes_that_are_asked_for_and_not_repaired_are_reported() -> None:
         "gpu3": "drained: fan, Meyer; the health check did not drain it",
         "gpu4": "idle; the health check did not drain it",
     }
-    assert "gpu9 is not a compute node" in plan(asked=("gpu9",))["problems"][0]
+    assert "gpu9: not compute nodes of the inventory" in plan(asked=("gpu9",))["problems"][0]
 
 
 def test_repairs_of_the_last_seven_days_are_counted() -> None:

@@ -129,6 +129,6 @@ def test_repositories_of_el_that_do_not_answer_are_no_reason_to_guess() -> None:
     hardware, system = site_catalogue({})["l40s"], {"distribution": "Rocky", "major": "9", "container": True}
     found = {"available": {}, "installed": {}, "index": False, "gpus": 8, "loaded": "", "kernel_release": "5.14"}
     (problem,) = driver_plan("gpu1", hardware, {"source": "nvidia"}, system, found)["problems"]
-    assert problem["problem"].startswith("its repositories could not be queried")
+    assert problem["problem"].startswith("the host's repositories could not be queried")
     for settings in ({"version": B}, {"check_mode": True}):
         assert driver_plan("gpu1", hardware, {"source": "nvidia", **settings}, system, found)["problems"] == []

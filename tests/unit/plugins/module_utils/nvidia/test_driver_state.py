@@ -67,7 +67,7 @@ def test_dkms_that_skipped_for_lack_of_headers_ends_red() -> None:
     (problem,) = made["build_problems"]
     assert (problem["hosts"], problem["key"]) == (["gpu1"], "DKMS")
     assert (
-        f"driver {NEW} has no kernel module for the running kernel {RELEASE}: its headers are missing in"
+        f"driver {NEW} has no kernel module for the running kernel {RELEASE}: the kernel headers are missing in"
         in problem["problem"]
     )
     assert problem["remedy"].startswith(f"install the headers of {RELEASE}, or boot a kernel whose headers")
@@ -79,13 +79,13 @@ def test_a_build_that_failed_ends_red_with_the_end_of_its_log() -> None:
     assert made["build"] is True, "it is tried once more first"
     (problem,) = made["build_problems"]
     assert (
-        f"its build failed; last lines of {path}:\n        cc: error: x\n        make: *** Error 2"
+        f"the build failed; last lines of {path}:\n        cc: error: x\n        make: *** Error 2"
         in problem["problem"]
     )
     # The log of another version says nothing of this one.
     other = {"path": f"/var/lib/dkms/nvidia/{OLD}/build/make.log", "lines": ["make: *** Error 2"]}
     (problem,) = plan(**UNBUILT, make_log=other)["build_problems"]
-    assert problem["problem"].endswith("its DKMS status is nvidia: added")
+    assert problem["problem"].endswith("the DKMS status is nvidia: added")
 
 
 def test_a_module_for_the_kernel_that_waits_needs_a_reboot_and_is_not_a_failure() -> None:
@@ -166,12 +166,12 @@ def gpus(*fabrics: dict[str, str] | None, **given: Any) -> dict[str, Any]:  # no
         (
             NEW,
             gpus(*[JOINED] * 7, {"state": "In Progress"}),
-            ["GPU 7: its fabric state is In Progress, not Completed"],
+            ["GPU 7: wrong fabric state (found In Progress, expected Completed)"],
         ),
         (
             NEW,
             gpus(*[JOINED] * 7, {"state": "Completed", "status": "Insufficient Resources"}),
-            ["GPU 7: it could not join its fabric: Insufficient Resources"],
+            ["GPU 7: could not join its fabric: Insufficient Resources"],
         ),
         # From Hopper on nvidia-smi has a word for it: silence is no consent.
         (NEW, gpus(*[JOINED] * 7, None), ["GPU 7: nvidia-smi does not report its fabric state"]),

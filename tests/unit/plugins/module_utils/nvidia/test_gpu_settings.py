@@ -63,7 +63,7 @@ def test_an_older_driver_and_a_card_that_can_do_nothing_are_read() -> None:
     )
     faults, steps = settings_plan(ALL, [bare], [])
     assert {fault.key for fault in faults} == set(ALL)
-    assert all(fault.problem == "the card does not support it" for fault in faults)
+    assert all(fault.problem == "not supported by the card" for fault in faults)
     assert all("-l" in step.words[0] for step in steps)
 
 
@@ -160,8 +160,8 @@ def test_the_slider_is_read_and_moved() -> None:
 
 def test_a_slider_that_is_not_there_or_not_so_long_is_refused() -> None:
     (fault,), _ = settings_plan({"vboost": 5}, settings_found(RECORDING, SLIDERS), [])
-    assert (fault.problem, fault.remedy) == ("5: the slider of the card goes to 4", "choose 0 to 4")
+    assert (fault.problem, fault.remedy) == ("5: the card supports 0 to 4", "choose 0 to 4")
     (fault,), steps = settings_plan({"vboost": 1}, settings_found(RECORDING), [])
-    assert fault.problem == "the card does not support it"
+    assert fault.problem == "not supported by the card"
     assert steps == []
     assert settings_plan({"vboost": "default"}, settings_found(RECORDING), []) == ([], [])

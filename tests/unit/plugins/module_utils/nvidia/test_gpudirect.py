@@ -38,7 +38,7 @@ def test_loaded_driver(text: str, expected: tuple[str, bool] | None) -> None:
     ("changes", "mode", "reason"),
     [
         ({}, "dmabuf", "driver 580.65.06 has open modules, kernel 6.12.41+deb13-amd64 has dma-buf"),
-        ({"rdma": False}, "none", "declares no RDMA NIC"),
+        ({"rdma": False}, "none", "the hardware profile has no RDMA NIC"),
         ({"driver": "", "open": None}, "", "no driver is loaded or installed"),
         (
             {"open": False, "peer_memory": True},
@@ -51,7 +51,11 @@ def test_loaded_driver(text: str, expected: tuple[str, bool] | None) -> None:
         ({"kernel": "5.11.0-1", "peer_memory": True}, "nvidia_peermem", "kernel 5.11.0-1 is older than 5.12"),
         ({"kernel": "5.14.0-503.el9.x86_64"}, "dmabuf", "has dma-buf"),
         ({"driver": "470.256.02", "open": False, "peer_memory": True}, "nvidia_peermem", "first branch: 515"),
-        ({"driver": "450.248.02", "open": False, "peer_memory": True}, "none", "lacks it (first branch: 470)"),
+        (
+            {"driver": "450.248.02", "open": False, "peer_memory": True},
+            "none",
+            "has no such module (first branch: 470)",
+        ),
     ],
 )
 def test_auto_chooses_with_a_reason(changes: dict[str, Any], mode: str, reason: str) -> None:
@@ -69,7 +73,7 @@ def test_auto_chooses_with_a_reason(changes: dict[str, Any], mode: str, reason: 
         ("dmabuf", {"kernel": "5.10.0-33-amd64"}, "kernel 5.10.0-33-amd64 is older than 5.12"),
         ("dmabuf", {"driver": "470.256.02"}, "no open modules (first branch: 515)"),
         ("nvidia_peermem", {}, "nvidia_peermem is not possible: ib_core does not support peer memory"),
-        ("nvidia_peermem", {"driver": "460.106.00", "peer_memory": True}, "lacks it (first branch: 470)"),
+        ("nvidia_peermem", {"driver": "460.106.00", "peer_memory": True}, "has no such module (first branch: 470)"),
         ("nvidia_peermem", {"peermem_there": False, "peer_memory": True}, "is installed without the module"),
     ],
 )
@@ -137,6 +141,6 @@ def test_notes_on_the_bus() -> None:
     )
     assert "through the root complex at 0000:17:00.0" in acs
     assert unseen == "the state of ACS is unknown at 0000:16:00.0"
-    assert "the IOMMU translates (DMA-FQ): boot with iommu=pt" in iommu
+    assert "the IOMMU translates DMA addresses (domain type DMA-FQ): boot with iommu=pt" in iommu
     (nothing,) = bus_notes({"devices": [], "acs": {}, "iommu": []})
     assert "ACS and IOMMU were not checked" in nothing

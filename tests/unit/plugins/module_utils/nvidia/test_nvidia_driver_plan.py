@@ -225,7 +225,7 @@ def test_what_ends_with_another_branch_makes_way_on_ubuntu() -> None:
     [
         ({**DEBIAN, "container": True}, {}, {}, "a container shares the kernel of its host"),
         (DEBIAN, {"gpus": 0}, {}, "no NVIDIA GPU is on the PCI bus"),
-        (DEBIAN, {}, {"kernel_parts": "skipped"}, "nvidia_driver_kernel_parts says so"),
+        (DEBIAN, {}, {"kernel_parts": "skipped"}, "nvidia_driver_kernel_parts is skipped"),
     ],
 )
 def test_kernel_parts_are_left_alone_and_that_is_reported(
@@ -326,7 +326,7 @@ def test_a_box_with_the_fourth_nvswitch_gets_the_way_of_its_subnet_manager() -> 
     ("found", "words"),
     [
         ({"signing_key": "/var/lib/dkms/mok.pub"}, "enrol it once: mokutil --import /var/lib/dkms/mok.pub"),
-        ({}, "run again to see its path"),
+        ({}, "run again to see the path"),
         ({"signing_key": "/var/lib/dkms/mok.pub", "key_enrolled": True}, None),
     ],
 )

@@ -126,7 +126,7 @@ def test_a_declaration_is_refused_without_a_look_at_the_host(hardware: str, give
             {"source": "distribution", "version": "580.95.05"},
             "Rocky does not ship an NVIDIA driver",
         ),
-        ("dgx_a100", DEBIAN, {"source": "distribution"}, "Debian itself has no fabric manager"),
+        ("dgx_a100", DEBIAN, {"source": "distribution"}, "Debian's repositories have no fabric manager"),
         ("l40s", DEBIAN, {"source": "distribution", "branch": "580"}, "Debian 13 has 550 and 535, not branch 580"),
         (
             "l40s",

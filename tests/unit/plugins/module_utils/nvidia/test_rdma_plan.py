@@ -167,7 +167,7 @@ def test_network_admins_are_notified_of_infiniband(
 def test_an_interface_that_is_yet_to_come() -> None:
     found = plan({"interfaces": [ETH0]}, ipoib=[ADDRESS])
     assert found["apply"] == []
-    assert found["notes"] == ["ib0 does not exist yet; it gets its address when it appears"]
+    assert found["notes"] == ["ib0 does not exist yet; its address is set when it appears"]
     assert "ipoib_enhanced=0" in plan(ipoib=[ADDRESS | {"mode": "connected", "mtu": 65520}])["notes"][0]
 
 
@@ -214,7 +214,7 @@ def test_a_subnet_manager_beside_another_is_warned_of() -> None:
         ({"ipoib": [ADDRESS], "networks": ["10.20.0.0/16"]}, "is outside of rdma_ipoib_networks (10.20.0.0/16)"),
         ({"ipoib": [ADDRESS], "networks": ["10.10.0.1/16"]}, "rdma_ipoib_networks: 10.10.0.1/16"),
         ({"ipoib": [ADDRESS | {"mode": "turbo"}]}, "mode 'turbo' is unknown"),
-        ({"ipoib": [ADDRESS | {"mtu": 65520}]}, "an mtu of 65520 does not exist in datagram mode"),
+        ({"ipoib": [ADDRESS | {"mtu": 65520}]}, "mtu 65520 is invalid in datagram mode"),
         ({"ipoib": [ADDRESS | {"name": "eth0", "address": "10.10.0.1/16"}]}, "is not an InfiniBand interface"),
         (
             {"ipoib": [ADDRESS | {"address": "192.168.0.9/24"}]},

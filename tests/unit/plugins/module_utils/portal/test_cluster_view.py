@@ -52,8 +52,8 @@ def test_jobs_and_why_they_ended() -> None:
     )
     assert ended_because(jobs["9"]) == "it reached its time limit: choose more hours"
     assert ended_because(Job("OUT_OF_MEMORY", "", "")) == "it ran out of memory: choose more"
-    assert ended_because(Job("NEW_STATE", "", "")) == "Slurm says NEW_STATE"
-    assert ended_because(None) == "Slurm no longer knows its job"
+    assert ended_because(Job("NEW_STATE", "", "")) == "its job state is NEW_STATE"
+    assert ended_because(None) == "its job is no longer in Slurm's queue"
 
 
 def test_partitions_with_what_is_free() -> None:

@@ -10,7 +10,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.job_descript
     ("state", "reason", "words"),
     [
         ("RUNNING", "None", "runs"),
-        ("PENDING", "Resources", "waits for nodes that are free"),
+        ("PENDING", "Resources", "waits for free nodes"),
         ("PENDING", "Priority", "waits: jobs of higher priority come first"),
         ("PENDING", "(Dependency)", "waits for a job that it depends on"),
         (

@@ -157,9 +157,9 @@ def test_an_account_that_is_mapped_no_more_is_left_alone() -> None:
     ("groups", "said"),
     [
         ([PHYSICS, {**PHYSICS, "account": "chem"}], "account_groups[physics]: is mapped more than once"),
-        ([{**PHYSICS, "account": "x"}], "account_groups[physics]: names the account x, which slurm_accounts does not"),
-        ([{**PHYSICS, "qos": ["x"]}], "account_groups[physics]: names the QOS x, which slurm_qos does not"),
-        ([{**PHYSICS, "default_qos": "x"}], "account_groups[physics]: names the QOS x, which slurm_qos does not"),
+        ([{**PHYSICS, "account": "x"}], "account_groups[physics]: account x is not declared in slurm_accounts"),
+        ([{**PHYSICS, "qos": ["x"]}], "account_groups[physics]: QOS x is not declared in slurm_qos"),
+        ([{**PHYSICS, "default_qos": "x"}], "account_groups[physics]: QOS x is not declared in slurm_qos"),
     ],
 )
 def test_mistakes_are_refused(groups: list[dict[str, Any]], said: str) -> None:
@@ -172,11 +172,11 @@ def test_mistakes_are_refused(groups: list[dict[str, Any]], said: str) -> None:
     ("accounting", "databases", "said"),
     [
         ({"identity_source": "declared"}, ["ctl"], "no host uses a directory (identity_source is declared)"),
-        ({"identity_source": "external"}, ["ctl"], "names the account phys, which slurm_accounts does not declare"),
+        ({"identity_source": "external"}, ["ctl"], "account phys is not declared in slurm_accounts"),
         (
             {"identity_source": "external", "accounts": [{"name": "phys", "state": "absent"}]},
             ["ctl"],
-            "names the account phys, which slurm_accounts does not declare",
+            "account phys is not declared in slurm_accounts",
         ),
         ({"identity_source": "external"}, [], "no host runs the accounting database"),
         ({"identity_source": "external", "account_groups_interval": 7200}, ["ctl"], "7200 s is out of range"),

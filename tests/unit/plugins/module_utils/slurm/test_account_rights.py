@@ -54,7 +54,7 @@ def test_what_a_person_gave_stays() -> None:
     steps, made, notes, _ = decide_rights(seen({"leads": [], "staff": ["erin"]}, **there), [LEADS], [STAFF])
     assert commands(steps) == []
     assert made == set()
-    assert notes == ["erin was made administrator manually; unchanged"]
+    assert notes == ["erin has the manually set AdminLevel administrator: unchanged"]
 
 
 def test_the_first_group_counts_and_a_level_moves_with_it() -> None:
@@ -88,7 +88,7 @@ def test_answers_of_sacctmgr() -> None:
 
 def test_a_group_that_is_named_twice() -> None:
     assert rights_errors([STAFF, {**STAFF, "level": "Administrator"}]) == [
-        ("admin_groups[staff]", "is named more than once")
+        ("admin_groups[staff]", "is declared more than once")
     ]
 
 

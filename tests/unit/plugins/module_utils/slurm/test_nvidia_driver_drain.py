@@ -36,14 +36,18 @@ def test_a_node_is_drained_and_resumed_only_by_its_own_action(
     [
         ({"rc": 0, "stdout": "gpu1|idle|none\n"}, ["slurmd", "slurmstepd"], ""),
         ({"rc": 0, "stdout": ""}, ["slurmd"], ""),
-        ({"rc": 0, "stdout": "gpu10|idle|none\n"}, ["slurmstepd"], "slurmstepd runs on it, and Slurm has no node"),
-        ({"rc": 1, "stderr": "Unable to contact"}, ["slurmd"], "slurmd runs on it, and sinfo fails: Unable to contact"),
+        ({"rc": 0, "stdout": "gpu10|idle|none\n"}, ["slurmstepd"], "slurmstepd is running, but Slurm has no node"),
+        (
+            {"rc": 1, "stderr": "Unable to contact"},
+            ["slurmd"],
+            "slurmd is running, but sinfo failed: Unable to contact",
+        ),
         (
             {"rc": 2, "msg": "No such file: sinfo"},
             ["slurmstepd"],
-            "slurmstepd runs on it, and sinfo fails: No such file",
+            "slurmstepd is running, but sinfo failed: No such file",
         ),
-        ({}, ["slurmd"], "slurmd runs on it, and sinfo fails: no answer"),
+        ({}, ["slurmd"], "slurmd is running, but sinfo failed: no answer"),
         # A cluster that is only being made: neither side has Slurm.
         ({"rc": 2, "msg": "No such file: sinfo"}, [], ""),
     ],

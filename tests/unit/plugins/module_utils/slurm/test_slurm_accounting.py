@@ -145,13 +145,13 @@ def test_associations_of_one_partition_are_left_alone() -> None:
     [
         ([RESEARCH, RESEARCH], [], [], "slurm_accounts[research]", "more than once"),
         ([], [{"name": "u"}], [], "users_accounts[u].slurm", "has no account"),
-        ([], [{"name": "u", "accounts": ["x"]}], [], "users_accounts[u].slurm", "account x, which is not declared"),
+        ([], [{"name": "u", "accounts": ["x"]}], [], "users_accounts[u].slurm", "account x is not declared"),
         (
             [RESEARCH],
             [{**ALICE, "limits": {"MaxFun": 1}}],
             [],
             "users_accounts[alice].slurm",
-            "limit 'MaxFun' is not known",
+            "unknown limit 'MaxFun'",
         ),
         (
             [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}],
@@ -160,7 +160,7 @@ def test_associations_of_one_partition_are_left_alone() -> None:
             "slurm_accounts",
             "accounts are parents of each other: a, b",
         ),
-        ([], [], [{"name": "q", "limits": {"MaxFun": 1}}], "slurm_qos[q]", "limit 'MaxFun' is not known"),
+        ([], [], [{"name": "q", "limits": {"MaxFun": 1}}], "slurm_qos[q]", "unknown limit 'MaxFun'"),
     ],
 )
 def test_declaration_errors(

@@ -88,8 +88,8 @@ def test_old_files() -> None:
         ("gpu1|drained*|root|fans", ["gpu1: drained* (fans)"]),
         ("gpu1|unknown|none|none", ["gpu1: unknown"]),
         ("gpu1|inval|slurm|Low socket*core count", ["gpu1: inval (Low socket*core count)"]),
-        ("gpu2|idle|none|none", ["gpu1: not known to Slurm"]),
-        ("", ["gpu1: not known to Slurm"]),
+        ("gpu2|idle|none|none", ["gpu1: not a node in Slurm"]),
+        ("", ["gpu1: not a node in Slurm"]),
     ],
 )
 def test_unready_nodes(line: str, said: list[str]) -> None:

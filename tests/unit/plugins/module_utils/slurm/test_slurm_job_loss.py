@@ -70,8 +70,8 @@ NO_GPU2 = changed(nodes=NODES.replace("gpu[1-3]", "gpu[1,3]"), big=BIG.replace("
             "MaxNodes of partition big is 1",
         ),
         (f"9|{WAITS}", changed(batch=f"{BATCH} MinNodes=2"), "MinNodes of partition batch is 2"),
-        (f"9|{WAITS}", changed(batch=f"{BATCH} AllowAccounts=vision"), "does not admit the account research"),
-        (f"9|{WAITS}", changed(batch=f"{BATCH} DenyQos=Normal"), "does not admit the qos normal"),
+        (f"9|{WAITS}", changed(batch=f"{BATCH} AllowAccounts=vision"), "does not allow the account research"),
+        (f"9|{WAITS}", changed(batch=f"{BATCH} DenyQos=Normal"), "does not allow the qos normal"),
         (
             f"9|{WAITS.replace('N/A', 'gres/gpu:h100:4')}",
             changed(nodes=NODES.replace("h100:4", "h100:2")),
@@ -80,7 +80,7 @@ NO_GPU2 = changed(nodes=NODES.replace("gpu[1-3]", "gpu[1,3]"), big=BIG.replace("
         (f"9|{WAITS.replace('mem=100M', 'mem=1000M')}", changed(nodes=NODES.replace("=1000", "=900")), "little mem"),
         (f"7|{RUNS}", changed(nodes=NODES.replace("h100:4", "h100:2")), "gres of gpu2 change from gpu=4,gpu:h100=4"),
         (f"7|{RUNS}", changed(nodes=NODES.replace("h100:4", "h100:8")), "gres of gpu2 change"),
-        (f"7|{RUNS}", changed(nodes=NODES.replace("=1000", "=300")), "lowered to 300 MiB, and its jobs hold 400"),
+        (f"7|{RUNS}", changed(nodes=NODES.replace("=1000", "=300")), "lowered to 300 MiB, but its jobs use 400"),
         (
             f"7|{RUNS}",
             changed(nodes=NODES.replace("Sockets=2 CoresPerSocket=4", "Sockets=1 CoresPerSocket=8")),
@@ -155,7 +155,7 @@ ALICE = {"name": "alice", "accounts": ["research"]}
             "account lab is removed (slurm_accounts)",
         ),
         ([RESEARCH], [{"name": "alice", "state": "absent"}], [], "user alice is removed from accounting"),
-        ([RESEARCH], [{**ALICE, "accounts": ["vision"]}], [], "may no longer charge the account research"),
+        ([RESEARCH], [{**ALICE, "accounts": ["vision"]}], [], "loses the account research"),
         ([RESEARCH], [ALICE], [{"name": "Normal", "state": "absent"}], "QOS normal is removed (slurm_qos)"),
         ([RESEARCH], [ALICE], [{"name": "long", "state": "absent"}], ""),
         ([RESEARCH], [ALICE], [], ""),

@@ -27,7 +27,7 @@ NODES = parse_nodes(
         ("gpu4", "drained (busbar: slow)"),
         ("gpu5", "does not answer"),
         ("gpu6", ""),
-        ("gpu9", "not known to Slurm"),
+        ("gpu9", "not a node in Slurm"),
     ],
 )
 def test_why_a_node_takes_no_job(node: str, words: str) -> None:

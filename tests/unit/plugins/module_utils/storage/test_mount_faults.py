@@ -29,8 +29,8 @@ def mount(path: str, fstype: str = "nfs4", source: str = "ctl:/shared") -> dict[
         ([mount("/shared")], "mounted", ""),
         ([mount("/shared", "autofs", "systemd-1")], "waiting", ""),
         ([mount("/shared", "autofs", "systemd-1"), mount("/shared")], "mounted", ""),
-        ([mount("/shared", "ext4", "/dev/sdb1")], "taken", "/dev/sdb1 (ext4) is mounted there, not ctl:/shared"),
-        ([mount("/shared"), mount("/shared", "tmpfs", "tmpfs")], "taken", "tmpfs (tmpfs) is mounted there"),
+        ([mount("/shared", "ext4", "/dev/sdb1")], "taken", "wrong mount (found /dev/sdb1, ext4; expected ctl:/shared)"),
+        ([mount("/shared"), mount("/shared", "tmpfs", "tmpfs")], "taken", "found tmpfs, tmpfs; expected ctl:/shared"),
         ([mount("/shared/a", "xfs", "/dev/sdb")], "taken", "would hide other mounts: /shared/a"),
     ],
 )

@@ -151,8 +151,8 @@ def test_a_disk_without_an_id_is_left_to_a_human() -> None:
         ({"mountpoints": ["/data"], "busy": True}, "/dev/vdb is mounted at /data"),
         ({"mountpoints": ["[SWAP]"], "busy": True}, "/dev/vdb is swap in use"),
         ({"above": [array(kind="part", path="/dev/vdb1", mountpoints=["/"])]}, "/dev/vdb1 is mounted at /"),
-        ({"above": [array(kind="crypt", path="/dev/mapper/secret")]}, "/dev/mapper/secret (crypt) is built on it"),
-        ({"busy": True}, "the kernel uses it for something else"),
+        ({"above": [array(kind="crypt", path="/dev/mapper/secret")]}, "/dev/mapper/secret (crypt) uses it"),
+        ({"busy": True}, "it is held open exclusively"),
     ],
 )
 def test_a_disk_in_use_is_refused_also_when_named(other: dict[str, Any], part: str) -> None:
@@ -164,13 +164,13 @@ def test_a_disk_in_use_is_refused_also_when_named(other: dict[str, Any], part: s
 @pytest.mark.parametrize(
     ("item", "part"),
     [
-        ({"given": B, "path": "", "kind": "missing"}, "is not there"),
+        ({"given": B, "path": "", "kind": "missing"}, "does not exist"),
         ({"given": B, "path": "", "kind": "other"}, "is not a block device"),
-        (disk(B, kind="part"), "is a partition -> name the whole disk"),
+        (disk(B, kind="part"), "is a partition -> set the whole disk"),
         (disk(B, kind="raid1"), "is a raid1, not a disk"),
-        (disk(B, size=64 << 20), "has only 67 MB; scratch_minimum_mb is 1000"),
+        (disk(B, size=64 << 20), "has only 67 MB (scratch_minimum_mb: 1000)"),
         (disk(B, read_only=True), "is read-only"),
-        (disk(B, path="/dev/vda"), f"{B} and {A} are one disk, /dev/vda"),
+        (disk(B, path="/dev/vda"), f"{B} and {A} are the same disk, /dev/vda"),
     ],
 )
 def test_a_path_that_is_not_a_separate_disk_is_refused(item: dict[str, Any], part: str) -> None:
@@ -211,7 +211,7 @@ def test_an_array_that_was_never_formatted_is() -> None:
     [
         ([ours(A, array(XFS), devices=3), ours(B, array(XFS), devices=3)], "has 3 disks (declared: 2)"),
         ([ours(A, array(XFS)), ours(B, array(XFS)), disk(C)], f"{A}, {B} belong to the scratch {UUID}, but {C}"),
-        ([ours(A, array(XFS)), ours(B, array(XFS), uuid=OTHER)], "which are different ones"),
+        ([ours(A, array(XFS)), ours(B, array(XFS), uuid=OTHER)], "which are different file systems"),
         ([ours(A, array(state="broken")), ours(B)], "/dev/md127 is broken"),
         ([ours(A, array({**XFS, "type": "ext4"})), ours(B)], "holds ext4 labelled 'data'"),
         ([ours(A, array(XFS, mountpoints=["/old"])), ours(B)], "is already mounted at /old"),
@@ -319,7 +319,7 @@ def test_an_array_of_our_name_without_a_signature_is_formatted_only_when_blank_o
     assert words(blank) == ["mkfs.xfs"]
     damaged = ours(A, array(data=4096)), ours(B, array(data=4096))
     text = said(plan(*damaged))
-    assert "/dev/md127 holds data without a known signature, first at byte 4096instead of XFS" in text
+    assert "/dev/md127 holds data without a known signature, first at byte 4096 instead of XFS" in text
     assert f"scratch_wipe_devices: {{gpu1: [{A}, {B}]}}" in text
     assert said(plan(*damaged, wipe={HOST: [A]})) != ""
     assert plan(*damaged, wipe={HOST: [A, B]})["problems"] == []

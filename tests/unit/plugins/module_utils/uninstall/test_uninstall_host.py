@@ -439,7 +439,7 @@ def test_packages_go_unless_others_need_them_or_they_were_asked_for(
     assert found.back == ["timesyncd"]
     assert found.names == ({"munge"} if killed else set())
     assert found.kept == [
-        "package kept: installed explicitly since",
+        "package kept: explicitly installed later",
         "package libmunge2: needed by libmunge-dev",
     ]
 

@@ -291,17 +291,17 @@ def main() -> None:
         groups = root.search(f"ou=groups,{suffix}", "sub", "(objectClass=posixGroup)", "cn", "gidNumber", "memberUid")
         directory = Directory(people, groups, settings)
         directory.change(given["changes"], others)
-        if directory.ldif and not directory.wrong and not module.check_mode:
+        if directory.ldif and not directory.errors and not module.check_mode:
             root.run("ldapmodify", text="".join(directory.ldif))
     except LdapError as error:
         module.fail_json(msg=f"{error}: see journalctl -u slapd on {host}")
     remedy = "fix this error and run the command again"
     module.exit_json(
-        changed=bool(directory.ldif) and not directory.wrong,
+        changed=bool(directory.ldif) and not directory.errors,
         messages=directory.messages,
         removed=directory.removed,
         people=directory.people(),
-        problems=[make_problem([host], "busbar user", problem, remedy) for problem in directory.wrong],
+        problems=[make_problem([host], "busbar user", problem, remedy) for problem in directory.errors],
     )
 
 

@@ -63,7 +63,7 @@ CERTIFICATE_DAYS = 30
 TIMEOUT_S = 15
 
 
-class Look:
+class Diagnosis:
     """The diagnosis of one host."""
 
     def __init__(self, host: str, timeout_s: int) -> None:
@@ -167,7 +167,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    look = Look(module.params["host"], TIMEOUT_S)
+    look = Diagnosis(module.params["host"], TIMEOUT_S)
     problems = [*look.services(), *look.mounts(), *look.certificates(CERTIFICATE_DAYS)]
     with_slurm = module.params["slurm"]
     problems += look.slurm() if with_slurm else []

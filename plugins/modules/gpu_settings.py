@@ -34,14 +34,14 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.hardware.nvidia_smi_run import jobs_here, one_line, smi_runner
+from ..module_utils.hardware.nvidia_smi_run import local_jobs, one_line, smi_runner
 from ..module_utils.nvidia.gpu_settings import (
     HARMLESS,
     LOCKS,
     Step,
     boot_lines,
     merge_settings,
-    settings_form,
+    settings_errors,
     settings_plan,
 )
 from ..module_utils.nvidia.gpu_settings_found import settings_found
@@ -91,7 +91,7 @@ def shown(steps: Sequence[Step], side: str) -> str:
     return "".join(f"{line}\n" for line in sorted(lines))
 
 
-def waiting(gpus: Sequence[dict[str, Any]], settings: dict[str, Any]) -> str:
+def pending_ecc(gpus: Sequence[dict[str, Any]], settings: dict[str, Any]) -> str:
     """Describe the GPUs that need a reset or reboot to activate the declared ECC mode, or return ''."""
     late = [gpu["index"] for gpu in gpus if "ecc" in settings and gpu["ecc"] not in {None, settings["ecc"]}]
     if not late:
@@ -126,7 +126,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     settings = merge_settings(module.params["settings"], module.params["values"])
-    wrong = settings_form(settings)
+    wrong = settings_errors(settings)
     if wrong:
         module.fail_json(msg=f"gpu_settings: {'; '.join(wrong)}")
     smi = smi_runner(module)
@@ -136,12 +136,12 @@ def main() -> None:
     if faults:
         lines = [f"GPU {','.join(map(str, each.gpus))}: {each.key}: {each.problem} ({each.remedy})" for each in faults]
         module.fail_json(msg="Nothing was changed. " + "; ".join(lines))
-    jobs = jobs_here() if any(step.key not in HARMLESS for step in steps) else []
-    felt = sorted({step.key for step in steps if step.key not in HARMLESS}) if jobs else []
-    deferred = f"{', '.join(felt)}: running jobs would be affected: {', '.join(jobs)}" if felt else ""
-    if felt and module.params["busy"] == "refuse":
+    jobs = local_jobs() if any(step.key not in HARMLESS for step in steps) else []
+    affected = sorted({step.key for step in steps if step.key not in HARMLESS}) if jobs else []
+    deferred = f"{', '.join(affected)}: running jobs would be affected: {', '.join(jobs)}" if affected else ""
+    if affected and module.params["busy"] == "refuse":
         module.fail_json(msg=f"Nothing was changed. {deferred}; drain the node first, or set busy: defer")
-    steps = [step for step in steps if step.key not in felt]
+    steps = [step for step in steps if step.key not in affected]
     commands = [command(step, everything=len(step.gpus) == len(gpus)) for step in steps]
     if not module.check_mode and smi is not None:
         for words in commands:
@@ -156,7 +156,7 @@ def main() -> None:
         changed=bool(steps),
         commands=[f"nvidia-smi {' '.join(words)}" for words in commands],
         deferred=deferred,
-        pending=waiting(gpus, settings),
+        pending=pending_ecc(gpus, settings),
         unread="",
         boot_lines=boot_lines(settings),
         diff=[diff] if steps else [],

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.refusal import REFUSED
-from ..module_utils.hardware.nvidia_smi_run import jobs_here, one_line, smi_runner
+from ..module_utils.hardware.nvidia_smi_run import local_jobs, one_line, smi_runner
 from ..module_utils.nvidia.mig_change import GpuState, MigPlan, boot_layout, mig_plan, mig_states
 from ..module_utils.nvidia.mig_layouts import gres_counts, layout_problems
 from ..module_utils.slurm.local_node import SlurmNode, gres_of
@@ -118,20 +118,20 @@ class Change:
             if needed:
                 self.module.fail_json(msg=f"Nothing was changed. {exc}")
 
-    def busy(self) -> list[str]:
+    def running_jobs(self) -> list[str]:
         """Return the jobs on the node."""
-        return sorted({*jobs_here(), *(self.node.jobs() if self.fields else [])}, key=int)
+        return sorted({*local_jobs(), *(self.node.jobs() if self.fields else [])}, key=int)
 
-    def empty(self) -> bool:
+    def drain_and_wait(self) -> bool:
         """Drain the node and wait until it has no jobs; return whether this run drained it."""
         taken = self.fields is not None and "DRAIN" not in self.fields["State"]
         if taken:
             self.node.drain()
         deadline = time.monotonic() + self.module.params["wait_s"]
-        jobs = self.busy()
+        jobs = self.running_jobs()
         while jobs and time.monotonic() < deadline:
             time.sleep(STEP_S)
-            jobs = self.busy()
+            jobs = self.running_jobs()
         if jobs:
             if taken:
                 self.node.resume()
@@ -181,7 +181,7 @@ class Change:
                     msg=f"`nvidia-smi {' '.join(words)}` failed: {one_line(text)}{left}", changed=True
                 )
             if "-mig" in words:
-                self.switched(left)
+                self.check_mode_switch(left)
         if any("-mig" in words for words in plan.steps) and Path(SETTINGS).exists():
             self.run([SETTINGS])
         rest = self.plan()
@@ -189,7 +189,7 @@ class Change:
             msg = f"The MIG layout is incomplete, and {self.node.name} stays drained. If MIG waits for a GPU reset, "
             self.module.fail_json(msg=f"{msg}reboot the node and run again. Missing:\n{rest.after}", changed=True)
 
-    def switched(self, left: str) -> None:
+    def check_mode_switch(self, left: str) -> None:
         """Fail if a GPU changes its MIG mode only at the next reset, as A100 and A30 may."""
         waiting = [state.gpu for state in self.states() if state.pending not in {None, bool(state.on)}]
         if waiting:
@@ -216,7 +216,7 @@ class Change:
             raise RuntimeError(message)
         return out.splitlines()
 
-    def describe(self) -> None:
+    def restart_cdi_services(self) -> None:
         """Restart the services that describe the instances to containers; their failure must not undo the change."""
         for name in DESCRIBING:
             status, out, err = self.run(["systemctl", "try-restart", name])
@@ -225,13 +225,13 @@ class Change:
                     f"{name} still exposes the previous MIG instances to containers: {one_line(f'{err} {out}')}"
                 )
 
-    def agrees(self) -> bool:
+    def gres_matches(self) -> bool:
         """Return whether Slurm's GRES match the layout."""
         return self.fields is None or gres_of(self.fields["Gres"]) == self.declared["gres"]
 
-    def give_back(self) -> bool:
+    def resume_node(self) -> bool:
         """Resume the node if this module drained it; return whether that must wait until Slurm's GRES match."""
-        if not self.agrees():
+        if not self.gres_matches():
             return True
         if self.fields:
             self.run(["systemctl", "try-restart", "slurmd"])
@@ -264,21 +264,21 @@ def main() -> None:
         module.fail_json(msg=f"Nothing was changed. {'; '.join(plan.problems)}")
     change.look(needed=bool(plan.steps))
     try:
-        result = _carry_out(change, plan)
+        result = apply_changes(change, plan)
     except RuntimeError as exc:
         module.fail_json(msg=str(exc))
     commands = [f"nvidia-smi {' '.join(words)}" for words in plan.steps]
     module.exit_json(**result, **declared, commands=commands, unread="")
 
 
-def _carry_out(change: Change, plan: MigPlan) -> dict[str, Any]:
+def apply_changes(change: Change, plan: MigPlan) -> dict[str, Any]:
     """Apply the differences and return the module's result."""
     check = change.module.check_mode
     ours = change.fields is not None and change.node.is_ours(change.fields)
     if not plan.steps:
         named = change.name_devices()
         # An earlier run ended before Slurm's GRES matched the layout.
-        waits = ours and (not change.agrees() if check else change.give_back())
+        waits = ours and (not change.gres_matches() if check else change.resume_node())
         after = "".join(f"{line}\n" for line in named)
         return {
             "changed": bool(named) or (ours and not waits),
@@ -287,11 +287,11 @@ def _carry_out(change: Change, plan: MigPlan) -> dict[str, Any]:
         }
     diff = [{"before": plan.before, "after": plan.after}]
     if check:
-        jobs = change.busy()
+        jobs = change.running_jobs()
         if jobs and not change.module.params["wait_s"]:
             change.refuse(jobs)
         return {"changed": True, "waits": False, "diff": diff}
-    taken = change.empty()
+    taken = change.drain_and_wait()
     try:
         stopped = change.stop()
     except RuntimeError:
@@ -302,13 +302,13 @@ def _carry_out(change: Change, plan: MigPlan) -> dict[str, Any]:
     try:
         change.apply(plan)
         change.name_devices()
-        change.describe()
+        change.restart_cdi_services()
     finally:
         problem = change.start(stopped)
     if problem:
         message = f"The MIG layout is set, but services that were stopped for it do not start: {problem}"
         raise RuntimeError(message)
-    waits = change.give_back() if taken or ours else False
+    waits = change.resume_node() if taken or ours else False
     return {"changed": True, "waits": waits, "diff": diff}
 
 

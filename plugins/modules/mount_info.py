@@ -120,7 +120,7 @@ from ..module_utils.common.installed_packages import installed_versions
 from ..module_utils.common.problems import make_problem, problem_lines
 from ..module_utils.common.refusal import refusal
 from ..module_utils.storage.home_quota import QuotaError, file_system
-from ..module_utils.storage.mount_state import Examination
+from ..module_utils.storage.mount_state import MountCheck
 from ..module_utils.storage.mounts import mount_plan, nfs_home_mounts
 
 # Short, because in check mode an earlier task has not started a new server.
@@ -155,8 +155,8 @@ def check_mounts(module: AnsibleModule) -> dict[str, Any]:
     has = installed_versions(module, given["packages"])
     missing = [name for name in given["packages"] if name not in has]
     timeout_s = min(CHECK_TIMEOUT_S, given["timeout_s"]) if module.check_mode else given["timeout_s"]
-    found = Examination(module, given["host"], given["key"], timeout_s)
-    found.look(mounts, client_ready=not missing)
+    found = MountCheck(module, given["host"], given["key"], timeout_s)
+    found.check(mounts, client_ready=not missing)
     notes = refuse(module, found.problems)
     plan = [
         {**item, "found": found.states[item["path"]], "unit": unit_name(module, item) if item["automount"] else ""}
@@ -195,8 +195,8 @@ def main() -> None:
         mounts = check_mounts(module) if given["mounts"] else {}
     except (OSError, ValueError) as exc:
         module.fail_json(msg=f"{given['host']}: {given['key']}: {exc}")
-    found = Examination(module, given["host"], given["key"])
-    found.look_bound(given["bound"])
+    found = MountCheck(module, given["host"], given["key"])
+    found.check_bound(given["bound"])
     if given["quota"]:
         try:
             file_system(given["quota"])

@@ -283,7 +283,7 @@ def main() -> None:
     left_over = not module.check_mode and clear_policy()
     packages = host_packages(module)
     before, changes = packages.present, packages.changes()
-    changed = any(changes.values()) or not packages.stream_is_right()
+    changed = any(changes.values()) or not packages.stream_is_enabled()
     after = after_changes(before, changes)
     if changed and not module.check_mode:
         packages.change(changes)

@@ -57,7 +57,7 @@ def replace(module: AnsibleModule, path: Path, text: str) -> None:
     module.atomic_move(temporary, str(path))
 
 
-def note_former(path: Path, former: dict[str, str]) -> None:
+def save_previous(path: Path, former: dict[str, str]) -> None:
     """Keep the previous file contents until a new login succeeds."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.write_text(json.dumps(former))
@@ -87,7 +87,7 @@ def main() -> None:
         if differing and not module.check_mode:
             before_write(module, {str(file): after[file] for file in differing})
             if not note.exists():
-                note_former(note, {str(file): before[file] for file in differing})
+                save_previous(note, {str(file): before[file] for file in differing})
             for file in differing:
                 replace(module, file, after[file])
         changed = bool(differing) or note.exists()

@@ -85,7 +85,7 @@ def failure(words: list[str], output: str) -> str:
     return text
 
 
-def of_missing(commands: list[list[str]]) -> list[list[str]]:
+def only_missing_entries(commands: list[list[str]]) -> list[list[str]]:
     """Return the commands that create missing entities or remove a user from all accounts."""
     whole = ["delete", "user", "where"]
     return [words for words in commands if words[0] == "add" or (words[:3] == whole and words[4:] == [])]
@@ -126,7 +126,7 @@ def main() -> None:
     except (KeyError, ValueError) as exc:
         module.fail_json(msg=f"slurm_accounting: {exc}")
     if module.params["only_missing"]:
-        commands = of_missing(commands)
+        commands = only_missing_entries(commands)
     lines = ["sacctmgr " + shlex.join(words) for words in commands]
     for words in [] if module.check_mode else commands:
         status, out, err = module.run_command([sacctmgr, "-i", *words])

@@ -151,7 +151,7 @@ def daemon_pids(name: str = "slurmctld", proc: Path = Path("/proc")) -> set[str]
     return {entry.parent.name for entry in proc.glob("[0-9]*/comm") if (text_of(entry) or "").strip() == name}
 
 
-def daemon_stays() -> bool:
+def daemon_keeps_running() -> bool:
     """Return whether slurmctld keeps running."""
     pids = daemon_pids()
     for _ in range(LOOKS - 1):
@@ -177,7 +177,7 @@ def ask(module: AnsibleModule, squeue: str, configuration: str | None) -> tuple[
         return None, str(exc)
 
 
-def look_up(module: AnsibleModule, squeue: str) -> tuple[list[HeldJob] | None, str]:
+def read_jobs(module: AnsibleModule, squeue: str) -> tuple[list[HeldJob] | None, str]:
     """Return the jobs, or None with the reason; use the new slurm.conf if the current one is damaged."""
     jobs, reason = ask(module, squeue, None)
     if jobs is not None:
@@ -190,9 +190,11 @@ def look_up(module: AnsibleModule, squeue: str) -> tuple[list[HeldJob] | None, s
     return jobs, reason
 
 
-def refuse_blindly(module: AnsibleModule, old: ClusterConf, new: ClusterConf, reason: str, *, changes: bool) -> None:
+def refuse_unknown_jobs(
+    module: AnsibleModule, old: ClusterConf, new: ClusterConf, reason: str, *, changes: bool
+) -> None:
     """Fail if the jobs are unknown and the change may end some of them."""
-    if daemon_stays():
+    if daemon_keeps_running():
         if changes:
             module.fail_json(
                 msg=f"Nothing was changed: slurmctld is running but does not list its jobs ({reason}), so this change "
@@ -207,7 +209,7 @@ def refuse_blindly(module: AnsibleModule, old: ClusterConf, new: ClusterConf, re
         )
 
 
-def judge_written(module: AnsibleModule) -> None:
+def exit_with_action(module: AnsibleModule) -> None:
     """Exit the module with the action that activates the changed files."""
     changes = module.params["changes"]
     always = {"since": time.strftime("%Y-%m-%d %H:%M:%S"), "old_files": old_files(changes)}
@@ -245,7 +247,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     if module.params["changes"] is not None:
-        judge_written(module)
+        exit_with_action(module)
     nothing: dict[str, list[str]] = {"nodes": [], "partitions": []}
     new = read_cluster(module.params["content"])
     gate = gate_lines(text_of(Path(module.params["path"])) or "", new.nodes)
@@ -260,11 +262,11 @@ def main() -> None:
         "nodes": [name for name in old.nodes if name not in new.nodes],
         "partitions": [name for name in old.partitions if name not in new.partitions],
     }
-    jobs, reason = look_up(module, squeue)
+    jobs, reason = read_jobs(module, squeue)
     if jobs is None:
         removes = any(item.get("state") == "absent" for items in declared for item in items)
         if not module.params["allow"]:
-            refuse_blindly(module, old, new, reason, changes=removes or before != module.params["content"])
+            refuse_unknown_jobs(module, old, new, reason, changes=removes or before != module.params["content"])
         module.exit_json(changed=False, jobs=[], removed=removed, gate=gate)
         return
     losses = configuration_losses(jobs, old, new, gres_in_use=module.params["gres_in_use"])

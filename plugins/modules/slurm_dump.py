@@ -63,7 +63,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.backup.collect import count_rows, dump_database
-from ..module_utils.backup.programs import answer_of, database_bytes, table_rows
+from ..module_utils.backup.programs import database_bytes, output_or_empty, table_rows
 from ..module_utils.backup.restore_parts import compare_rows, place_accounting
 from ..module_utils.backup.settings import BackupError, Settings
 
@@ -113,7 +113,7 @@ def main() -> None:
     )
     aside = ""
     try:
-        if answer_of(["systemctl", "is-active", "slurmdbd"]) in {"active", "activating", "reloading"}:
+        if output_or_empty(["systemctl", "is-active", "slurmdbd"]) in {"active", "activating", "reloading"}:
             module.fail_json(msg="slurmdbd is running and may write during the dump: systemctl stop slurmdbd")
         if module.params["state"] == "dumped":
             rows = dumped(settings, path)

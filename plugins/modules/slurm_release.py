@@ -98,7 +98,7 @@ from ..module_utils.slurm.repository import (
     PREFERENCES,
     SLURM_PACKAGES,
     SOURCE,
-    own_archive,
+    distribution_archive,
     preferences_text,
     repository_problems,
     source_text,
@@ -135,7 +135,7 @@ def wanted_files(module: AnsibleModule) -> dict[str, str]:
     url = repository.get("url") or ""
     if repository.get("suite") and not url:
         lines = module.run_command(["apt-get", "indextargets", "--format", "$(REPO_URI)|$(CODENAME)|$(ORIGIN)"])[1]
-        url = own_archive(lines, codename())
+        url = distribution_archive(lines, codename())
         if not url:
             module.fail_json(
                 msg="slurm_repository.url: the apt sources of this host have no archive of its "
@@ -159,7 +159,7 @@ def codename(path: Path = Path("/etc/os-release")) -> str:
 
 
 @contextlib.contextmanager
-def as_if_written(files: dict[str, str]) -> Iterator[list[str]]:
+def options_with_files(files: dict[str, str]) -> Iterator[list[str]]:
     """Yield apt options that make apt use a copy of its configuration with these files."""
     with tempfile.TemporaryDirectory(prefix="busbar-") as folder:
         # A separate cache: apt takes seconds to rebuild its cache whenever its configuration changes.
@@ -272,7 +272,7 @@ def lost_types(module: AnsibleModule, versions: dict[str, str], archives: Path =
     return sorted(mpi_types(present) - mpi_types(coming)) if coming else []
 
 
-def lost_on_offer(module: AnsibleModule, options: list[str], versions: dict[str, str]) -> list[str]:
+def lost_in_offer(module: AnsibleModule, options: list[str], versions: dict[str, str]) -> list[str]:
     """Return the MPI types that are missing from the available packages, after downloading them temporarily."""
     listed = {name: module.run_command(["dpkg-query", "-L", name])[1] for name in versions}
     holders = {name: version for name, version in versions.items() if mpi_types(listed[name])}
@@ -315,7 +315,7 @@ def main() -> None:
     if changed and not module.check_mode:
         write(module, files)
     in_place = files == before or (changed and not module.check_mode)
-    with contextlib.nullcontext(list[str]()) if in_place else as_if_written(files) as options:
+    with contextlib.nullcontext(list[str]()) if in_place else options_with_files(files) as options:
         installed = installed_packages(module)
         names = [*installed] or ["slurmctld"]
         # If an earlier task inspected the host, its package lists are up to date.
@@ -336,7 +336,7 @@ def main() -> None:
                 module.fail_json(msg=f"cannot download the Slurm packages: {error_text(output)}")
             lost = lost_types(module, moves)
         elif module.params["mpi"]:
-            lost = lost_on_offer(module, options, moves)
+            lost = lost_in_offer(module, options, moves)
     diff = [
         {"before": before[path], "after": text, "before_header": path, "after_header": path}
         for path, text in files.items()

@@ -47,7 +47,7 @@ _ATTEMPTS, _PAUSE_S = 5, 0.1
 _LARGEST = 1 << 16
 _MINUTE = 60
 # Index of the start time (clock ticks since boot, field 22 of /proc/PID/stat) among the fields after the command.
-_BEGAN = 19
+BEGAN = 19
 
 
 class LockedError(RuntimeError):
@@ -133,7 +133,7 @@ def _began(pid: int) -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
         return ""
-    return f"{boot} {fields[_BEGAN]}" if len(fields) > _BEGAN and fields[0] != "Z" else ""
+    return f"{boot} {fields[BEGAN]}" if len(fields) > BEGAN and fields[0] != "Z" else ""
 
 
 def lock_paths(sources: Sequence[str]) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...plugins.module_utils.nvidia.gpu_settings import merge_settings, settings_form
+from ...plugins.module_utils.nvidia.gpu_settings import merge_settings, settings_errors
 from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 
@@ -13,7 +13,7 @@ def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     for name in cluster["compute"]:
         own = cluster["hostvars"][name]
         gpu = (cluster["catalogue"].get(own.get("hardware") or "") or {}).get("gpu") or {}
-        wrong = settings_form(merge_settings(gpu.get("settings"), own.get("gpu_settings_values")))
+        wrong = settings_errors(merge_settings(gpu.get("settings"), own.get("gpu_settings_values")))
         problems += [make_problem([name], "gpu_settings_values", each, remedy) for each in wrong]
     return problems
 

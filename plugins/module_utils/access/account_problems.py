@@ -49,8 +49,8 @@ def account_problems(users: Items, groups: Items, known: Collection[str] | None 
         *(each for user in users if user.get("uid") is None for each in _bad_directory_user(user, known)),
         *_bad_fields(users),
         *_bad_keys(users),
-        *_doubles(users, USERS, "user", "uid"),
-        *_doubles(every_group, GROUPS, "group", "gid"),
+        *_duplicates(users, USERS, "user", "uid"),
+        *_duplicates(every_group, GROUPS, "group", "gid"),
         *(
             make_problem(
                 [],
@@ -81,8 +81,8 @@ def account_conflicts(
     every_group = declared_groups(users, groups)
     known = {group["name"] for group in every_group if is_present(group)} | set(group_ids)
     return [
-        *_taken(host, users, passwd, (USERS, "user", "uid")),
-        *_taken(host, every_group, group_ids, (GROUPS, "group", "gid")),
+        *_host_conflicts(host, users, passwd, (USERS, "user", "uid")),
+        *_host_conflicts(host, every_group, group_ids, (GROUPS, "group", "gid")),
         *(
             make_problem(
                 [host],
@@ -174,7 +174,7 @@ def _bad_keys(users: Items) -> Iterable[Problem]:
                     yield make_problem([], f"{USERS}[{user['name']}].authorized_keys", fault, remedy)
 
 
-def _doubles(items: Iterable[Mapping[str, Any]], option: str, kind: str, key: str) -> Iterable[Problem]:
+def _duplicates(items: Iterable[Mapping[str, Any]], option: str, kind: str, key: str) -> Iterable[Problem]:
     names: set[str] = set()
     holders: dict[int, str] = {}
     for item in items:
@@ -191,7 +191,7 @@ def _doubles(items: Iterable[Mapping[str, Any]], option: str, kind: str, key: st
             yield make_problem([], option, problem, "change one of them")
 
 
-def _taken(host: str, items: Items, here: Mapping[str, int], words: tuple[str, str, str]) -> Iterable[Problem]:
+def _host_conflicts(host: str, items: Items, here: Mapping[str, int], words: tuple[str, str, str]) -> Iterable[Problem]:
     """Yield the conflicts of users or groups; entries declared absent free their name and their UID or GID."""
     option, kind, key = words
     leaving = {item["name"] for item in items if not is_present(item)}

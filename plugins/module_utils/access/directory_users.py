@@ -61,7 +61,7 @@ class Directory:
         self.ldif: list[str] = []
         self.messages: list[str] = []
         self.removed: list[str] = []
-        self.wrong: list[str] = []
+        self.errors: list[str] = []
 
     def change(self, changes: Sequence[Change], others: Sequence[Holder]) -> None:
         """Plan changes.
@@ -83,7 +83,7 @@ class Directory:
                 else:
                     self._group(change, others)
             except ImpossibleError as exc:
-                self.wrong.append(str(exc))
+                self.errors.append(str(exc))
 
     def _add(self, change: Change, others: Sequence[Holder]) -> None:
         name = change["name"]
@@ -95,16 +95,16 @@ class Directory:
             message = f"{name} exists in {local.place} with UID {local.number} and cannot be added to the directory"
             raise ImpossibleError(message)
         primary = change.get("group") or self._settings.login_groups[0]
-        self._known([primary, *change.get("groups", [])], name)
+        self._require_groups([primary, *change.get("groups", [])], name)
         if name in self._people:
-            self._same(change)
+            self._require_same(change)
             self._keys(name, change.get("keys", []), [])
         else:
-            self._make(change, primary, others)
+            self._create(change, primary, others)
         for group in dict.fromkeys([self._settings.login_groups[0], *change.get("groups", [])]):
             self._member(group, name)
 
-    def _make(self, change: Change, primary: str, others: Sequence[Holder]) -> None:
+    def _create(self, change: Change, primary: str, others: Sequence[Holder]) -> None:
         name, number = change["name"], change.get("number")
         holders = {one.number: f"{one.name} in {one.place}" for one in others if one.kind == "user"}
         holders |= {_number(one): f"{uid} in the directory" for uid, one in self._people.items()}
@@ -135,7 +135,7 @@ class Directory:
         own = {key.lower(): value for key, value in attributes.items()}
         self._people[name] = {**own, "dn": [self._dn(name)], "uid": [name]}
 
-    def _same(self, change: Change) -> None:
+    def _require_same(self, change: Change) -> None:
         """Check that the requested attributes of an existing user match the directory.
 
         Raises:
@@ -152,7 +152,7 @@ class Directory:
 
     def _remove(self, name: str, others: Sequence[Holder]) -> None:
         if name not in self._people:
-            self._not_declared(name, others)
+            self._reject_local_user(name, others)
             # If an earlier removal was interrupted, the remaining tasks of the run complete it.
             self.messages.append(f"{name} is not in the directory: nothing to remove")
             return
@@ -165,7 +165,7 @@ class Directory:
         self.messages.append(f"remove {name} (UID {number}); the home directory stays")
 
     def _lock(self, name: str, others: Sequence[Holder], *, locked: bool) -> None:
-        self._there(name, others)
+        self._require_user(name, others)
         group = self._settings.locked_group
         if group not in self._groups:
             message = f"{name}: the directory has no group {group!r} for locked users (identity_locked_group)"
@@ -174,13 +174,13 @@ class Directory:
             self.messages.append(f"{'lock' if locked else 'unlock'} {name}")
 
     def _key(self, change: Change, others: Sequence[Holder]) -> None:
-        self._there(change["name"], others)
+        self._require_user(change["name"], others)
         self._keys(change["name"], change.get("add", []), change.get("remove", []))
 
     def _group(self, change: Change, others: Sequence[Holder]) -> None:
         name = change["name"]
-        self._there(name, others)
-        self._known([*change.get("add", []), *change.get("remove", [])], name)
+        self._require_user(name, others)
+        self._require_groups([*change.get("add", []), *change.get("remove", [])], name)
         if self._settings.locked_group in [*change.get("add", []), *change.get("remove", [])]:
             message = f"{name}: {self._settings.locked_group} is reserved for `busbar user lock` and `unlock`"
             raise ImpossibleError(message)
@@ -216,7 +216,7 @@ class Directory:
         self.messages += [f"{name}: remove key {_short(key)}" for key in removed]
         self.messages += [f"{name}: add key {_short(key)}" for key in added]
 
-    def _there(self, name: str, others: Sequence[Holder]) -> None:
+    def _require_user(self, name: str, others: Sequence[Holder]) -> None:
         """Check that a user is in the directory.
 
         Raises:
@@ -224,19 +224,19 @@ class Directory:
         """
         if name in self._people:
             return
-        self._not_declared(name, others)
+        self._reject_local_user(name, others)
         near = difflib.get_close_matches(name, self._people, 1)
         message = f"{name}: no such user in the directory" + (f"; did you mean {near[0]}?" if near else "")
         raise ImpossibleError(message)
 
-    def _not_declared(self, name: str, others: Sequence[Holder]) -> None:
+    def _reject_local_user(self, name: str, others: Sequence[Holder]) -> None:
         local = next((one for one in others if one.kind == "user" and one.name == name), None)
         if local:
             way = "use --declared" if local.place == "users_accounts" else "it is a local account of that host"
             message = f"{name} is in {local.place} with UID {local.number}, not in the directory: {way}"
             raise ImpossibleError(message)
 
-    def _known(self, groups: Sequence[str], name: str) -> None:
+    def _require_groups(self, groups: Sequence[str], name: str) -> None:
         """Check that groups are in the directory.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["pam_others_text", "pam_sshd_text", "sessions_without_systemd"]
+__all__ = ["pam_others_text", "pam_sshd_text"]
 
 _BEGIN = "# BEGIN busbar: pam_slurm_adopt"
 _END = "# END busbar: pam_slurm_adopt"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["EVERYBODY", "Place", "readers", "too_open"]
+__all__ = ["Place", "readers", "too_open"]
 
 EVERYBODY = "everybody"
 # UIDs of regular users; UIDs between the ranges belong to packages (Debian's slurm is 64030), systemd and nobody.

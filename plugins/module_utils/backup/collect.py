@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .programs import count_entries, database_bytes, dump_directory, dump_into, installed_release
+from .programs import count_entries, database_bytes, dump_accounting, dump_directory, installed_release
 from .settings import BackupError
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def dump_database(settings: Settings, target: Path) -> dict[str, int]:
     Raises:
         BackupError: mariadb-dump failed, or the dump is truncated.
     """
-    dump_into(settings, target)
+    dump_accounting(settings, target)
     return count_rows(target)
 
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Outcome",
     "answer",
-    "answer_of",
     "database_bytes",
     "directory_entries",
+    "dump_accounting",
     "dump_directory",
-    "dump_into",
     "ended",
+    "load_accounting",
     "load_directory",
-    "load_from",
+    "output_or_empty",
     "query",
     "table_names",
     "table_rows",
@@ -38,8 +38,8 @@ class Outcome(NamedTuple):
     """Exit status, output and errors of a program."""
 
     status: int
-    printed: str
-    complaint: str
+    output: str
+    errors: str
 
 
 def ended(
@@ -70,8 +70,8 @@ def ended(
     except OSError as error:
         message = f"{command[0]}: {error}"
         raise BackupError(message) from error
-    printed, complaint = ((text or b"").decode(errors="replace") for text in (done.stdout, done.stderr))
-    return Outcome(done.returncode, printed, complaint.strip())
+    output, errors = ((text or b"").decode(errors="replace") for text in (done.stdout, done.stderr))
+    return Outcome(done.returncode, output, errors.strip())
 
 
 def answer(command: Sequence[str], given: str | None = None) -> str:
@@ -80,13 +80,13 @@ def answer(command: Sequence[str], given: str | None = None) -> str:
     Raises:
         BackupError: the program failed.
     """
-    return _must(command, ended(command, given=given))
+    return _require_success(command, ended(command, given=given))
 
 
-def answer_of(command: Sequence[str]) -> str:
+def output_or_empty(command: Sequence[str]) -> str:
     """Return the output of a program regardless of its exit status; '' if it cannot be started."""
     try:
-        return ended(command).printed.strip()
+        return ended(command).output.strip()
     except BackupError:
         return ""
 
@@ -95,7 +95,7 @@ def installed_release() -> str:
     """Return the installed Slurm release, or ''."""
     # A host with only slurmdbd has no slurm.conf, without which scontrol prints nothing.
     for command in (["scontrol", "--version"], ["slurmdbd", "-V"]):
-        found = re.search(r"\d+\.\d+(\.\d+)?", answer_of(command))
+        found = re.search(r"\d+\.\d+(\.\d+)?", output_or_empty(command))
         if found:
             return found[0]
     return ""
@@ -103,8 +103,8 @@ def installed_release() -> str:
 
 def offered_release() -> str:
     """Return the Slurm release that the package manager offers, or ''."""
-    offered = parse_candidates(answer_of(["apt-cache", "policy", "slurmctld"])).get("slurmctld", ("", ""))[1]
-    answer = offered or answer_of(
+    offered = parse_candidates(output_or_empty(["apt-cache", "policy", "slurmctld"])).get("slurmctld", ("", ""))[1]
+    answer = offered or output_or_empty(
         ["dnf", "-q", "repoquery", "--latest-limit=1", "--queryformat=%{version}\n", "slurm-slurmctld"]
     )
     found = re.search(r"\d+\.\d+(\.\d+)?", answer)
@@ -156,7 +156,7 @@ def table_rows(settings: Settings) -> dict[str, int]:
     return {name: int(rows) for name, rows in answers}
 
 
-def dump_into(settings: Settings, target: Path) -> None:
+def dump_accounting(settings: Settings, target: Path) -> None:
     """Write a consistent dump of the accounting database to a new file with mode 0600.
 
     Raises:
@@ -180,7 +180,7 @@ def dump_into(settings: Settings, target: Path) -> None:
     _write_private(command, target)
 
 
-def load_from(settings: Settings, dump: Path) -> None:
+def load_accounting(settings: Settings, dump: Path) -> None:
     """Restore a dump into MariaDB.
 
     Raises:
@@ -188,7 +188,7 @@ def load_from(settings: Settings, dump: Path) -> None:
     """
     command = _client(settings)
     with dump.open("rb") as file:
-        _must(command, ended(command, read=file))
+        _require_success(command, ended(command, read=file))
 
 
 def dump_directory(settings: Settings, target: Path) -> None:
@@ -197,7 +197,7 @@ def dump_directory(settings: Settings, target: Path) -> None:
     Raises:
         BackupError: slapcat failed, or the file cannot be written.
     """
-    _write_private(_of_directory("slapcat", settings), target)
+    _write_private(_slapd_command("slapcat", settings), target)
 
 
 def directory_entries(settings: Settings) -> int:
@@ -206,7 +206,7 @@ def directory_entries(settings: Settings) -> int:
     Raises:
         BackupError: slapcat failed.
     """
-    return count_entries(answer(_of_directory("slapcat", settings)).encode().splitlines())
+    return count_entries(answer(_slapd_command("slapcat", settings)).encode().splitlines())
 
 
 def count_entries(lines: Iterable[bytes]) -> int:
@@ -221,9 +221,9 @@ def load_directory(settings: Settings, dump: Path) -> None:
         BackupError: slapadd reports an error.
     """
     # Run as the directory user, because slapd could not open files that root writes.
-    command = ["runuser", "-u", settings.directory_user, "--", *_of_directory("slapadd", settings), "-q"]
+    command = ["runuser", "-u", settings.directory_user, "--", *_slapd_command("slapadd", settings), "-q"]
     with dump.open("rb") as file:
-        _must(command, ended(command, read=file))
+        _require_success(command, ended(command, read=file))
 
 
 def _write_private(command: Sequence[str], target: Path) -> None:
@@ -235,13 +235,13 @@ def _write_private(command: Sequence[str], target: Path) -> None:
     try:
         with target.open("xb") as file:
             target.chmod(0o600)
-            _must(command, ended(command, write=file))
+            _require_success(command, ended(command, write=file))
     except OSError as error:
         message = f"{target}: {error}"
         raise BackupError(message) from error
 
 
-def _of_directory(tool: str, settings: Settings) -> list[str]:
+def _slapd_command(tool: str, settings: Settings) -> list[str]:
     return [f"/usr/sbin/{tool}", "-f", settings.directory]
 
 
@@ -256,9 +256,9 @@ def _database(settings: Settings) -> str:
     return settings.database
 
 
-def _must(command: Sequence[str], outcome: Outcome) -> str:
+def _require_success(command: Sequence[str], outcome: Outcome) -> str:
     if outcome.status:
-        answer = (outcome.complaint or outcome.printed)[-600:]
+        answer = (outcome.errors or outcome.output)[-600:]
         message = f"{' '.join(command)} ended with {outcome.status}: {answer}"
         raise BackupError(message)
-    return outcome.printed
+    return outcome.output

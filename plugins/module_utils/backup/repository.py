@@ -65,11 +65,11 @@ class Repository:
         done = self.run(*arguments)
         if done.status:
             raise BackupError(self.error_message(arguments[0], done))
-        return done.printed
+        return done.output
 
     def error_message(self, what: str, done: Outcome) -> str:
         """Return an error message, with a remedy for a missing repository and a wrong password."""
-        output = done.complaint or done.printed
+        output = done.errors or done.output
         where = self.settings.repository
         if _is_missing(done):
             return (
@@ -164,4 +164,4 @@ class Repository:
 
 
 def _is_missing(done: Outcome) -> bool:
-    return done.status == _MISSING or (done.status != 0 and any(words in done.complaint for words in _MISSING_MESSAGES))
+    return done.status == _MISSING or (done.status != 0 and any(words in done.errors for words in _MISSING_MESSAGES))

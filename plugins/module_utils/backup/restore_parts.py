@@ -10,18 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from ..slurm.releases import path_to, release, window
 from .collect import DIRECTORY, DUMP, GRAFANA, STATE, dump_database
-from .programs import answer_of, directory_entries, load_directory, load_from, query, table_names, table_rows
+from .programs import (
+    directory_entries,
+    load_accounting,
+    load_directory,
+    output_or_empty,
+    query,
+    table_names,
+    table_rows,
+)
 from .settings import BackupError
 
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["PARTS", "compare_rows", "is_there", "place", "release_problem"]
+__all__ = ["PARTS", "compare_rows", "existing_data", "place", "release_problem"]
 
 PARTS = {"slurm_state": "slurmctld", "accounting": "slurmdbd", "grafana": "grafana-server", "directory": "slapd"}
 
 
-def is_there(settings: Settings, part: str) -> str:
+def existing_data(settings: Settings, part: str) -> str:
     """Describe the existing data that a part of a snapshot would replace, or return ''.
 
     Raises:
@@ -45,7 +53,7 @@ def refuse_present(settings: Settings, part: str) -> None:
     Raises:
         BackupError: this host already has data of that part.
     """
-    there = is_there(settings, part)
+    there = existing_data(settings, part)
     if there:
         message = (
             f"{settings.host} already has {there}. Nothing was changed. To move the existing data aside: -e "
@@ -67,12 +75,12 @@ def place(settings: Settings, folder: Path, part: str, manifest: dict[str, Any])
         BackupError: the daemon is running, or the result differs from the snapshot.
     """
     unit = PARTS[part]
-    if answer_of(["systemctl", "is-active", unit]) in {"active", "activating", "reloading"}:
+    if output_or_empty(["systemctl", "is-active", unit]) in {"active", "activating", "reloading"}:
         message = f"{unit} is running, and its data cannot be replaced. Stop it first: systemctl stop {unit}"
         raise BackupError(message)
     stamp = time.strftime("%Y%m%dT%H%M%S")
     if part == "accounting":
-        there = bool(is_there(settings, part))
+        there = bool(existing_data(settings, part))
         return place_accounting(settings, folder / DUMP, manifest["tables"], stamp, there=there)
     if part == "slurm_state":
         return place_files(folder / STATE, Path(settings.slurm_state), settings.slurm_user, stamp)
@@ -126,7 +134,7 @@ def place_accounting(settings: Settings, dump: Path, tables: dict[str, int], sta
         dump_database(settings, former)
         query(settings, f"DROP DATABASE `{settings.database}`")
         aside = str(former)
-    load_from(settings, dump)
+    load_accounting(settings, dump)
     compare_rows(table_rows(settings), tables)
     return aside
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["BackupError", "NoSnapshotError", "Settings", "parts_of", "read_json", "read_settings"]
+__all__ = ["BackupError", "NoSnapshotError", "Settings", "parts_of", "read_settings"]
 
 
 class BackupError(Exception):

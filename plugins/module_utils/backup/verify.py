@@ -17,8 +17,8 @@ from .programs import (
     answer,
     directory_entries,
     installed_release,
+    load_accounting,
     load_directory,
-    load_from,
     offered_release,
     table_names,
     table_rows,
@@ -128,7 +128,7 @@ def verify(repository: Repository, snapshot: Snapshot, *, data: bool) -> dict[st
         tables: dict[str, int] = manifest.get("tables", {})
         if tables:
             with scratch_server(settings) as own:
-                load_from(own, stage / DUMP)
+                load_accounting(own, stage / DUMP)
                 compare_rows(table_rows(own), tables)
         entries: int = manifest.get("entries", 0)
         if entries:

@@ -94,7 +94,9 @@ def take_baseline(module: AnsibleModule) -> None:
 def before_write(module: AnsibleModule, files: Mapping[str, str | bytes | None]) -> None:
     """Record files before they are written, or removed (content None)."""
     data = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
-    _append(module, {name: "absent" if text is None else _digest(text) for name, text in data.items()})
+    _append(
+        module, {name: "absent" if text is None else hashlib.sha256(text).hexdigest() for name, text in data.items()}
+    )
     if module.check_mode:
         return
     for name in SHARED:
@@ -151,10 +153,6 @@ def _append(module: AnsibleModule, entries: Mapping[str, str]) -> None:
             stream.writelines(f"{kind} {name}\n" for name, kind in entries.items())
     except OSError as exc:
         module.fail_json(msg=f"{BASELINE}: the previous files cannot be saved, so nothing was changed: {exc}")
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _host(module: AnsibleModule) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Packages:
         """Return the wanted packages that are installed."""
         raise NotImplementedError
 
-    def stream_is_right(self) -> bool:
+    def stream_is_enabled(self) -> bool:
         """Return whether the wanted module stream is enabled; True on systems without streams."""
         return True
 
@@ -86,7 +86,7 @@ class Packages:
         held = (name for name, item in self.present.items() if item["held"])
         return sorted(name for name in held if is_of_family(name, self.params["family"]))
 
-    def right_versions(self) -> list[str]:
+    def pinned_versions(self) -> list[str]:
         """Return NAME=VERSION of each package that has its declared version.
 
         A transaction that lists them does not up- or downgrade them to satisfy other packages.
@@ -139,7 +139,11 @@ class Apt(Packages):
             [word for word in changes["install"] if "=" in word], lacking_lists=bool(plain)
         )
         moves = [*exact, *(f"{name}-" for name in changes["remove"])]
-        words = [*((self.params["files"] or plain) if plain else []), *(self.right_versions() if moves else []), *moves]
+        words = [
+            *((self.params["files"] or plain) if plain else []),
+            *(self.pinned_versions() if moves else []),
+            *moves,
+        ]
         if words:
             self.transaction(words, fetched=fetched, moves=bool(moves))
         self.present = self.read()
@@ -245,7 +249,7 @@ class Dnf(Packages):
                 found[name] = {"version": "with another name", "held": False}
         return found
 
-    def stream_is_right(self) -> bool:
+    def stream_is_enabled(self) -> bool:
         """Return whether the wanted module stream is enabled."""
         name, _, wanted = self.params["stream"].partition(":")
         if not name:
@@ -255,14 +259,18 @@ class Dnf(Packages):
 
     def change(self, changes: Changes) -> None:
         """Make the changes; remove version locks first, because dnf hides locked-out versions."""
-        if not self.stream_is_right():
+        if not self.stream_is_enabled():
             self.must("dnf", "-y", "module", "reset", self.params["stream"].partition(":")[0])
             self.must("dnf", "-y", "module", "enable", self.params["stream"])
         plain = [word for word in changes["install"] if "=" not in word]
         exact = [word for word in changes["install"] if "=" in word]
         named = {word.partition("=")[0] for word in exact}.union(changes["hold"], changes["unhold"], changes["remove"])
         freed = self.free(named, family=bool(exact))
-        words = [*((self.params["files"] or plain) if plain else []), *(self.right_versions() if exact else []), *exact]
+        words = [
+            *((self.params["files"] or plain) if plain else []),
+            *(self.pinned_versions() if exact else []),
+            *exact,
+        ]
         if changes["hold"] or self.params["family"]:
             words.append(LOCK_PLUGIN)
         if words:

@@ -18,10 +18,10 @@ from .package_sources import (
     apt_paths,
     apt_preferences,
     apt_source,
+    configures_url,
     dnf_paths,
     dnf_repository,
     source_problems,
-    speaks_of,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def wanted_key(params: dict[str, Any], present: str | None) -> str:
         raise RefusedError(
             option="fingerprint", problem=str(exc), remedy="get it from the vendor, not from the mirror"
         ) from exc
-    if present is not None and not params["key"] and sound(present, wanted):
+    if present is not None and not params["key"] and has_only_key(present, wanted):
         return present
     place = "in option key" if params["key"] else f"at {params['key_url']}"
     data = params["key"].encode() if params["key"] else fetch(params["key_url"])
@@ -105,7 +105,7 @@ def wanted_key(params: dict[str, Any], present: str | None) -> str:
     return key
 
 
-def sound(text: str, wanted: str) -> bool:
+def has_only_key(text: str, wanted: str) -> bool:
     """Return whether a key file contains only the wanted key."""
     try:
         return fingerprints(text.encode()) == [wanted]
@@ -113,13 +113,13 @@ def sound(text: str, wanted: str) -> bool:
         return False
 
 
-def others_of(source: Source, own: str) -> list[str]:
+def other_sources(source: Source, own: str) -> list[str]:
     """Return the other apt source files that configure the same repository."""
     folder = ROOT / "etc/apt/sources.list.d"
     files = [ROOT / "etc/apt/sources.list", *folder.glob("*.list"), *folder.glob("*.sources")]
     names = {f"/{path.relative_to(ROOT)}": path for path in files if path.exists()}
     return sorted(
-        name for name, path in names.items() if name != own and speaks_of(path.read_text("utf-8"), source["url"])
+        name for name, path in names.items() if name != own and configures_url(path.read_text("utf-8"), source["url"])
     )
 
 
@@ -196,7 +196,7 @@ def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple
     check_source(params, source)
     files[paths["key"]] = wanted_key(params, read(paths["key"]))
     if on_apt:
-        if others := others_of(source, paths["source"]):
+        if others := other_sources(source, paths["source"]):
             remedy = (
                 "remove it there (a package such as cuda-keyring may have added it); apt accepts one key per repository"
             )

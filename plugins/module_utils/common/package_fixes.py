@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Unfixed", "compare_dpkg", "compare_rpm", "unfixed_packages"]
+__all__ = ["compare_dpkg", "compare_rpm", "unfixed_packages"]
 
 _DPKG = {"debian", "ubuntu"}
 _PROCEDURE = "see docs/upgrade.md, Security updates"

@@ -18,10 +18,10 @@ __all__ = [
     "apt_paths",
     "apt_preferences",
     "apt_source",
+    "configures_url",
     "dnf_paths",
     "dnf_repository",
     "source_problems",
-    "speaks_of",
 ]
 
 # apt's default priority: apt_preferences(5).
@@ -123,7 +123,7 @@ def dnf_repository(source: Source, key: str, header: str, checks: Mapping[str, b
     return f"{header}\n{stream.getvalue().rstrip()}\n"
 
 
-def speaks_of(text: str, url: str) -> bool:
+def configures_url(text: str, url: str) -> bool:
     """Return whether the text of an apt source, in either format, names the repository at `url`."""
     wanted = url.rstrip("/")
     words = (word for line in text.splitlines() if not line.lstrip().startswith("#") for word in line.split())

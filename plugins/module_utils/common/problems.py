@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Advice", "Problem", "advice", "is_advice", "make_problem", "one_line", "problem_lines"]
+__all__ = ["Problem", "advice", "is_advice", "make_problem", "one_line", "problem_lines"]
 
 
 class Problem(TypedDict):

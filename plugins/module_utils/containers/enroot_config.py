@@ -16,7 +16,6 @@ __all__ = [
     "declaration_problems",
     "disk_problems",
     "enroot_plan",
-    "namespace_problems",
     "package_files",
     "settings_text",
     "sysctl_text",

@@ -47,7 +47,7 @@ class Login(NamedTuple):
         return "Basic " + base64.b64encode(f"{self.login}:{self.password}".encode()).decode("ascii")
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Rejects redirects, so that the password is sent only to the requested URL."""
 
     def redirect_request(self, *_: object) -> None:
@@ -64,7 +64,7 @@ def fetch(address: str, authorization: str = "") -> tuple[int, str]:
     if authorization:
         request.add_unredirected_header("Authorization", authorization)
     try:
-        with urllib.request.build_opener(_Stay).open(request, timeout=_TIMEOUT_S) as answer:
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_S) as answer:
             return answer.status, ""
     except urllib.error.HTTPError as exc:
         return exc.code, exc.headers.get("WWW-Authenticate") or ""
@@ -101,20 +101,20 @@ def registry_access(
                 return Access(UNKNOWN, "it requests the password without TLS at another URL")
         host = urllib.parse.urlsplit(address).hostname or ""
         if host == login.machine.lower():
-            return _tried(ask, address, login, "")
-        return _tried(ask, address, {name.lower(): login for name, login in others.items()}.get(host), host)
+            return _login_result(ask, address, login, "")
+        return _login_result(ask, address, {name.lower(): login for name, login in others.items()}.get(host), host)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "reason", None) or exc
         return Access(UNKNOWN, f"no answer: {reason}")
 
 
-def _tried(ask: Callable[[str, str], tuple[int, str]], address: str, login: Login | None, tokens: str) -> Access:
+def _login_result(ask: Callable[[str, str], tuple[int, str]], address: str, login: Login | None, tokens: str) -> Access:
     """Return whether a URL accepts a login; `tokens` is the URL's host if it differs from the registry."""
     if login is None:
         return Access(MISSING, f"its tokens come from {tokens}, which has no entry", tokens)
     if login.password is None:
         return Access(UNKNOWN, "not tested: a command prints the password at each import", tokens)
-    state, detail, _ = _judged(ask(address, login.basic)[0])
+    state, detail, _ = _status_result(ask(address, login.basic)[0])
     return Access(state, f"{tokens}: {detail}" if tokens else detail, tokens)
 
 
@@ -124,7 +124,7 @@ def _token_address(parameters: Mapping[str, str]) -> str:
     return parameters.get("realm", "") + query
 
 
-def _judged(status: int) -> Access:
+def _status_result(status: int) -> Access:
     if status == _OK:
         return Access(ACCEPTED, "it accepted the login")
     if status in {_UNAUTHORIZED, _FORBIDDEN}:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["NOT_WATCHING", "Incident", "dcgm_incidents", "dcgm_problems"]
+__all__ = ["NOT_WATCHING", "dcgm_incidents", "dcgm_problems"]
 
 # Output of dcgmi, with exit status 253, before watches are enabled.
 NOT_WATCHING = "Health watches not enabled"

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
-from .gpu_health import gpu_ailments, gpu_label
+from .gpu_health import gpu_faults, gpu_label
 from .gpu_presence import presence_faults
 from .nvidia_smi_links import nominal_link_gbs
 
@@ -52,7 +52,7 @@ def _faults(
     """Return the faults of each GPU, with the remedy."""
     found = []
     for gpu in gpus:
-        faults = [(ailment.problem, ailment.remedy) for ailment in gpu_ailments(gpu)]
+        faults = [(fault.problem, fault.remedy) for fault in gpu_faults(gpu)]
         other = [] if gpu["lost"] else [*_model(claim, gpu)]
         faults += other or ([] if gpu["lost"] else [*_memory(claim, gpu, tolerance)])
         found += [(gpu, problem, remedy) for problem, remedy in faults]

@@ -9,7 +9,7 @@ from .pci_devices import normal_address
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Ailment", "gpu_ailments", "gpu_label", "lasting_ailments", "passing_ailments"]
+__all__ = ["GpuFault", "gpu_faults", "gpu_label", "persistent_faults", "temporary_faults"]
 
 # NVIDIA's criterion for replacing a board, from "Dynamic Page Retirement".
 _MOST_RETIRED_PAGES = 60
@@ -32,14 +32,14 @@ _FABRIC_REMEDY = (
 )
 
 
-class Ailment(NamedTuple):
+class GpuFault(NamedTuple):
     """A fault of a GPU, and its remedy, in which INDEX stands for the GPU's index."""
 
     problem: str
     remedy: str
 
     @property
-    def wants_replacement(self) -> bool:
+    def needs_replacement(self) -> bool:
         """Whether only a new board fixes the fault."""
         return self.remedy == _REPLACE
 
@@ -52,65 +52,65 @@ def gpu_label(gpu: Mapping[str, Any]) -> str:
     return f"{where}, serial {serial}" if known else where
 
 
-def gpu_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
+def gpu_faults(gpu: Mapping[str, Any]) -> list[GpuFault]:
     """Return the faults of one GPU from parse_query(); missing values are not faults."""
-    return [*lasting_ailments(gpu), *passing_ailments(gpu)]
+    return [*persistent_faults(gpu), *temporary_faults(gpu)]
 
 
-def lasting_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
+def persistent_faults(gpu: Mapping[str, Any]) -> list[GpuFault]:
     """Return the persistent faults of one GPU."""
     if gpu["lost"]:
         remedy = "drain the node and reboot it; if it is lost again (dmesg: Xid 79), have the board replaced"
-        return [Ailment("is lost: the driver cannot reach it", remedy)]
+        return [GpuFault("is lost: the driver cannot reach it", remedy)]
     fabric = gpu.get("fabric") or {}
     return [*_silence(gpu), *_ecc(gpu), *_repairs(gpu), *_fabric(fabric), *_action(gpu)]
 
 
-def passing_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
+def temporary_faults(gpu: Mapping[str, Any]) -> list[GpuFault]:
     """Return the temporary faults of one GPU, such as thermal throttling."""
     return [] if gpu["lost"] else [*_throttling(gpu)]
 
 
-def _silence(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
+def _silence(gpu: Mapping[str, Any]) -> Iterator[GpuFault]:
     """Yield faults that nvidia-smi reports in place of values."""
     odd = {str(text).strip("[]").lower() for text in gpu.get("odd_texts") or ()}
     if "gpu requires reset" in odd:
-        yield Ailment("requires a reset", _RESET)
+        yield GpuFault("requires a reset", _RESET)
     elif odd & {"unknown error", "err!"} and gpu["memory_total_mib"] is None:
         remedy = "look for Xid and NVRM in dmesg, drain the node and reboot it"
-        yield Ailment("returns an error for every query", remedy)
+        yield GpuFault("returns an error for every query", remedy)
 
 
-def _ecc(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
+def _ecc(gpu: Mapping[str, Any]) -> Iterator[GpuFault]:
     errors = gpu["ecc_volatile_uncorrected_total"]
     if errors:
         remedy = f"{_RESET}; if they recur, have the board replaced"
-        yield Ailment(f"{errors} uncorrectable ECC errors since the driver was loaded", remedy)
+        yield GpuFault(f"{errors} uncorrectable ECC errors since the driver was loaded", remedy)
     if gpu["ecc_sram_threshold_exceeded"]:
-        yield Ailment("the count of uncorrectable SRAM errors exceeds the threshold", _REPLACE)
+        yield GpuFault("the count of uncorrectable SRAM errors exceeds the threshold", _REPLACE)
 
 
-def _repairs(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
+def _repairs(gpu: Mapping[str, Any]) -> Iterator[GpuFault]:
     """Yield memory repairs that failed or need a reset."""
     rows, pages = gpu.get("remapped_rows") or {}, gpu.get("retired_pages") or {}
     if rows.get("failure"):
-        yield Ailment("remapping of a memory row failed", _REPLACE)
+        yield GpuFault("remapping of a memory row failed", _REPLACE)
     if rows.get("pending"):
-        yield Ailment("a memory row is pending remapping", _RESET)
+        yield GpuFault("a memory row is pending remapping", _RESET)
     if pages.get("pending"):
-        yield Ailment("a memory page is pending retirement", _RESET)
+        yield GpuFault("a memory page is pending retirement", _RESET)
     retired = (pages.get("single_bit") or 0) + (pages.get("double_bit") or 0)
     if retired >= _MOST_RETIRED_PAGES:
-        yield Ailment(f"{retired} memory pages are retired (replacement threshold: {_MOST_RETIRED_PAGES})", _REPLACE)
+        yield GpuFault(f"{retired} memory pages are retired (replacement threshold: {_MOST_RETIRED_PAGES})", _REPLACE)
 
 
-def _fabric(fabric: Mapping[str, Any]) -> Iterator[Ailment]:
+def _fabric(fabric: Mapping[str, Any]) -> Iterator[GpuFault]:
     """Yield the faults of a GPU's membership in its NVLink fabric."""
     state, status, summary = (fabric.get(key) for key in ("state", "status", "summary"))
     if state and state != "Completed":
-        yield Ailment(f"has not joined the NVLink fabric (state {state})", _FABRIC_REMEDY)
+        yield GpuFault(f"has not joined the NVLink fabric (state {state})", _FABRIC_REMEDY)
     elif status and status != "Success":
-        yield Ailment(f"could not join the NVLink fabric ({status})", _FABRIC_REMEDY)
+        yield GpuFault(f"could not join the NVLink fabric ({status})", _FABRIC_REMEDY)
     faults = [
         f"{key.replace('_', ' ')} {value}"
         for key, bad in _FABRIC_FAULTS.items()
@@ -120,17 +120,17 @@ def _fabric(fabric: Mapping[str, Any]) -> Iterator[Ailment]:
     faults += [f"incorrect configuration {wrong}"] if wrong.lower() not in {"none", "not supported"} else []
     if faults or str(summary or "Healthy").lower() not in {"healthy", "not supported"}:
         details = ", ".join(filter(None, [str(summary or ""), *faults]))
-        yield Ailment(f"NVLink fabric is degraded: {details}", _FABRIC_REMEDY)
+        yield GpuFault(f"NVLink fabric is degraded: {details}", _FABRIC_REMEDY)
 
 
-def _action(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
+def _action(gpu: Mapping[str, Any]) -> Iterator[GpuFault]:
     action = gpu.get("recovery_action")
     if action and action != "None":
-        yield Ailment(f"the driver requests: {action}", _RESET)
+        yield GpuFault(f"the driver requests: {action}", _RESET)
 
 
-def _throttling(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
+def _throttling(gpu: Mapping[str, Any]) -> Iterator[GpuFault]:
     active = set(gpu.get("throttle_reasons") or ())
     specific = [name for name in ("hw_thermal_slowdown", "hw_power_brake_slowdown") if name in active]
     for name in specific or [name for name in ("hw_slowdown",) if name in active]:
-        yield Ailment(_SLOWDOWNS[name], "check fans, air flow and power supplies of the node")
+        yield GpuFault(_SLOWDOWNS[name], "check fans, air flow and power supplies of the node")

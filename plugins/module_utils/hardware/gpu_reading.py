@@ -83,7 +83,7 @@ def run_limited(command: list[str], timeout_s: float) -> tuple[int | None, str]:
         return status, output.read(MOST_OUTPUT).decode(errors="replace")
 
 
-def ask_smi(program: str | None, timeout_s: float, *, links: bool = True) -> tuple[dict[str, Any], list[str]]:
+def query_smi(program: str | None, timeout_s: float, *, links: bool = True) -> tuple[dict[str, Any], list[str]]:
     """Return the output of nvidia-smi, optionally with NVLinks, and the error messages."""
     if not program:
         return {"state": "absent"}, []
@@ -135,7 +135,7 @@ def read_gpus(
         timeout_s: time limit of each call.
         links: whether to query NVLinks, which needs another call.
     """
-    smi, errors = ask_smi(program, timeout_s, links=links)
+    smi, errors = query_smi(program, timeout_s, links=links)
     proc = root / "proc/driver/nvidia"
     files = {folder.name: read(folder / "information") for folder in listed(proc / "gpus")}
     found = join_sources(smi, {"version": read(proc / "version"), "gpus": files}, bus)

@@ -12,7 +12,7 @@ from .pci_devices import normal_address
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["join_sources", "link_generation", "proc_gpus", "proc_version", "with_nvlinks"]
+__all__ = ["join_sources", "link_generation", "proc_version"]
 
 _VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}

@@ -10,7 +10,7 @@ from .gpu_reading import listed, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["network_interfaces", "parse_addresses", "parse_sminfo", "pci_address", "pci_nics", "rdma_ports"]
+__all__ = ["network_interfaces", "parse_addresses", "parse_sminfo", "pci_nics", "rdma_ports"]
 
 _NETWORK = "02"
 _INFINIBAND = "infiniband"

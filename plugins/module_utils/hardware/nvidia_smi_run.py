@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     # Runs nvidia-smi with options; returns exit status and output.
     Smi = Callable[[list[str]], tuple[int, str]]
 
-__all__ = ["jobs_here", "one_line", "smi_runner"]
+__all__ = ["local_jobs", "one_line", "smi_runner"]
 
 PATHS = ["/usr/local/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"]
 TIMEOUT_S = 120
@@ -43,7 +43,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())[:500] or "no output"
 
 
-def jobs_here(proc: Path = Path("/proc")) -> list[str]:
+def local_jobs(proc: Path = Path("/proc")) -> list[str]:
     """Return the ids of the jobs with a step on this host, from the names of slurmstepd processes."""
     found = set()
     for folder in proc.glob("[0-9]*"):

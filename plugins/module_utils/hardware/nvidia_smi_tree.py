@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["CSV_COLUMNS", "LOG", "Node", "read_csv", "read_text", "read_xml", "slug"]
+__all__ = ["CSV_COLUMNS", "LOG", "Node", "read_csv", "read_text", "read_xml"]
 
 LOG = "nvidia_smi_log"
 # The length limits prevent catastrophic backtracking.

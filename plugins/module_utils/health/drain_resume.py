@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Ask = Callable[[Sequence[str]], str]
 
-__all__ = ["drain_or_resume", "keep_note"]
+__all__ = ["drain_or_resume"]
 
 # slurmctld records drain times in whole seconds.
 _SECOND_S = 1.1

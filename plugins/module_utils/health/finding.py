@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["ISOLATE", "MONITOR", "OFF", "RESET", "SEVERITIES", "STATE", "Answer", "Finding", "Node", "weighed"]
+__all__ = ["ISOLATE", "MONITOR", "OFF", "RESET", "SEVERITIES", "STATE", "Answer", "Finding", "Node", "with_severities"]
 
 ISOLATE, RESET, MONITOR = "ISOLATE", "RESET", "MONITOR"
 SEVERITIES = (ISOLATE, RESET, MONITOR)
@@ -80,7 +80,7 @@ class Node(NamedTuple):
     log_since: float = 0.0
 
 
-def weighed(findings: Iterable[Finding], severities: Mapping[str, str]) -> list[Finding]:
+def with_severities(findings: Iterable[Finding], severities: Mapping[str, str]) -> list[Finding]:
     """Return findings with the site's severities, most severe first, without disabled checks."""
     found = [each._replace(severity=severities.get(each.check, each.severity)) for each in findings]
     return sorted((each for each in found if each.severity != OFF), key=lambda each: SEVERITIES.index(each.severity))

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..hardware.gpu_claims import link_faults, nvlink_faults
-from ..hardware.gpu_health import gpu_label, lasting_ailments, passing_ailments
+from ..hardware.gpu_health import gpu_label, persistent_faults, temporary_faults
 from ..hardware.gpu_presence import presence_faults
 from ..hardware.nvidia_smi_links import parse_link_errors, parse_nvlink
 from .counter_rates import rate
@@ -20,7 +20,7 @@ from .finding import ISOLATE, MONITOR, RESET, Answer, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..hardware.gpu_health import Ailment
+    from ..hardware.gpu_health import GpuFault
     from .finding import Node
 
 __all__ = ["gpu_answer", "nvlink_answer"]
@@ -43,7 +43,7 @@ def gpu_answer(node: Node, facts: Mapping[str, Any], missing_devices: Sequence[s
     if facts["smi_state"] == "unusable":
         return Answer(unknown="nvidia-smi does not support the options -q -x")
     gpus = facts["gpus"]
-    findings = [*_ailing(gpus), *_presence(int(node.declared["gpus"]), facts, missing_devices)]
+    findings = [*_gpu_faults(gpus), *_presence(int(node.declared["gpus"]), facts, missing_devices)]
     alive = [gpu for gpu in gpus if not gpu["lost"]]
     for gpu, problem, remedy in link_faults(node.declared.get("gpu") or {}, alive):
         findings.append(Finding("gpu_links", RESET, f"GPU {gpu['index']} ({gpu_label(gpu)}) {problem}", remedy))
@@ -57,19 +57,19 @@ def gpu_answer(node: Node, facts: Mapping[str, Any], missing_devices: Sequence[s
     return Answer(findings, samples, events)
 
 
-def _ailing(gpus: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _gpu_faults(gpus: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """Yield the faults of GPUs; several GPUs with the same fault give one finding."""
-    for check, ailments in (("gpu", lasting_ailments), ("gpu_clocks", passing_ailments)):
-        sick: dict[Ailment, list[Mapping[str, Any]]] = {}
+    for check, find_faults in (("gpu", persistent_faults), ("gpu_clocks", temporary_faults)):
+        affected: dict[GpuFault, list[Mapping[str, Any]]] = {}
         for gpu in gpus:
-            for ailment in ailments(gpu):
-                sick.setdefault(ailment, []).append(gpu)
-        for ailment, struck in sick.items():
-            where = gpu_label(struck[0]) if len(struck) == 1 else f"of {len(gpus)}"
-            index = ",".join(str(gpu["index"]) for gpu in struck)
-            severity = ISOLATE if ailment.wants_replacement else RESET if check == "gpu" else MONITOR
-            problem = f"GPU {index} ({where}) {ailment.problem}"
-            yield Finding(check, severity, problem, ailment.remedy.replace("INDEX", index))
+            for gpu_fault in find_faults(gpu):
+                affected.setdefault(gpu_fault, []).append(gpu)
+        for gpu_fault, with_fault in affected.items():
+            where = gpu_label(with_fault[0]) if len(with_fault) == 1 else f"of {len(gpus)}"
+            index = ",".join(str(gpu["index"]) for gpu in with_fault)
+            severity = ISOLATE if gpu_fault.needs_replacement else RESET if check == "gpu" else MONITOR
+            problem = f"GPU {index} ({where}) {gpu_fault.problem}"
+            yield Finding(check, severity, problem, gpu_fault.remedy.replace("INDEX", index))
 
 
 def _presence(declared: int, facts: Mapping[str, Any], missing_devices: Sequence[str]) -> Iterator[Finding]:

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
-    "_BEGAN",
-    "_REPAIR_REASON",
-    "_WINDOW_S",
+    "BEGAN",
     "Record",
     "bounded",
     "choose",
@@ -26,7 +24,7 @@ __all__ = [
 
 # Prefix of the drain reason of a node under repair.
 _REPAIR_REASON = "busbar: repair"
-_BEGAN = "began"
+BEGAN = "began"
 _WINDOW_S = 7 * 24 * 3600
 # A cluster of a thousand nodes with one repair per node and week exceeds this in a year.
 _MOST_RECORDS = 100_000
@@ -120,9 +118,9 @@ def repair_plan(
             mine = [each for each in records if each.node == name]
             nodes[name] = {
                 "reason": reason,
-                "repairs": sum(each.event == _BEGAN and now - each.time < _WINDOW_S for each in mine),
-                "severity": RESET if mine and mine[-1].event in {_BEGAN, "failed"} else "",
-                "goes_on": goes_on and bool(mine) and mine[-1].event == _BEGAN,
+                "repairs": sum(each.event == BEGAN and now - each.time < _WINDOW_S for each in mine),
+                "severity": RESET if mine and mine[-1].event in {BEGAN, "failed"} else "",
+                "goes_on": goes_on and bool(mine) and mine[-1].event == BEGAN,
             }
     return {"problems": [], "nodes": nodes, "skipped": skipped}
 

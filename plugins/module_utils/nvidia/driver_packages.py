@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = [
-    "DISTRIBUTION_BRANCHES",
     "EL_HEADERS",
     "FAMILY",
     "Choice",

@@ -25,21 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 __all__ = [
-    "REBOOT_BY_HAND",
     "Offer",
-    "choose_version",
     "driver_plan",
     "driver_version",
     "drop_ins",
     "imex_nodes",
-    "kernel_files",
     "lock_key",
     "make_offer",
-    "modules_to_load",
-    "notes_of",
-    "parameter_reasons",
-    "parameters_of",
-    "services_of",
     "version_order",
 ]
 

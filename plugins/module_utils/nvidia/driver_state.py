@@ -11,7 +11,7 @@ from .driver_choice import known_generation
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["blocking_reasons", "build_problems", "is_build_due", "is_built", "unready_reasons"]
+__all__ = ["blocking_reasons", "build_problems", "is_build_due", "unready_reasons"]
 
 _INSTALLED = "installed"
 
@@ -113,11 +113,11 @@ def unready_reasons(
 def _fabric(hardware: Mapping[str, Any], gpus: list[Mapping[str, Any]]) -> Iterator[str]:
     """Yield why GPUs have not joined the fabric; GPUs older than Hopper and GPUs with MIG report no fabric state."""
     generation = known_generation(hardware["gpu"])
-    silent_is_well = generation is None or not generation.fabric_state
+    may_report_nothing = generation is None or not generation.fabric_state
     for gpu in gpus:
         fabric = gpu.get("fabric") or {}
         state, status = str(fabric.get("state") or ""), str(fabric.get("status") or "")
-        if not state and (silent_is_well or str(gpu.get("mig_mode") or "").lower() == "enabled"):
+        if not state and (may_report_nothing or str(gpu.get("mig_mode") or "").lower() == "enabled"):
             continue
         if not state:
             yield f"GPU {gpu['index']}: nvidia-smi does not report its fabric state"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["HARMLESS", "LOCKS", "Fault", "Step", "boot_lines", "merge_settings", "settings_form", "settings_plan"]
+__all__ = ["HARMLESS", "LOCKS", "Fault", "Step", "boot_lines", "merge_settings", "settings_errors", "settings_plan"]
 
 DEFAULT = "default"
 KEYS = (
@@ -56,7 +56,7 @@ def merge_settings(profile: Mapping[str, Any] | None, host: Mapping[str, Any] | 
     return {key: value for key, value in merged.items() if value is not None}
 
 
-def settings_form(settings: object) -> list[str]:
+def settings_errors(settings: object) -> list[str]:
     """Return the errors in declared settings that do not depend on the GPU."""
     if not isinstance(settings, dict):
         return [f"must be a dictionary of {', '.join(KEYS)}"]
@@ -133,7 +133,7 @@ def settings_plan(
     """Return unsupported settings and the required nvidia-smi calls; GPUs that need the same change share a call.
 
     Args:
-        settings: declared settings without errors in settings_form().
+        settings: declared settings without errors in settings_errors().
         gpus: result of `settings_found`.
         locked: nvidia-smi options that locked clocks since the driver was loaded.
     """

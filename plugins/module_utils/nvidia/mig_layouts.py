@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
-    "Geometry",
     "Profile",
     "device_name",
     "divided",
@@ -24,7 +23,6 @@ __all__ = [
     "gpu_layouts",
     "gres_counts",
     "layout_counts",
-    "layout_entries",
     "layout_problems",
     "mig_geometry",
     "place",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["Kept", "KeptEach"]
+__all__ = ["CachedAnswer", "UserAnswers"]
 
 
-class Kept:
+class CachedAnswer:
     """A cached answer, shared by all callers during its lifetime.
 
     Args:
@@ -41,7 +41,7 @@ class Kept:
         self._changed = time.monotonic()
 
 
-class KeptEach:
+class UserAnswers:
     """Cached answers for each user, with limited concurrency.
 
     Args:
@@ -57,7 +57,7 @@ class KeptEach:
         """Start with an empty cache."""
         self._ask, self._seconds, self._most = ask, seconds, most
         self._free = asyncio.Semaphore(at_once)
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, CachedAnswer] = {}
 
     async def get(self, user: str) -> dict[str, Any]:
         """Return a user's cached answer, or request a new one."""
@@ -66,7 +66,7 @@ class KeptEach:
             async with self._free:
                 return await self._ask(user)
 
-        kept = self._kept.pop(user) if user in self._kept else Kept(ask, self._seconds)
+        kept = self._kept.pop(user) if user in self._kept else CachedAnswer(ask, self._seconds)
         self._kept[user] = kept
         while len(self._kept) > self._most:
             del self._kept[next(iter(self._kept))]

@@ -14,7 +14,7 @@ __all__ = [
     "PARTITIONS",
     "Job",
     "Partition",
-    "ended_because",
+    "end_reason",
     "parse_accounts",
     "parse_jobs",
     "parse_partitions",
@@ -99,7 +99,7 @@ def parse_jobs(text: str) -> dict[str, Job]:
     return jobs
 
 
-def ended_because(job: Job | None) -> str:
+def end_reason(job: Job | None) -> str:
     """Return why a notebook ended."""
     if job is None:
         return "its job is no longer in Slurm's queue"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from .cluster_view import Partition
 
-__all__ = ["FORM_KEYS", "choices_from_form", "page"]
+__all__ = ["choices_from_form", "page"]
 
 FORM_KEYS = Choice._fields
 _HOUR = 60

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["DRAIN_REASONS", "DrainReason", "drain_remedy", "matching_reasons"]
+__all__ = ["DRAIN_REASONS", "drain_remedy", "matching_reasons"]
 
 
 class DrainReason(NamedTuple):

@@ -10,7 +10,7 @@ from .jobs import parse_nodes
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["DRAIN_REASON", "NodeService", "jobs_of_rack", "node_service", "unknown_jobs"]
+__all__ = ["DRAIN_REASON", "jobs_of_rack", "node_service", "unknown_jobs"]
 
 # Prefix of busbar's drain reasons for driver changes.
 DRAIN_REASON = "busbar: NVIDIA driver"

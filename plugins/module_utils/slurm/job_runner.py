@@ -132,7 +132,7 @@ class Runner:
         left = self.params["left"]
         return None if left is None else max(0.0, left - (time.monotonic() - self.begun))
 
-    def who_is_on(self, node: str) -> str:
+    def describe_jobs(self, node: str) -> str:
         """Describe the jobs that keep a node from being idle, or return ''."""
         code, out, _err = self.ask("squeue", "-h", "-a", "-w", node, "-t", "R,CG,S,CF,SI,ST", "-o", "%i|%u")
         return occupied_words(out) if code == 0 else ""
@@ -174,7 +174,7 @@ class Runner:
             return [self.submit(test, nodes, problem=problem) for test in tests]
         authors = self.drain_authors(held)
         try:
-            problem = place.hold(held) or place.resume(held)
+            problem = place.reserve_new_nodes(held) or place.resume(held)
             entries = [self.submit(test, nodes, problem=problem, reservation=place.name) for test in tests]
             if held:
                 self.wait_for_start([entry["job_id"] for entry in entries if entry["job_id"]])
@@ -182,7 +182,7 @@ class Runner:
             # Drain the nodes again even if slurmctld timed out before.
             self.silent = False
             self.unrestored = place.drain(held)
-            place.let_go(held, self.unrestored)
+            place.release_new_nodes(held, self.unrestored)
         for entry in entries:
             entry["held"] = {node: held[node] for node in entry["nodes"] if node in held}
             entry["held_by"] = {node: authors[node] for node in entry["held"] if node in authors}
@@ -219,7 +219,7 @@ class Runner:
         share = self.params["share"]
         usable, partners, left_out = self.choose(test, nodes)
         jobs = {
-            node: self.who_is_on(node) for node, why in left_out.items() if why.startswith(("not idle", "draining"))
+            node: self.describe_jobs(node) for node, why in left_out.items() if why.startswith(("not idle", "draining"))
         }
         # A completing node has no running job.
         busy = {node: words for node, words in jobs.items() if words and left_out[node].startswith(_JOBS_RUN)}
@@ -243,7 +243,7 @@ class Runner:
         }
         entry["problem"] = problem or self.fault(test, entry, answered=bool(nodes))
         if not entry["problem"]:
-            # Slurm counts whole minutes; `look` cancels a job that exceeds its limit before that.
+            # Slurm counts whole minutes; `poll_jobs` cancels a job that exceeds its limit before that.
             left, longest = self.left(), self.params["time_limit"] + 59
             minutes = math.ceil(min(longest, longest if left is None else left) / 60)
             arguments = sbatch_arguments(test, usable + partners, minutes, share=share, reservation=reservation)
@@ -279,7 +279,7 @@ class Runner:
         open_jobs = {entry["job_id"]: entry for entry in entries}
         begun = time.monotonic()
         while open_jobs:
-            late = self.look(open_jobs)
+            late = self.poll_jobs(open_jobs)
             # If scancel failed, the job stays open and the caller reports it.
             for job, why in late.items() if self.cancel(list(late)) else ():
                 open_jobs[job].update(problem=why, over=True)
@@ -294,7 +294,7 @@ class Runner:
                 self.close(entry)
         return entries
 
-    def look(self, jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
+    def poll_jobs(self, jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
         """Update the entries from squeue; return the jobs that must be cancelled, with the reason."""
         code, out, err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(jobs), "-o", "%i|%T|%B|%r")
         # squeue fails with this error for jobs that ended long ago, so slurmctld has answered.
@@ -319,7 +319,7 @@ class Runner:
             return f"{CUT_BY_LIMIT}{began}"
         if heard and not entry["started_at"] and waited > self.params["wait"]:
             why = entry["reason"] or "slurmctld does not answer"
-            taken = {node: jobs for node in entry["nodes"][:_MOST_EXPLAINED] if (jobs := self.who_is_on(node))}
+            taken = {node: jobs for node in entry["nodes"][:_MOST_EXPLAINED] if (jobs := self.describe_jobs(node))}
             entry["busy"] |= taken
             why += f" ({'; '.join(f'{node}: {jobs}' for node, jobs in taken.items())})" if taken else ""
             return f"did not start within {self.params['wait']} s: {why}"
@@ -374,13 +374,13 @@ class Runner:
         if not entry["problem"]:
             entry["state"] = job.get("JobState", entry["state"])
             if entry["state"] == PREEMPTED:
-                self.gave_way(entry)
+                self.record_preemption(entry)
             elif entry["state"] in {"NODE_FAIL", "BOOT_FAIL", "CANCELLED", "TIMEOUT", "DEADLINE"}:
                 entry["problem"] = f"the job ended as {entry['state']}{_because(entry.get('reason', ''))}"
 
-    def gave_way(self, entry: dict[str, Any]) -> None:
+    def record_preemption(self, entry: dict[str, Any]) -> None:
         """Record the jobs that preempted a test; preemption is not a fault of its nodes."""
-        taken = {node: jobs for node in entry["nodes"][:_MOST_EXPLAINED] if (jobs := self.who_is_on(node))}
+        taken = {node: jobs for node in entry["nodes"][:_MOST_EXPLAINED] if (jobs := self.describe_jobs(node))}
         # squeue shows a preempting job only after it starts.
         entry["busy"] |= taken or dict.fromkeys(entry["nodes"], "a job of higher priority")
         entry["problem"] = f"{CUT}preempted by {'; '.join(sorted(set(entry['busy'].values())))}"

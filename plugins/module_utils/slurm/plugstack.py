@@ -15,7 +15,7 @@ from .shared_object import slurm_of_plugin
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["StackLine", "foreign_plugins", "stack_lines"]
+__all__ = ["foreign_plugins", "stack_lines"]
 
 # The controller's configuration directory, and the directory in which slurmd and sackd store received files.
 FOLDERS = ("/etc/slurm", "/run/slurm/conf")

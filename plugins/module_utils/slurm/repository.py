@@ -14,7 +14,7 @@ __all__ = [
     "PREFERENCES",
     "SLURM_PACKAGES",
     "SOURCE",
-    "own_archive",
+    "distribution_archive",
     "preferences_text",
     "repository_problems",
     "source_text",
@@ -55,7 +55,7 @@ def repository_problems(repository: Mapping[str, Any]) -> list[tuple[str, str, s
     return found
 
 
-def own_archive(output: str, codename: str) -> str:
+def distribution_archive(output: str, codename: str) -> str:
     """Return the URL of the distribution's archive; '' if unknown.
 
     Args:

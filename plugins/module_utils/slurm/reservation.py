@@ -174,7 +174,7 @@ class NodeReservation:
         gate, _unknown = self.find(NEW_RESERVATION)
         return sorted({*members} & {*gate.nodes}) if gate is not None and gate.is_of(self._user) else []
 
-    def hold(self, held: dict[str, str]) -> str:
+    def reserve_new_nodes(self, held: dict[str, str]) -> str:
         """Add the new nodes among the drained ones to the reservation without end time; return an error or ''."""
         new = sorted(node for node, reason in held.items() if is_new(reason))
         if not new or not self._own:
@@ -189,7 +189,7 @@ class NodeReservation:
         code, out, err = self._ask("scontrol", *command)
         return f"the reservation {NEW_RESERVATION} could not be created: {err or out or code}" if code != 0 else ""
 
-    def let_go(self, held: dict[str, str], left: Iterable[str]) -> None:
+    def release_new_nodes(self, held: dict[str, str], left: Iterable[str]) -> None:
         """Remove nodes from the reservation without end time if all are drained again (`left` is empty)."""
         gate, _unknown = self.find(NEW_RESERVATION) if held and not {*left} else (None, "")
         if gate is None or not gate.is_of(self._user):

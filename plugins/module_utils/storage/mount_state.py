@@ -24,12 +24,12 @@ from .mounts import STORAGE_TYPES, endpoints, kernel_offers, lies_in, on_network
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
-__all__ = ["PROC", "Examination", "holders", "read"]
+__all__ = ["PROC", "MountCheck", "holders", "read"]
 
-LOOK_S = 5
+ACCESS_TIMEOUT_S = 5
 
 
-class Examination:
+class MountCheck:
     """Checks the mounts of a host, and collects their states and problems."""
 
     def __init__(self, module: AnsibleModule, host: str, key: str, timeout_s: int = 20) -> None:
@@ -54,20 +54,20 @@ class Examination:
         """Return whether the kernel has a module."""
         return kernel_offers(name, self.filesystems, self.modules)
 
-    def blame(self, entry: dict[str, Any], fault: tuple[str, str] | None, about: str = "place") -> bool:
+    def record_fault(self, entry: dict[str, Any], fault: tuple[str, str] | None, about: str = "place") -> bool:
         """Record a mount's fault, if any, with its subject; return whether the mount has a fault."""
         if fault:
             key = f"{self.key}[{entry['path']}]"
             self.problems.append({**make_problem([self.host], key, *fault), "about": about})
         return fault is not None
 
-    def look_bound(self, paths: list[str]) -> None:
+    def check_bound(self, paths: list[str]) -> None:
         """Check shared directories that are bind-mounted from outside the host, such as into a container."""
         for path in paths:
             self.states[path], fault = bound_state(path, self.mounts)
-            self.blame({"path": path}, fault)
+            self.record_fault({"path": path}, fault)
 
-    def look(self, mounts: list[dict[str, Any]], *, client_ready: bool) -> None:
+    def check(self, mounts: list[dict[str, Any]], *, client_ready: bool) -> None:
         """Check every mount point, then the servers, then the mounts and the client.
 
         Args:
@@ -81,23 +81,23 @@ class Examination:
             if state == "free":
                 fault = self.place_fault(entry["path"])
             self.states[entry["path"]] = state
-            if not self.blame(entry, fault):
+            if not self.record_fault(entry, fault):
                 good.append(entry)
         silent = self.ask_servers(good)
         for entry in good:
             if endpoints_key(entry) in silent:
                 continue
             if self.states[entry["path"]] == "free":
-                self.blame(entry, self.client_fault(entry, ready=client_ready), "client")
+                self.record_fault(entry, self.client_fault(entry, ready=client_ready), "client")
             elif self.states[entry["path"]] == "mounted":
-                self.blame(entry, self.stale_fault(entry["path"]))
+                self.record_fault(entry, self.stale_fault(entry["path"]))
 
     def resolve(self, mounts: list[dict[str, Any]]) -> dict[str, list[str]]:
         """Return the addresses of the NFS servers by name."""
         known = {}
         for name in {self.server(entry) for entry in mounts} - {""}:
             with suppress(OSError):
-                known[name] = bounded(partial(addresses, name), LOOK_S)
+                known[name] = bounded(partial(addresses, name), ACCESS_TIMEOUT_S)
         return known
 
     @staticmethod
@@ -117,7 +117,7 @@ class Examination:
             return sorted(os.listdir(place)) if place.exists() else []  # noqa: PTH208 - returns strings
 
         try:
-            found = bounded(content, LOOK_S)
+            found = bounded(content, ACCESS_TIMEOUT_S)
         except OSError as exc:
             reason = "the file server of a parent mount does not answer" if on_network(path, self.mounts) else str(exc)
             return f"cannot be read: {reason}", "restore or unmount the parent mount"
@@ -128,7 +128,7 @@ class Examination:
     def stale_fault(self, path: str) -> tuple[str, str] | None:
         """Return the fault of an existing but unusable mount, or None."""
         try:
-            bounded(partial(os.statvfs, path), 2 * LOOK_S)
+            bounded(partial(os.statvfs, path), 2 * ACCESS_TIMEOUT_S)
         except OSError as exc:
             return f"is mounted, but cannot be used: {exc}", f"restore the server; if it runs: umount -l {path}"
         return None
@@ -142,7 +142,7 @@ class Examination:
         remedy = "start the server, correct src, and open that port in the firewalls between"
         for entry in entries:
             fault = faults.get(endpoints_key(entry))
-            self.blame(entry, (fault, remedy) if fault else None, "server")
+            self.record_fault(entry, (fault, remedy) if fault else None, "server")
         return {key for key, fault in faults.items() if fault}
 
     def client_fault(self, entry: dict[str, Any], *, ready: bool) -> tuple[str, str] | None:
@@ -153,11 +153,11 @@ class Examination:
             return f"{kind.helper} not found: the client is not installed", f"install {kind.origin}"
         if (ready or entry["type"] == "nfs") and not self.has(kind.module):
             return kernel_fault(entry["type"], self.release)
-        return self.tried(entry) if ready and entry["type"] == "nfs" else None
+        return self.trial_mount(entry) if ready and entry["type"] == "nfs" else None
 
-    def tried(self, entry: dict[str, Any]) -> tuple[str, str] | None:
+    def trial_mount(self, entry: dict[str, Any]) -> tuple[str, str] | None:
         """Return why a trial NFS mount in a private namespace fails, or None."""
-        limit = max(LOOK_S, self.timeout_s)
+        limit = max(ACCESS_TIMEOUT_S, self.timeout_s)
         with tempfile.TemporaryDirectory(prefix="busbar-mount-") as folder:
             mount = ["mount", "-t", "nfs", "-o", trial_options(entry["options"]), entry["src"], folder]
             command = ["timeout", "-k", "2", str(limit), "unshare", "--mount", "--propagation", "private", *mount]

@@ -14,7 +14,6 @@ __all__ = [
     "StorageType",
     "endpoints",
     "fstab_options",
-    "is_rdma",
     "is_same_mount",
     "kernel_offers",
     "lies_in",

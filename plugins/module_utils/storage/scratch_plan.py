@@ -96,19 +96,21 @@ def use_text(device: Device) -> str:
     return "; ".join(uses) or ("it is held open exclusively" if device["busy"] else "")
 
 
-def is_ours(declared: Declared, name: str, uuid: str) -> bool:
+def is_from_role(declared: Declared, name: str, uuid: str) -> bool:
     """Return whether the role created an array, volume group or file system."""
     return bool(name == declared["name"] or uuid == declared["uuid"])
 
 
-def mark(declared: Declared, device: Device) -> str:
+def scratch_uuid(declared: Declared, device: Device) -> str:
     """Return the UUID of the scratch file system that a disk belongs to, or ''."""
     group, contents = device["group"], device["contents"]
     if declared["raid"] == "none":
-        own = [item for item in contents if item["type"] == "xfs" and is_ours(declared, item["label"], item["uuid"])]
+        own = [
+            item for item in contents if item["type"] == "xfs" and is_from_role(declared, item["label"], item["uuid"])
+        ]
         return str(own[0]["uuid"]) if own == contents and own else ""
     levels = ("lvm",) if declared["raid"] == "lvm" else ("raid0",)
-    if group and group["level"] in levels and is_ours(declared, group["name"], group["uuid"]):
+    if group and group["level"] in levels and is_from_role(declared, group["name"], group["uuid"]):
         return str(group["uuid"])
     return ""
 
@@ -145,7 +147,7 @@ def wipe_line(host: str, names: Sequence[str]) -> str:
     return f"scratch_wipe_devices: {{{host}: [{', '.join(names)}]}}"
 
 
-def by_hand(item: Mapping[str, Any]) -> str:
+def manual_wipe(item: Mapping[str, Any]) -> str:
     """Return the command that empties a device: `wipefs`, or `blkdiscard` for data without a signature."""
     command = "wipefs --all" if item["contents"] else "blkdiscard --zeroout"
     return f"wipe it manually: {command} {item['path']}"
@@ -171,7 +173,7 @@ def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -
             line = wipe_line(host, [*named, *item["ids"][:1]])
             remedy = f"to destroy all data on this disk: {line}"
             if not item["ids"]:
-                remedy = f"it has no name under {BY_ID}; {by_hand(item)}"
+                remedy = f"it has no name under {BY_ID}; {manual_wipe(item)}"
             found.append(make_problem([host], "scratch_devices", f"{what} holds {held}", remedy))
     return found
 
@@ -182,10 +184,10 @@ def membership_problems(host: str, declared: Declared, devices: Sequence[Device]
     It is accepted as a new file system only if no disk of the old one is in use and all of them may be wiped.
     """
     named = set(declared["wipe"].get(host) or [])
-    ours = [item for item in devices if mark(declared, item)]
+    ours = [item for item in devices if scratch_uuid(declared, item)]
     if all(not use_text(item) and named & set(item["ids"]) for item in ours):
         return []
-    owned = {mark(declared, item) for item in ours}
+    owned = {scratch_uuid(declared, item) for item in ours}
     others = ", ".join(item["given"] for item in devices if item not in ours)
     problem = f"{', '.join(item['given'] for item in ours)} belong to the scratch {', '.join(sorted(owned))}"
     problem += f", but {others} does not" if others else ", which are different file systems"
@@ -315,7 +317,7 @@ def scratch_plan(host: str, declared: Declared, facts: Mapping[str, Any]) -> dic
     problems = device_problems(host, declared, devices)
     if problems:
         return {**plan, "problems": problems, "recipe": []}
-    marks = {mark(declared, item) for item in devices}
+    marks = {scratch_uuid(declared, item) for item in devices}
     if any(_is_unknown(declared, item) for item in devices):
         plan["undecided"] = True
     elif len(marks) == 1 and "" not in marks:

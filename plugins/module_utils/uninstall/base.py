@@ -89,7 +89,7 @@ class HostBase:
             )
         return str(out)
 
-    def was_there(self, path: Path) -> bool:
+    def in_baseline(self, path: Path) -> bool:
         """Return whether a path is in the baseline."""
         return str(path) in self.before or os.path.lexists(copy_of(str(path)))
 
@@ -97,7 +97,7 @@ class HostBase:
         """Return whether dpkg manages the packages."""
         return self.module.get_bin_path("dpkg-query") is not None
 
-    def keep_aside(self, source: Path, name: str, why: str) -> None:
+    def save_copy(self, source: Path, name: str, why: str) -> None:
         """Save a copy of a file that busbar did not write, or that was changed since."""
         place = KEPT / name.lstrip("/")
         self.kept.append(f"{name}: {why}; kept as {place}")

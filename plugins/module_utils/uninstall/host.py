@@ -38,7 +38,7 @@ class Host(ServicesOfHost):
         if not dry:
             self.release_guarded()
             for path in self.given["data"]:
-                self.bring_back(path)
+                self.move_data_back(path)
         self.data = [path for path in self.given["data"] if os.path.lexists(path)]
         self.plan_packages()
         former = units(self.module)
@@ -58,7 +58,7 @@ class Host(ServicesOfHost):
             self.output("apt-mark", "unhold", *held)
         if not dry:
             self.empty_directories()
-            self.bring_units_back(former)
+            self.restore_units(former)
         self.reload()
         self.accounts()
         self.kept += [f"data {path}: never removed" for path in self.data]
@@ -79,7 +79,7 @@ class Host(ServicesOfHost):
                 continue
             histories = [each] if each.suffix == ".jsonl" else sorted(each.rglob("*.jsonl"))
             for history in histories:
-                self.keep_aside(history, str(history), "a history")
+                self.save_copy(history, str(history), "a history")
             if each.is_dir() and not each.is_symlink():
                 shutil.rmtree(each)
             else:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 __all__ = [
-    "AUTOMATIC",
     "AWAY",
     "UNIT_KINDS",
     "PackagesOfHost",
@@ -77,7 +76,7 @@ class PackagesOfHost(PathsOfHost):
             dependencies = {name for name in here - set(left["packages"]) if brought[name] == AUTOMATIC}
             named = {name for name in dependencies if not installed[name][1]}
             self.kept += [f"package {name}: explicitly installed later" for name in sorted(named)]
-            half = self.half_gone(fresh)
+            half = self.partially_removed(fresh)
             going = half | self.unneeded(half | here - named, left["packages"])
             # autoremove keeps all providers of a needed virtual package, although one is enough.
             for name in sorted(here - named - going):
@@ -119,7 +118,7 @@ class PackagesOfHost(PathsOfHost):
             raise RefusedError(message)
         return names & (set(left) if status != 0 else parse_simulation(out)[0])
 
-    def half_gone(self, names: Collection[str]) -> set[str]:
+    def partially_removed(self, names: Collection[str]) -> set[str]:
         """Return partially removed packages, such as those with remaining configuration files."""
         rows = self.output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n").splitlines()
         states = [row.split() for row in rows]
@@ -181,12 +180,12 @@ class PackagesOfHost(PathsOfHost):
         GOING.write_text(json.dumps({"packages": self.going, "names": sorted(self.names)}), encoding="utf-8")
         self.guard()
         for path in self.data:
-            self.put_away(path)
+            self.move_data_away(path)
         try:
-            status, output = self.take_away()
+            status, output = self.remove_packages()
         finally:
             for path in self.data:
-                self.bring_back(path)
+                self.move_data_back(path)
         if status == 0 and self.back and not self.module.get_bin_path("apt-get"):
             status, output = run_manager(self.module, ["dnf", "-y", "install", *self.back], recorded=False)
         self.release_guarded()
@@ -200,7 +199,7 @@ class PackagesOfHost(PathsOfHost):
         if automatic and self.module.get_bin_path("apt-mark"):
             self.output("apt-mark", "auto", *automatic)
 
-    def take_away(self) -> tuple[int, str]:
+    def remove_packages(self) -> tuple[int, str]:
         """Remove the packages; return exit status and output of the package manager."""
         status, output = run_manager(self.module, self.package_command(), recorded=False)
         if status != 0 and INTERRUPTED in output:
@@ -208,7 +207,7 @@ class PackagesOfHost(PathsOfHost):
             status, output = run_manager(self.module, self.package_command(), recorded=False)
         # apt does not purge packages that a killed run left partially removed.
         purged = status == 0 and self.on_debian() and not self.immovable()
-        if rest := sorted(self.half_gone(self.going)) if purged else []:
+        if rest := sorted(self.partially_removed(self.going)) if purged else []:
             status, output = run_manager(self.module, [*APT, "purge", *rest], recorded=False)
         return status, output
 
@@ -233,7 +232,7 @@ class PackagesOfHost(PathsOfHost):
         for copy in sorted(path for path in GUARD.rglob("*") if path.is_file()):
             name = f"/{copy.relative_to(GUARD)}"
             if not os.path.lexists(name):
-                self.keep_aside(copy, name, "removed with a package, but not created by busbar")
+                self.save_copy(copy, name, "removed with a package, but not created by busbar")
         shutil.rmtree(GUARD, ignore_errors=True)
 
     def guard(self) -> None:
@@ -245,13 +244,13 @@ class PackagesOfHost(PathsOfHost):
             checked = self.module.run_command(["dpkg", "--verify", *self.going])[1].splitlines()
             of_packages -= {line.partition(" c ")[2] for line in checked if "5" in line.partition(" c ")[0]}
         for path in Path("/etc").rglob("*"):
-            fresh = str(path) not in of_packages and not self.was_there(path)
+            fresh = str(path) not in of_packages and not self.in_baseline(path)
             if fresh and path.is_file() and not path.is_symlink() and path.stat().st_size:
                 copy = GUARD / str(path).lstrip("/")
                 copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 shutil.copy2(path, copy)
 
-    def put_away(self, path: str) -> None:
+    def move_data_away(self, path: str) -> None:
         """Move data below /var/lib out of reach of package scripts; data elsewhere is in use by other programs."""
         place, away = Path(path), AWAY / path.lstrip("/")
         if not is_below(path, [PACKAGED]) or path in self.immovable() or not place.is_dir():
@@ -266,7 +265,7 @@ class PackagesOfHost(PathsOfHost):
         found = [path for path in self.data if is_below(path, [PACKAGED]) and Path(path).is_dir()]
         return [path for path in found if Path(path).is_symlink() or Path(path).stat().st_dev != device]
 
-    def bring_back(self, path: str) -> None:
+    def move_data_back(self, path: str) -> None:
         """Move data back, even if a previous run was killed."""
         away, place = AWAY / path.lstrip("/"), Path(path)
         if not away.exists():

@@ -14,7 +14,7 @@ from .base import HostBase, copy_of, digest, is_below
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PathsOfHost", "merged", "top_paths", "without_block"]
+__all__ = ["PathsOfHost", "merged", "top_paths"]
 
 BY_HAND = "changed manually since busbar wrote it"
 
@@ -75,7 +75,7 @@ class PathsOfHost(HostBase):
         """Restore and remove all files; directories are removed after the packages."""
         for name, kinds in self.entries.items():
             if name.startswith("/"):
-                self.put_right(name, kinds)
+                self.restore_path(name, kinds)
         for item in self.given["blocks"]:
             path = Path(item["path"])
             if path.is_file() and not path.is_symlink():
@@ -88,7 +88,7 @@ class PathsOfHost(HostBase):
                     if not after.strip() and not copy_of(str(path)).exists() and not self.module.check_mode:
                         path.unlink()
 
-    def put_right(self, name: str, kinds: Sequence[str]) -> None:
+    def restore_path(self, name: str, kinds: Sequence[str]) -> None:
         """Restore one path to its previous state."""
         path, copy = Path(name), copy_of(name)
         now, was = kind_of(path), kind_of(copy)
@@ -110,7 +110,7 @@ class PathsOfHost(HostBase):
         ours = ours or ("link" in kinds if now == "link" else digest(content_of(path)) in kinds)
         shared = name in SHARED and now == was == "file" and (BASELINE / "last" / path.name).exists()
         if not ours and not shared:
-            self.keep_aside(path, name, BY_HAND)
+            self.save_copy(path, name, BY_HAND)
         if was:
             self.restored.append(name)
             self.restore(path, copy, merge=shared and not ours)
@@ -164,7 +164,7 @@ class PathsOfHost(HostBase):
     def empty_directories(self) -> None:
         """Remove empty directories that busbar or its packages created."""
         written = [Path(name) for name in self.entries if is_below(name, TOPS)]
-        found = {each for path in written for each in (path, *path.parents) if not self.was_there(each)}
+        found = {each for path in written for each in (path, *path.parents) if not self.in_baseline(each)}
         others = [*self.given["data"], *self.homes]
         tops = {parent for top in TOPS for parent in (Path(top), *Path(top).parents)}
         for path in sorted((each for each in found - tops if kind_of(each) == "directory"), reverse=True):

@@ -72,7 +72,7 @@ class ServicesOfHost(PackagesOfHost):
                 raise RefusedError(message)
             self.removed.append(f"mount {place}")
 
-    def bring_units_back(self, former: Mapping[str, str]) -> None:
+    def restore_units(self, former: Mapping[str, str]) -> None:
         """Reload systemd, and restore the state of units from the baseline."""
         self.output("systemctl", "daemon-reload")
         now, active = units(self.module), active_units(self.module)
@@ -114,13 +114,13 @@ class ServicesOfHost(PackagesOfHost):
                 self.output("systemctl", "try-restart", unit)
         # exportfs is removed with an NFS server that busbar installed.
         if self.module.get_bin_path("exportfs"):
-            self.withdraw_exports()
+            self.restore_exports()
         if self.touched("/etc/systemd/journald.conf.d"):
             self.output("systemctl", "try-restart", "systemd-journald")
         if self.touched("/etc/udev"):
             self.output("udevadm", "control", "--reload")
 
-    def withdraw_exports(self) -> None:
+    def restore_exports(self) -> None:
         """Restore the exports of an NFS server that existed before; the kernel still has busbar's exports."""
         if self.touched("/etc/exports.d"):
             self.output("exportfs", "-ra")

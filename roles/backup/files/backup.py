@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect impo
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.repository import Repository
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.restore_parts import (
     PARTS,
-    is_there,
+    existing_data,
     place,
     refuse_present,
 )
@@ -167,9 +167,9 @@ def _fetch(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     left = [part for part in parts_of(settings) if part not in note["placed"]]
     # The roles start Grafana and slapd, which create a database before the restored one is in place.
     for part in ("grafana", "directory"):
-        if part in left and part not in note["begun"] and not is_there(settings, part):
+        if part in left and part not in note["begun"] and not existing_data(settings, part):
             note["begun"] = [*note["begun"], part]
-    there = [found for part in left if part not in note["begun"] and (found := is_there(settings, part))]
+    there = [found for part in left if part not in note["begun"] and (found := existing_data(settings, part))]
     _write_fetched(settings, note)
     if not left:
         _clear(settings)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache import Kept, KeptEach
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache import CachedAnswer, UserAnswers
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import (
-    ended_because,
+    end_reason,
     parse_accounts,
     parse_jobs,
     parse_partitions,
@@ -83,9 +83,9 @@ async def notebooks() -> dict[str, Job]:
 
 
 # One cached query serves the notebooks of all users.
-JOBS = Kept(notebooks, JOBS_AGE)
-ACCOUNTS = KeptEach(lambda user: run_as_user("query", {"what": "accounts", "user": user}, "slurm"), ACCOUNTS_AGE)
-CLUSTER = Kept(lambda: run_as_user("query", {"what": "cluster"}, "slurm"), CLUSTER_AGE)
+JOBS = CachedAnswer(notebooks, JOBS_AGE)
+ACCOUNTS = UserAnswers(lambda user: run_as_user("query", {"what": "accounts", "user": user}, "slurm"), ACCOUNTS_AGE)
+CLUSTER = CachedAnswer(lambda: run_as_user("query", {"what": "cluster"}, "slurm"), CLUSTER_AGE)
 
 
 class PortalAuthenticator(Authenticator):
@@ -235,7 +235,7 @@ class NotebookSpawner(SlurmSpawner):
             return JobStatus.RUNNING
         if job and job.is_pending:
             return JobStatus.PENDING
-        self.ended = ended_because(job)
+        self.ended = end_reason(job)
         return JobStatus.NOTFOUND
 
     def state_gethost(self) -> str:

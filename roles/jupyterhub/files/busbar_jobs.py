@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache import Kept, KeptEach
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache import CachedAnswer, UserAnswers
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import parse_partitions, usable
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.jobs_page import (
     cluster_rows,
@@ -36,8 +36,8 @@ async def answer(program: str, request: dict[str, Any], user: str) -> dict[str, 
 
 
 # One cached query serves the queue of all users; the accounting is queried once per minute and user.
-QUEUE = Kept(lambda: answer("query", {"what": "queue"}, "slurm"), QUEUE_AGE)
-ENDED = KeptEach(lambda user: answer("history", {}, user), ENDED_AGE)
+QUEUE = CachedAnswer(lambda: answer("query", {"what": "queue"}, "slurm"), QUEUE_AGE)
+ENDED = UserAnswers(lambda user: answer("history", {}, user), ENDED_AGE)
 
 
 async def soon(pending: Awaitable[dict[str, Any]]) -> dict[str, Any]:

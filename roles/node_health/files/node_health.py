@@ -24,7 +24,12 @@ from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_readin
 from ansible_collections.busbar.cluster.plugins.module_utils.health.check_runner import answers
 from ansible_collections.busbar.cluster.plugins.module_utils.health.drain_policy import drain_reason
 from ansible_collections.busbar.cluster.plugins.module_utils.health.drain_resume import drain_or_resume
-from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import Answer, Finding, Node, weighed
+from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import (
+    Answer,
+    Finding,
+    Node,
+    with_severities,
+)
 from ansible_collections.busbar.cluster.plugins.module_utils.health.history import NAME, append, entries, keys_of
 from ansible_collections.busbar.cluster.plugins.module_utils.health.metrics import metrics
 from ansible_collections.busbar.cluster.plugins.module_utils.health.network import HOUR_S
@@ -68,7 +73,7 @@ class Run:
         self.state = with_answers(self.state, self.answers, self.began, window_s)
         found = [each for name in checks for each in self.answers[name].findings]
         events = () if quick else self.state.events
-        return weighed([*found, *events], self.declared.get("severities") or {})
+        return with_severities([*found, *events], self.declared.get("severities") or {})
 
     def draining(self, findings: Sequence[Finding]) -> list[Finding]:
         """Return the findings that drain the node."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_health import gpu_ailments, gpu_label
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_health import gpu_faults, gpu_label
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
@@ -93,7 +93,7 @@ def _print_table(data: dict[str, Any]) -> None:
     for error in data["errors"]:
         print(f"  {printable(error)}")
     for gpu in data["gpus"]:
-        for problem, remedy in gpu_ailments(gpu):
+        for problem, remedy in gpu_faults(gpu):
             words = f"GPU {gpu['index']} ({gpu_label(gpu)}): {problem}. Remedy: {remedy}"
             print(printable(f"  {words.replace('INDEX', str(gpu['index']))}"))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....module_utils.common.problems import Problem, make_problem
-from ....module_utils.nvidia.gpu_settings import settings_form
+from ....module_utils.nvidia.gpu_settings import settings_errors
 from ....module_utils.slurm.hostlist import expand_hosts
 from .builtin_profiles import LIKE, profile_names, unknown_hardware
 from .ceilings import alltoall, ceilings, nic_rate, nvls
@@ -56,7 +56,7 @@ def _unknown_like(name: str, like: object) -> tuple[str, str]:
 def _gpu_problems(gpu: dict[str, Any]) -> list[str]:
     """Return problems with the GPUs' links, settings, partitions and Slurm names."""
     keys = {"mig_layout": "gpu.mig", "slurm_gres_mode": "gpu.gres_mode"}
-    problems = [f"gpu.settings: {problem}" for problem in settings_form(gpu.get("settings") or {})]
+    problems = [f"gpu.settings: {problem}" for problem in settings_errors(gpu.get("settings") or {})]
     if gpu.get("nvswitch") and not gpu["nvlink_gbs"]:
         problems.append("gpu.nvswitch: GPUs behind NVSwitches have NVLinks; nvlink_gbs must be above 0")
     return problems + [

@@ -86,6 +86,6 @@ def test_a_host_without_accounting_is_not_asked_for_it(look: Callable[..., Any],
 
 
 def test_a_program_that_is_missing_has_its_exit_code(tmp_path: Path) -> None:
-    code, text = doctor_info.Look("ctl", 5).run(str(tmp_path / "none"))
+    code, text = doctor_info.Diagnosis("ctl", 5).run(str(tmp_path / "none"))
     assert code == 127
     assert "No such file" in text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi_run import jobs_here
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi_run import local_jobs
 from ansible_collections.busbar.cluster.plugins.modules import gpu_settings, mig_layout
 from simulated_gpus import SIMULATED_A100, SimulatedGpus
 
@@ -29,7 +29,7 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedGpus:
     simulated = SimulatedGpus(tmp_path, SIMULATED_A100)
     for module in (gpu_settings, mig_layout):
         monkeypatch.setattr(module, "smi_runner", lambda _: simulated)
-        monkeypatch.setattr(module, "jobs_here", list)
+        monkeypatch.setattr(module, "local_jobs", list)
     return simulated
 
 
@@ -95,7 +95,7 @@ def test_jobs_hold_back_what_they_would_notice(
     run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     smi(["-pm", "0"])
-    monkeypatch.setattr(gpu_settings, "jobs_here", lambda: ["12", "14"])
+    monkeypatch.setattr(gpu_settings, "local_jobs", lambda: ["12", "14"])
     monkeypatch.setattr(gpu_settings, "RECORD", tmp_path / "clocks")
     wanted = {"settings": {"persistence": True, "power_limit_w": 300}}
     assert "drain the node first" in run(gpu_settings, busy="refuse", **wanted)["msg"]
@@ -120,7 +120,7 @@ def test_jobs_are_known_by_the_names_of_their_steps(tmp_path: Path) -> None:
         (tmp_path / number).mkdir()
         (tmp_path / number / "cmdline").write_text(name)
     (tmp_path / "10").mkdir()
-    assert jobs_here(tmp_path) == ["9", "12"]
+    assert local_jobs(tmp_path) == ["9", "12"]
 
 
 class Slurm:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.busbar.cluster.plugins.modules.slurm_accounting import failure, of_missing
+from ansible_collections.busbar.cluster.plugins.modules.slurm_accounting import failure, only_missing_entries
 
 # Slurm 24.11 with slurmdbd stopped.
 REFUSED = """\
@@ -28,4 +28,4 @@ def test_what_is_there_can_be_left_as_it_is() -> None:
     changed = ["modify", "user", "where", "name=erin", "cluster=x", "account=ml", "set", "Fairshare=1"]
     taken = ["delete", "user", "where", "name=erin", "cluster=x", "account=other"]
     account = ["delete", "account", "where", "name=ml"]
-    assert of_missing([made, changed, taken, gone, account]) == [made, gone]
+    assert only_missing_entries([made, changed, taken, gone, account]) == [made, gone]

@@ -24,7 +24,7 @@ def run(tmp_path: Path, patch: pytest.MonkeyPatch, *, active: str = "inactive", 
         target.write_text("new")
         return {"job_table": 2}
 
-    patch.setattr(slurm_dump, "answer_of", lambda _command: active)
+    patch.setattr(slurm_dump, "output_or_empty", lambda _command: active)
     patch.setattr(slurm_dump, "database_bytes", lambda _settings: 100)
     patch.setattr(slurm_dump, "dump_database", dump)
     patch.setattr(slurm_dump, "table_rows", lambda _settings: {"job_table": rows})

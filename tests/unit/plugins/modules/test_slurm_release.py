@@ -64,9 +64,9 @@ def test_lost_types_of_mpi_are_found_without_an_upgrade() -> None:
         dpkg_deb=f"-rw-r--r-- root/root 1 2026-01-01 00:00 .{LIBRARIES}/mpi_pmi2.so\n",
     )
     versions = {"slurm-wlm-basic-plugins": NEW, "slurmd": NEW}
-    assert slurm_release.lost_on_offer(host, [], versions) == ["pmix"]
+    assert slurm_release.lost_in_offer(host, [], versions) == ["pmix"]
     assert fetched == [[f"slurm-wlm-basic-plugins={NEW}"]]
-    assert slurm_release.lost_on_offer(host, [], {"slurmd": NEW}) == []
+    assert slurm_release.lost_in_offer(host, [], {"slurmd": NEW}) == []
 
 
 def test_a_daemon_whose_program_was_replaced_is_stale(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_apt_sees_the_files_before_they_are_there(tmp_path: Path, monkeypatch: p
     (sources.parent / "own.list").write_text("deb http://archive trixie main\n")
     monkeypatch.setattr(slurm_release, "SOURCE", str(sources))
     monkeypatch.setattr(slurm_release, "PREFERENCES", str(preferences))
-    with slurm_release.as_if_written({str(sources): "Types: deb\n", str(preferences): ""}) as options:
+    with slurm_release.options_with_files({str(sources): "Types: deb\n", str(preferences): ""}) as options:
         places = [type(tmp_path)(word.partition("=")[2]) for word in options if "parts=" in word]
         seen = {path.name for place in places for path in place.iterdir()}
     assert seen == {"own.list", "busbar-slurm.sources"}

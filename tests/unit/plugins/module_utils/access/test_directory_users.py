@@ -56,7 +56,7 @@ def test_a_new_user_gets_an_unused_uid() -> None:
         {"do": "add", "name": "frank", "full_name": "Frank Ängström", "keys": [KEY], "groups": ["physics"]},
         {"do": "add", "name": "grace"},
     )
-    assert done.wrong == []
+    assert done.errors == []
     assert done.messages == [
         "add frank with UID 20106",
         "frank: add group cluster-users",
@@ -76,7 +76,7 @@ def test_a_new_user_gets_an_unused_uid() -> None:
 
 def test_who_is_there_already_is_left_as_is() -> None:
     done = after({"do": "add", "name": "erin", "number": 20101, "full_name": "Erin Example", "keys": [KEY]})
-    assert (done.ldif, done.messages, done.wrong) == ([], [], [])
+    assert (done.ldif, done.messages, done.errors) == ([], [], [])
     more = after({"do": "add", "name": "erin", "keys": [OTHER]})
     assert more.messages == ["erin: add key ssh-ed25519 erin@desk"]
 
@@ -106,8 +106,8 @@ def test_who_is_there_already_is_left_as_is() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_with_both_sides(change: dict[str, Any], said: str) -> None:
-    (wrong,) = after(change).wrong
-    assert said in wrong
+    (errors,) = after(change).errors
+    assert said in errors
 
 
 def test_a_user_is_removed_from_all_groups() -> None:
@@ -142,7 +142,7 @@ def test_lock_and_unlock_and_list() -> None:
     assert back.messages == ["lock erin", "unlock erin"]
     unset = Directory(PEOPLE, GROUPS, SETTINGS._replace(locked_group=""))
     unset.change([{"do": "lock", "name": "erin"}], [])
-    assert "identity_locked_group" in unset.wrong[0]
+    assert "identity_locked_group" in unset.errors[0]
 
 
 def test_keys_and_groups_change_one_by_one() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.backup import programs
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import collect, save_directory
-from ansible_collections.busbar.cluster.plugins.module_utils.backup.restore_parts import is_there, place_directory
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.restore_parts import existing_data, place_directory
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings import BackupError, Settings
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     for name, text in tools.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setattr(programs, "_of_directory", lambda tool, _settings: [str(tmp_path / tool)])
+    monkeypatch.setattr(programs, "_slapd_command", lambda tool, _settings: [str(tmp_path / tool)])
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     me = getpass.getuser()
     conf = str(tmp_path / "slapd.conf")
@@ -56,7 +56,7 @@ def test_what_was_there_is_moved_aside(settings: Settings, tmp_path: Path) -> No
     dump = tmp_path / "saved.ldif"
     dump.write_text(LDIF)
     (tmp_path / "ldap" / "data.mdb").write_text("dn: dc=other\n")
-    assert is_there(settings, "directory").startswith("an LDAP directory in")
+    assert existing_data(settings, "directory").startswith("an LDAP directory in")
     aside = place_directory(settings, dump, 2, "now")
     assert aside == str(tmp_path / "ldap.before-now")
     assert (tmp_path / "ldap" / "data.mdb").read_text() == LDIF
@@ -68,7 +68,7 @@ def test_a_new_machine_has_nothing_to_move(settings: Settings, tmp_path: Path) -
     dump = tmp_path / "saved.ldif"
     dump.write_text(LDIF)
     (tmp_path / "ldap" / "data.mdb").unlink()
-    assert is_there(settings, "directory") == ""
+    assert existing_data(settings, "directory") == ""
     assert place_directory(settings, dump, 2, "now") == ""
 
 

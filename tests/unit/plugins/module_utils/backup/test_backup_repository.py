@@ -50,9 +50,9 @@ def repository(tmp_path: Path) -> Callable[[Answers], Repository]:
     """Make a repository whose restic gives recorded answers by its command, and notes what it was asked."""
 
     def make(answers: Answers) -> Repository:
-        for name, (status, printed, complaint) in answers.items():
-            (tmp_path / f"{name}.out").write_text(printed)
-            (tmp_path / f"{name}.err").write_text(complaint)
+        for name, (status, output, errors) in answers.items():
+            (tmp_path / f"{name}.out").write_text(output)
+            (tmp_path / f"{name}.err").write_text(errors)
             (tmp_path / f"{name}.status").write_text(str(status))
         program = tmp_path / "restic"
         program.write_text(

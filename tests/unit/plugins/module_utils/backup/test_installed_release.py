@@ -15,5 +15,5 @@ from ansible_collections.busbar.cluster.plugins.module_utils.backup import progr
     ],
 )
 def test_release(monkeypatch: pytest.MonkeyPatch, answers: dict[str, str], release: str) -> None:
-    monkeypatch.setattr(programs, "answer_of", lambda command: answers[command[0]])
+    monkeypatch.setattr(programs, "output_or_empty", lambda command: answers[command[0]])
     assert programs.installed_release() == release

@@ -13,9 +13,9 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.package_sour
     Source,
     apt_preferences,
     apt_source,
+    configures_url,
     dnf_repository,
     source_problems,
-    speaks_of,
 )
 
 URL = "http://mirror.example.org/cuda/"
@@ -77,7 +77,7 @@ def test_bad_sources_are_refused(change: dict[str, object], option: str | None) 
     ],
 )
 def test_sources_of_others_are_seen(text: str, *, named: bool) -> None:
-    assert speaks_of(text, URL) is named
+    assert configures_url(text, URL) is named
 
 
 SYSTEM = (

@@ -15,7 +15,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.finding impo
     Answer,
     Finding,
     Node,
-    weighed,
+    with_severities,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.health.gpus import gpu_answer, nvlink_answer
 from ansible_collections.busbar.cluster.plugins.module_utils.health.network import network_answer
@@ -386,7 +386,7 @@ def test_a_process_of_a_running_job_is_not_stray(tmp_path: Path, path: str) -> N
 
 def test_a_site_may_weigh_findings_otherwise() -> None:
     findings = [Finding("swap", MONITOR, "a"), Finding("clock", RESET, "b"), Finding("gpu", RESET, "c")]
-    found = weighed(findings, {"swap": ISOLATE, "clock": "OFF"})
+    found = with_severities(findings, {"swap": ISOLATE, "clock": "OFF"})
     assert [(each.check, each.severity) for each in found] == [("swap", ISOLATE), ("gpu", RESET)]
 
 

@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings import (
     boot_lines,
     merge_settings,
-    settings_form,
+    settings_errors,
     settings_plan,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings_found import settings_found
@@ -50,7 +50,7 @@ ALL = {
     ],
 )
 def test_the_form(settings: object, words: str) -> None:
-    found = settings_form(settings)
+    found = settings_errors(settings)
     assert words in "; ".join(found)
     assert bool(found) == bool(words)
 

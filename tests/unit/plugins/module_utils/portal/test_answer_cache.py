@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache import Kept, KeptEach
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache import CachedAnswer, UserAnswers
 
 
 class Asked:
@@ -30,7 +30,7 @@ class Asked:
 def test_many_ask_once() -> None:
     async def play() -> tuple[list[dict[str, Any]], int]:
         asked = Asked()
-        kept = Kept(asked.ask, 60)
+        kept = CachedAnswer(asked.ask, 60)
         return await asyncio.gather(*(kept.get() for _ in range(200))), asked.count
 
     answers, count = asyncio.run(play())
@@ -40,7 +40,7 @@ def test_many_ask_once() -> None:
 
 def test_an_answer_is_kept_for_some_seconds_alone() -> None:
     async def play() -> list[int]:
-        kept = Kept(Asked().ask, 0)
+        kept = CachedAnswer(Asked().ask, 0)
         first = await kept.get()
         await asyncio.sleep(0.01)
         return [first["number"], (await kept.get())["number"]]
@@ -52,7 +52,7 @@ def test_an_answer_on_its_way_when_something_changes_is_not_kept() -> None:
     async def play() -> list[int]:
         asked = Asked()
         asked.goes_on.clear()
-        kept = Kept(asked.ask, 60)
+        kept = CachedAnswer(asked.ask, 60)
         first = asyncio.create_task(kept.get())
         await asked.begun.wait()
         kept.forget()
@@ -73,7 +73,7 @@ def test_a_question_without_answer_is_asked_again() -> None:
         return {"number": count}
 
     async def play() -> dict[str, Any]:
-        kept = Kept(ask, 60)
+        kept = CachedAnswer(ask, 60)
         with pytest.raises(OSError):  # noqa: PT011 - the one above
             await kept.get()
         return await kept.get()
@@ -95,7 +95,7 @@ def test_each_user_is_asked_for_once_and_a_few_at_a_time() -> None:
             now -= 1
             return {"user": user}
 
-        kept = KeptEach(ask, 60, at_once=2, most=3)
+        kept = UserAnswers(ask, 60, at_once=2, most=3)
         users = ["a", "b", "c", "a", "b", "c"] * 20
         answers = await asyncio.gather(*(kept.get(user) for user in users))
         assert [one["user"] for one in answers] == users

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import (
     Job,
-    ended_because,
+    end_reason,
     parse_accounts,
     parse_jobs,
     parse_partitions,
@@ -50,10 +50,10 @@ def test_jobs_and_why_they_ended() -> None:
         True,
         False,
     )
-    assert ended_because(jobs["9"]) == "it reached its time limit: choose more hours"
-    assert ended_because(Job("OUT_OF_MEMORY", "", "")) == "it ran out of memory: choose more"
-    assert ended_because(Job("NEW_STATE", "", "")) == "its job state is NEW_STATE"
-    assert ended_because(None) == "its job is no longer in Slurm's queue"
+    assert end_reason(jobs["9"]) == "it reached its time limit: choose more hours"
+    assert end_reason(Job("OUT_OF_MEMORY", "", "")) == "it ran out of memory: choose more"
+    assert end_reason(Job("NEW_STATE", "", "")) == "its job state is NEW_STATE"
+    assert end_reason(None) == "its job is no longer in Slurm's queue"
 
 
 def test_partitions_with_what_is_free() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.busbar_reasons import UPGRADE_REASON
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.repository import (
-    own_archive,
+    distribution_archive,
     preferences_text,
     repository_problems,
     source_text,
@@ -170,7 +170,7 @@ def test_only_slurm_and_what_it_needs_come_from_the_suite() -> None:
 
 def test_the_source_is_that_of_the_system_with_another_suite() -> None:
     said = "http://other/|trixie|Other\nhttp://archive/debian/|trixie|Debian\nhttp://sec/|trixie-security|Debian\n"
-    assert own_archive(said, "trixie") == "http://archive/debian/"
+    assert distribution_archive(said, "trixie") == "http://archive/debian/"
     text = source_text({"release": "26.05", "suite": "testing", "expired": True}, "http://archive/debian/", "/key.gpg")
     assert "URIs: http://archive/debian/\nSuites: testing\nComponents: main\nSigned-By: /key.gpg\n" in text
     assert text.endswith("Check-Valid-Until: no\n")

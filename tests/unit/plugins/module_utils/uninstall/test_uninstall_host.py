@@ -197,18 +197,18 @@ def test_data_is_out_of_the_way_while_packages_go(place: Path) -> None:
     data.mkdir(parents=True)
     (data / "table").write_text("rows")
     found = look(place, data=[str(data)])
-    found.put_away(str(data))
+    found.move_data_away(str(data))
     assert not data.exists()
     (place / "lib/db").rmdir()  # as a script of a package does
     # A run that was killed here: the next one begins with this.
-    look(place, data=[str(data)]).bring_back(str(data))
+    look(place, data=[str(data)]).move_data_back(str(data))
     assert (data / "table").read_text() == "rows"
 
 
 def test_data_elsewhere_stays_where_others_use_it(place: Path) -> None:
     shared = place / "shared"
     shared.mkdir()
-    look(place, data=[str(shared)]).put_away(str(shared))
+    look(place, data=[str(shared)]).move_data_away(str(shared))
     assert shared.is_dir()
 
 
@@ -217,10 +217,10 @@ def test_data_never_replaces_what_was_made_meanwhile(place: Path) -> None:
     data.mkdir(parents=True)
     (data / "table").write_text("old")
     found = look(place, data=[str(data)])
-    found.put_away(str(data))
+    found.move_data_away(str(data))
     data.mkdir()
     (data / "table").write_text("new")
-    found.bring_back(str(data))
+    found.move_data_back(str(data))
     assert (data / "table").read_text() == "new"
     assert (place / f"busbar/data{data}/table").read_text() == "old"
     assert "recreated meanwhile" in found.kept[0]
@@ -258,7 +258,7 @@ def test_packages_are_not_purged_while_data_cannot_be_moved_away(place: Path) ->
     found = look(place, data=[str(data)])
     found.module.get_bin_path = lambda name: name
     assert found.package_command()[-1] == "remove"
-    found.put_away(str(data))
+    found.move_data_away(str(data))
     assert data.is_symlink()
     assert look(place).immovable() == []
 
@@ -335,7 +335,7 @@ def test_homes_on_a_file_server_are_gone_with_its_mount(place: Path, monkeypatch
         monkeypatch.setattr(found, name, lambda: None)
     monkeypatch.setattr(found, "finish", lambda: None)
     monkeypatch.setattr(host, "units", lambda _module: {})
-    monkeypatch.setattr(found, "bring_units_back", lambda _former: None)
+    monkeypatch.setattr(found, "restore_units", lambda _former: None)
     monkeypatch.setattr(found, "holds", list)
     monkeypatch.setattr(found, "unmount", homes.rmdir)
     monkeypatch.setattr(found, "accounts", lambda: reached.extend(found.data))

@@ -122,7 +122,7 @@ def imports(path: Path) -> set[str]:
 
 
 def own_imports(path: Path, plugins: Path) -> set[str]:
-    """What a plugin or a program imports of the collection, by names such as `module_utils.slurm.queue`."""
+    """What a plugin or a program imports of the collection, by names such as `module_utils.slurm.squeue`."""
     folder = path.relative_to(plugins).parent.parts if path.is_relative_to(plugins) else ()
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -109,7 +109,7 @@ from ..module_utils.access.accounts import (
     known_users,
     password_digest,
 )
-from ..module_utils.access.identity import local_holders
+from ..module_utils.access.id_conflicts import local_holders
 from ..module_utils.access.user_processes import runs_slurmctld, user_processes
 from ..module_utils.common.call_timeout import bounded
 from ..module_utils.slurm.job_resources import JOBS_OF_USERS, read_held_jobs

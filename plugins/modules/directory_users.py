@@ -155,7 +155,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.access.directory_users import Directory, Settings
-from ..module_utils.access.identity import Holder, clashes, declared_holders, local_holders
+from ..module_utils.access.id_conflicts import Holder, clashes, declared_holders, local_holders
 from ..module_utils.access.ldap_tools import SOCKET, Connection, LdapError, escaped
 from ..module_utils.common.problems import make_problem
 

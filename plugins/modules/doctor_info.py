@@ -38,7 +38,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.call_timeout import bounded
 from ..module_utils.common.problems import Problem, make_problem
-from ..module_utils.health.diagnosis import (
+from ..module_utils.health.doctor_checks import (
     SERVICES,
     certificate_problems,
     disk_problems,
@@ -48,8 +48,8 @@ from ..module_utils.health.diagnosis import (
     reservation_problems,
     service_problems,
 )
-from ..module_utils.health.system import SERVICE_PROPERTIES, Disk
-from ..module_utils.slurm.nodes import read_text_nodes
+from ..module_utils.health.system_checks import SERVICE_PROPERTIES, Disk
+from ..module_utils.slurm.scontrol_nodes import read_text_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

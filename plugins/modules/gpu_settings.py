@@ -44,7 +44,7 @@ from ..module_utils.nvidia.gpu_settings import (
     settings_errors,
     settings_plan,
 )
-from ..module_utils.nvidia.gpu_settings_found import settings_found
+from ..module_utils.nvidia.gpu_settings_parse import settings_found
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -205,9 +205,9 @@ from ..module_utils.common.node_info import (
     topology,
 )
 from ..module_utils.common.software_versions import versions
-from ..module_utils.hardware.gpu_reading import find_smi, pci_devices, read_gpus
+from ..module_utils.hardware.gpu_facts import find_smi, pci_devices, read_gpus
 from ..module_utils.hardware.gpu_sockets import gpu_places
-from ..module_utils.hardware.network import network_interfaces, rdma_ports
+from ..module_utils.hardware.network_facts import network_interfaces, rdma_ports
 from ..module_utils.health.machine_record import machine_record
 
 CPUS = Path("/sys/devices/system/cpu")

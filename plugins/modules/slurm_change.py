@@ -108,7 +108,6 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.slurm.conf_text import ClusterConf, read_cluster
 from ..module_utils.slurm.config_change import old_files, slurm_action
 from ..module_utils.slurm.job_loss import (
     Accounting,
@@ -118,7 +117,8 @@ from ..module_utils.slurm.job_loss import (
     removed_names,
 )
 from ..module_utils.slurm.job_resources import HELD_JOBS, HeldJob, read_held_jobs
-from ..module_utils.slurm.node_admission import gate_lines
+from ..module_utils.slurm.new_nodes import gate_lines
+from ..module_utils.slurm.slurm_conf import ClusterConf, read_cluster
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
 PATIENCE_S = 60

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...plugins.module_utils.access.account_problems import account_conflicts
 from ...plugins.module_utils.common.problems import advice, make_problem
-from ...plugins.module_utils.hardware.gpu_claims import claim_problems
 from ...plugins.module_utils.hardware.gpu_sockets import place_problems
+from ...plugins.module_utils.hardware.hardware_profile_check import claim_problems
 from ...plugins.plugin_utils.access.held_secrets import held_problems
 from ...plugins.plugin_utils.engine.catalogue.check import floor_advice
 from ...plugins.plugin_utils.hardware.gpu_repairs import manages_subnet, repairs_of_run, without_repaired_faults

@@ -6,8 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.health.diagnosis import drain_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_text_nodes
+from ansible_collections.busbar.cluster.plugins.module_utils.health.doctor_checks import drain_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import read_text_nodes
 from prometheus_api import Prometheus
 from test_doctor import doctor
 from test_slurm_jobs import submit

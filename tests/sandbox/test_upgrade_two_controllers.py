@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.busbar_reasons import UPGRADE_REASON
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.busbar_drain_reasons import UPGRADE_REASON
 from conftest import Cluster, recap
 from test_failover import REFUSED, SUBMITS, accounted, controllers, is_unbroken, sent, submitting
 from test_spank import PLUGIN

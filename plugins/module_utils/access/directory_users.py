@@ -11,7 +11,7 @@ from .ldap_tools import add_ldif, change_ldif, delete_ldif
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .identity import Holder
+    from .id_conflicts import Holder
 
     Entry = Mapping[str, Sequence[str]]
     Change = Mapping[str, Any]

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
-from .gpu_reading import listed, read
+from .gpu_facts import listed, read
 from .pci_devices import normal_address
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ..common.node_info import parse_os_release
 from ..common.software_versions import versions
-from ..hardware.gpu_reading import find_smi, listed, pci_devices, read, read_gpus
+from ..hardware.gpu_facts import find_smi, listed, pci_devices, read, read_gpus
 from ..hardware.machine_parts import known_number
-from ..hardware.network import rdma_ports
+from ..hardware.network_facts import rdma_ports
 from .history import last_entries
 
 __all__ = ["machine_record"]

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..access.user_processes import in_job
 from ..common.node_info import parse_cpu_list
 from ..hardware.dcgm_health import NOT_WATCHING, dcgm_incidents, dcgm_problems
-from ..hardware.gpu_reading import PATHS, find_smi, listed, pci_devices, read, read_gpus, run_limited
-from ..hardware.network import network_interfaces, rdma_ports
+from ..hardware.gpu_facts import PATHS, find_smi, listed, pci_devices, read, read_gpus, run_limited
+from ..hardware.network_facts import network_interfaces, rdma_ports
 from .finding import MONITOR, RESET, Answer, Finding
-from .gpus import gpu_answer, nvlink_answer
+from .gpu_check import gpu_answer, nvlink_answer
 from .kernel_log import kernel_findings
-from .network import network_answer
-from .system import (
+from .network_check import network_answer
+from .system_checks import (
     SERVICE_PROPERTIES,
     Disk,
     Process,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.package_changes import parse_madison
 from ..common.systemd import unit_states
-from ..hardware.gpu_reading import find_smi, pci_devices, read_gpus
-from ..hardware.gpu_sources import proc_version
+from ..hardware.gpu_facts import find_smi, pci_devices, read_gpus
+from ..hardware.gpu_facts_merge import proc_version
 from ..hardware.pci_devices import classify
 from .driver_choice import NODES_FILE
 from .driver_packages import EL_HEADERS, header_names

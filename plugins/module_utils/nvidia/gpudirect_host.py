@@ -6,8 +6,8 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..hardware.gpu_reading import listed, read
-from ..hardware.network import pci_nics
+from ..hardware.gpu_facts import listed, read
+from ..hardware.network_facts import pci_nics
 from ..hardware.pci_devices import classify
 from .gpudirect import acs_redirects, loaded_driver, needed_bridges
 

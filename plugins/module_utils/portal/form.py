@@ -10,7 +10,7 @@ from .notebook_job import Choice
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .cluster_view import Partition
+    from .cluster_resources import Partition
 
 __all__ = ["choices_from_form", "page"]
 

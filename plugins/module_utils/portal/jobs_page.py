@@ -12,7 +12,7 @@ from .job_descriptions import ended_words, queued_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .cluster_view import Partition
+    from .cluster_resources import Partition
 
 __all__ = ["NOTHING", "cluster_rows", "ended_rows", "queue_rows", "validated"]
 
@@ -27,7 +27,7 @@ def queue_rows(jobs: Iterable[Mapping[str, Any]], grafana: str) -> list[dict[str
     """Return the rows of jobs in the queue.
 
     Args:
-        jobs: a user's jobs from `my_jobs.parse_queue`.
+        jobs: a user's jobs from `user_jobs.parse_queue`.
         grafana: URL below which each job has a dashboard; empty without Grafana.
     """
     return [
@@ -47,7 +47,7 @@ def queue_rows(jobs: Iterable[Mapping[str, Any]], grafana: str) -> list[dict[str
 
 
 def ended_rows(jobs: Iterable[Mapping[str, Any]], grafana: str) -> list[dict[str, str]]:
-    """Return the rows of ended jobs from `my_jobs.parse_ended`."""
+    """Return the rows of ended jobs from `user_jobs.parse_ended`."""
     return [
         {
             "number": job["number"],

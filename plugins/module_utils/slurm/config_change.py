@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .busbar_reasons import is_new
-from .drain_reasons import matching_reasons
+from .busbar_drain_reasons import is_new
 from .releases import release
+from .slurm_drain_reasons import matching_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

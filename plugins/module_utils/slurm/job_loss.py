@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .conf_text import ClusterConf, NodeConf, PartitionConf
     from .job_resources import HeldJob
+    from .slurm_conf import ClusterConf, NodeConf, PartitionConf
 
     Entries = Sequence[Mapping[str, Any]]
 

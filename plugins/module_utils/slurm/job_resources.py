@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .conf_text import count_gres, read_minutes
 from .hostlist import expand_hosts
+from .slurm_conf import count_gres, read_minutes
 
 __all__ = ["HELD_JOBS", "JOBS_OF_USERS", "HeldJob", "read_held_jobs"]
 

@@ -11,7 +11,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from .busbar_reasons import NEW_REASON
+from .busbar_drain_reasons import NEW_REASON
 from .jobs import (
     CUT,
     CUT_BY_LIMIT,

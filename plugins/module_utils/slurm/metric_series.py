@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from .states import NODE_STATES
+from .node_states import NODE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from .nodes import Node
-    from .queue import Job, Scheduler
+    from .scontrol_nodes import Node
+    from .squeue import Job, Scheduler
 
 __all__ = ["Family", "job_families", "job_series", "node_families", "one", "scheduler_families"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .hostlist import expand_hosts
 from .jobs import parse_job
-from .states import node_state, split_state
+from .node_states import node_state, split_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection

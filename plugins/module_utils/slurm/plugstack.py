@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .shared_object import slurm_of_plugin
+from .elf_symbols import slurm_of_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

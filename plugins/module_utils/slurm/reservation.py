@@ -20,7 +20,7 @@ import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from .busbar_reasons import NEW_RESERVATION, is_new
+from .busbar_drain_reasons import NEW_RESERVATION, is_new
 from .hostlist import expand_hosts
 from .jobs import parse_job
 

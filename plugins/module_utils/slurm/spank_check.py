@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .busbar_reasons import UPGRADE_REASON
+from .busbar_drain_reasons import UPGRADE_REASON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ..common.baseline import BASELINE, listed_paths, units
 from .base import BUSBAR, KEPT, RefusedError, is_below
-from .host_packages import AWAY
 from .paths import top_paths
+from .remove_packages import AWAY
 from .services import ServicesOfHost
 
 __all__ = ["Host", "RefusedError"]

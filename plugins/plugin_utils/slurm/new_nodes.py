@@ -6,16 +6,16 @@ import re
 from typing import TYPE_CHECKING
 
 from ...module_utils.common.problems import make_problem
-from ...module_utils.slurm.busbar_reasons import NEW_RESERVATION, is_new, is_untested
-from ...module_utils.slurm.nodes import read_text_nodes
+from ...module_utils.slurm.busbar_drain_reasons import NEW_RESERVATION, is_new, is_untested
 from ...module_utils.slurm.reservation import parse_reservation
+from ...module_utils.slurm.scontrol_nodes import read_text_nodes
 from ..engine.common.hostlist import fold_hosts, unfold_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...module_utils.common.problems import Problem
-    from ...module_utils.slurm.nodes import Node
+    from ...module_utils.slurm.scontrol_nodes import Node
 
 __all__ = ["new_node_problems", "node_admission"]
 

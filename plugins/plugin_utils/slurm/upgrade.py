@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...module_utils.common.problems import Problem, make_problem
-from ...module_utils.slurm.busbar_reasons import UPGRADE_REASON
+from ...module_utils.slurm.busbar_drain_reasons import UPGRADE_REASON
 from ...module_utils.slurm.jobs import jobs_on, parse_nodes
 from ...module_utils.slurm.releases import release, release_text, window_problem
 from ..engine.common.hostlist import fold_hosts

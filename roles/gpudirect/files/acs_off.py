@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_reading import listed, read
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_facts import listed, read
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.pci_devices import classify
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpudirect import acs_control, needed_bridges
 

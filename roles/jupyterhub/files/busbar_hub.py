@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache import CachedAnswer, UserAnswers
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import (
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_resources import (
     end_reason,
     parse_accounts,
     parse_jobs,
@@ -33,7 +33,7 @@ from traitlets import Dict, Integer, List, Unicode
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import Job
+    from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_resources import Job
 
 PROGRAMS = Path("/usr/local/libexec/busbar-portal")
 JOBS_AGE, CLUSTER_AGE, ACCOUNTS_AGE = 5.0, 10.0, 60.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache import CachedAnswer, UserAnswers
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import parse_partitions, usable
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_resources import parse_partitions, usable
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.jobs_page import (
     cluster_rows,
     ended_rows,

@@ -17,13 +17,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import JOBS, NODES, PARTITIONS
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.my_jobs import (
-    ended_command,
-    parse_ended,
-    parse_queue,
-    queue_command,
-)
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_resources import JOBS, NODES, PARTITIONS
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.notebook_job import (
     JOB_NAME,
     Environment,
@@ -32,8 +26,14 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.notebook_job
     sbatch_command,
     script,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.user_jobs import (
+    ended_command,
+    parse_ended,
+    parse_queue,
+    queue_command,
+)
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node_history import TIMES
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import fresh_marks
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.squeue import fresh_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -20,8 +20,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_reading import PATHS, read, run_limited
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_facts import PATHS, read, run_limited
 from ansible_collections.busbar.cluster.plugins.module_utils.health.check_runner import answers
+from ansible_collections.busbar.cluster.plugins.module_utils.health.check_state import (
+    read_state,
+    reset_by_admin,
+    with_answers,
+    write_state,
+)
 from ansible_collections.busbar.cluster.plugins.module_utils.health.drain_policy import drain_reason
 from ansible_collections.busbar.cluster.plugins.module_utils.health.drain_resume import drain_or_resume
 from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import (
@@ -32,14 +38,8 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.finding impo
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.health.history import NAME, append, entries, keys_of
 from ansible_collections.busbar.cluster.plugins.module_utils.health.metrics import metrics
-from ansible_collections.busbar.cluster.plugins.module_utils.health.network import HOUR_S
+from ansible_collections.busbar.cluster.plugins.module_utils.health.network_check import HOUR_S
 from ansible_collections.busbar.cluster.plugins.module_utils.health.node_checks import checks_of, timed_out
-from ansible_collections.busbar.cluster.plugins.module_utils.health.state import (
-    read_state,
-    reset_by_admin,
-    with_answers,
-    write_state,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -21,8 +21,12 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.metric_series
     one,
     scheduler_families,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import Node, read_json_nodes, read_text_nodes
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import (
+    Node,
+    read_json_nodes,
+    read_text_nodes,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.squeue import (
     Job,
     controllers_up,
     fresh_marks,

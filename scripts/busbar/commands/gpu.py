@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_health import gpu_faults, gpu_label
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_faults import gpu_faults, gpu_label
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 

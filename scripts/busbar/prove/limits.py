@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting_limits import normal_value
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.conf_text import read_minutes
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.slurm_conf import read_minutes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

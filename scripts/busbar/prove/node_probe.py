@@ -8,8 +8,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.network import network_interfaces, rdma_ports
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_facts_merge import join_sources
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.network_facts import (
+    network_interfaces,
+    rdma_ports,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import (
     best_profile,
     describe_machine,

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware import gpu_presence, nvidia_smi
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.drain_reasons import DRAIN_REASONS
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware import gpu_count_check, nvidia_smi
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.slurm_drain_reasons import DRAIN_REASONS
 from ansible_collections.busbar.cluster.plugins.module_utils.storage import mount_faults
 
 TOP = Path(__file__).resolve().parents[3]
@@ -90,7 +90,7 @@ def test_a_message_of_another_program_is_a_heading(message: str) -> None:
 def test_messages_that_checks_know_are_headings() -> None:
     """The texts by which checks of mounts and of nvidia-smi recognise a fault."""
     texts = [text for words, _ in mount_faults.KNOWN_FAILURES for text in words]
-    texts += [text for text, _ in gpu_presence.KNOWN_FAILURES]
+    texts += [text for text, _ in gpu_count_check.KNOWN_FAILURES]
     texts += nvidia_smi.KNOWN_FAILURES
     # Of busbar itself, and words that stand in many messages.
     own = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings_found import settings_found
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings_parse import settings_found
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_profile
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.inspector import inspector_words
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text

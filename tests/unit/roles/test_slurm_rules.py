@@ -14,8 +14,8 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.metric_series
     one,
     scheduler_families,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_json_nodes
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import read_jobs, read_scheduler
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import read_json_nodes
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.squeue import read_jobs, read_scheduler
 from promtool import promtool
 from slurm_samples import MARKS, SDIAG, job_record, json_node
 

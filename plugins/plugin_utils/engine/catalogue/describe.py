@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ....module_utils.hardware.gpu_claims import model_name
 from ....module_utils.hardware.gpu_sockets import found_sockets
+from ....module_utils.hardware.hardware_profile_check import model_name
 from ....module_utils.hardware.nvidia_smi_links import nominal_link_gbs
 from ....module_utils.nvidia.driver_choice import GENERATIONS, generation_of_architecture, generation_of_model
 from ..common.hostlist import fold_hosts

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ....module_utils.slurm.busbar_reasons import NEW_REASON, is_new, new_reason
+from ....module_utils.slurm.busbar_drain_reasons import NEW_REASON, is_new, new_reason
 from ....module_utils.slurm.driver_drain import DRAIN_REASON
 from ....module_utils.slurm.reservation import NO_REASON
 from .judge import FAIL, PASS

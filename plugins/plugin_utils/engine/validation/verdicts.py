@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ....module_utils.slurm.busbar_reasons import is_new
+from ....module_utils.slurm.busbar_drain_reasons import is_new
 from ....module_utils.slurm.jobs import is_taken
 from ..common.hostlist import fold_hosts
 from ..common.option_names import option

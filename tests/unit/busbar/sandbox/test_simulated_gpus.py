@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings_found import settings_found
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings_parse import settings_found
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.mig_change import mig_states
 from busbar.sandbox.recording import Card
 from simulated_gpus import SIMULATED_A100, SimulatedGpus

@@ -150,7 +150,7 @@ def test_a_program_is_sent_with_what_it_imports(role: Path) -> None:
     with zipfile.ZipFile(io.BytesIO(zlib.decompress(base64.b64decode(entry["packed"])))) as archive:
         names = archive.namelist()
     assert {"__main__.py", "beside.py"} <= set(names)
-    assert "ansible_collections/busbar/cluster/plugins/module_utils/slurm/states.py" in names
+    assert "ansible_collections/busbar/cluster/plugins/module_utils/slurm/node_states.py" in names
 
 
 @pytest.mark.parametrize(

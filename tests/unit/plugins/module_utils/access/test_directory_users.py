@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.access.directory_users import Directory, Settings
-from ansible_collections.busbar.cluster.plugins.module_utils.access.identity import Holder
+from ansible_collections.busbar.cluster.plugins.module_utils.access.id_conflicts import Holder
 from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tools import parse_ldif
 
 SUFFIX = "dc=x"

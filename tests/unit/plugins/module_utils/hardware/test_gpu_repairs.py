@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_claims import claim_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_facts_merge import join_sources
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.hardware_profile_check import claim_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.hardware.gpu_repairs import (
     DRIVER,
     SUBNET_MANAGER,

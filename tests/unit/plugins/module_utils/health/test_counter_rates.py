@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.health.check_runner import answers
-from ansible_collections.busbar.cluster.plugins.module_utils.health.counter_rates import growth, kept, rate
-from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import RESET, Answer, Finding
-from ansible_collections.busbar.cluster.plugins.module_utils.health.state import (
+from ansible_collections.busbar.cluster.plugins.module_utils.health.check_state import (
     State,
     read_state,
     reset_by_admin,
     with_answers,
     write_state,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.health.counter_rates import growth, kept, rate
+from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import RESET, Answer, Finding
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_facts_merge import join_sources
 from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import (
     ISOLATE,
     MONITOR,
@@ -17,10 +17,10 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.finding impo
     Node,
     with_severities,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.health.gpus import gpu_answer, nvlink_answer
-from ansible_collections.busbar.cluster.plugins.module_utils.health.network import network_answer
+from ansible_collections.busbar.cluster.plugins.module_utils.health.gpu_check import gpu_answer, nvlink_answer
+from ansible_collections.busbar.cluster.plugins.module_utils.health.network_check import network_answer
 from ansible_collections.busbar.cluster.plugins.module_utils.health.node_checks import checks_of
-from ansible_collections.busbar.cluster.plugins.module_utils.health.system import (
+from ansible_collections.busbar.cluster.plugins.module_utils.health.system_checks import (
     Disk,
     Process,
     clock_answer,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.xid import APPLICATION, NVLINK5, Xid
+from ansible_collections.busbar.cluster.plugins.module_utils.health.check_state import State, with_answers
 from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import (
     ISOLATE,
     MONITOR,
@@ -19,7 +20,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log i
     kernel_findings,
     xid_severity,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.health.state import State, with_answers
 
 
 def active(lines: list[str]) -> list[Finding]:

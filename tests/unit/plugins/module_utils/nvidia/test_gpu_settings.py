@@ -11,7 +11,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings
     settings_errors,
     settings_plan,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings_found import settings_found
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings_parse import settings_found
 from busbar.sandbox.recording import gpu_recording
 
 RECORDING = gpu_recording("gpu1", 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import Partition
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_resources import Partition
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.form import choices_from_form, page
 
 PARTITION = Partition("batch", True, 0, frozenset(), frozenset(), 8, 6, {"h100": 8}, {"h100": 5}, 8, {})  # noqa: FBT003

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import Partition
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_resources import Partition
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.jobs_page import (
     _VERDICTS,
     NOTHING,

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.health.diagnosis import drain_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.drain_reasons import (
+from ansible_collections.busbar.cluster.plugins.module_utils.health.doctor_checks import drain_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import read_text_nodes
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.slurm_drain_reasons import (
     DRAIN_REASONS,
     drain_remedy,
     matching_reasons,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_text_nodes
 
 TOP = Path(__file__).resolve().parents[5]
 # As the format strings of Slurm 22.05 to 26.05 make them. The first ones put the node into INVALID_REG.

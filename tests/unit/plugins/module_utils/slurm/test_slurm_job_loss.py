@@ -5,11 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.conf_text import (
-    count_gres,
-    read_cluster,
-    read_minutes,
-)
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_loss import (
     Accounting,
     accounting_losses,
@@ -18,6 +13,11 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_loss impo
     removed_names,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_resources import HeldJob, read_held_jobs
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.slurm_conf import (
+    count_gres,
+    read_cluster,
+    read_minutes,
+)
 
 NODES = "NodeName=gpu[1-3] CPUs=8 Sockets=2 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=1000 Gres=gpu:h100:4"
 CPU = "NodeName=cpu1 CPUs=4 RealMemory=500"

@@ -12,8 +12,8 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.metric_series
     one,
     scheduler_families,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_json_nodes
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import read_jobs, read_scheduler
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import read_json_nodes
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.squeue import read_jobs, read_scheduler
 from ansible_collections.busbar.cluster.roles.slurm_metrics.files.slurm_metrics import Collected
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families

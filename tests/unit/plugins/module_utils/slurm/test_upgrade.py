@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.busbar_reasons import UPGRADE_REASON
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.busbar_drain_reasons import UPGRADE_REASON
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.repository import (
     distribution_archive,
     preferences_text,

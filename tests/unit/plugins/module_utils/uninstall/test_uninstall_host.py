@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common import baseline
-from ansible_collections.busbar.cluster.plugins.module_utils.uninstall import base, host, host_packages, paths, services
+from ansible_collections.busbar.cluster.plugins.module_utils.uninstall import (
+    base,
+    host,
+    paths,
+    remove_packages,
+    services,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.host import Host
@@ -41,15 +47,15 @@ class Module(SimpleNamespace):
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     saved = tmp_path / "busbar/baseline"
     saved.mkdir(parents=True)
-    for module in (baseline, base, host, host_packages, paths):
+    for module in (baseline, base, host, remove_packages, paths):
         monkeypatch.setattr(module, "BASELINE", saved)
     monkeypatch.setattr(paths, "TOPS", (str(tmp_path),))
     monkeypatch.setattr(paths, "SHARED", (str(tmp_path / "hosts"),))
     monkeypatch.setattr(base, "KEPT", tmp_path / "busbar/kept")
-    monkeypatch.setattr(host_packages, "AWAY", tmp_path / "busbar/data")
-    monkeypatch.setattr(host_packages, "GUARD", tmp_path / "busbar/guard")
-    monkeypatch.setattr(host_packages, "GOING", saved / "going")
-    monkeypatch.setattr(host_packages, "PACKAGED", str(tmp_path / "lib"))
+    monkeypatch.setattr(remove_packages, "AWAY", tmp_path / "busbar/data")
+    monkeypatch.setattr(remove_packages, "GUARD", tmp_path / "busbar/guard")
+    monkeypatch.setattr(remove_packages, "GOING", saved / "going")
+    monkeypatch.setattr(remove_packages, "PACKAGED", str(tmp_path / "lib"))
     return tmp_path
 
 
@@ -281,7 +287,7 @@ def test_what_a_killed_run_left_half_there_is_purged_as_well(place: Path, monkey
         return 0, ""
 
     listed = "chrony config-files\nother config-files\nmunge not-installed\n"
-    monkeypatch.setattr(host_packages, "run_manager", run)
+    monkeypatch.setattr(remove_packages, "run_manager", run)
     monkeypatch.setattr(found, "guard", lambda: None)
     monkeypatch.setattr(found, "output", lambda *_words: listed)
     found.change_packages()
@@ -291,9 +297,9 @@ def test_what_a_killed_run_left_half_there_is_purged_as_well(place: Path, monkey
 def test_names_of_accounts_are_found_in_the_scripts_of_packages(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("chrony.postinst", "adduser --system _chrony"), ("libx:amd64.preinst", "polkitd.conf other")):
         (place / name).write_text(text)
-    monkeypatch.setattr(host_packages, "SCRIPTS", place)
+    monkeypatch.setattr(remove_packages, "SCRIPTS", place)
     (place / "passwd").write_text("".join(f"{name}:x:1:1:::\n" for name in ("_chrony", "polkitd", "root", "mine")))
-    monkeypatch.setattr(host_packages, "ACCOUNTS", {"users": place / "passwd"})
+    monkeypatch.setattr(remove_packages, "ACCOUNTS", {"users": place / "passwd"})
     found = look(place)
     found.going = ["chrony", "libx"]
     found.module.get_bin_path = lambda name: name
@@ -420,7 +426,7 @@ def test_packages_go_unless_others_need_them_or_they_were_asked_for(
     (place / "lib").mkdir()
     marks = {"gawk": True, "slurmd": False, "munge": not killed, "libmunge2": True, "kept": False, "before": True}
     monkeypatch.setattr(
-        host_packages, "installed_packages", lambda _module: {name: ("1", marks[name]) for name in marks}
+        remove_packages, "installed_packages", lambda _module: {name: ("1", marks[name]) for name in marks}
     )
     found = look(place)
     found.baseline["packages"] = {"before": ("1", True), "timesyncd": ("1", False)}
@@ -446,7 +452,7 @@ def test_packages_go_unless_others_need_them_or_they_were_asked_for(
 
 def test_a_run_that_would_change_other_packages_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "lib").mkdir()
-    monkeypatch.setattr(host_packages, "installed_packages", lambda _module: {"slurmd": ("1", False)})
+    monkeypatch.setattr(remove_packages, "installed_packages", lambda _module: {"slurmd": ("1", False)})
     found = look(place)
     found.module.get_bin_path = lambda name: name
     found.module.run_command = apt(["slurmd"])

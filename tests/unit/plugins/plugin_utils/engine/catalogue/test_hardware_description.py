@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_claims import claim_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_facts_merge import join_sources
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sockets import place_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.hardware_profile_check import claim_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import GENERATIONS
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import (

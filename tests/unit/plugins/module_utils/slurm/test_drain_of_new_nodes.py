@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.busbar_reasons import is_new, new_reason
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.busbar_drain_reasons import is_new, new_reason
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.config_change import unready_nodes
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node_admission import gate_lines, gated_in_file
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.new_nodes import gate_lines, gated_in_file
 
 OLD = "ClusterName=x\nNodeName=gpu[1-2] CPUs=4 State=UNKNOWN\nPartitionName=all Nodes=ALL\n"
 BOTH = "NodeName=gpu[1-3] CPUs=4\n"

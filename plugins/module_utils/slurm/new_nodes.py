@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .busbar_reasons import NEW_REASON, is_new
-from .conf_text import read_cluster
+from .busbar_drain_reasons import NEW_REASON, is_new
 from .hostlist import expand_hosts
+from .slurm_conf import read_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

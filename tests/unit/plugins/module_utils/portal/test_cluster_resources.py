@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import (
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_resources import (
     Job,
     end_reason,
     parse_accounts,

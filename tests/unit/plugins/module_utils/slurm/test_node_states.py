@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.states import NODE_STATES, node_state, split_state
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node_states import (
+    NODE_STATES,
+    node_state,
+    split_state,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import (
     count_gpus,
     plain_number,
     read_json_nodes,

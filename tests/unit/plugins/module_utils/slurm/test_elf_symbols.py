@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.shared_object import exported_number, slurm_of_plugin
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.elf_symbols import exported_number, slurm_of_plugin
 
 NAMES = b"\0plugin_version\0other\0"
 

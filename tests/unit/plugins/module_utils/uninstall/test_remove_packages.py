@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.host_packages import (
+from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.remove_packages import (
     parse_history,
     parse_simulation,
     parse_transactions,

@@ -9,14 +9,14 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from ..common.problems import Problem, make_problem
-from ..slurm.drain_reasons import drain_remedy
 from ..slurm.reservation import OWN_NAME
-from .system import Disk, disk_findings, service_answer
+from ..slurm.slurm_drain_reasons import drain_remedy
+from .system_checks import Disk, disk_findings, service_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ..slurm.nodes import Node
+    from ..slurm.scontrol_nodes import Node
 
 __all__ = [
     "SERVICES",

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..hardware.gpu_claims import link_faults, nvlink_faults
-from ..hardware.gpu_health import gpu_label, persistent_faults, temporary_faults
-from ..hardware.gpu_presence import presence_faults
+from ..hardware.gpu_count_check import presence_faults
+from ..hardware.gpu_faults import gpu_label, persistent_faults, temporary_faults
+from ..hardware.hardware_profile_check import link_faults, nvlink_faults
 from ..hardware.nvidia_smi_links import parse_link_errors, parse_nvlink
 from .counter_rates import rate
 from .finding import ISOLATE, MONITOR, RESET, Answer, Finding
@@ -20,7 +20,7 @@ from .finding import ISOLATE, MONITOR, RESET, Answer, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..hardware.gpu_health import GpuFault
+    from ..hardware.gpu_faults import GpuFault
     from .finding import Node
 
 __all__ = ["gpu_answer", "nvlink_answer"]

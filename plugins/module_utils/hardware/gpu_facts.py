@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from .gpu_sources import join_sources, link_generation
+from .gpu_facts_merge import join_sources, link_generation
 from .nvidia_smi import failure_lines
 from .pci_devices import classify
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .hostlist import split_outside
-from .states import node_state, split_state
+from .node_states import node_state, split_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

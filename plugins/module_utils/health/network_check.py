@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..hardware.gpu_claims import nic_problems
+from ..hardware.hardware_profile_check import nic_problems
 from .counter_rates import growth
 from .finding import MONITOR, RESET, Answer, Finding
 

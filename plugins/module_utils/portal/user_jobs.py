@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..slurm.queue import queue_format, queue_records
+from ..slurm.squeue import queue_format, queue_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..slurm.queue import Marks
+    from ..slurm.squeue import Marks
 
 __all__ = ["MOST_ENDED", "ended_command", "parse_ended", "parse_queue", "queue_command"]
 

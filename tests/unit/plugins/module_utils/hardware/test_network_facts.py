@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.network import (
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.network_facts import (
     parse_addresses,
     parse_sminfo,
     pci_nics,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.health.diagnosis import (
+from ansible_collections.busbar.cluster.plugins.module_utils.health.doctor_checks import (
     certificate_end,
     certificate_problems,
     disk_problems,
@@ -14,8 +14,8 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.diagnosis im
     reservation_problems,
     service_problems,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.health.system import Disk
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_text_nodes
+from ansible_collections.busbar.cluster.plugins.module_utils.health.system_checks import Disk
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import read_text_nodes
 
 NOW = 1_800_000_000.0  # 2027-01-15 08:00:00 UTC
 DAY = 86400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from .gpu_reading import listed, read
+from .gpu_facts import listed, read
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.busbar.cluster.plugins.module_utils.access.identity import Holder, clashes
+from ansible_collections.busbar.cluster.plugins.module_utils.access.id_conflicts import Holder, clashes
 
 
 def test_both_sides_of_a_clash_are_named() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.squeue import (
     Job,
     Scheduler,
     controllers_up,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.my_jobs import (
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.user_jobs import (
     MOST_ENDED,
     ended_command,
     parse_ended,
     parse_queue,
     queue_command,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import Marks
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.squeue import Marks
 
 MARKS = Marks("\x1fabc", "\x1eabc")
 HOSTILE = "<script>alert(1)</script>\n5|alice|\x1f\x1e" + "x" * 200

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
-from .gpu_health import gpu_faults, gpu_label
-from .gpu_presence import presence_faults
+from .gpu_count_check import presence_faults
+from .gpu_faults import gpu_faults, gpu_label
 from .nvidia_smi_links import nominal_link_gbs
 
 if TYPE_CHECKING:

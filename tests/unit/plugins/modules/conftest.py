@@ -1,4 +1,4 @@
-"""What all tests of modules need."""
+"""Fixtures for all module tests."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _free_package_manager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody hold the lock of the package manager, whatever goes on on this machine."""
+    """Ignore the locks of this machine's package manager."""
     monkeypatch.setattr(package_commands, "lock_holder", lambda: None)
     monkeypatch.setattr(package_commands, "first_holder", lambda: None)
 
 
 @pytest.fixture(autouse=True)
 def baseline_folder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Save the former state beside the test, with a baseline that exists already."""
+    """Use a directory of the test for former states, with an existing baseline."""
     folder = tmp_path_factory.mktemp("busbar") / "baseline"
     (folder / "files").mkdir(parents=True)
     (folder / "host.json").write_text(json.dumps({"older": [], "packages": {}, "paths": []}))

@@ -1,4 +1,4 @@
-"""What the module finds on a host."""
+"""The users, groups and processes that the module finds on a host."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def asked(capsys: pytest.CaptureFixture[str], *accounts: dict[str, Any], **optio
 
 
 def active(capsys: pytest.CaptureFixture[str], *names: str, **options: object) -> str:
-    """What keeps users from being removed."""
+    """Return what prevents the removal of users."""
     plan = asked(capsys, *({"name": name, "state": "absent"} for name in names), **options)["plan"]
     return "; ".join(problem["problem"] for problem in plan["problems"])
 

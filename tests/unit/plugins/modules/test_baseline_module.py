@@ -1,4 +1,4 @@
-"""The module that brings a host back: which hosts it refuses, and which it leaves alone."""
+"""The module that records a host's former state and restores it: which hosts it refuses and which it skips."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_without_a_baseline_the_signs_of_busbar_are_refused(
     run: Any,  # noqa: ANN401
     baseline_folder: Path,
 ) -> None:
-    """The record of an older busbar is such a sign: only that busbar can read it."""
+    """The baseline of an older busbar counts too: only that busbar can read it."""
     (baseline_folder / "host.json").unlink()
     (baseline_folder.parent / "record").mkdir()
     msg = run()["msg"]

@@ -1,4 +1,4 @@
-"""The trial of the module, with programs that answer as a kernel would."""
+"""The module's trial of user namespaces, with fake programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(capsys: pytest.CaptureFixture[str], **arguments: object) -> dict[str, An
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `setpriv` that only drops its own options, and an `unshare` that refuses."""
+    """Write a `setpriv` that only drops its own options and an `unshare` that fails."""
     for name, text in {
         "setpriv": 'shift 5; exec "$@"',
         "unshare": "echo Operation not permitted >&2; exit 1",

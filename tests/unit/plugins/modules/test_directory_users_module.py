@@ -1,4 +1,4 @@
-"""The module that changes users of the directory, with the tools of ldap-utils that answer as the real ones do."""
+"""The module that changes LDAP users, with fake ldap-utils."""
 
 from __future__ import annotations
 

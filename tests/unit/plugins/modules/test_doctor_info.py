@@ -1,4 +1,4 @@
-"""A look at one host: programs that answer, refuse, hang or are missing."""
+"""The module's facts of one host whose programs answer, fail, hang or are missing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROGRAMS = {
 
 @pytest.fixture
 def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Run the module on a host with these programs, whose other paths are empty."""
+    """Run the module on a host with these programs; all other paths are empty."""
     monkeypatch.setattr(doctor_info, "_SSH", tmp_path / "ssh")
     monkeypatch.setattr(doctor_info, "_TLS", tmp_path / "tls")
     monkeypatch.setattr(doctor_info, "_CONFIGURATION", tmp_path / "slurm.conf")

@@ -1,4 +1,4 @@
-"""A driver goes from 570 to 580 and back on each distribution, in one transaction: planned, done, held, left alone."""
+"""The driver goes from 570 to 580 and back on each distribution in one transaction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FREE = {"dkms", "nvlsm", "infiniband-diags", "python3-dnf-plugin-versionlock"}
 
 
 def plan(host: Any, system: dict[str, Any], kernel: str, hardware: str, **given: Any) -> dict[str, Any]:  # noqa: ANN401
-    """What is to be done on the host as it is now."""
+    """Return the plan for the host in its present state."""
     settings = {"source": "nvidia", **given}
     names = driver_plan("gpu1", CATALOGUE[hardware], settings, system)
     module = PlayedModule(host, {}, check_mode=False)
@@ -47,7 +47,7 @@ def plan(host: Any, system: dict[str, Any], kernel: str, hardware: str, **given:
 
 
 def apply(machine: Machine, made: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
-    """Bring the packages to what was planned, as the role does."""
+    """Apply the plan to the packages, as the role does."""
     return machine.run(
         check=check,
         name=made["headers"],
@@ -59,7 +59,7 @@ def apply(machine: Machine, made: dict[str, Any], *, check: bool = False) -> dic
 
 
 def of_driver(versions: dict[str, str]) -> dict[str, str]:
-    """The packages that must be of the driver's version."""
+    """Return the packages that must have the driver's version."""
     return {
         name: driver_version(version)
         for name, version in versions.items()
@@ -129,7 +129,7 @@ def test_el_knows_the_newest_version_before_its_stream_is_enabled(
 
 @pytest.mark.skipif(not HAS_APT, reason="needs apt")
 def test_a_script_that_fails_is_reported_with_what_it_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old version is gone by then: nobody may say that nothing has changed."""
+    """The old version is already removed, so the message must not say that nothing changed."""
     system = {"distribution": "Debian", "major": "12", "container": False}
     host = PlayedApt(tmp_path / "host", debian_index())
     machine = Machine(host, tmp_path / "locks", monkeypatch)

@@ -1,4 +1,4 @@
-"""What Enroot's modules see of a host, and which hooks they choose."""
+"""The facts that Enroot's modules read, and the hooks that they choose."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_settings_and_users(tmp_path: Path) -> None:
 
 
 def test_what_tries_namespaces(tmp_path: Path) -> None:
-    """AppArmor's profile is for /usr/bin/enroot-nsenter alone: unshare says nothing of it."""
+    """AppArmor's profile applies only to /usr/bin/enroot-nsenter, so unshare is no test of it."""
     program = tmp_path / "enroot-nsenter"
     assert "unshare" in enroot_host.trial(program)
     program.touch()
@@ -109,7 +109,7 @@ def decide(
     *found: dict[str, Any],
     **options: Any,  # noqa: ANN401 - as given
 ) -> dict[str, Any]:
-    """The module's answer on a host where one look after the other finds this."""
+    """Return the module's result on a host where successive trials find these results."""
     looks = iter(found)
     monkeypatch.setattr(enroot_configuration, "read_enroot", lambda *_: next(looks))
     monkeypatch.setattr(enroot_configuration, "installed_versions", lambda *_: {"enroot": "4.0.0-1", "pigz": "2.6-1"})

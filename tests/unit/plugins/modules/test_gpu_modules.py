@@ -1,4 +1,4 @@
-"""The modules that set and divide GPUs, against the sandbox's simulated nvidia-smi; Slurm is answered for."""
+"""The modules for GPU settings and MIG, with the sandbox's simulated nvidia-smi and a fake Slurm."""
 
 from __future__ import annotations
 
@@ -124,10 +124,10 @@ def test_jobs_are_known_by_the_names_of_their_steps(tmp_path: Path) -> None:
 
 
 class Slurm:
-    """Answers scontrol and squeue for one node."""
+    """Fake scontrol and squeue for one node."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, gres: str, jobs: list[list[str]]) -> None:
-        """Keep what Slurm knows of the node, and the jobs of each question."""
+        """Store Slurm's record of the node, and the jobs of each squeue call."""
         self.state, self.reason, self.gres, self.jobs, self.done = "IDLE", "", gres, jobs, list[str]()
         self.units: dict[str, str] = {}
         self.broken: list[list[str]] = []
@@ -165,7 +165,7 @@ class Slurm:
 
 @pytest.fixture
 def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
-    """Slurm knows the GPUs of the layout, and no job runs."""
+    """Let Slurm know the GPUs of the layout, with no job running."""
     return Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
 
 
@@ -297,7 +297,7 @@ def test_what_does_not_stop_or_start_is_named(run: Run, smi: SimulatedGpus, slur
 def test_a_mode_that_waits_for_a_reset_is_named(
     run: Run, smi: SimulatedGpus, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of A100 and A30 the driver resets the GPU, and cannot while something holds it open: the mode stays pending."""
+    """The driver cannot reset an A100 or A30 while a process has it open: the MIG mode stays pending."""
     slurm.gres = "gpu:a100:2"
 
     def held(words: list[str]) -> tuple[int, str]:

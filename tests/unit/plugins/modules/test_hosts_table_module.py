@@ -1,4 +1,4 @@
-"""The module that keeps the names of the cluster in /etc/hosts."""
+"""The module that writes the cluster's names to /etc/hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What modules import: they run with the plain Python of a node, which has the standard library and no more."""
+"""Modules import nothing besides the standard library: they run with the system Python of a node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for name in names:
 
 @pytest.fixture(scope="module")
 def imported() -> tuple[dict[str, str], str]:
-    """The exit code of each module's import, and what was said of those that failed."""
+    """Return the exit code of each module's import, and the errors."""
     here = {**os.environ, "PYTHONPATH": str(TOP / ".collections")}
     command = [sys.executable, "-c", PROGRAM, json.dumps([FOREIGN, NAMES])]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=here)

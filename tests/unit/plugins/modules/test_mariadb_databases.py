@@ -1,4 +1,4 @@
-"""Which statements a MariaDB server gets for databases and users; tests/sandbox/test_mariadb.py runs a real one."""
+"""The statements for databases and users of MariaDB; tests/sandbox/test_mariadb.py uses a real server."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ALL = {"`slurm_acct_db`.*": {"ALL"}}
 
 
 class Connection:
-    """A server's answers by the beginning of a query; keeps the statements that change something."""
+    """A fake connection with results by the beginning of a query; records the changing statements."""
 
     def __init__(self, **answers: Sequence[tuple[object, ...]]) -> None:
-        """Take the answers: users, anonymous, databases and grants."""
+        """Store the results: users, anonymous users, databases and grants."""
         self.answers = answers
         self.changed: list[str] = []
         self._found: Sequence[tuple[object, ...]] = []
@@ -35,7 +35,7 @@ class Connection:
         yield self
 
     def execute(self, query: str, values: tuple[str, ...]) -> None:
-        """Take a query as PyMySQL does, which quotes the values."""
+        """Take a query and quote the values as PyMySQL does."""
         text = query % tuple(f"'{value}'" for value in values)
         reads = {
             "SELECT Host": "anonymous",

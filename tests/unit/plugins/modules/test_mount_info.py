@@ -1,4 +1,4 @@
-"""A look at servers and mount points, against real sockets and processes."""
+"""The facts of servers and mount points, with real sockets and processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def nfs(low: int, high: int) -> Callable[[bytes], bytes]:
-    """An NFS server of these versions."""
+    """Return an NFS server of these versions."""
 
     def answer(call: bytes) -> bytes:
         xid, _, _, _, version = struct.unpack_from(">5I", call, 4)
@@ -38,7 +38,7 @@ def nfs(low: int, high: int) -> Callable[[bytes], bytes]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., int]]:
-    """Start servers that answer one call after the other; a server without an answer is silent."""
+    """Start servers that answer one call after the other; without replies a server is silent."""
     listeners = []
 
     def start(answer: Callable[[bytes], bytes] | None) -> int:
@@ -138,7 +138,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
 
 
 def ask(capsys: pytest.CaptureFixture[str], **args: object) -> dict[str, Any]:
-    """Run the module that looks at shared trees and the kernel."""
+    """Run the module with these options."""
     with patch_module_args({"host": "gpu1", "key": "nfs_client_mounts", **args}), pytest.raises(SystemExit):
         mount_info.main()
     return dict(json.loads(capsys.readouterr().out))
@@ -154,7 +154,7 @@ def words(result: dict[str, Any]) -> list[str]:
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that stands for /proc, of a host with the client of Lustre, whose servers answer."""
+    """Write a fake /proc of a host with the Lustre client, whose servers answer."""
     folder, programs = tmp_path / "proc", tmp_path / "bin"
     (folder / "self").mkdir(parents=True)
     programs.mkdir()

@@ -1,4 +1,4 @@
-"""The modules that gather what is known of nodes, on a controller with and without accounting and on a bare machine."""
+"""The modules that collect the records of nodes, with and without accounting, and on a host without Slurm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ABSENT = "Slurm accounting storage is disabled"
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of commands of Slurm, none of which is there yet."""
+    """An empty directory for fake Slurm commands."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     put(tmp_path / "scontrol", f"printf '%s' '{NODE}'")
     return tmp_path

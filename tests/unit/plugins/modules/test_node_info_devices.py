@@ -1,4 +1,4 @@
-"""The module that reads GPUs and NICs: each source, a program that fails or hangs, and a host without anything."""
+"""The module's facts of GPUs and NICs: each source, programs that fail or hang, and a host without devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the module finds of kernels and versions on a host."""
+"""The kernels and versions that the module finds on a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The module that looks at a node and chooses how it is repaired."""
+"""The module that checks a node and chooses its repair."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOUND = {"findings": [{"check": "gpu", "severity": "RESET"}]}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A node with a note and a health check that says what it finds, asked as it is meant to be."""
+    """A node with a note and a fake health check."""
     (tmp_path / "note").write_text("RESET\nbusbar health: GPU 2 is lost\n")
     program = tmp_path / "check"
     program.write_text(f"#!/bin/sh\n[ \"$*\" = '--look --json' ] || exit 2\necho '{json.dumps(FOUND)}'\nexit 1\n")

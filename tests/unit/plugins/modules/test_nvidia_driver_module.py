@@ -1,4 +1,4 @@
-"""The module that chooses a host's driver: it reads once, decides, and asks the GPUs only where they may answer."""
+"""The module that chooses a host's driver reads the host once and runs nvidia-smi only where the driver is loaded."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def choose(
     answering: int | None = None,
     **options: Any,  # noqa: ANN401 - as given
 ) -> dict[str, Any]:
-    """The module's answer where this is found and so many GPUs answer; None when they must not be asked."""
+    """Return the module's result for these facts and number of GPUs; None forbids nvidia-smi."""
 
     def offered(_module: object, names: list[str], _family: list[str]) -> dict[str, Any]:
         versions = {name: [f"{OLD}-1", f"{NEW}-1"] for name in names}

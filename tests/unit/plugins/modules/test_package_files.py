@@ -1,4 +1,4 @@
-"""The module that installs packages from files: what it asks the package manager for."""
+"""The package manager's commands for package files."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ CONTENT = b"a package"
 
 
 class Module:
-    """Records commands; knows the programs of one system."""
+    """An AnsibleModule that records commands and has the programs of one distribution."""
 
     check_mode = False
 
     def __init__(self, source: Path, *programs: str) -> None:
-        """Keep where the files are and which programs there are."""
+        """Store the directory of the files and the installed programs."""
         self.params, self.programs = {"source": str(source)}, programs
         self.commands: list[list[str]] = []
 
     def get_bin_path(self, name: str) -> str | None:
-        """Return where a program is."""
+        """Return the path of an installed program."""
         return name if name in self.programs else None
 
     def run_command(self, command: list[str], **_: Any) -> tuple[int, str, str]:  # noqa: ANN401
-        """Succeed."""
+        """Return success."""
         self.commands.append(command)
         return 0, "", ""
 

@@ -1,4 +1,4 @@
-"""The module that configures repositories, also NVIDIA's: what it refuses, what it plans."""
+"""The module that configures repositories: its refusals and its changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upgrades by dnf: what is asked, what is done, and what is told of packages that it skips."""
+"""Upgrades by dnf: the commands, the result, and the report of packages that dnf skips."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ OFFER = "{name}.x86_64    {version}    baseos\n"
 
 
 class Host:
-    """dnf 4: a package of `stuck` needs one that is excluded, so that `upgrade --nobest` skips it and ends well."""
+    """dnf 4: `stuck` requires an excluded package, so `upgrade --nobest` skips it and exits 0."""
 
     def __init__(self, offers: dict[str, str], stuck: tuple[str, ...] = ()) -> None:
-        """Take what the repositories offer."""
+        """Store the packages of the repositories."""
         self.offers, self.stuck = offers, stuck
         self.commands: list[list[str]] = []
 
     def get_bin_path(self, name: str, **_: object) -> str | None:
-        """Return where a program is."""
+        """Return the path of a program."""
         return f"/usr/bin/{name}" if name == "dnf" else None
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
-        """Do what a command says."""
+        """Apply the command to the fake host."""
         words = [word for word in command[1:] if word not in {"--setopt=exit_on_lock=True", "--comment=busbar"}]
         self.commands.append(words)
         assert {"check-update", "upgrade"} & {*words}, words

@@ -1,4 +1,4 @@
-"""The module that brings packages to what is declared, on a host whose package managers are played."""
+"""The module that brings packages to the declaration, with fake package managers."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ DEFAULTS = {key: option.get("default") for key, option in packages.OPTIONS.items
 
 
 class Ended(Exception):  # noqa: N818 - what exit_json and fail_json do to a module
-    """The module has ended, well or not."""
+    """The module ended, with or without an error."""
 
 
 class Host:
-    """A host: what is installed and held, what its repositories have, and the commands that were run."""
+    """A fake host: installed and held packages, the repositories' packages, and the commands."""
 
     programs: tuple[str, ...] = ()
 
     def __init__(self, available: dict[str, list[str]], *installed: str, held: tuple[str, ...] = ()) -> None:
-        """Take what there is; installed ones as name=version."""
+        """Store the packages; installed ones as name=version."""
         self.available = available
         self.installed = dict(each.split("=", 1) for each in installed)
         self.held = set(held)
@@ -44,20 +44,20 @@ class Host:
         self.result: dict[str, Any] = {}
 
     def get_bin_path(self, name: str) -> str | None:
-        """Return where a program is."""
+        """Return the path of a program."""
         return name if name in self.programs else None
 
     def exit_json(self, **result: object) -> None:
-        """End well."""
+        """Raise the result."""
         self.result = result
         raise Ended
 
     def fail_json(self, **result: object) -> None:
-        """End with a message."""
+        """Raise the message."""
         raise Ended(result["msg"])
 
     def install(self, name: str, version: str) -> None:
-        """Install a package; what moves is held no more."""
+        """Install a package; a changed version is no longer held."""
         if self.installed.get(name) != version:
             self.held.discard(name)
         self.installed[name] = version
@@ -69,7 +69,7 @@ class Debian(Host):
     programs = ("apt-get", "dpkg-query")
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
-        """Do what the command says."""
+        """Apply the command to the fake host."""
         self.commands.append(" ".join(word for word in command if word != COMMENT))
         program, rest = command[0], command[1:]
         if program == "dpkg-query":
@@ -86,7 +86,7 @@ class Debian(Host):
         return self.apt_get(rest)
 
     def apt_get(self, words: list[str]) -> tuple[int, str, str]:
-        """Install, move and remove."""
+        """Install, change and remove packages."""
         if words[-1] == "update":
             return 0, "", ""
         asked = [word for word in words[words.index("install") + 1 :] if word != "--simulate"]
@@ -133,7 +133,7 @@ def wanted(name: str, version: str = "", *, hold: bool | None = None) -> dict[st
 
 
 def changing(host: Host) -> list[str]:
-    """The commands that change anything."""
+    """Return the commands that change something."""
     return [line for line in host.commands if not line.startswith(("dpkg-query", "apt-cache", "rpm"))]
 
 

@@ -1,4 +1,4 @@
-"""The module that brings packages to what is declared, on a host with dnf and its versionlock."""
+"""The module that brings packages to the declaration, with a fake dnf and versionlock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSTALL = "dnf -y --setopt=install_weak_deps=False"
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Make a host: what its repositories have, what is installed, and the lines of its locks."""
+    """Return a host with these repositories, installed packages and versionlock lines."""
 
     def make(*available: Rpm, installed: tuple[Rpm, ...] = (), locks: str | None = None) -> tuple[Machine, PlayedDnf]:
         path = tmp_path / "versionlock.list"
@@ -39,7 +39,7 @@ def wanted(name: str, version: str = "", *, hold: bool | None = None) -> dict[st
 
 
 def driver(version: str) -> tuple[Rpm, ...]:
-    """A driver of two packages, of which one comes with the other."""
+    """A driver of two packages, of which one requires the other."""
     return Rpm("nvidia-driver-cuda", version, (f"libnvidia-ml = {version}",)), Rpm("libnvidia-ml", version)
 
 
@@ -89,7 +89,7 @@ def test_a_driver_moves_up_and_back_with_what_comes_with_it_and_all_of_it_is_loc
 
 
 def test_a_lock_of_another_version_is_not_a_hold_and_does_not_stay(make: Make) -> None:
-    """`versionlock add` finds it, writes nothing and ends well: with it, nobody could ever install 580 again."""
+    """`versionlock add` skips a package with an old lock and exits 0; the lock would then block version 580 forever."""
     stale = f"# Added lock on Sun Nov 22 12:00:00 2026\nnvidia-driver-cuda-{OLD}.*\nlibnvidia-ml-{OLD}.*\n"
     machine, host = make(*driver(NEW), installed=driver(NEW), locks=stale)
     assert machine.run(**declared("580.95.05"))["held"] == ["libnvidia-ml", "nvidia-driver-cuda"]
@@ -130,7 +130,7 @@ def test_a_package_that_goes_takes_its_lock_along(make: Make) -> None:
 
 
 def test_what_shares_a_file_with_what_goes_is_installed_after_it(make: Make) -> None:
-    """Nothing obsoletes the newer name when a version goes back."""
+    """In a downgrade no package obsoletes the newer name."""
     files = ("/usr/bin/nv-fabricmanager",)
     old = Rpm("nvidia-fabric-manager", OLD, files=files)
     newer = Rpm("nvidia-fabricmanager", NEW, files=files)

@@ -1,4 +1,4 @@
-"""Who holds a port: the output of ss, and a process that really listens."""
+"""The process that holds a port: the output of ss, and a process that really listens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The modules of RDMA and GPUDirect: what they refuse, what they write, and what they leave to the role."""
+"""The modules for RDMA and GPUDirect: their refusals, their files, and the results that the role uses."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ GPU: dict[str, Any] = {
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Run a module on a host of which this is known, its files in a dictionary; its answer."""
+    """Run a module on a host with these facts and files; return its result."""
 
     def run(
         plugin: ModuleType,

@@ -1,4 +1,4 @@
-"""The module makes scratch only of disks that were blank when it decided and are so when it begins."""
+"""The module formats only disks that are blank both when it decides and when it begins."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROGRAMS = ("mdadm", "mkfs.xfs", "udevadm", "wipefs")
 
 
 def facts(*contents: dict[str, str], given: tuple[str, ...] = (A,), **other: Any) -> dict[str, Any]:  # noqa: ANN401 - facts are what they are
-    """What is read of disks with these contents."""
+    """Return the facts of disks with these contents."""
     device: dict[str, Any] = {
         "kind": "disk",
         "number": "254:1",
@@ -58,7 +58,7 @@ def facts(*contents: dict[str, str], given: tuple[str, ...] = (A,), **other: Any
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Programs that note how they are called; the note."""
+    """Write fake programs that record their calls; return the record."""
     log = tmp_path / "called"
     log.touch()
     for name in PROGRAMS:
@@ -77,7 +77,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def make(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Run the module where the disks hold one after the other of what is found; its answer."""
+    """Run the module where successive reads of the disks find these; return its result."""
 
     def run(*found: dict[str, Any], check: bool = False, **change: object) -> dict[str, Any]:
         left = list(found)

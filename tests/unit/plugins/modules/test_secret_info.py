@@ -1,4 +1,4 @@
-"""Which secrets a host holds: told by what this collection writes, not by what a package makes."""
+"""The secrets of a host, recognised by the files that this collection writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said when sacctmgr fails: with the way out where slurmdbd does not answer."""
+"""The message when sacctmgr fails, with the remedy where slurmdbd does not answer."""
 
 from __future__ import annotations
 

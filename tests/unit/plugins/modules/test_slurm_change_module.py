@@ -1,4 +1,4 @@
-"""The module that says how a change of Slurm's configuration comes into force."""
+"""The module that applies a change of Slurm's configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLD_FILES = [{"path": "/etc/slurm/slurm.conf", "content": "ClusterName=c\n", "st
 def asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path, command: str
 ) -> dict[str, Any]:
-    """What the module says on a host whose slurmctld does this."""
+    """Return the module's result on a host whose slurmctld is in this state."""
     if command:
         program = folder / "slurmctld"
         program.write_text(f'#!/bin/sh\n[ "$*" = -V ] || exit 2\n{command}\n')

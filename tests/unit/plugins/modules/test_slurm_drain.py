@@ -1,4 +1,4 @@
-"""Draining nodes and waiting for their jobs, with commands of Slurm that answer as the real ones do."""
+"""Draining nodes and waiting for their jobs, with fake Slurm commands."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Slurm:
         self.jobs("")
 
     def jobs(self, now: str, then: str = "") -> None:
-        """What squeue answers first, and from the next question on."""
+        """Set the first output of squeue, and the later ones."""
         (self.folder / "squeue.answer").write_text(now)
         (self.folder / "squeue.next").write_text(then)
 
     @property
     def told(self) -> list[str]:
-        """What scontrol was told."""
+        """Return the arguments that scontrol got."""
         path = self.folder / "scontrol.asked"
         return path.read_text().splitlines() if path.exists() else []
 

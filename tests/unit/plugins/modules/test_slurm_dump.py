@@ -1,4 +1,4 @@
-"""The dump before an upgrade: the former one stays until the new one is whole, and slurmdbd does not run meanwhile."""
+"""The database dump before an upgrade: slurmdbd is stopped, and the former dump stays until the new one is complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """Nothing is asked of it."""
+    """An AnsibleModule that must not be called."""
 
     run_command = get_bin_path = None
 

@@ -1,4 +1,4 @@
-"""The module refuses what would cost jobs, and heals what could not be asked."""
+"""The module refuses changes that would end jobs, and asks slurmctld despite a damaged configuration."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ JOB = "7|RUNNING|alice|research|normal|batch|gpu2||1|UNLIMITED|N/A|cpu=1,mem=10M
 
 
 class Site:
-    """A controller with a squeue of the test's own."""
+    """A controller with a fake squeue."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        """Have slurmctld run with OLD."""
+        """Let slurmctld run with the configuration OLD."""
         self.folder, self.capsys, self.monkeypatch = folder, capsys, monkeypatch
         (folder / "slurm.conf").write_text(OLD)
         (folder / "job_state").touch()
@@ -32,18 +32,18 @@ class Site:
         self.slurmctld(runs=True)
 
     def slurmctld(self, *, runs: bool) -> None:
-        """Have slurmctld run or not."""
+        """Let slurmctld run or not."""
         self.monkeypatch.setattr(slurm_change, "daemon_pids", lambda: {"1"} if runs else set())
 
     def squeue(self, script: str) -> None:
-        """Put a program in squeue's place."""
+        """Write a fake squeue."""
         program = self.folder / "squeue"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         self.monkeypatch.setattr(AnsibleModule, "get_bin_path", lambda *_, **__: str(program))
 
     def run(self, content: str = NEW, **more: object) -> dict[str, Any]:
-        """The module's answer."""
+        """Return the module's result."""
         args = {"content": content, "state_directory": str(self.folder)}
         with patch_module_args({**args, **more}), pytest.raises(SystemExit):
             slurm_change.main()
@@ -118,7 +118,7 @@ def test_garbage_from_squeue_is_not_an_empty_queue(site: Site) -> None:
 
 
 def test_a_damaged_file_does_not_keep_from_asking(site: Site) -> None:
-    """Slurm's commands fail with it, and the coming configuration says where slurmctld is."""
+    """Slurm's commands fail with the damaged file, so they get the new one, which names the controller."""
     (site.folder / "slurm.conf").write_text("garbage")
     site.squeue(f'[ -n "$SLURM_CONF" ] || exit 1; grep -q gpu1 "$SLURM_CONF" && echo "{JOB}" | tr "|" "\\037"')
     assert "job 7 of alice" in site.run()["msg"]

@@ -1,4 +1,4 @@
-"""The module that asks Slurm for the state of nodes."""
+"""The module that reads the state of nodes from Slurm."""
 
 from __future__ import annotations
 

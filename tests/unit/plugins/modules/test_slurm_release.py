@@ -1,4 +1,4 @@
-"""What a host's Slurm is, what apt offers, and what would be missing with it."""
+"""A host's Slurm release, the releases that apt offers, and the packages missing from a release."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ LIBRARIES = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
 
 
 class Host:
-    """A host whose commands answer what was recorded on Debian 13."""
+    """A host whose commands print what was recorded on Debian 13."""
 
     def __init__(self, **answers: str) -> None:
-        """Take the answers by the first word of the command."""
+        """Store the outputs by the first word of the command."""
         self.answers = answers
 
     def get_bin_path(self, name: str, **_: object) -> str | None:
-        """Return where a program is."""
+        """Return the path of a program."""
         return f"/usr/bin/{name}" if name.replace("-", "_") in self.answers else None
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
-        """Answer."""
+        """Return the recorded output."""
         return 0, self.answers.get(command[0].replace("-", "_"), ""), ""
 
 

@@ -1,4 +1,4 @@
-"""Resuming nodes of our own drains, with commands of Slurm that answer as the real ones do."""
+"""Resuming nodes that busbar drained, with fake Slurm commands."""
 
 from __future__ import annotations
 

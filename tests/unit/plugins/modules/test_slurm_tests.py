@@ -1,4 +1,4 @@
-"""The jobs of a validation: whose they are and what of the task's own environment they see."""
+"""The jobs of a validation: their user, and which of the task's environment variables they get."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARAMS: dict[str, Any] = {"tests": [TEST], "share": False, "time_limit": 60, "le
 
 
 class Module(SimpleNamespace):
-    """What of AnsibleModule the runner uses; commands run for real."""
+    """The part of AnsibleModule that the job runner uses; commands run for real."""
 
     def run_command(self, command: list[str], data: str | None = None, **_more: object) -> tuple[int, str, str]:
         """Run a command."""
@@ -45,7 +45,7 @@ def submitted(user: str) -> dict[str, Any]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that others may enter: pytest shuts its own to them, again with each run that begins."""
+    """A directory that other users may enter; pytest closes its own ones, again at each start."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)

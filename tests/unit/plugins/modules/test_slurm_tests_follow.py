@@ -1,4 +1,4 @@
-"""How jobs are followed: until they end, until they are too late, or for as long as the caller wants to wait."""
+"""How jobs are followed: until they end, until their deadline, or as long as the caller waits."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LATE = 1e9
 
 
 class Slurm:
-    """Jobs of so many seconds in the queue and on nodes, and a clock that goes when somebody sleeps."""
+    """Jobs with these seconds in the queue and on nodes, and a clock that only sleep advances."""
 
     def __init__(self, jobs: dict[str, tuple[float, float]], *, silent: bool = False, down: bool = False) -> None:
-        """Take the jobs."""
+        """Store the jobs."""
         self.now = 5000.0
         self.jobs = jobs
         self.silent = silent
@@ -25,15 +25,15 @@ class Slurm:
         self.cancelled: dict[str, float] = {}
 
     def monotonic(self) -> float:
-        """Return the time."""
+        """Return the fake time."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the fake time."""
         self.now += seconds
 
     def run_command(self, command: list[str], **_more: object) -> tuple[int, str, str]:
-        """Answer a command of Slurm."""
+        """Answer a Slurm command."""
         words = tuple(command[2:])
         self.asked.append(words)
         if self.silent:

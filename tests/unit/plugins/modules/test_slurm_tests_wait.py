@@ -1,4 +1,4 @@
-"""How long a test waits for its nodes: for jobs of others only when it is told to."""
+"""How long a test waits for its nodes: for other users' jobs only if requested."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ ROOT = {"user": "root", "home": "/root"}
 
 
 class Clock:
-    """A time that passes only while somebody sleeps."""
+    """A clock that only sleep advances."""
 
     now = 0.0
 
     def monotonic(self) -> float:
-        """Return the seconds so far."""
+        """Return the fake time."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the fake time."""
         self.now += seconds
 
 

@@ -1,4 +1,4 @@
-"""The lines that load a host's plugins: nothing for another release, and the old ones where no job step runs."""
+"""The lines that load a host's SPANK plugins: none for another release, the old ones if a trial step fails."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ OPTION = "      --greeting=TEXT\n"
 
 
 class Failed(Exception):  # noqa: N818 - a failure of the module, told by its message
-    """What fail_json raises."""
+    """The exception of fail_json."""
 
 
 class FakeModule:
-    """Holds parameters, answers srun, and raises its failure."""
+    """An AnsibleModule with parameters and a fake srun."""
 
     def __init__(self, folder: Path, *, check: bool = False, srun: tuple[int, str, str] = (0, OPTION, "")):
-        """Use the host's files in a folder."""
+        """Use the files in a directory as the host's."""
         self.params: dict[str, Any] = {"slurm": "", "node": ""}
         self.folder, self.check_mode, self.srun = folder, check, srun
 
@@ -31,7 +31,7 @@ class FakeModule:
         return f"/usr/bin/{program}"
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
-        """Answer as srun --help and scontrol -V."""
+        """Answer like srun --help and scontrol -V."""
         if command == ["scontrol", "-V"]:
             return 0, "slurm-wlm 24.11.5\n", ""
         assert command == ["srun", "--help"]
@@ -44,7 +44,7 @@ class FakeModule:
 
 @pytest.fixture
 def item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A plugin whose package is installed; its library is for Slurm 24.11.5."""
+    """A plugin with an installed package whose library is for Slurm 24.11.5."""
     monkeypatch.setattr(spank_plugins, "LINES", tmp_path / "plugstack.conf.d")
     monkeypatch.setattr(spank_plugins, "LIBRARIES", tmp_path / "lib")
     monkeypatch.setattr(spank_plugins, "EARLIER", (tmp_path / "earlier",))
@@ -63,7 +63,7 @@ def install(folder: Path, plugin: dict[str, Any]) -> dict[str, Any]:
 
 
 def keep(module: FakeModule, *items: dict[str, Any]) -> spank_plugins.Host:
-    """Do what the module does."""
+    """Run the module."""
     host = spank_plugins.Host(module)
     host.keep(list(items))
     return host
@@ -155,10 +155,10 @@ def test_versions(text: str, version: str) -> None:
 
 
 class Node(FakeModule):
-    """A host whose slurmd runs: answers systemctl, sinfo, srun and scontrol, and keeps what was asked."""
+    """A host whose slurmd runs, with fake systemctl, sinfo, srun and scontrol that record their calls."""
 
     def __init__(self, folder: Path, *, step: tuple[int, str, str] = (0, "", ""), check: bool = False):
-        """Let slurmd have loaded what the lines say."""
+        """Let slurmd have loaded these lines."""
         super().__init__(folder, check=check)
         self.params["node"] = "gpu1"
         self.step, self.asked = step, list[str]()
@@ -168,13 +168,13 @@ class Node(FakeModule):
         self.load()
 
     def load(self) -> None:
-        """Let slurmd have what the lines load."""
+        """Restart slurmd: it loads the present lines."""
         words = [path.read_text().split()[-1] for path in self.maps.parents[2].glob("plugstack.conf.d/*")]
         lines = [f"7f00-7f01 r-xp 0000 08:01 42   {name}" for name in [*words, "/usr/sbin/slurmd"]]
         self.maps.write_text("\n".join([*lines, "7f02-7f03 rw-p 0000 00:00 0"]))
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
-        """Answer as the programs."""
+        """Answer like the programs."""
         if command == ["scontrol", "-V"]:
             return super().run_command(command)
         self.asked.append(" ".join(command))
@@ -197,7 +197,7 @@ class Node(FakeModule):
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Find the processes of the host in a folder."""
+    """Use a directory as the host's /proc."""
     monkeypatch.setattr(spank_check, "PROC", tmp_path / "proc")
 
 
@@ -261,7 +261,7 @@ def test_a_node_that_others_drained_stays_so(tmp_path: Path, item: dict[str, Any
 
 @pytest.mark.usefixtures("proc")
 def test_a_node_that_an_upgrade_drained_runs_the_step_in_a_reservation(tmp_path: Path, item: dict[str, Any]) -> None:
-    """Slurm grants no step on a drained node."""
+    """Slurm starts no job step on a drained node."""
     node = Node(tmp_path)
     node.reason = "busbar: upgrade of Slurm"
     host = keep(node, item)

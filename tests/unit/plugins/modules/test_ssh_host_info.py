@@ -1,4 +1,4 @@
-"""What the module reads of a host's SSH."""
+"""The module's facts of a host's SSH configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The module that keeps the files which the action rendered."""
+"""The module that writes the files which the action plugin rendered."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_diff_keeps_silent_where_it_shall(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.fixture
 def moments(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
-    """Modes of each path right after each change of it, by name: what somebody who watches could have used."""
+    """Record the mode of each path after each change: what another user could have read in between."""
     seen: dict[str, list[int]] = {}
 
     def watched(name: str) -> None:
@@ -213,7 +213,7 @@ def test_a_file_for_all_is_readable_by_all_in_the_end(tmp_path: Path, capsys: py
 
 
 def packed(**members: str) -> tuple[bytes, str]:
-    """Return a program, and the program as the action sends it."""
+    """Return a program, and the same as the action plugin sends it."""
     stream = io.BytesIO()
     stream.write(b"#!/usr/bin/python3\n")
     with zipfile.ZipFile(stream, "w") as archive:

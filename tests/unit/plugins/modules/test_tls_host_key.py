@@ -1,4 +1,4 @@
-"""The host's private key: made once, readable by root and one group, its public half told."""
+"""The host's private key: made once, readable by root and one group; the result has the public key."""
 
 from __future__ import annotations
 

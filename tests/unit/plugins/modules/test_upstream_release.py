@@ -1,4 +1,4 @@
-"""The module that installs a program from the upstream archive: a real download from this machine."""
+"""The module that installs a program from an upstream archive, with a real download from this machine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves files and says nothing."""
+    """An HTTP server of files without a log."""
 
     def log_message(self, *words: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """Address and SHA-256 of an archive."""
+    """Return the URL and SHA-256 of an archive."""
     (tmp_path / "thing-1").mkdir()
     (tmp_path / "thing-1" / "thing").write_text("#!/bin/sh\n")
     (tmp_path / "thing-1" / "thing").chmod(0o755)

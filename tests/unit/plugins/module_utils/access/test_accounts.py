@@ -1,4 +1,4 @@
-"""Accounts: the declaration, how it fits a host, and what must change."""
+"""Declared accounts: what is refused, how they fit a host, and which changes the host needs."""
 
 from __future__ import annotations
 

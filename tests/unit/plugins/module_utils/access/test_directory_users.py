@@ -1,4 +1,4 @@
-"""Changes of users of the cluster's own directory: what is sent to slapd, and what is refused."""
+"""Changes of LDAP users: what is sent to slapd and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and numbers that two users have: both sides of a clash are named."""
+"""User names and numeric IDs used twice: the message names both users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster's own directory: what it holds, and how the tools of ldap-utils are spoken to."""
+"""The content of the cluster's LDAP directory and the calls of ldapsearch and its like."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _decoded(ldif: str) -> list[str]:
 
 @pytest.fixture
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for ldapsearch that notes how it was called and with which password."""
+    """A fake ldapsearch that records its arguments and the password it was given."""
     path = tmp_path / "ldapsearch"
     path.write_text(
         "#!/bin/bash\nprintf '%s\\n' \"$@\" >${0%/*}/arguments\nenv >${0%/*}/environment\n"

@@ -1,4 +1,4 @@
-"""Who is an admin by the declaration and by the sudo rules of a host."""
+"""Which users are admins, by the declaration and by the sudo rules of a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change of how to log in is undone by a script that needs nothing but the host itself."""
+"""The script that undoes a change of the login configuration works with the programs of the host alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who logged in, told by the processes on the way."""
+"""The user who logged in, found from the parent processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOBODY = pwd.getpwnam("nobody")
 
 
 def _processes(folder: Path, uids: list[int]) -> int:
-    """Write processes from the first one down, each with its real user; returns the number of the last."""
+    """Write a chain of processes, each with its real user; return the PID of the last."""
     for number, uid in enumerate(uids, start=1):
         (folder / str(number)).mkdir()
         status = f"Name:\tx\nPPid:\t{number - 1}\nUid:\t{uid}\t0\t0\t0\n"

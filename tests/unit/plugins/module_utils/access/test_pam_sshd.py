@@ -1,4 +1,4 @@
-"""The PAM configuration of sshd on a compute node, as each family of distributions has it."""
+"""The PAM configuration of sshd on a compute node, for Debian and for Enterprise Linux."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of authorized_keys that sshd would not take, found before they are written."""
+"""Lines of authorized_keys that sshd would ignore are refused before they are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who can read a file of a host, by mode, groups and the folders that lead to it."""
+"""Which users can read a file, by its mode, its groups and its parent directories."""
 
 from __future__ import annotations
 

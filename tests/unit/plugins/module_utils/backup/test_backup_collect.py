@@ -1,4 +1,4 @@
-"""What goes into a snapshot is whole, and damage to it is seen afterwards."""
+"""The files that go into a snapshot are complete, and damage to a snapshot is detected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CREATE TABLE `user_table` (
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """A directory of slurmctld's state."""
+    """Create a StateSaveLocation of slurmctld."""
     folder = tmp_path / "slurmctld"
     (folder / "hash.3" / "job.13").mkdir(parents=True)
     (folder / "job_state").write_text("queue")
@@ -133,7 +133,7 @@ def test_an_invalid_database_is_refused(text: str | None, tmp_path: Path) -> Non
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    """A folder as it comes out of a snapshot."""
+    """A directory as restored from a snapshot."""
     (tmp_path / "accounting.sql").write_text(DUMP)
     manifest = {"format": 1, "cluster": "lab", "files": {"accounting.sql": digest(tmp_path / "accounting.sql")}}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))

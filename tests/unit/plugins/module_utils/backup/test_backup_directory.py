@@ -1,4 +1,4 @@
-"""The directory of users in a snapshot, with tools of slapd that answer as the real ones do."""
+"""The LDAP directory in a snapshot, with fake slapd tools that print what the real ones print."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LDIF = "dn: dc=x\no: x\n\ndn: uid=erin,dc=x\nuid: erin\nuserPassword:: e0FSR09OM
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """A host with a directory."""
+    """Backup settings of a host with an LDAP server."""
     data = tmp_path / "ldap"
     data.mkdir()
     (data / "data.mdb").write_text(LDIF)

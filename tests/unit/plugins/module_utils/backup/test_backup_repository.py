@@ -1,4 +1,4 @@
-"""Answers of restic 0.14 and 0.18, as recorded, and the errors that follow from them."""
+"""Recorded output of restic 0.14 and 0.18, and the errors made of it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SNAPSHOTS = json.dumps(
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Callable[[Answers], Repository]:
-    """Make a repository whose restic gives recorded answers by its command, and notes what it was asked."""
+    """Return a repository whose restic prints recorded output for each command and records its calls."""
 
     def make(answers: Answers) -> Repository:
         for name, (status, output, errors) in answers.items():

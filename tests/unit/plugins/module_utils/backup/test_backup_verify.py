@@ -1,4 +1,4 @@
-"""What a proof of a snapshot looks at beside checksums: the heads of Slurm's state, and where it would load what."""
+"""The verification of a snapshot besides checksums: the headers of Slurm's state files and the trial import."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_state_that_slurmctld_cannot_read(tmp_path: Path, files: dict[str, byt
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """A host with a directory; scratch places are not made below /var/lib."""
+    """Backup settings of a host with an LDAP server; temporary directories are not made below /var/lib."""
     real = tempfile.mkdtemp
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **options: real(**{**options, "dir": tmp_path}))
     conf = str(tmp_path / "slapd.conf")

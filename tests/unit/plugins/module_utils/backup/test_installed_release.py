@@ -1,4 +1,4 @@
-"""Which Slurm a host has, of the programs that say so there."""
+"""The Slurm release of a host, from whichever of its programs is installed."""
 
 from __future__ import annotations
 

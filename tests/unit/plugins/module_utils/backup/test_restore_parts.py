@@ -1,4 +1,4 @@
-"""What is put back: never over a daemon, a newer release, or what is there."""
+"""A restore refuses to overwrite a running daemon, a newer release or existing data."""
 
 from __future__ import annotations
 

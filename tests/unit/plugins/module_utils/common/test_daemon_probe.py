@@ -1,4 +1,4 @@
-"""Whether a daemon answers, and with which configuration."""
+"""Whether a daemon answers its port, and with which configuration."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ prometheus_config_last_reload_success_timestamp_seconds 1.5e+09
 
 
 class Answer(BaseHTTPRequestHandler):
-    """Wants a password for /locked."""
+    """An HTTP server that demands a password for /locked."""
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer the request."""
         known = self.headers.get("Authorization") == "Basic dTpw"
         self.send_response(200 if self.path != "/locked" or known else 401)
         self.end_headers()
         self.wfile.write(b"text")
 
     def log_message(self, *words: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A daemon that demands a certificate and a password is asked with both, and is not ready for who has none."""
+"""The probe of a daemon that demands a client certificate and a password sends both, and fails without them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ LOGIN = base64.b64encode(b"prometheus:secret").decode()
 
 class _Guarded(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        """Answer who knows the password."""
+        """Answer only with the right password."""
         known = self.headers.get("Authorization") == f"Basic {LOGIN}"
         self.send_response(200 if known else 401)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
 
 @pytest.fixture(name="access")
 def _access(tmp_path: Path) -> Iterator[Access]:
-    """A daemon with a certificate of an authority, which it demands of others, too."""
+    """Start a daemon with TLS that demands client certificates of the same authority."""
     key, now = tmp_path / "host.key", int(time.time())
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "", "-f", str(key)], check=True)
     authority, public = tls.make_authority("alpha", now), (tmp_path / "host.key.pub").read_text()

@@ -1,4 +1,4 @@
-"""The state of a host before the first change, and the files that busbar replaces later."""
+"""The record of a host before the first change, and of the files that busbar replaces later."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common import basel
 
 
 class FailedError(Exception):
-    """The message of the module."""
+    """The message of fail_json."""
 
 
 class Module(SimpleNamespace):
-    """A module that runs `cp` and `sync`, on a host without package manager and systemd."""
+    """An AnsibleModule that runs `cp` and `sync`, on a host without package manager and systemd."""
 
     def __init__(self, *, check_mode: bool = False) -> None:
-        """Take whether it is check mode."""
+        """Set check mode."""
         super().__init__(check_mode=check_mode, broken=False)
 
     def get_bin_path(self, _name: str) -> None:
         """Find no program."""
 
     def run_command(self, words: list[str], **_: object) -> tuple[int, str, str]:
-        """Copy; other programs print nothing."""
+        """Run a copy; other programs print nothing."""
         if self.broken:
             return 1, "", "No space left on device"
         if words[0] == "cp":

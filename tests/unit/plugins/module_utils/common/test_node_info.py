@@ -1,4 +1,4 @@
-"""What a node says about itself."""
+"""Kernels, packages and versions read from a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys are known by their fingerprints, without gpg."""
+"""The fingerprints of OpenPGP keys, computed without gpg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must change so that packages have their versions and are held."""
+"""The changes that give packages their declared versions and holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How package managers are called: their errors, and services that are held meanwhile."""
+"""Calls of package managers: their errors, and services that must not start during the call."""
 
 from __future__ import annotations
 
@@ -106,27 +106,27 @@ def test_lists_that_could_not_be_fetched_are_the_reason() -> None:
 
 
 class Ended(Exception):  # noqa: N818 - what fail_json does to a module
-    """The module has ended."""
+    """The module ended."""
 
 
 class Module:
-    """Answers each command alike."""
+    """An AnsibleModule whose every command has the same result."""
 
     # Or the record of this machine would be kept.
     check_mode = True
 
     def __init__(self, status: int, said: str) -> None:
-        """Keep the answer."""
+        """Store the result."""
         self.status, self.said, self.commands = status, said, []  # type: ignore[var-annotated]
         self.result: dict[str, Any] = {}
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
-        """Answer."""
+        """Return the result."""
         self.commands.append(command)
         return self.status, "", self.said
 
     def fail_json(self, **result: Any) -> None:  # noqa: ANN401
-        """End."""
+        """Raise Ended."""
         self.result = result
         raise Ended
 
@@ -177,7 +177,7 @@ def places(tmp_path: Path) -> dict[str, Path]:
 
 
 def answer(policy: Path) -> int:
-    """Ask the policy as a package does: 101 holds the service, 0 lets it start."""
+    """Run policy-rc.d as a package does: 101 forbids the start of a service, 0 allows it."""
     return subprocess.run([policy], check=False).returncode if policy.exists() else 0
 
 

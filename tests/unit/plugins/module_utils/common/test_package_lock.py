@@ -1,4 +1,4 @@
-"""Who holds the lock of a package manager, as the host itself tells it."""
+"""Which process holds the lock of a package manager, with real locks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOLDER: Holder = {"lock": "/var/lib/apt/lists/lock", "pid": 7, "process": "apt-g
 
 @pytest.fixture(params=["var/lib/dpkg/lock-frontend", "var/lib/apt/lists/lock", "var/lib/rpm/.rpm.lock"])
 def held(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
-    """Have a process hold a lock; its path and the number of the process."""
+    """Start a process that holds a lock; return the path of the lock and the PID."""
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", KEEPER, str(tmp_path / request.param)], **pipes) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""The files of apt and dnf that name a repository, and the components of the distribution's own."""
+"""The apt and dnf files that name a repository, and the components of the distribution's repositories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which upgrades are offered, chosen and held."""
+"""Which upgrades are available, selected and held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems: grouped, folded, written."""
+"""Equal problems are merged, and the report of problems."""
 
 from __future__ import annotations
 

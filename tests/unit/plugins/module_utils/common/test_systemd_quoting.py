@@ -1,4 +1,4 @@
-"""Commands in units of systemd."""
+"""Quoting of commands in systemd units."""
 
 from __future__ import annotations
 

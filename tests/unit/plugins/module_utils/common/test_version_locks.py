@@ -1,4 +1,4 @@
-"""The lines of dnf's versionlock: what they are about, and what they hold."""
+"""The lines of dnf's versionlock: their package and the versions that they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mounts of all containers: the words of Pyxis, and what Enroot would take for something else."""
+"""Default mounts of containers in the format of Pyxis; names that Enroot would misread are refused."""
 
 from __future__ import annotations
 

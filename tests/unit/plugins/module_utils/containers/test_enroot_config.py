@@ -1,4 +1,4 @@
-"""What Enroot reads, and what is refused before it is installed."""
+"""The configuration of Enroot, and what is refused before the installation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FOUND: dict[str, Any] = {
 
 
 def report(declared: dict[str, Any] | None = None, found: dict[str, Any] | None = None) -> str:
-    """What is said of a declaration and a host."""
+    """Return the problems of a declaration on a host."""
     plan = enroot_plan({**DECLARED, **(declared or {})}, "gpu1", {**FOUND, **(found or {})})
     return problem_report(plan["problems"])
 

@@ -1,4 +1,4 @@
-"""Credentials as Enroot looks them up: held against a shell that does what Enroot 4.1.2 does with the file."""
+"""The lookup of credentials, compared with a shell that reads the file as Enroot 4.1.2 does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ awk '{
 
 
 def looked_up(folder: Path, credentials: list[dict[str, Any]], registry: str, asked: str = "") -> str:
-    """Login and password that Enroot sends, or nothing."""
+    """Return the login and password that Enroot would send, or nothing."""
     if shutil.which("awk") is None:
         pytest.skip("no awk here")
     file = folder / ".credentials"

@@ -1,4 +1,4 @@
-"""Whether a registry takes a login: what it may answer, and where the password goes."""
+"""Whether a registry accepts a login, for each of its possible replies, and which hosts get the password."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OF_TOKENS = Login("auth.example.com", "robot", SECRET)
 def tried(
     answers: Answers, *, http: bool = False, mine: Login = MINE, others: tuple[Login, ...] = (OF_TOKENS,)
 ) -> tuple[Access, list[tuple[str, str]]]:
-    """What is found with these answers, and what was asked."""
+    """Return the result of a login against these replies, and the requests."""
     asked: list[tuple[str, str]] = []
 
     def ask(address: str, authorization: str) -> tuple[int, str]:
@@ -86,7 +86,7 @@ def test_it_is_asked_at_its_port() -> None:
 
 
 def test_the_host_of_the_tokens_is_asked_with_its_own_login_or_not_at_all() -> None:
-    """Enroot has curl read the credentials by the host of the tokens; without a line it sends nothing (issue 241)."""
+    """Enroot's curl looks up credentials by the host of the token service and sends none without a line (issue 241)."""
     found, asked = tried({BASE: (401, BEARER)}, others=())
     assert found == (
         MISSING,
@@ -126,10 +126,10 @@ def test_without_tls_only_where_the_site_says_so() -> None:
 
 
 class _Registry(BaseHTTPRequestHandler):
-    """Takes one password; sends everybody else elsewhere."""
+    """A registry that accepts one password and redirects everybody else."""
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer the request."""
         given = self.headers.get("Authorization")
         self.send_response(200 if given == BASIC else 307 if given else 401)
         self.send_header("WWW-Authenticate", 'Basic realm="x"')
@@ -137,7 +137,7 @@ class _Registry(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
-        """Say nothing."""
+        """Write no log."""
 
 
 @pytest.fixture

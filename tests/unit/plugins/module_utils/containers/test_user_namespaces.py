@@ -1,4 +1,4 @@
-"""What forbids containers to ordinary users, and the line that allows them."""
+"""The settings that forbid user namespaces, and the sysctl line that allows them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REFUSED = "unshare: unshare failed: Operation not permitted"
 
 
 def test_a_trial_that_goes_well_counts_for_more_than_the_settings() -> None:
-    """AppArmor's restriction leaves alone the programs that have a profile."""
+    """AppArmor does not restrict programs that have a profile."""
     assert user_namespace_problems("gpu1", "apptainer_enabled", FREE | {SETTINGS[2]: 1}) == []
 
 
@@ -43,6 +43,6 @@ def test_the_setting_that_forbids_is_named(settings: dict[str, int | None], prob
     ids=["AppArmor alone", "AppArmor and a limit", "something else"],
 )
 def test_a_profile_helps_against_apparmor_alone(settings: dict[str, int | None], *, refused: bool) -> None:
-    """Ubuntu 24.04 restricts namespaces; a package with a profile for its program needs no change of the kernel's."""
+    """On Ubuntu 24.04 a package with an AppArmor profile for its program needs no sysctl."""
     found = user_namespace_problems("gpu1", "apptainer_enabled", FREE | settings, REFUSED, allowed=True)
     assert bool(found) is refused

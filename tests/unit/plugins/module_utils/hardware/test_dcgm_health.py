@@ -1,4 +1,4 @@
-"""What DCGM's answer means, and that no answer that is not understood blames a node."""
+"""The meaning of dcgmi's output; output that cannot be parsed never makes a node faulty."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPLAYS = "Detected 12 PCIe replays per minute for GPU 0, which exceeds the warn
 
 
 def answer(overall: str, **gpus: dict[str, tuple[str, str]]) -> str:
-    """What dcgmi prints, in the form of DcgmiOutputJson."""
+    """Return dcgmi's output in the format of DcgmiOutputJson."""
     body: dict[str, Any] = {"Overall Health": {"value": overall}}
     for name, systems in gpus.items():
         errors = {system: {"overflow": [text], "value": state} for system, (state, text) in systems.items()}

@@ -1,4 +1,4 @@
-"""Holds the readers against recordings that lie beside the checkout; they are others' data and not copied."""
+"""Parse a directory of other people's recordings beside the checkout; they are not copied into it."""
 
 from __future__ import annotations
 

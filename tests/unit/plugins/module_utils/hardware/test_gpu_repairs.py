@@ -1,4 +1,4 @@
-"""The preflight lets pass what the run that it belongs to puts right, and nothing else."""
+"""The preflight accepts faults that the same run repairs, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which CPU socket each GPU hangs, from /sys as kernels show it."""
+"""The CPU socket of each GPU, from /sys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ H100 = site_catalogue({})["dgx_h100"]
 
 
 def machine(root: Path, near: list[str], numa: list[str], *, nodes: int = 2) -> Path:
-    """Write what /sys has of a machine whose CPUs are spread over its packages as the kernel counts them."""
+    """Write /sys of a machine with CPUs on several sockets, numbered as the kernel numbers them."""
 
     def write(path: str, text: str) -> None:
         (root / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Claim against reality: each fault is named with its GPU, and sound hosts are not accused."""
+"""The hardware profile compared with the host: each fault names its GPU, and sound hosts have none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLAIM = {"model": "NVIDIA H100 80GB HBM3", "count": 2, "memory_mb": 81559, "nvli
 
 
 def links(*active: int, rate: float = 26.562, of: int = 18) -> str:
-    """What `nvidia-smi nvlink -s` prints of GPUs with so many active links."""
+    """Return the output of `nvidia-smi nvlink -s` for GPUs with so many active links."""
     lines = []
     for index, count in enumerate(active):
         lines.append(f"GPU {index}: NVIDIA H100 80GB HBM3 (UUID: GPU-{index})")
@@ -35,7 +35,7 @@ def facts(*gpus: str, pci: tuple[str, ...] = (), nvlink: str = "", driver: str =
 
 
 def pair(**changes: object) -> dict[str, Any]:
-    """A host with one sound GPU and one with these changes."""
+    """Return a host with one sound GPU and one with these changes."""
     return facts(gpu_xml(0), gpu_xml(1, **changes))
 
 
@@ -301,7 +301,7 @@ SICK = {
 @pytest.mark.skipif(not RECORDINGS, reason=f"no recordings in {CORPUS}")
 @pytest.mark.parametrize("entry", RECORDINGS, ids=[entry["file"] for entry in RECORDINGS])
 def test_recordings_of_real_hosts(entry: dict[str, Any]) -> None:
-    """With a profile that says what the recording shows, only what is sick is told of."""
+    """With a profile made from the recording, only the faulty parts are reported."""
     text = (CORPUS / entry["file"]).read_text(errors="replace")
     found = join_sources({"state": "ok", "query": text}, {}, [])
     first = found["gpus"][0]

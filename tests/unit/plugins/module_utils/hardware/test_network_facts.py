@@ -1,4 +1,4 @@
-"""What /sys, ip and sminfo say of a host's network."""
+"""A host's network ports, from /sys, ip and sminfo."""
 
 from __future__ import annotations
 

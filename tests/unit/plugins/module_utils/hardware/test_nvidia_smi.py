@@ -1,4 +1,4 @@
-"""The traps of `nvidia-smi -q -x`, with recordings of our own make."""
+"""Unusual output of `nvidia-smi -q -x`, with recordings made for these tests."""
 
 from __future__ import annotations
 

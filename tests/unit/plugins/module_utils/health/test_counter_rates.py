@@ -1,4 +1,4 @@
-"""Counters over time, and what a node remembers from one look to the next."""
+"""Rates of counters, and the counters that a node stores between two health checks."""
 
 from __future__ import annotations
 

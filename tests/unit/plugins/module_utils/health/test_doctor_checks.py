@@ -1,4 +1,4 @@
-"""What is wrong with a provisioned host, from what its commands print."""
+"""The faults of a provisioned host, from the output of its commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each check of a node finds: a bad case and a good one."""
+"""Each health check of a node, with a faulty and a sound node."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def node(samples: dict[str, list[list[float]]] | None = None, **declared: object
 
 
 def facts(*gpus: str, state: str = "ok", errors: tuple[str, ...] = (), text: str = "", **smi: str) -> dict[str, Any]:
-    """What a node tells whose nvidia-smi prints these GPUs."""
+    """Return the facts of a node whose nvidia-smi prints these GPUs."""
     printed = {"query": text or log_xml(*gpus)} if gpus or text else {}
     found = join_sources({"state": state, **printed, **smi}, {}, [])
     return {**found, "errors": [*errors, *found["errors"]]}
@@ -248,7 +248,7 @@ def test_errors_of_infiniband_are_reported_by_the_hour(samples: list[list[float]
 
 
 def counted(root: Path, link_layer: str, **counters: int) -> None:
-    """A port as the kernel shows it (Documentation/ABI/stable/sysfs-class-infiniband)."""
+    """Write the counters of a port as in the kernel's Documentation/ABI/stable/sysfs-class-infiniband."""
     folder = root / "sys/class/infiniband/mlx5_0/ports/1"
     (folder / "counters").mkdir(parents=True, exist_ok=True)
     (folder / "link_layer").write_text(f"{link_layer}\n")

@@ -1,4 +1,4 @@
-"""The history of the health check: what is worth a line, and that the file stays small."""
+"""The history of the health check: which events get a line, and that the file stays small."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def full(mib: int) -> Finding:
 def new(
     before: list[Finding], found: list[Finding], done: str = "nothing", *, booted: bool = False, whole: bool = True
 ) -> list[tuple[str, str]]:
-    """The events of a look after another one, and what they are about."""
+    """Return the events of a second health check, and their subjects."""
     last_findings = {key: each.problem for key, each in keys_of(before).items()}
     written = entries(last_findings, found, done, reason="busbar health: x", booted=booted, whole=whole, now=5.4)
     assert all(each["at"] == 5 for each in written)

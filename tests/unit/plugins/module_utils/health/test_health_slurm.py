@@ -1,4 +1,4 @@
-"""What to tell Slurm about a node: drained, returned or left alone, and how many nodes at once."""
+"""Nodes that the health check drains, resumes or leaves alone, and how many at once."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def test_what_to_do(  # noqa: PLR0913, PLR0917 - a table
 
 @dataclasses.dataclass
 class Slurm:
-    """Made-up nodes by name, each with its state, reason and when that was given; and what Slurm was asked."""
+    """Fake nodes by name, each with state, reason and the time of the reason; records the commands."""
 
     nodes: dict[str, tuple[str, str, str]]
     asked: list[str] = dataclasses.field(default_factory=list)
     meanwhile: Callable[[Slurm], None] = lambda _: None
 
     def __call__(self, words: Sequence[str]) -> str:
-        """Answer as scontrol does, and do as it is told."""
+        """Answer like scontrol and apply the updates."""
         self.asked.append(" ".join(words))
         if words[0] == "update":
             name = words[1].partition("=")[2]
@@ -105,7 +105,7 @@ class Slurm:
 
     @property
     def updates(self) -> list[str]:
-        """What it was told to do."""
+        """Return the updates that scontrol got."""
         return [words for words in self.asked if words.startswith("update")]
 
 
@@ -122,7 +122,7 @@ def cluster(count: int, drained: int = 0) -> Slurm:
 
 
 def settled(slurm: Slurm, note: Path, *findings: Finding, passes: int = 0, **declared: object) -> str:
-    """What is done to gpu1, without waiting."""
+    """Return what is done to gpu1, without a waiting time."""
     return drain_or_resume(findings, DECLARED | declared, slurm, note, passes, wait=lambda _: None)
 
 

@@ -1,4 +1,4 @@
-"""What the health check finds in the kernel log: Xids in every form, SXids, memory errors, file systems."""
+"""Faults in the kernel log: Xids in every format, SXids, memory errors, file systems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log i
 
 
 def active(lines: list[str]) -> list[Finding]:
-    """The findings that need an action."""
+    """Return the findings that need an action."""
     return [each for each in kernel_findings(lines) if each.severity != OFF]
 
 

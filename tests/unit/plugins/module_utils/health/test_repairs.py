@@ -1,4 +1,4 @@
-"""Which nodes are repaired, how, how often, and what the history says."""
+"""Which nodes are repaired, how, how often, and the lines of the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generations of GPUs: every model that the catalogue or a recording names is known by name."""
+"""Every GPU model of the catalogue and of the recordings has a known generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of a host's driver: what is understood of other programs."""
+"""A host's driver, from the output of other programs."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def test_what_the_programs_print_is_understood() -> None:
 
 
 class FakeModule:
-    """Answers commands from a table and records them."""
+    """An AnsibleModule with a table of results that records the commands."""
 
     def __init__(self, answers: dict[str, str], programs: tuple[str, ...], **params: Any) -> None:  # noqa: ANN401
-        """Keep the answers and say which programs there are."""
+        """Store the results and the installed programs."""
         self.answers, self.programs, self.params = answers, programs, params
         self.commands: list[str] = []
         self.check_mode = False
 
     def get_bin_path(self, name: str, **_: object) -> str | None:
-        """Return where a program is."""
+        """Return the path of an installed program."""
         return f"/usr/bin/{name}" if name in self.programs else None
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
-        """Return the output of the first answer that fits."""
+        """Return the first result whose key fits."""
         line = " ".join(command)
         self.commands.append(line)
         return 0, next((answer for key, answer in self.answers.items() if key in line), ""), ""
@@ -92,7 +92,7 @@ RELEASE = "6.8.0-136-generic"
 
 
 def test_lines_of_dkms_status_are_understood() -> None:
-    """The form of dkms 2.8 to 3.2: do_status() and module_status_built_extra() of github.com/dell/dkms."""
+    """The format of dkms 2.8 to 3.2: do_status() and module_status_built_extra() of github.com/dell/dkms."""
     text = (
         f"nvidia/580.95.05, {RELEASE}, x86_64: installed\n"
         "nvidia-current/535.261.03, 6.1.0-28-amd64, x86_64: installed (WARNING! Diff between built and installed!)\n"

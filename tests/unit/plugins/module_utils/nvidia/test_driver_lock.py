@@ -1,4 +1,4 @@
-"""One version of the driver for the cluster: the newest that all parts have on all hosts, and then always the same."""
+"""One driver version for the cluster: the newest that every host can install completely; later runs keep it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def chosen(*offers: Offer, locked: dict[str, str] | None = None, **given: Any) -
 
 
 def test_a_host_offers_what_all_of_its_parts_have() -> None:
-    """A fabric manager that is late, and one version of it that is only installed."""
+    """The newest fabric manager is missing, and one of its versions is only installed, not in the repository."""
     found = {
         "available": {
             "nvidia-driver-cuda": [f"{B}-1", f"{C}-1", "570.195.03-1", f"{A}-1"],

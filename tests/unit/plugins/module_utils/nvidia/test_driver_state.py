@@ -1,4 +1,4 @@
-"""A driver that was installed and does not run is told, with what DKMS and nvidia-smi say of it."""
+"""An installed driver that does not run is reported, with the output of DKMS and nvidia-smi."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_nothing_is_loaded_beside_another_driver_or_without_gpus(found: dict[str
 
 
 def test_dkms_that_skipped_for_lack_of_headers_ends_red() -> None:
-    """Debian's nvidia-kernel-dkms and EL's %post (`dkms install || :`) exit 0 then."""
+    """Debian's nvidia-kernel-dkms and EL's %post (`dkms install || :`) exit 0 in this case."""
     made = plan(**UNBUILT, headers=False)
     assert made["build"] is False
     (problem,) = made["build_problems"]

@@ -1,4 +1,4 @@
-"""Settings of GPUs: the form, what cards refuse, what is missing, and what a boot brings back."""
+"""GPU settings: the format, refusals of the GPU, differences, and the unit that sets them at boot."""
 
 from __future__ import annotations
 

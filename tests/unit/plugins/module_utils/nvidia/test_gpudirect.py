@@ -1,4 +1,4 @@
-"""Which way RDMA takes to GPUs, with its reason, and what of the PCI bus is told."""
+"""The chosen kind of GPUDirect RDMA with its reason, and the warnings about the PCI bus."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_is_asked_for_is_taken(wanted: str, changes: dict[str, Any], mode: 
 
 
 def config(*capabilities: tuple[int, int], control: int = 0) -> bytes:
-    """A configuration space with extended capabilities (number, place); that of ACS has this control register."""
+    """Return a PCI configuration space with extended capabilities (ID, offset) and this ACS control register."""
     space = bytearray(4096)
     for index, (number, place) in enumerate(capabilities):
         following = capabilities[index + 1][1] if index + 1 < len(capabilities) else 0

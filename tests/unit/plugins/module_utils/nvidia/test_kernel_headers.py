@@ -1,4 +1,4 @@
-"""Which headers DKMS gets: those of the running kernel, and those that follow the installed kernels."""
+"""The kernel headers that DKMS gets: for the running kernel, or for every installed kernel."""
 
 from __future__ import annotations
 

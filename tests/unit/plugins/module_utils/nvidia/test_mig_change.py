@@ -1,4 +1,4 @@
-"""How the instances that are there differ from a layout."""
+"""The differences between the MIG instances of a GPU and a layout."""
 
 from __future__ import annotations
 

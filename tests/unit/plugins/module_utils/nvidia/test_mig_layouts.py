@@ -1,4 +1,4 @@
-"""What each model of GPU can be divided into, and which layouts are refused."""
+"""The MIG profiles of each GPU model, and the layouts that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host gets: names by source and system, exact versions, and what waits for a reboot."""
+"""A host's driver packages: names by source and distribution, exact versions, and what needs a reboot."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def plan(hardware: str, system: dict[str, Any], found: dict[str, Any] | None = N
 
 
 def versions(made: dict[str, Any]) -> dict[str, str]:
-    """The packages of a plan with their versions; all are held."""
+    """Return the packages of a plan with their versions; all are held."""
     assert all(each["hold"] for each in made["packages"])
     return {each["name"]: each["version"] for each in made["packages"]}
 

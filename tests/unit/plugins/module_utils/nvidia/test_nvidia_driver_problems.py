@@ -1,4 +1,4 @@
-"""Which driver is meant, and what is refused before anything changes."""
+"""The selected driver, and what is refused before a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the repositories lie, on each system and for sites with mirrors."""
+"""The addresses of the repositories, for each distribution and for sites with mirrors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which GID NCCL is told of: one that all ports of a RoCE fabric have, and none anywhere else."""
+"""NCCL's GID index: one that all ports of a RoCE fabric have, and no setting elsewhere."""
 
 from __future__ import annotations
 

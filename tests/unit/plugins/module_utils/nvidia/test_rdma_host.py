@@ -1,4 +1,4 @@
-"""What is read of a host's RDMA: what programs and files say, and that what is missing is empty."""
+"""A host's RDMA devices, from programs and files; missing ones give empty results."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """What is asked of Ansible: programs with their answers; any other is not installed."""
+    """An AnsibleModule whose installed programs are those with an output."""
 
     def __init__(self, answers: dict[str, str]) -> None:
-        """Begin of a command line to its output."""
+        """Store the output of each beginning of a command line."""
         self.answers = answers
 
     def get_bin_path(self, name: str, opt_dirs: object = None) -> str | None:
-        """The program, where an answer of it is known."""
+        """Return the path of an installed program."""
         del opt_dirs
         return name if any(words.split()[0] == name for words in self.answers) else None
 
     def run_command(self, words: list[str], **_: object) -> tuple[int, str, str]:
-        """An answer whose question is the beginning of this one; failure without."""
+        """Return the output of the command; fail for an unknown one."""
         asked = " ".join(words)
         found = next((answer for question, answer in self.answers.items() if asked.startswith(question)), None)
         return (1, "", "no") if found is None else (0, found, "")
@@ -110,7 +110,7 @@ def test_the_installed_driver(license_text: str, expected: tuple[str, bool]) -> 
 
 
 def test_the_bus(tmp_path: Path) -> None:
-    """Only root reads ACS: a short configuration space is one that cannot be seen."""
+    """Only root can read ACS: a truncated configuration space counts as unreadable."""
     devices = tmp_path / "sys/bus/pci/devices"
     devices.mkdir(parents=True)
     tree = tmp_path / "sys/devices/pci0000:16/0000:16:01.0"

@@ -1,4 +1,4 @@
-"""What becomes of a declaration of RDMA: files, commands, lines that are said, and refusals that name the remedy."""
+"""Files, commands, messages and refusals that follow from a declaration of RDMA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that are kept for some seconds."""
+"""Answers that are cached for some seconds."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache
 
 
 class Asked:
-    """Counts how often it was asked; each answer takes as long as it is told to."""
+    """Counts its calls; each takes as long as set."""
 
     def __init__(self) -> None:
-        """Answer at once."""
+        """Answer without delay."""
         self.count = 0
         self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
         self.goes_on.set()
 
     async def ask(self) -> dict[str, Any]:
-        """The number of this question."""
+        """Return the number of this call."""
         self.count += 1
         number = self.count
         self.begun.set()

@@ -1,4 +1,4 @@
-"""What the portal reads from Slurm, in the words of Slurm 24.11.5."""
+"""The portal's parsers of Slurm's output, with output of Slurm 24.11.5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form of the portal."""
+"""The portal's form for a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States and reasons of Slurm in words."""
+"""Descriptions of job states and pending reasons."""
 
 from __future__ import annotations
 

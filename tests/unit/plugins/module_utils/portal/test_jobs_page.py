@@ -1,4 +1,4 @@
-"""What the page of a user's jobs shows."""
+"""The page with a user's jobs."""
 
 from __future__ import annotations
 

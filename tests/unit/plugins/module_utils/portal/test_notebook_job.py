@@ -1,4 +1,4 @@
-"""What a request of the portal becomes, and which requests are refused."""
+"""The job made of a request for a notebook, and the refused requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the portal shows of a user's own jobs, in the words of Slurm 24.11.5."""
+"""The portal's list of a user's jobs, with output of Slurm 24.11.5."""
 
 from __future__ import annotations
 

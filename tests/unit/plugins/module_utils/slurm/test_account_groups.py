@@ -1,4 +1,4 @@
-"""What groups of a directory ask of accounting."""
+"""Accounts and memberships that follow from LDAP groups."""
 
 from __future__ import annotations
 

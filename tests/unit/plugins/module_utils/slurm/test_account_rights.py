@@ -1,4 +1,4 @@
-"""Who administers an account, or Slurm, by groups of a directory."""
+"""Coordinators of accounts and Slurm administrators, by LDAP groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes a new slurm.conf drains before they can take a job."""
+"""The nodes that a new slurm.conf drains before they can run a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every reason that Slurm sets on a node has a cause and a remedy, in doctor, in the alert and in the docs."""
+"""Every reason with which Slurm drains a node has a cause and a remedy in doctor, the alert and the docs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version of Slurm that a plugin was built for, read from the file."""
+"""The Slurm release that a plugin was built for, from its ELF file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAMES = b"\0plugin_version\0other\0"
 
 
 def library(number: int, order: str = "<", symbol: int = 1) -> bytes:
-    """A 64-bit ELF file with one dynamic symbol: header, number, names, symbols, sections."""
+    """Return a 64-bit ELF file with one dynamic symbol: header, version number, names, symbols, sections."""
     number_at, names_at = 64, 72
     symbols_at = names_at + len(NAMES)
     sections_at = symbols_at + 48

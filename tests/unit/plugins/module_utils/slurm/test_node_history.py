@@ -1,4 +1,4 @@
-"""What Slurm prints of nodes over time, as data."""
+"""Slurm's records of nodes over time, parsed."""
 
 from __future__ import annotations
 

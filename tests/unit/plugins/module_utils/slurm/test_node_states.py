@@ -1,4 +1,4 @@
-"""One word for the state of a node."""
+"""A node's state flags reduced to one state."""
 
 from __future__ import annotations
 

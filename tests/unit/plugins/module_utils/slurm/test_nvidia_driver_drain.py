@@ -1,4 +1,4 @@
-"""Whose drain is it?"""
+"""Whether a drain of a node belongs to the driver's update."""
 
 from __future__ import annotations
 

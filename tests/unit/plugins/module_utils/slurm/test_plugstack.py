@@ -1,4 +1,4 @@
-"""Which SPANK plugins of others a host loads."""
+"""The SPANK plugins not from busbar that a host loads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUILT = b"built for 24.11.5"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A root with a plugin among those of Slurm, one of busbar's, and one elsewhere."""
+    """A root directory with one of Slurm's plugins, one of busbar's and one in another directory."""
 
     def slurm_of(data: bytes) -> str:
         if data != BUILT:

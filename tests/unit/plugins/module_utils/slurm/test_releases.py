@@ -1,4 +1,4 @@
-"""The window of upgrades, held against the table of SchedMD's Upgrade Guide."""
+"""The supported upgrades, compared with the table of SchedMD's Upgrade Guide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests on nodes that are out of service: in a reservation, and each node is afterwards as it was."""
+"""Tests on nodes out of service run in a reservation, and each node gets its former state back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Slurm:
     """
 
     def __init__(self, nodes: dict[str, tuple[str, str]], starts_after: float = 2.0) -> None:
-        """Take the nodes."""
+        """Store the nodes."""
         self.now = 1000.0
         self.nodes = dict(nodes)
         self.reservation: dict[str, str] | None = None
@@ -55,15 +55,15 @@ class Slurm:
         self.in_reservation = ""
 
     def monotonic(self) -> float:
-        """Return the time."""
+        """Return the fake time."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the fake time."""
         self.now += seconds
 
     def run_command(self, command: list[str], **_more: object) -> tuple[int, str, str]:
-        """Answer a command of Slurm."""
+        """Answer a Slurm command."""
         words = [word for word in command[2:] if not word.startswith(("env", "HOME=", "USER=", "LOGNAME=", "SHELL="))]
         words = [word for word in words if word != "-i" and not word.startswith(("PATH=", "LANG=", "SLURM_CONF="))]
         commands = {"sinfo": self.sinfo, "squeue": self.squeue, "sbatch": self.sbatch, "scontrol": self.scontrol}
@@ -96,7 +96,7 @@ class Slurm:
         return 0, "\n".join(lines), ""
 
     def sbatch(self, words: list[str]) -> tuple[int, str, str]:
-        """Take a job."""
+        """Accept a job."""
         asked = dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word)
         if "--test-only" in words:
             wrong = asked.get("partition") == "nowhere"
@@ -130,7 +130,7 @@ class Slurm:
         return 0, "", ""
 
     def _gate(self, words: list[str], asked: dict[str, str]) -> tuple[int, str, str]:
-        """Show and change the reservation of new nodes, which has no end."""
+        """Show and change the reservation of new nodes, which has no end time."""
         if "show" in words:
             return (0, SHOWN.format(**self.gate), "") if self.gate else (1, "Reservation busbar-new not found\n", "")
         self.history.append((f"{words[0]} gate", asked.get("Nodes", "")))

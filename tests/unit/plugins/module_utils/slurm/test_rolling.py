@@ -1,4 +1,4 @@
-"""Batches of a rolling update: how many at once, who is left alone, what an earlier run has done."""
+"""Batches of a rolling update: their size, the nodes that are left alone, and the resume after an interrupted run."""
 
 from __future__ import annotations
 

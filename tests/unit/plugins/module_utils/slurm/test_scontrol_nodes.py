@@ -1,4 +1,4 @@
-"""Nodes as several releases of Slurm tell of them."""
+"""Nodes as several Slurm releases print them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that bring accounting to what is declared."""
+"""The sacctmgr commands that bring accounting to the declaration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting im
 
 
 def answer(query: str, *rows: dict[str, str]) -> str:
-    """Rows as sacctmgr prints them."""
+    """Return rows in sacctmgr's format."""
     words = slurm_accounting.QUERIES[query]
     names = words[-1].partition("=")[2].split(",")
     return "".join("|".join(row.get(name, "") for name in names) + "\n" for row in rows)

@@ -1,4 +1,4 @@
-"""What a change of the configuration asks for, and which nodes are ready."""
+"""Whether a configuration change needs a restart or a reconfigure, and which nodes are ready for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slurm's short form of host lists."""
+"""Slurm's host list expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jobs a change of slurm.conf or of accounting would end or strand."""
+"""The jobs that a change of slurm.conf or accounting would end or leave pending forever."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ WAITS = "PENDING|bob|research|normal|batch|||1|1:00:00|N/A|cpu=1,mem=100M,node=1
 
 
 def jobs(*lines: str) -> list[HeldJob]:
-    """Jobs from lines as squeue prints them, with bars for its separators."""
+    """Return the jobs of lines as squeue prints them, with | as its separator."""
     return read_held_jobs("".join(f"{line}|\n".replace("|", "\x1f") for line in lines))
 
 
 def changed(**lines: str) -> str:
-    """The configuration with lines in place of others."""
+    """Return the configuration with some lines replaced."""
     text = OLD
     for name, line in lines.items():
         text = text.replace({"nodes": NODES, "cpu": CPU, "batch": BATCH, "big": BIG, "hidden": HIDDEN}[name], line)

@@ -1,4 +1,4 @@
-"""What is read from Slurm's answers."""
+"""Jobs parsed from Slurm's output."""
 
 from __future__ import annotations
 

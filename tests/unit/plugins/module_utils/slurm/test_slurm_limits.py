@@ -1,4 +1,4 @@
-"""Limits of accounting in one normal form."""
+"""Accounting limits in a normal form."""
 
 from __future__ import annotations
 

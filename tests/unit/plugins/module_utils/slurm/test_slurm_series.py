@@ -1,4 +1,4 @@
-"""The series that are written."""
+"""The metrics that are written about Slurm."""
 
 from __future__ import annotations
 

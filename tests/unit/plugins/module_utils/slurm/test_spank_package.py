@@ -1,4 +1,4 @@
-"""How packages of SPANK plugins are named."""
+"""The package names of SPANK plugins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What squeue, sdiag and scontrol ping say."""
+"""The output of squeue, sdiag and scontrol ping, parsed."""
 
 from __future__ import annotations
 

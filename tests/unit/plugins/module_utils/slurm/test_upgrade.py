@@ -1,4 +1,4 @@
-"""The order of an upgrade of Slurm, what speaks against it, and what an upgrade that was cut off has left."""
+"""The order of a Slurm upgrade, what prevents it, and how an interrupted one goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which disks are blank, by what they hold and not by what is known of it."""
+"""Blank disks are recognised by samples of their content, not only by missing signatures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZES = [0, 512, 4096, 3 * MIB + 512, 100 * MIB, 8 << 30, 15_360_950_534_144]
 
 
 def image(folder: Path, size: int, *written: tuple[int, bytes]) -> str:
-    """Make a disk of holes and what is written on it."""
+    """Make a sparse disk image with some data."""
     path = folder / "disk.img"
     with path.open("wb") as stream:
         stream.truncate(size)
@@ -57,7 +57,7 @@ def test_one_byte_at_a_place_looked_at_is_data(tmp_path: Path, offset: int) -> N
 
 
 def test_encrypted_data_somewhere_on_a_large_disk_is_found(tmp_path: Path) -> None:
-    """As plain dm-crypt leaves it: no header, noise where something was written, here 2 % of the disk."""
+    """Plain dm-crypt has no header; only written blocks hold random data, here 2 % of the disk."""
     start, size = 1 << 30, 4 << 30
     noise = bytes(range(1, 256)) * 4
     path = image(tmp_path, size, *((start + at, noise) for at in range(0, size // 50, 4096)))

@@ -1,4 +1,4 @@
-"""Quotas of homes: what is declared, what is in force, and what is set."""
+"""Quotas of home directories: declared, in force, and set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of names and addresses in /etc/hosts."""
+"""The cluster's names and addresses in /etc/hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a mount cannot be made, in words with the remedy."""
+"""Why a mount fails, with the remedy."""
 
 from __future__ import annotations
 

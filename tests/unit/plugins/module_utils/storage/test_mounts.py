@@ -1,4 +1,4 @@
-"""What is mounted, and is it what was declared?"""
+"""Whether the mounted file systems are the declared ones."""
 
 from __future__ import annotations
 

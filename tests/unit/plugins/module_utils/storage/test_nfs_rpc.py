@@ -1,4 +1,4 @@
-"""The null call, against replies as RFC 5531 lays them out."""
+"""The null procedure call, with replies in the format of RFC 5531."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs say of disks, read as data."""
+"""Facts of disks, parsed from the output of programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be done with disks, and what never."""
+"""What is done with scratch disks, and what is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GROUP = {"name": "scratch", "uuid": UUID, "level": "raid0", "devices": 2}
 
 
 def disk(given: str, *contents: dict[str, str], **other: Any) -> dict[str, Any]:  # noqa: ANN401 - facts are what they are
-    """A disk /dev/vda, vdb or vdc by the last letter of its name; its contents lie on the disk itself."""
+    """Return the facts of /dev/vda, vdb or vdc; the content lies on the disk itself."""
     path = f"/dev/vd{given[-1]}"
     facts: dict[str, Any] = {
         "path": path,
@@ -52,13 +52,13 @@ def disk(given: str, *contents: dict[str, str], **other: Any) -> dict[str, Any]:
 
 
 def array(*contents: dict[str, str], kind: str = "raid0", state: str = "clean", **other: Any) -> dict[str, Any]:  # noqa: ANN401
-    """The array /dev/md127 with what lies on it."""
+    """Return the facts of /dev/md127 with this content."""
     facts = {"path": "/dev/md127", "kind": kind, "number": "9:127", "size": 8 << 30, "state": state, "mountpoints": []}
     return {**facts, "contents": [{"device": "/dev/md127", **item} for item in contents], "data": None, **other}
 
 
 def ours(given: str, *above: dict[str, Any], **group: Any) -> dict[str, Any]:  # noqa: ANN401
-    """A disk of our array."""
+    """Return the facts of a disk of busbar's array."""
     return disk(given, MEMBER, group={**GROUP, **group}, above=list(above), busy=bool(above))
 
 
@@ -75,7 +75,7 @@ def said(found: dict[str, Any]) -> str:
 
 
 def words(found: dict[str, Any]) -> list[str]:
-    """The programs that would run."""
+    """Return the commands that would run."""
     return [step[0] for step in found["steps"] if step[0] != "udevadm"]
 
 
@@ -295,7 +295,7 @@ def test_declaration(change: dict[str, Any], part: str) -> None:
 
 
 def test_a_disk_without_a_signature_is_not_blank_for_that() -> None:
-    """Plain dm-crypt, a raw device of a database, a damaged header: only its owner can tell."""
+    """It may hold plain dm-crypt, a database's raw device or a damaged header."""
     found = plan(disk(A), disk(B, data=1048577))
     assert found["steps"] == [] or found["problems"]
     text = said(found)
@@ -313,7 +313,7 @@ def test_data_on_a_disk_without_an_id_is_emptied_by_hand() -> None:
 
 
 def test_an_array_of_our_name_without_a_signature_is_formatted_only_when_blank_or_named() -> None:
-    """A damaged file system may lie on an array that somebody else called scratch."""
+    """The damaged file system may lie on an array that somebody else named scratch."""
     blank = plan(ours(A, array()), ours(B, array()))
     assert blank["problems"] == []
     assert words(blank) == ["mkfs.xfs"]

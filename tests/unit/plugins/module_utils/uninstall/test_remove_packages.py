@@ -1,4 +1,4 @@
-"""What the package managers report."""
+"""The output of package managers during the uninstallation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and data of one host while it is brought back."""
+"""Files and data of one host during the uninstallation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BY_HAND = "changed manually since busbar wrote it"
 
 
 class Module(SimpleNamespace):
-    """A module on a host whose programs print nothing."""
+    """An AnsibleModule on a host whose programs print nothing."""
 
     check_mode = False
 
@@ -35,11 +35,11 @@ class Module(SimpleNamespace):
         """Find no program."""
 
     def run_command(self, *_words: object, **_: object) -> tuple[int, str, str]:
-        """Succeed."""
+        """Return success."""
         return 0, "", ""
 
     def atomic_move(self, source: str, target: str, **_: object) -> None:
-        """Move."""
+        """Move the file."""
         os.replace(source, target)  # noqa: PTH105
 
 
@@ -60,7 +60,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def look(place: Path, *, before: tuple[str, ...] = (), check: bool = False, **given: object) -> Host:
-    """Return the host as it is now."""
+    """Return the present state of the host."""
     options: dict[str, Any] = {"host": "gpu1", "data": [], "accounts": [], "units": [], "blocks": [], "made": []}
     module: Any = Module(params={**options, **given}, check_mode=check)
     found = {"paths": [*before, str(place / "busbar")], "packages": {}, "history": 0, "users": {}, "groups": {}}
@@ -76,7 +76,7 @@ def save(place: Path, path: Path) -> str:
 
 
 def written(place: Path, name: str, text: str, kind: str = "") -> str:
-    """Have busbar write a file; return the path."""
+    """Write a file as busbar does; return its path."""
     path = place / name
     with (place / "busbar/baseline/written").open("a") as stream:
         stream.write(f"{kind or hashlib.sha256(text.encode()).hexdigest()} {path}\n")
@@ -256,7 +256,7 @@ def test_files_of_others_that_a_killed_run_has_taken_along_are_kept(place: Path)
 
 
 def test_packages_are_not_purged_while_data_cannot_be_moved_away(place: Path) -> None:
-    """Debian's slurmctld removes its state when it is purged: on a shared file system that is another's queue."""
+    """Purging Debian's slurmctld deletes its state, which on a shared file system may belong to another controller."""
     (place / "lib").mkdir()
     (place / "disk").mkdir()
     data = place / "lib/state"
@@ -270,7 +270,7 @@ def test_packages_are_not_purged_while_data_cannot_be_moved_away(place: Path) ->
 
 
 def test_what_a_killed_run_left_half_there_is_purged_as_well(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apt only removes it: what is left of chrony names a group that goes, and dpkg then refuses each package."""
+    """Apt only removes it: chrony's files then name a removed group and dpkg refuses each package."""
     (place / "lib").mkdir()
     found = look(place)
     found.going, found.names = ["chrony", "munge"], {"_chrony"}
@@ -307,7 +307,7 @@ def test_names_of_accounts_are_found_in_the_scripts_of_packages(place: Path, mon
 
 
 def test_a_directory_of_a_package_goes_when_busbar_s_file_was_the_last_in_it(place: Path) -> None:
-    """Such a directory outlives its package, which finds it full; its package made it."""
+    """The package could not remove its directory while busbar's file was in it."""
     written(place, "etc/db/conf.d/ours", "ours")
     written(place, "etc/own/ours", "ours")
     (place / "etc/own/theirs").write_text("theirs")
@@ -399,7 +399,7 @@ BROUGHT = {
 
 
 def apt(unneeded: list[str], status: int = 0) -> Any:  # noqa: ANN401 - a function
-    """Play apt: `autoremove` removes these; removing libmunge2 takes libmunge-dev along."""
+    """Fake apt: `autoremove` removes these packages; removing libmunge2 also removes libmunge-dev."""
 
     def run(words: list[str], environ_update: dict[str, str] | None = None, **_: object) -> tuple[int, str, str]:
         if words[-1] == "autoremove":

@@ -1,4 +1,4 @@
-"""What an uninstallation does with files."""
+"""What the uninstallation does with files."""
 
 from __future__ import annotations
 

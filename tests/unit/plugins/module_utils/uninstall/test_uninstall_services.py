@@ -1,4 +1,4 @@
-"""What services that stay are told when a host is brought back."""
+"""Reloads and restarts of remaining services during the uninstallation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ WITHDRAW, STOP, START = ["exportfs", "-ra"], ["systemctl", "stop", SERVICE], ["s
 
 
 class Server(ServicesOfHost):
-    """A host with an NFS server, or without one since its package has gone."""
+    """A host with or without an NFS server."""
 
     def __init__(self, paths: list[str], *, active: list[str], stays: bool) -> None:
-        """Take the files that busbar had written, and which units ran before."""
+        """Store the files that busbar wrote and the units that ran before."""
         self.told: list[object] = []
         module: Any = SimpleNamespace(check_mode=False, get_bin_path=lambda name: f"/sbin/{name}" if stays else None)
         self.module, self.entries = module, {path: ["any"] for path in paths}
         self.baseline = {"units": {}, "active": active}
 
     def output(self, *words: str) -> str:
-        """Note what a program is told."""
+        """Record a command."""
         self.told.append(list(words))
         return ""
 

@@ -18,8 +18,8 @@ __all__ = ["register"]
 DESCRIPTION = """\
 Reads the configuration directory of DeepOps, or an environment of ansible-slurm-appliance, evaluates its variables as
 Ansible does, and writes the draft of a site.
-ADOPTED.md in it lists each variable: carried over, already the default, or not carried over with the reason. No host
-is contacted, and nothing is changed.
+Its file ADOPTED.md lists each variable: carried over, already the default, or not carried over with the reason. No
+host is contacted, and nothing is changed.
 """
 
 
@@ -33,7 +33,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     deepops.add_argument("--release", default="23.08", help="release of DeepOps, for its defaults (default: 23.08)")
     hardware = "hardware profile of all compute nodes, or of HOSTS (folded: gpu[1-4], or a group); repeatable"
     deepops.add_argument("--hardware", action="append", default=[], metavar="[HOSTS=]NAME", help=hardware)
-    inventory = "a file of the inventory, if it is not DIR/inventory; repeatable"
+    inventory = "inventory file (default: DIR/inventory); repeatable"
     deepops.add_argument("--inventory", action="append", default=[], metavar="FILE", help=inventory)
     deepops.set_defaults(run=_deepops)
     adopt_cluster.register(actions, finish)
@@ -54,5 +54,5 @@ def finish(draft: Draft, out: Path) -> int:
     draft.write(out)
     print("\n".join(draft.lines()))
     print(f"\nwritten: {out}; the same list is in {out / 'ADOPTED.md'}")
-    print(f"next: answer its questions, then: cd {out} && busbar provision preflight")
+    print(f"next: answer the questions in it, then run: cd {out} && busbar provision preflight")
     return 0

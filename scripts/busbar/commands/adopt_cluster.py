@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 DESCRIPTION = """\
-Reads a running Slurm cluster over SSH, which it does not change, and writes the draft of a site that reproduces it. The
-login user needs sudo without a password on each host. ADOPTED.md lists what is carried over, what stays as it is, and
-the questions to answer. No password and no private key leaves a host, except with --secrets.
+Reads a running Slurm cluster over SSH, and writes the draft of a site that reproduces it. The cluster is not changed.
+The login user needs sudo without a password on each host. ADOPTED.md lists the settings that the draft contains, the
+settings that are not changed, and the questions to answer. Passwords and private keys are only read with --secrets.
 """
 
 
 def register(
     actions: argparse._SubParsersAction[argparse.ArgumentParser], finish: Callable[[Draft, Path], int]
 ) -> None:
-    """Add the actions; `finish` writes a draft and reports it."""
+    """Add the actions; `finish` writes a draft and prints its notes."""
     cluster = actions.add_parser("cluster", help="a running Slurm cluster", description=DESCRIPTION)
     cluster.add_argument("out", type=Path, metavar="OUT", help="folder of the new site; must be empty or not exist yet")
     cluster.add_argument("--controller", required=True, metavar="HOST", help="the primary controller")
     cluster.add_argument("--login", default="", metavar="HOST", help="the login node (default: the controller)")
-    cluster.add_argument("--database", default="", metavar="HOST", help="host of slurmdbd (default: of slurm.conf)")
+    cluster.add_argument("--database", default="", metavar="HOST", help="host of slurmdbd (default: as in slurm.conf)")
     hardware = "hardware profile of all compute nodes, or of HOSTS (folded: gpu[1-4]); repeatable"
     cluster.add_argument("--hardware", action="append", default=[], metavar="[HOSTS=]NAME", help=hardware)
     recording = "read files and outputs from a folder (HOST/etc/…, commands/HOST-NAME.txt) instead of the hosts"
@@ -43,7 +43,7 @@ def register(
     cluster.add_argument("--secrets", action="store_true", help=secrets)
     cluster.add_argument("--ssh-common-args", default="", metavar="ARGS", type=_words, help="further arguments of ssh")
     cluster.set_defaults(run=_cluster, finish=finish)
-    verify = actions.add_parser("verify", help="compare an adopted cluster with what it was before")
+    verify = actions.add_parser("verify", help="compare an adopted cluster with its former state")
     verify.add_argument("out", type=Path, metavar="OUT", help="the folder that `busbar adopt cluster` wrote")
     verify.add_argument("--from", type=Path, dest="recording", metavar="DIR", help=recording)
     verify.set_defaults(run=_verify)
@@ -66,7 +66,7 @@ def _cluster(args: argparse.Namespace) -> int:
 
     refuse_filled(args.out)
     if args.secrets and args.recording:
-        message = "--secrets reads the hosts, and --from does not: use one of them"
+        message = "--secrets requires access to the hosts, and cannot be combined with --from: remove one of them"
         raise UsageError(message)
     controller = args.controller.rpartition("@")[2]
     called: dict[str, str] = {}
@@ -98,7 +98,7 @@ def _slurmdbd_conf(draft: Draft, hosts: dict[str, HostReading]) -> str:
 
 
 def _carry_access(draft: Draft, args: argparse.Namespace, called: Mapping[str, str]) -> None:
-    """Let Ansible reach the hosts as this command did; `called` has the names of hosts that were given as addresses."""
+    """Set the connection variables of the draft; `called` contains the names of hosts that were given as addresses."""
     user = args.controller.rpartition("@")[0]
     options = {"ansible_user": user, "ansible_ssh_common_args": args.ssh_common_args}
     draft.variables |= {option: value for option, value in options.items() if value}

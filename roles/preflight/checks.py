@@ -49,7 +49,7 @@ def check_nodes(hosts: Sequence[str], cluster: Known) -> list[Problem]:
                 wrong += name_problems(host, node, str(variables.get("hosts_name") or host))
                 wrong += account_conflicts(host, site["users"], site["groups"], node["users"], node["groups"])
                 wrong += release_problems(host, variables, node, groups)
-                systems[host] = driver_system(node["os"])
+                systems[host] = driver_system(node)
                 if host in site["compute"]:
                     wrong += node_software_problems(host, variables, hardware, node["programs"], node["os"]["id"])
             gpus = found.get("devices") or {}

@@ -3,7 +3,7 @@
 Sources of the names:
 
 - NVIDIA Driver Installation Guide, "Compute-only and Desktop Installation", "Kernel Modules", "Version locking" and
-  "Recent Updates": Ubuntu's names have no branch since 590; on EL each branch is a module stream.
+  "Recent Updates": Ubuntu's names have no branch since 590; on EL each branch is a module stream, but not on EL 10.
 - Listings of NVIDIA's repositories for Debian 12, Ubuntu 22.04 and Amazon Linux 2023: fabric manager, NSCQ, NVSDM and
   IMEX have no branch since 580; before, it is nvidia-fabricmanager-570 on Debian and Ubuntu, nvidia-fabric-manager
   on EL.
@@ -48,11 +48,15 @@ DISTRIBUTION_BRANCHES: dict[tuple[str, str], tuple[int, ...]] = {
     ("Debian", "12"): (535,),
     ("Debian", "13"): (550, 535),
 }
+# Ubuntu has several branches per release; packages.ubuntu.com, nvidia-graphics-drivers-*-server.
+_UBUNTU_DEFAULTS = {"26": 595}
 _UBUNTU_DEFAULT = 580
 # Creates the CUDA and MIG device files for unprivileged users: setuid root, called by the driver's libraries.
 _MODPROBE = "nvidia-modprobe"
 _OF_BRANCH = re.compile(r".*-(?P<branch>\d{3})(-server)?(-open)?")
-_FIRST_BRANCHES = {("Debian", "13"): 590}
+_FIRST_BRANCHES = {("Debian", "13"): 590, ("Ubuntu", "26"): 595}
+# The first release of EL without module streams; versions are locked all the same.
+_EL_PLAIN_FROM = 10
 
 # All packages of one driver version, from any source. Other matches, such as the container toolkit, have other
 # version numbers and are therefore neither pinned nor held.
@@ -122,14 +126,15 @@ def is_el(distribution: str) -> bool:
 def distribution_branch(distribution: str, major: str) -> int | None:
     """Return the driver branch of a distribution's default packages, or None if unknown."""
     if distribution == "Ubuntu":
-        return _UBUNTU_DEFAULT
+        return _UBUNTU_DEFAULTS.get(major, _UBUNTU_DEFAULT)
     return DISTRIBUTION_BRANCHES.get((distribution, major), (None,))[0]
 
 
 def first_branch(system: Mapping[str, str] | None) -> int:
     """Return the oldest branch in NVIDIA's repository for a system, or 0 if all branches are available.
 
-    Debian 13: github.com/NVIDIA/cuda-repo-management, issues 38 and 40, open in August 2026.
+    Debian 13: github.com/NVIDIA/cuda-repo-management, issues 38 and 40, open in August 2026. Ubuntu 26.04: its packages
+    start with 595.58.03.
     """
     return _FIRST_BRANCHES.get((system["distribution"], system["major"]), 0) if system else 0
 
@@ -303,9 +308,8 @@ def _el(choice: Choice) -> PackageSet:
     else:
         kernel, stream = "kmod-nvidia-latest-dkms", f"{choice.branch}-dkms"
     exact = ("nvidia-driver-cuda", "nvidia-persistenced", _MODPROBE, kernel)
-    return PackageSet(
-        exact, kernel=(kernel,), stream=f"nvidia-driver:{stream}", replaced=("kmod-nvidia*", *_FABRIC_NAMES)
-    )
+    enabled = "" if int(choice.major) >= _EL_PLAIN_FROM else f"nvidia-driver:{stream}"
+    return PackageSet(exact, kernel=(kernel,), stream=enabled, replaced=("kmod-nvidia*", *_FABRIC_NAMES))
 
 
 # Headers. Debian's and Ubuntu's kernels are `linux-image-RELEASE`, their headers `linux-headers-RELEASE`; a package

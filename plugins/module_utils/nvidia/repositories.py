@@ -2,7 +2,8 @@
 
 Sources: the URLs are from the CUDA installation guide for Linux and the container toolkit's installation guide. The
 key fingerprints are published in NVIDIA's cuda-keyring packages (EB69… and 0218…, which Debian 13 needs because it
-rejects SHA-1 signatures), in its rpm repositories (610C…) and next to libnvidia-container (C95B…).
+rejects SHA-1 signatures), in its rpm repositories (610C…) and next to libnvidia-container (C95B…). 14BA… of Ubuntu
+26.04 is in two public installation scripts that name the key's owner (Kitmaker, kitmaker@nvidia.com).
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ CUDA_DISTRIBUTIONS = {
     "Debian 13": ("debian13", "8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200"),
     "Ubuntu 22.04": ("ubuntu2204", "3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
     "Ubuntu 24.04": ("ubuntu2404", "3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
+    "Ubuntu 26.04": ("ubuntu2604", "60DF8A40.pub", "14BAFBC7562AD710CA04E69905FBB6DA60DF8A40"),
     "RedHat 9": ("rhel9", "D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685"),
+    # No independent source of the fingerprint was found, so the site must declare it.
+    "RedHat 10": ("rhel10", "CDF6BA43.pub", ""),
 }
 CONTAINER_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
-# NVIDIA's name of ARM servers is "sbsa"; it has no sbsa packages for Debian.
+# NVIDIA calls ARM servers "sbsa", and has no packages for Debian on them. The preflight refuses such hosts.
 CUDA_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
 DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # Higher than apt's default of 500, so NVIDIA's packages override the distribution's; NVIDIA's pin file also uses 600.

@@ -20,9 +20,12 @@ from ...module_utils.nvidia.driver_choice import (
     wanted_parts,
 )
 from ...module_utils.nvidia.driver_packages import first_branch, no_packages
+from ...module_utils.nvidia.repositories import nvidia_repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from ...module_utils.nvidia.repositories import System
 
 __all__ = ["driver_problems", "site_driver_problems"]
 
@@ -88,15 +91,15 @@ def site_driver_problems(
     hosts: Sequence[str],
     variables: Mapping[str, Mapping[str, Any]],
     catalogue: Mapping[str, Any],
-    systems: Mapping[str, Mapping[str, str]] | None = None,
+    systems: Mapping[str, System] | None = None,
 ) -> list[Problem]:
-    """Return the problems with a site's driver options.
+    """Return the problems with a site's driver options, and with the repository from which a host gets its driver.
 
     Args:
         hosts: hosts that get a driver.
         variables: variables of every host, without the defaults of the nvidia_driver role.
         catalogue: hardware profiles by name.
-        systems: `distribution` and `major` of each host, as for driver_problems; None before facts are known.
+        systems: the system of each host; None before facts are known.
     """
     problems = []
     racks = nvlink_racks(hosts, variables)
@@ -106,7 +109,12 @@ def site_driver_problems(
         settings: dict[str, Any] = {"source": "nvidia", "imex_nodes": rack.get("addresses") or []}
         settings |= {key: own[f"{_PREFIX}{key}"] for key in _OPTIONS if f"{_PREFIX}{key}" in own}
         hardware = catalogue.get(str(own.get("hardware") or "")) or {}
-        problems += driver_problems(hardware, host, settings, (systems or {}).get(host))
+        system = (systems or {}).get(host)
+        problems += driver_problems(hardware, host, settings, system)
+        if system and hardware.get("gpu") and settings["source"] == "nvidia":
+            declared = {key: own.get(f"nvidia_repository_{key}") for key in ("urls", "key_urls", "fingerprints")}
+            declared["key_file"] = (own.get("nvidia_repository_key_files") or {}).get("cuda")
+            problems += nvidia_repository("cuda", system, declared, host)["problems"]
     return problems
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from ...module_utils.common.problems import Problem
+    from ...module_utils.nvidia.repositories import System
 
     Variables = Mapping[str, Any]
     Groups = Mapping[str, Collection[str]]
@@ -27,8 +28,15 @@ _DISTRIBUTIONS = {
     "rhel": "RedHat",
     "rocky": "Rocky",
 }
-# Slurm versions packaged by distributions, as far as a check needs them.
-_PACKAGED_SLURM = {("debian", "13"): "24.11.5"}
+# Slurm versions packaged by distributions, as far as a check needs them: packages.debian.org, packages.ubuntu.com.
+_PACKAGED_SLURM = {
+    ("debian", "12"): "22.05.8",
+    ("debian", "13"): "24.11.5",
+    ("ubuntu", "22"): "21.08.5",
+    ("ubuntu", "24"): "23.11.4",
+    ("ubuntu", "26"): "25.11.2",
+}
+_FIRST_AUTODETECT = (24, 11)
 # Pyxis enters the container before slurmstepd calls TaskProlog, and these releases run it through the slurmstepd
 # binary, which container images lack. CHANGELOG of Slurm 24.11.7 and 25.05.2: "Avoid regression requiring slurmstepd
 # …".
@@ -51,15 +59,23 @@ def release_problems(host: str, variables: Variables, node: Mapping[str, Any], g
         *_apptainer(host, variables, name, groups, packaged=not debian),
         *_debian_only(host, variables, system, groups),
         *_task_prolog(host, variables, node, groups),
+        *_autodetect(host, variables, node, groups),
     ]
     if not debian and variables.get("cuda_source") == "distribution" and host in groups.get("slurm_compute", ()):
         faults.append(("cuda_source", f"{name} does not package CUDA", "set cuda_source: nvidia"))
     return [make_problem([host], *fault) for fault in faults]
 
 
-def driver_system(system: Mapping[str, str]) -> dict[str, str]:
-    """Return `distribution`, in Ansible's terms, and `major` version of a system from node_info."""
-    return {"distribution": _DISTRIBUTIONS.get(system["id"], system["id"]), "major": system["major"]}
+def driver_system(node: Mapping[str, Any]) -> System:
+    """Return distribution, versions, family and architecture of a node from node_info, in Ansible's terms."""
+    system = node["os"]
+    return {
+        "distribution": _DISTRIBUTIONS.get(system["id"], system["id"]),
+        "version": system["version"],
+        "major": system["major"],
+        "family": "Debian" if system["id"] in _DEBIAN else "RedHat",
+        "architecture": node["architecture"],
+    }
 
 
 def _apptainer(host: str, variables: Variables, name: str, groups: Groups, *, packaged: bool) -> Iterator[Fault]:
@@ -105,9 +121,7 @@ def _task_prolog(host: str, variables: Variables, node: Mapping[str, Any], group
     declared = any(each.get("TaskProlog") for each in given)
     if not (_on(variables, "pyxis_enabled") and (per_job or declared) and _in(host, groups, "slurm_compute")):
         return
-    system = node["os"]
-    packaged = "" if variables.get("slurm_repository") else _PACKAGED_SLURM.get((system["id"], system["major"]), "")
-    found = _NO_TASK_PROLOG.search((node.get("versions") or {}).get("slurm") or packaged)
+    found = _NO_TASK_PROLOG.search(_slurm_version(variables, node))
     if found:
         key = "scratch_per_job" if per_job else "slurm_job_scripts.TaskProlog"
         problem = f"Slurm {found[1]} cannot run a TaskProlog in Pyxis containers, so each task would fail"
@@ -116,6 +130,24 @@ def _task_prolog(host: str, variables: Variables, node: Mapping[str, Any], group
             "TaskProlog), install Slurm 24.11.7, 25.05.2 or newer, or set pyxis_enabled: false"
         )
         yield key, problem, remedy
+
+
+def _autodetect(host: str, variables: Variables, node: Mapping[str, Any], groups: Groups) -> Iterator[Fault]:
+    """Yield a problem if slurmd has no plugin that reads /proc/driver/nvidia."""
+    found = re.search(r"(\d\d)\.(\d\d)", _slurm_version(variables, node))
+    if not (found and variables.get("slurm_gres_mode") == "nvidia" and _in(host, groups, "slurm_compute")):
+        return
+    if (int(found[1]), int(found[2])) < _FIRST_AUTODETECT:
+        remedy = "set slurm_gres_mode: files, or install Slurm 24.11 or newer"
+        yield "slurm_gres_mode", f"Slurm {found[0]} has no AutoDetect=nvidia (first release: 24.11)", remedy
+
+
+def _slurm_version(variables: Variables, node: Mapping[str, Any]) -> str:
+    """Return the installed version of Slurm, or else that of the distribution; '' if unknown."""
+    system = node["os"]
+    own = variables.get("slurm_repository") or variables.get("slurm_external")
+    packaged = "" if own else _PACKAGED_SLURM.get((system["id"], system["major"]), "")
+    return (node.get("versions") or {}).get("slurm") or packaged
 
 
 def _on(variables: Variables, name: str) -> bool:

@@ -102,6 +102,8 @@ def test_red_hats_names_of_libraries() -> None:
     [
         ({}, "", "13.0"),
         ({"system": "Debian 13"}, "", "13.1"),
+        ({"system": "Ubuntu 24"}, "", "13.0"),
+        ({"system": "Ubuntu 26"}, "", "13.3"),
         ({"driver_version": "570.133.20"}, "", "12.9"),
         ({"driver_version": ""}, "", "13.0"),
         ({"driver_version": ""}, "535.247.01\n", "12.9"),

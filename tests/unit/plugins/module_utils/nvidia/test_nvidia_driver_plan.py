@@ -11,6 +11,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.pr
 CATALOGUE = site_catalogue({})
 DEBIAN = {"distribution": "Debian", "major": "12", "container": False}
 UBUNTU = {"distribution": "Ubuntu", "major": "24", "container": False}
+UBUNTU_26 = {**UBUNTU, "major": "26"}
 ROCKY = {"distribution": "Rocky", "major": "9", "container": False}
 FOUND: dict[str, Any] = {
     "available": {},
@@ -126,6 +127,13 @@ def offering(*versions: str, names: list[str], **given: Any) -> dict[str, Any]: 
             f"{EL} kmod-nvidia-open-dkms nvidia-fabricmanager libnvidia-nscq",
         ),
         (
+            "dgx_a100",
+            UBUNTU_26,
+            {"source": "distribution"},
+            f"{UBUNTU_OWN.replace('580', '595')} nvidia-fabricmanager-595 libnvidia-nscq-595 nvidia-modprobe",
+        ),
+        ("l40s", UBUNTU_26, {}, "libnvidia-compute nvidia-persistenced nvidia-modprobe nvidia-dkms-open"),
+        (
             "dgx2",
             ROCKY,
             {"version": OLD},
@@ -135,6 +143,13 @@ def offering(*versions: str, names: list[str], **given: Any) -> dict[str, Any]: 
 )
 def test_names_of_the_packages(hardware: str, system: dict[str, Any], given: dict[str, Any], names: str) -> None:
     assert plan(hardware, system, **given)["names"] == names.split()
+
+
+@pytest.mark.parametrize(("major", "stream"), [("9", "nvidia-driver:580-open"), ("10", "")])
+def test_el_10_has_no_module_streams(major: str, stream: str) -> None:
+    made = plan("dgx_h100", {**ROCKY, "major": major}, offering(NEW, names=[*EL.split(), "kmod-nvidia-open-dkms"]))
+    assert made["stream"] == stream
+    assert made["names"] == plan("dgx_h100", ROCKY)["names"]
 
 
 def test_precompiled_modules_follow_the_kernel() -> None:

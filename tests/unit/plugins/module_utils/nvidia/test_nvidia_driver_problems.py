@@ -204,6 +204,8 @@ def test_trays_of_one_rack_need_no_list_of_members() -> None:
         ({"source": "distribution"}, DEBIAN, 550),
         ({"source": "distribution"}, {"distribution": "Debian", "major": "12"}, 535),
         ({"source": "distribution"}, UBUNTU, 580),
+        ({"source": "distribution"}, {**UBUNTU, "major": "26"}, 595),
+        ({}, {**UBUNTU, "major": "26"}, 595),
         ({"source": "distribution"}, ROCKY, None),
     ],
 )

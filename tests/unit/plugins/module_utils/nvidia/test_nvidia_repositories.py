@@ -34,6 +34,12 @@ def found(name: str, system: System, **declared: Any) -> Any:  # noqa: ANN401 - 
         (UBUNTU, f"{REPOS}/ubuntu2404/x86_64/", "3bf863cc.pub", ARCHIVE_KEY),
         ({**UBUNTU, "version": "22.04"}, f"{REPOS}/ubuntu2204/x86_64/", "3bf863cc.pub", ARCHIVE_KEY),
         ({**UBUNTU, "architecture": "aarch64"}, f"{REPOS}/ubuntu2404/sbsa/", "3bf863cc.pub", ARCHIVE_KEY),
+        (
+            {**UBUNTU, "version": "26.04", "architecture": "aarch64"},
+            f"{REPOS}/ubuntu2604/sbsa/",
+            "60DF8A40.pub",
+            "14BAFBC7562AD710CA04E69905FBB6DA60DF8A40",
+        ),
         (ROCKY, f"{REPOS}/rhel9/x86_64/", "D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685"),
     ],
 )
@@ -57,6 +63,7 @@ def test_the_container_toolkits_index_is_what_is_signed() -> None:
         ({**DEBIAN_13, "architecture": "aarch64"}, "cuda", ["urls", "fingerprints", "key_urls"]),
         ({**DEBIAN_13, "major": "11"}, "cuda", ["urls", "fingerprints", "key_urls"]),
         (DEBIAN_13, "doca", ["urls", "fingerprints"]),
+        ({**ROCKY, "version": "10.1", "major": "10"}, "cuda", ["fingerprints"]),
     ],
 )
 def test_what_is_not_known_is_asked_for(system: System, name: str, keys: list[str]) -> None:

@@ -14,9 +14,12 @@ SYSTEMS = {
     "debian12": {"id": "debian", "version": "12", "major": "12", "name": "Debian GNU/Linux 12"},
     "debian13": {"id": "debian", "version": "13", "major": "13", "name": "Debian GNU/Linux 13"},
     "ubuntu22": {"id": "ubuntu", "version": "22.04", "major": "22", "name": "Ubuntu 22.04"},
+    "ubuntu24": {"id": "ubuntu", "version": "24.04", "major": "24", "name": "Ubuntu 24.04"},
+    "ubuntu26": {"id": "ubuntu", "version": "26.04", "major": "26", "name": "Ubuntu 26.04"},
     "rocky9": {"id": "rocky", "version": "9.5", "major": "9", "name": "Rocky Linux 9"},
 }
 PROLOG = {"pyxis_enabled": True, "scratch_per_job": True}
+AUTODETECT = {"slurm_gres_mode": "nvidia"}
 PER_JOB = {"pyxis_enabled": "yes", "slurm_job_scripts": {"TaskProlog": "/x"}}
 
 
@@ -39,6 +42,8 @@ def _keys(system: str, variables: dict[str, Any], *groups: str, slurm: str = "")
         ("rocky9", {"identity_source": "ldap_server"}, "ldap_server", "identity_source"),
         ("rocky9", {"identity_source": "external"}, "slurm_compute", "identity_source"),
         ("rocky9", {"cuda_source": "distribution"}, "slurm_compute", "cuda_source"),
+        ("debian12", AUTODETECT, "slurm_compute", "slurm_gres_mode"),
+        ("ubuntu24", AUTODETECT, "slurm_compute", "slurm_gres_mode"),
         ("debian13", PROLOG, "slurm_compute", "scratch_per_job"),
         ("debian13", PER_JOB, "slurm_compute", "slurm_job_scripts.TaskProlog"),
     ],
@@ -56,6 +61,9 @@ def test_what_the_system_does_not_have_is_refused(system: str, variables: dict[s
         ("debian12", {}, "portal"),
         ("debian13", {"identity_source": "external"}, "slurm_compute"),
         ("rocky9", {}, "slurm_compute"),
+        ("ubuntu26", AUTODETECT, "slurm_compute"),
+        ("ubuntu24", {**AUTODETECT, "slurm_repository": {"uris": "x"}}, "slurm_compute"),
+        ("ubuntu24", AUTODETECT, "slurm_login"),
         ("debian12", PROLOG, "slurm_compute"),
         ("debian13", PROLOG, "slurm_login"),
         ("debian13", {**PROLOG, "pyxis_enabled": False}, "slurm_compute"),
@@ -68,6 +76,8 @@ def test_what_it_has_is_fine(system: str, variables: dict[str, Any], group: str)
 
 def test_the_slurm_that_is_installed_counts_before_that_of_the_release() -> None:
     assert _keys("debian13", PROLOG, "slurm_compute", slurm="26.05.5-1") == []
+    assert _keys("debian12", AUTODETECT, "slurm_compute", slurm="24.11.5-4") == []
+    assert _keys("debian13", AUTODETECT, "slurm_compute", slurm="24.05.2-1") == ["slurm_gres_mode"]
     assert _keys("debian13", PROLOG, "slurm_compute", slurm="24.11.7-1") == []
     assert _keys("debian12", PROLOG, "slurm_compute", slurm="25.05.1-1") == ["scratch_per_job"]
 
@@ -101,3 +111,27 @@ def test_a_driver_that_the_distribution_does_not_have_is_refused() -> None:
     (found,) = check_nodes(["gpu1"], {"hostvars": {"gpu1": own}, "answer": "answer", "site": site, "limits": limits})
     assert (found["hosts"], found["key"]) == (["gpu1"], "nvidia_driver_source")
     assert "Debian 12 has 535, not branch 580" in found["problem"]
+
+
+@pytest.mark.parametrize(
+    ("system", "own", "keys"),
+    [
+        ("debian13", {}, ["urls", "fingerprints", "key_urls"]),
+        ("debian13", {"nvidia_repository_urls": {"cuda": "http://mirror/"}}, ["fingerprints", "key_urls"]),
+        ("debian13", {"nvidia_driver_source": "none"}, []),
+        ("ubuntu24", {}, []),
+        ("ubuntu26", {}, []),
+        ("rocky9", {"nvidia_driver_version": "580.95.05"}, []),
+    ],
+)
+def test_arm_nodes_are_refused_where_nvidia_has_no_packages(system: str, own: dict[str, Any], keys: list[str]) -> None:
+    answer = reached(system)
+    answer["node"]["architecture"] = "aarch64"
+    gpu = {"model": "NVIDIA GH200 480GB", "count": 1, "memory_mb": 97871}
+    site = {"catalogue": {"gh200": {"gpu": gpu}}, "users": [], "groups": [], "compute": ["gpu1"]}
+    host = {"hardware": "gh200", "answer": answer, **own}
+    limits = {"systems": {answer["node"]["os"]["id"]: [answer["node"]["os"]["major"], "24.04", "26.04"]}}
+    limits |= {"architectures": ["x86_64", "aarch64"], "clock_s": 60, "free_mb": {}}
+    found = check_nodes(["gpu1"], {"hostvars": {"gpu1": host}, "answer": "answer", "site": site, "limits": limits})
+    assert [each["key"] for each in found] == [f"nvidia_repository_{key}.cuda" for key in keys]
+    assert all(each["hosts"] == ["gpu1"] and "Debian 13 on aarch64" in each["problem"] for each in found[:1])

@@ -202,9 +202,9 @@ def run_status(args: argparse.Namespace) -> int:
     sandbox = load(args.name)
     nodes = cluster.node_states(sandbox)
     if args.format == "json":
-        report = {"name": sandbox.name, "distribution": sandbox.distribution, "image": sandbox.image}
-        report |= {"gpus": sandbox.gpus}
-        report |= {"storage": {"backend": "bind", "mount": SHARED, "source": str(sandbox.shared)}}
+        report = {"name": sandbox.name, "distribution": sandbox.distribution, "gpus": sandbox.gpus}
+        storage = {"backend": "bind", "mount": SHARED, "source": str(sandbox.shared)}
+        report |= {"image": sandbox.image, "storage": storage}
         print(json.dumps(report | {"nodes": nodes, "faults": sandbox.faults}, indent=2))
     else:
         system = sandbox.image or sandbox.distribution

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import tarfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import FIRST_RUN_TIMEOUT_S, Cluster, recap, succeeded
+from conftest import FIRST_RUN_TIMEOUT_S, TOP, Cluster, plain_environment, recap, succeeded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.proves()
@@ -23,6 +24,16 @@ printf '#!/bin/sh\\nexit 101\\n' >"$1/usr/sbin/policy-rc.d"
 chmod 0755 "$1/usr/sbin/policy-rc.d"
 echo 'DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb || true"; };' >"$1/etc/apt/apt.conf.d/docker-clean"
 chroot "$1" useradd --create-home --shell /bin/bash ubuntu
+"""
+
+
+# A Debian that is laid out as EL: dnf, which only writes down how it was called, and sshd.service. Nothing here is EL.
+LIKE_EL = """\
+FROM {bare}
+RUN apt-get update && apt-get install -y --no-install-recommends dbus openssh-server python3 sudo systemd-sysv \\
+    && systemctl disable ssh && sed '/^Alias/d' /usr/lib/systemd/system/ssh.service >/etc/systemd/system/sshd.service \\
+    && printf '#!/bin/sh\\necho "$@" >>/root/dnf\\n' >/usr/bin/dnf && chmod 0755 /usr/bin/dnf \\
+    && rm -r /usr/bin/apt-get /etc/dpkg/dpkg.cfg.d
 """
 
 
@@ -88,6 +99,87 @@ def test_nodes_have_keys_of_their_own_and_the_image_is_built_once(site: Cluster,
     assert (again.returncode, "built" in again.stdout) == (0, False), again.stdout + again.stderr
     other = site.busbar("sandbox", "up", "--name", site.name, "--distribution", "debian13")
     assert (other.returncode, "has --distribution unset (requested debian13)" in other.stderr) == (2, True)
+
+
+@pytest.fixture
+def claims(site: Cluster) -> Iterator[Callable[[str, str, str], None]]:
+    """Have gpu1, which stays a Debian, say in its os-release that it is another system."""
+    site.exec("gpu1", "cp /usr/lib/os-release /root/os-release")
+
+    def claim(distribution: str, name: str, version: str) -> None:
+        text = f'ID={distribution}\nNAME="{name}"\nVERSION_ID="{version}"\nPRETTY_NAME="{name} {version}"\n'
+        site.exec("gpu1", f"printf '%s' '{text}' >/usr/lib/os-release")
+
+    yield claim
+    site.exec("gpu1", "cp /root/os-release /usr/lib/os-release; rm -f /etc/dgx-release /usr/bin/nvidia-smi")
+
+
+def run_role(site: Cluster, folder: Path, role: str, tasks_from: str, shown: str = "''", **given: object) -> str:
+    """Run tasks of a role on gpu1 and show an expression."""
+    tasks: list[dict[str, Any]] = [
+        {"ansible.builtin.include_role": {"name": f"busbar.cluster.{role}", "tasks_from": tasks_from, "public": True}},
+        {"ansible.builtin.debug": {"msg": f"shown={{{{ {shown} }}}}"}},
+    ]
+    play = folder / "play.json"
+    play.write_text(json.dumps([{"hosts": "gpu1", "gather_facts": False, "become": True, "tasks": tasks}]))
+    command = ["ansible-playbook", "-i", str(site.inventory), str(play), "-e", json.dumps(given)]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=300, cwd=TOP, env=plain_environment()
+    )
+    succeeded(done)
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("system", "packages"),
+    [
+        (("ubuntu", "Ubuntu", "24.04"), "slurmd, slurm-client"),
+        (("ubuntu", "Ubuntu", "26.04"), "slurmd, slurm-client, libpmix2t64"),
+        (("rocky", "Rocky Linux", "10.1"), "slurm-slurmd, slurm"),
+    ],
+)
+def test_a_node_gets_the_names_of_the_system_that_it_says_it_has(
+    site: Cluster, claims: Callable[..., None], tmp_path: Path, system: tuple[str, str, str], packages: str
+) -> None:
+    claims(*system)
+    said = run_role(site, tmp_path, "slurm", "set_vars", "__slurm_packages.compute | join(', ')")
+    assert f'shown={packages}"' in said
+
+
+def test_a_release_that_busbar_does_not_know_is_refused(site: Cluster, claims: Callable[..., None]) -> None:
+    claims("ubuntu", "Ubuntu", "25.10")
+    refused = site.playbook("preflight.yml", "--limit", "gpu1")
+    said = " ".join(refused.stdout.split())
+    assert refused.returncode == 2
+    assert "gpu1: operating system: Ubuntu 25.10 is not supported" in said
+    assert "ubuntu 22.04/24.04/26.04, rhel 9/10, rocky 9/10" in said
+
+
+def test_dgx_os_keeps_its_driver(site: Cluster, claims: Callable[..., None], tmp_path: Path) -> None:
+    claims("ubuntu", "Ubuntu", "24.04")
+    site.exec("gpu1", "echo 'DGX_NAME=\"DGX Server\"' >/etc/dgx-release; touch /usr/bin/nvidia-smi")
+    before = site.exec("gpu1", "dpkg-query -W; ls -R /etc/apt").stdout
+    given = {"nvidia_driver_source": "nvidia", "nvidia_driver_version": "580.95.05"}
+    gpu = {"model": "NVIDIA H100 80GB HBM3", "count": 8, "nvswitch": True}
+    said = run_role(site, tmp_path, "nvidia_driver", "main", __nvidia_driver_hardware={"gpu": gpu}, **given)
+    assert recap(said)["gpu1"]["changed"] == 0
+    assert site.exec("gpu1", "dpkg-query -W; ls -R /etc/apt").stdout == before
+
+
+def test_an_image_with_dnf_becomes_a_machine(sandbox_name: str, bare: str, tmp_path: Path) -> None:
+    (tmp_path / "Containerfile").write_text(LIKE_EL.format(bare=bare))
+    image, cluster = f"localhost/busbar-test-{sandbox_name}:el", Cluster(f"{sandbox_name}-el")
+    podman("build", "--quiet", "--isolation=chroot", "--pull=never", "--tag", image, str(tmp_path))
+    try:
+        made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--image", image, "--compute", "1")
+        assert made.returncode == 0, made.stderr
+        done = cluster.busbar("sandbox", "ssh", "--name", cluster.name, "gpu1", "--", "sudo cat /root/dnf")
+        installed, enabled, *_ = done.stdout.splitlines()
+        assert {"epel-release", "openssh-server", "python3", "sudo", "systemd"} <= set(installed.split())
+        assert enabled == "config-manager --set-enabled crb"
+    finally:
+        cluster.busbar("sandbox", "down", "--name", cluster.name)
+        podman("rmi", "--force", image)
 
 
 def test_what_cannot_be_a_machine_is_refused_in_one_line(sandbox_name: str, bare: str, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ _BY_ROLE = {
             "nvbandwidth_testcases step_factor mpi_wrong_rank mpi_ranks_per_node training_loss_tolerance"
         ),
     },
+    "use nvidia_repository_urls: {doca: URL}": {"rdma": "doca_url"},
     "set hardware": {
         "cuda": "hardware",
         "dcgm": "hardware",

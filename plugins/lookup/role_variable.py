@@ -70,7 +70,9 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             raise AnsibleLookupError(message)
         facts = known.get("ansible_facts") or {}
         own = self._read(folder / "vars/main.yml") | self._of_system(folder / "vars", facts)
-        seen = self._read(folder / "defaults/main.yml") | known | own | {"role_path": str(folder)}
+        seen = self._read(folder / "defaults/main.yml") | known | own
+        # The role's variables may refer to its templates.
+        seen |= {"role_path": str(folder), "ansible_search_path": [str(folder)]}
         seen |= self.get_option("parameters")
         missing = [name for name in terms if name not in seen]
         if missing:

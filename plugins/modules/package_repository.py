@@ -111,6 +111,12 @@ options:
     description: Owner of the pins, used in the name of their file. Without it no pins are written.
     type: str
     default: ''
+  bundle:
+    description: >-
+      URL of a bundle of C(busbar bundle), from which the repository and its key are used instead of O(url) and
+      O(key_url).
+    type: str
+    default: ''
   header:
     description: First lines of each file, as comments.
     type: str
@@ -187,6 +193,7 @@ OPTIONS: dict[str, Any] = {
     "key_url": {"type": "str", "default": "", "no_log": False},
     "pins": PINS,
     "owner": {"type": "str", "default": ""},
+    "bundle": {"type": "str", "default": ""},
     "header": {"type": "str", "default": "# Written by busbar."},
 }
 
@@ -245,6 +252,11 @@ def keep_components(module: AnsibleModule) -> None:
     module.exit_json(changed=bool(changed), changed_paths=changed, diff=diff)
 
 
+def bundled(bundle: str, url: str) -> str:
+    """Return the URL of the copy in a bundle."""
+    return f"{bundle}/files/{url.partition('://')[2]}" if url else url
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
@@ -257,6 +269,8 @@ def main() -> None:
         if chosen["problems"] and params["state"] == "present":
             module.fail_json(**refusal("Nothing was changed:", chosen["problems"]))
         params = params | chosen
+    if params["bundle"]:
+        params = params | {key: bundled(params["bundle"], params[key]) for key in ("url", "key_url")}
     try:
         done = keep_repository(module, params)
     except RefusedError as exc:

@@ -34,6 +34,7 @@ COMMANDS = {
     "backup": "backup",
     "secrets": "secrets",
     "image": "image",
+    "bundle": "bundle",
     "report": "report",
     "completion": "completion",
 }

@@ -37,6 +37,7 @@ MENU = {
         "docs/backup.md",
         "docs/upgrade.md",
         "docs/images.md",
+        "docs/airgapped.md",
         "docs/scale.md",
         "docs/troubleshooting.md",
     ],

@@ -40,6 +40,7 @@ __all__ = [
     "make_key",
     "publish",
     "published_serial",
+    "signature",
 ]
 
 FORMAT = 1
@@ -76,13 +77,26 @@ class Bundle:
     size: int
 
 
-def make_key(secrets: Path) -> Path:
+def make_key(secrets: Path, name: str = KEY) -> Path:
     """Return the path of the key that signs a cluster's bundles; create the key at first use."""
-    key = secrets / KEY
+    key = secrets / name
     if not key.exists():
         secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "bundles of the cluster", "-f", str(key))
     return key
+
+
+def signature(text: str, key: Path, namespace: str) -> str:
+    """Return the signature of a text with an SSH key, or the public key of one in ssh-agent.
+
+    Raises:
+        UsageError: the key cannot sign.
+    """
+    signed = run("ssh-keygen", "-Y", "sign", "-q", "-n", namespace, "-f", str(key), stdin=text).stdout
+    if MARK not in signed:
+        message = f"{key}: ssh-keygen created no signature: use an SSH private key, or a key in ssh-agent"
+        raise UsageError(message)
+    return signed
 
 
 def archive(inventory: Mapping[str, Any], top: Path | None = None) -> bytes:
@@ -178,15 +192,12 @@ def publish(content: bytes, cluster: str, key: Path, folder: Path, serial: int |
         "python": PYTHON.get(ansible_version(), sys.version_info[:2]),
     }
     text = json.dumps(manifest, indent=1) + "\n"
-    signature = run("ssh-keygen", "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key), stdin=text).stdout
-    if MARK not in signature:
-        message = f"{key}: ssh-keygen created no signature: use an SSH private key, or a key in ssh-agent"
-        raise UsageError(message)
+    signed = signature(text, key, NAMESPACE)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         former = set(folder.glob("bundle-*.tar.gz"))
         _write(folder / f"bundle-{digest}.tar.gz", content)
-        _write(folder / SIGNED, (text + signature).encode())
+        _write(folder / SIGNED, (text + signed).encode())
     except OSError as exc:
         message = f"{exc.filename or folder}: {exc.strerror or exc}"
         raise UsageError(message) from exc

@@ -95,7 +95,7 @@ def test_an_nvidia_smi_that_hangs_does_not_hang_the_run(sandbox: Cluster) -> Non
 def test_a_machine_is_described(sandbox: Cluster) -> None:
     done = sandbox.busbar("inventory", "describe", "gpu[1-2]", "-i", str(sandbox.inventory))
     assert done.returncode == 0, done.stderr
-    assert "  # gpu[1-2]\n  # nearest known profile: sandbox_gpu, which differs:\n" in done.stdout
+    assert "  # gpu[1-2]\n  # nearest known profile: sandbox_gpu, with these differences:\n" in done.stdout
     assert "  # slurmd -C: " in done.stdout
     ((name, profile),) = yaml.safe_load(done.stdout)["hardware_profiles_extra"].items()
     assert (name, profile["gpu"]["model"], profile["gpu"]["count"]) == ("simx2", "Simulated GPU", 2)

@@ -157,7 +157,7 @@ def test_without_a_floor_the_speed_is_inconclusive_and_correctness_alone_passes(
 def test_a_floor_that_nothing_reaches_is_the_trees_fault(sandbox: Cluster) -> None:
     _done, report = validate(sandbox, validation_storage_write_floor=HUGE)
     assert (report["verdict"], only(report)["blamed"]) == ("FAIL", [])
-    assert "all nodes, so the tree or its server is at fault: " in report["reason"]
+    assert "all nodes, so the file system or its server is faulty: " in report["reason"]
 
 
 def test_a_user_who_is_not_there_is_named(sandbox: Cluster) -> None:

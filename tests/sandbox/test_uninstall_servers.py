@@ -109,7 +109,7 @@ def test_data_that_nobody_would_serve_are_named_with_their_backup(cluster: tuple
     done = uninstall(one, ",".join(STAYS))
     assert done.returncode == 2, done.stdout + done.stderr
     told = " ".join(done.stdout.split())
-    said = "uninstall_leaves_data: would stay on the disk, but no longer be served"
+    said = "uninstall_leaves_data: would remain on the disk without a server"
     job = f"job {waiting(one).split()[0]} of alice"
     for node, what in (
         ("ctl", f"data in {DATA['ctl'][0]}, data in /shared, {job}"),

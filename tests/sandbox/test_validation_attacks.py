@@ -46,7 +46,7 @@ def test_a_controller_cannot_have_the_provisioning_host_read_and_delete_its_own_
     assert coveted.read_bytes() == before
     assert done.returncode != 0
     assert report["verdict"] == "INCONCLUSIVE"
-    assert "ctl gives batch_host 'localhost' for the test cluster, which is not one of its nodes" in report["reason"]
+    assert "ctl returned batch_host 'localhost' for the test cluster, which is not one of its nodes" in report["reason"]
     folder = (sandbox.state / "reports" / "latest").resolve()
     assert [file for file in folder.iterdir() if before.split(b"\n")[1] in file.read_bytes()] == []
 

@@ -89,7 +89,7 @@ def test_an_interruption_leaves_a_report_and_no_job(sandbox: Cluster) -> None:
 
 @pytest.mark.fault(
     "slurmctld ends during a validation",
-    says="no word from ctl for ",
+    says="ctl did not answer for ",
     heals="start slurmctld, cancel the job that the message names",
 )
 def test_a_slurmctld_that_stops_in_the_middle_leaves_a_report(sandbox: Cluster, faults: Callable[..., None]) -> None:
@@ -100,7 +100,7 @@ def test_a_slurmctld_that_stops_in_the_middle_leaves_a_report(sandbox: Cluster, 
     assert run.returncode == INCONCLUSIVE, said
     report, folder = report_of(sandbox, before)
     assert report["verdict"] == "INCONCLUSIVE"
-    assert report["reason"].startswith("no word from ctl for ")
+    assert report["reason"].startswith("ctl did not answer for ")
     assert "could not be cancelled: scancel " in report["stopped"]
     gathered(sandbox, report, folder)
     faults("heal")
@@ -121,7 +121,7 @@ def test_a_collective_that_hangs_is_cut_by_the_limit_of_all_tests(sandbox: Clust
         "cut off: the time limit of the validation was reached",
     )
     assert test["job"]["seconds"] <= 30
-    assert report["stopped"] == "the time of 30 s for all tests was over in cluster"
+    assert report["stopped"] == "the time limit of 30 s for all tests ended cluster"
     assert report["search_rounds"] == 0
     assert sandbox.exec("ctl", "squeue -h -t PD,R").stdout == ""
     sandbox.wait_idle(120)

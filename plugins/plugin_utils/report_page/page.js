@@ -16,14 +16,14 @@
     delete trace.meta;
   }
 
-  // Plotly takes most of the time that a page takes to open, so it is run when there is something to draw.
+  // Plotly takes most of the load time, so it is loaded with the first figure.
   function runPlotly() {
     const library = document.createElement('script');
     library.text = document.getElementById('plotly').textContent;
     document.body.append(library);
   }
 
-  // Drawn when first seen: a report of thousands of tests opens as fast as one of three.
+  // Figures are drawn when they become visible, so that large reports open quickly.
   function draw(place) {
     if (place.dataset.drawn) return;
     if (!window.Plotly) runPlotly();
@@ -54,7 +54,7 @@
   addEventListener('hashchange', reveal);
   reveal();
 
-  // The rows of a long table that are not elements yet: a browser takes seconds to lay out ten thousand.
+  // Adds the remaining rows of a long table: a browser takes seconds to lay out ten thousand.
   function complete(table) {
     const rest = document.getElementById(`${table.id}-rest`);
     if (!rest) return;
@@ -82,7 +82,6 @@
 
   function compare(one, two, numeric) {
     if (!numeric) return one.localeCompare(two, 'en', { numeric: true });
-    // What was not measured comes last, whichever way.
     return Number(one) - Number(two);
   }
   function sort(table, column) {
@@ -96,6 +95,7 @@
     const rows = [...table.tBodies[0].rows];
     rows.sort((a, b) => {
       const [one, two] = [value(a), value(b)];
+      // Missing values come last in both directions.
       if (one === '' || two === '') return (one === '') - (two === '');
       return compare(one, two, numeric) * (down ? -1 : 1);
     });

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The hardware profiles of the collection, one file each."""
+"""Read the hardware profiles of the collection, one file per profile."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def profile_names() -> tuple[str, ...]:
 
 @cache
 def shipped_profile(name: str) -> dict[str, Any]:
-    """Return one of profile_names(), merged over the profile in its `like`. Callers must not modify the result.
+    """Return a profile of the collection, with the keys that it inherits by `like`. Callers must not modify it.
 
     Raises:
         ValueError: its file is not valid YAML.
     """
     path = PROFILES / f"{name}.yml"
-    # Prefer libyaml: it reads a file in a seventh of the time, and every task on every host reads one.
+    # libyaml is seven times as fast, and every task on every host reads a profile.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         found: dict[str, Any] = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - a subclass of SafeLoader
@@ -47,14 +47,14 @@ def shipped_profile(name: str) -> dict[str, Any]:
 
 
 def merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - any YAML value
-    """Return two dictionaries merged recursively; other values, and empty nested dictionaries, come from `above`."""
+    """Return `above` merged over `below`: dictionaries recursively; an empty dictionary replaces the one in `below`."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     return {**below, **{key: merged(below.get(key), value) if value != {} else {} for key, value in above.items()}}
 
 
 def unknown_hardware(name: object, known: Iterable[str]) -> tuple[str, str]:
-    """Return the problem with an unknown hardware name, including similar known names, and the remedy.
+    """Return the problem with an unknown hardware name, with similar known names, and the remedy.
 
     Args:
         name: the name, as the site wrote it.

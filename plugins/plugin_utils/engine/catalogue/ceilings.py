@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute the ceilings of a collective's busbw from NVLink and NIC rates.
 
-All rates are GB/s (10^9 bytes per second) in one direction. Symbols: g GPUs per node, k nodes, n = g k ranks, B the
-NVLink rate of one GPU, W the sum of the NIC rates of one node. "Node" here means one NVLink domain.
+All rates are in GB/s (10^9 bytes per second) in one direction. Symbols: g GPUs per node, k nodes, n = g k ranks, S the
+message size, t the time, B the NVLink rate of one GPU, W the sum of the NIC rates of one node. "Node" means an NVLink
+domain here.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def nic_rate(nics: list[dict[str, Any]]) -> float:
 
 
 def effective_nvlink(line: float) -> float:
-    """Return the rate that NCCL reaches on NVLinks of this line rate.
+    """Return the rate that NCCL reaches with NVLinks of this line rate.
 
     Source: NCCL src/graph/topo.h (links times SMxx_NVLINK_BW); for other rates, 80 % of the line rate,
     NVIDIA/nccl-tests#212.
@@ -69,11 +70,11 @@ def inside_ring(line: float) -> float:
 
 
 def nvls(line: float, ranks: int) -> float | None:
-    """Return the ceiling of an all-reduce computed by the NVSwitch, or None without NVLink SHARP.
+    """Return the ceiling of an all-reduce by the NVSwitch (NVLink SHARP), or None if the GPU does not support it.
 
-    busbw <= B x 2(n-1)/(n+1) times NCCL's nvlsEfficiency (0.85 Hopper, 0.74 Blackwell): per GPU and direction S (n+1)/n
-    moves instead of 2 S (n-1)/n. Source: NVIDIA/nccl-tests#366, NCCL src/graph/tuning.cc; within 4 % of published
-    single-node values.
+    busbw <= B x 2(n-1)/(n+1) times NCCL's nvlsEfficiency (0.85 Hopper, 0.74 Blackwell): each GPU transfers S (n+1)/n in
+    each direction instead of 2 S (n-1)/n. Source: NVIDIA/nccl-tests#366, NCCL src/graph/tuning.cc; within 4 % of
+    published single-node values.
     """
     if line < _HOPPER_LINE or ranks < 2:  # noqa: PLR2004 - one rank sends nothing
         return None
@@ -84,8 +85,8 @@ def nvls(line: float, ranks: int) -> float | None:
 def hierarchical(outside: float, nodes: int, gpus: int) -> float:
     """Return the inter-node ceiling of any algorithm that first reduces inside the node: W (n-1) k / (n (k-1)).
 
-    2(k-1)/k x S must leave every node. Two nodes reach almost 2 W, many nodes W, so a value measured on two nodes does
-    not apply to more. Source: derived; the conversion is in stas00/ml-engineering network/README.md, commit
+    Each node sends at least 2(k-1)/k x S. Two nodes reach almost 2 W, many nodes W, so a value of two nodes does not
+    apply to more. Source: derived; the conversion is in stas00/ml-engineering network/README.md, commit
     744d01e18b79512572f64a6bbd8b5f4a725203a7; for trees see NVIDIA/nccl#1576 and NVIDIA/nccl-tests#196.
     """
     ranks = nodes * gpus
@@ -103,9 +104,9 @@ def in_network(outside: float, ranks: int) -> float:
 def alltoall(outside: float, nodes: int, gpus: int) -> float:
     """Return the ceiling of an all-to-all between nodes: W/g x (n-1)/(n-g).
 
-    Each rank sends S (n-g)/n to other nodes, and busbw is (n-1)/n x S/t. Two nodes reach almost 2 W/g, many W/g.
-    Source: derived; 10 nodes of 8 H100 with 8 x 400 Gb/s: 54.9, measured 50.38 (xxrjun/nccl-tests-cluster, commit
-    455de4f).
+    Each rank sends S (n-g)/n to other nodes, and busbw is (n-1)/n x S/t. Two nodes reach almost 2 W/g, many nodes W/g.
+    Source: derived. For 10 nodes of 8 H100 with 8 x 400 Gb/s the result is 54.9, and the published value 50.38
+    (xxrjun/nccl-tests-cluster, commit 455de4f).
     """
     ranks = nodes * gpus
     return outside / gpus * (ranks - 1) / (ranks - gpus)
@@ -125,12 +126,12 @@ def ceilings(
         nodes: number of nodes.
         gpus: GPUs used on each node; all of them by default.
         collective: the program, without "_perf".
-        sizes: number of nodes in each NVLink domain; by default the fewest possible domains, which gives the highest
-            ceilings. The smallest domain is the bottleneck.
+        sizes: number of nodes in each NVLink domain, of which the smallest is the bottleneck; by default the fewest
+            possible domains, which gives the highest ceilings.
 
     Returns:
         ``wire`` (ceiling of a flat ring, GB/s), ``limit`` (ceiling of any algorithm), ``algorithm`` (its name),
-        ``inside`` (ceiling inside a node or NVLink domain). A rate that the profile lacks is None.
+        ``inside`` (ceiling inside a node or NVLink domain). A ceiling is None if the profile lacks the rate.
     """
     gpu = profile.get("gpu") or {}
     gpus = gpus or int(gpu.get("count") or 1)
@@ -161,7 +162,7 @@ def ceilings(
 
 
 def _inside(profile: dict[str, Any], line: float, ranks: int) -> float | None:
-    """Return the ceiling of a ring inside a node; without NVLink, the profile's limit for the PCIe paths."""
+    """Return the ceiling of a ring inside a node; without NVLink, the limit in the profile."""
     if ranks < 2:  # noqa: PLR2004 - one rank sends nothing
         return None
     if line > 0:

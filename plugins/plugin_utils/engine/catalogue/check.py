@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Check the hardware catalogue: the schema, and whether its values are physically possible."""
+"""Check hardware profiles: their form, and whether their values are consistent and physically possible."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = ["floor_advice", "profile_problems"]
 
 _REMEDY = "correct the profile; profile.schema.json of the collection describes its keys"
 
-# A limit may be a published value slightly above the model.
+# A published value may be slightly above the computed ceiling.
 _TOLERANCE = 1.05
-# The line rate of PCIe 5 x16 in one direction, the fastest link between GPUs without NVLink.
+# Line rate of PCIe 5 x16 in one direction, the fastest link between GPUs without NVLink.
 _PCIE_GBS = 63.0
 
 
 def profile_problems(name: str, profile: object, hosts: Iterable[str] = (), key: str = "") -> list[Problem]:
-    """Return the problems with the form of a profile or, if its form is valid, its contradictions.
+    """Return the problems with the form of a profile or, if it is valid, its contradictions.
 
     Args:
         name: name of the profile.
-        profile: the declared value.
+        profile: the declared profile.
         hosts: the hosts with this profile.
-        key: the path of the declaration; the name by default.
+        key: path of the declaration; by default the name.
     """
     if isinstance(profile, dict) and profile.get(LIKE) is not None:
         return [make_problem(hosts, f"{key or f'hardware {name}'}.{LIKE}", *_unknown_like(name, profile[LIKE]))]
@@ -58,7 +58,7 @@ def _gpu_problems(gpu: dict[str, Any]) -> list[str]:
     keys = {"mig_layout": "gpu.mig", "slurm_gres_mode": "gpu.gres_mode"}
     problems = [f"gpu.settings: {problem}" for problem in settings_errors(gpu.get("settings") or {})]
     if gpu.get("nvswitch") and not gpu["nvlink_gbs"]:
-        problems.append("gpu.nvswitch: GPUs behind NVSwitches have NVLinks; nvlink_gbs must be above 0")
+        problems.append("gpu.nvswitch: requires nvlink_gbs above 0, because NVSwitches connect NVLinks")
     return problems + [
         f"{keys[found['key']]}: {found['problem']}" for found in gres_problems([], gpu, gpu.get("mig"), None)
     ]
@@ -70,20 +70,20 @@ def _socket_problems(profile: dict[str, Any]) -> list[str]:
     near = gpu.get("cpu_sockets") or []
     problems = []
     if near and len(near) != int(gpu["count"]):
-        problems.append(f"gpu.cpu_sockets: names the socket of {len(near)} GPUs, and gpu.count is {gpu['count']}")
+        problems.append(f"gpu.cpu_sockets: has {len(near)} entries (expected {gpu['count']}, as gpu.count)")
     files = expand_hosts(str(gpu.get("device_files") or ""))
     if near and len(files) != int(gpu["count"]):
-        problems.append(f"gpu.device_files: gpu.cpu_sockets needs a file for each GPU, and {len(files)} are named")
+        problems.append(f"gpu.device_files: has {len(files)} files (expected one per entry of gpu.cpu_sockets)")
     if any(socket >= sockets for socket in near):
-        problems.append(f"gpu.cpu_sockets: socket {max(near)} does not exist, the last one is {sockets - 1}")
+        problems.append(f"gpu.cpu_sockets: socket {max(near)} does not exist (expected 0 to {sockets - 1})")
     return problems
 
 
 def _bound(profile: dict[str, Any], scope: str, collective: str = "all_reduce") -> tuple[float | None, float | None]:
-    """Return the maximum limit and floor of a scope, GB/s; None if the profile lacks the rates.
+    """Return the highest possible limit and floor of a scope in GB/s; None if the profile lacks the rates.
 
     floor_gbs applies to any number of nodes, so between nodes it cannot exceed the ceiling of a flat ring. The limit
-    may be that of two nodes, where a tree sends less data over the wire.
+    may be that of two nodes, which is higher because a tree sends less data.
     """
     gpu = profile.get("gpu") or {}
     gpus, line = int(gpu.get("count") or 1), float(gpu.get("nvlink_gbs") or 0)
@@ -107,7 +107,7 @@ def _physics(profile: dict[str, Any]) -> list[str]:
     problems = []
     wire = float((profile.get("gpu") or {}).get("nvlink_gbs") or 0) or _PCIE_GBS
     if profile.get("p2p") and profile["p2p"]["floor_gbs"] > wire:
-        problems.append(f"p2p: no pair of GPUs reaches the floor {profile['p2p']['floor_gbs']:g}; {wire:g} GB/s is all")
+        problems.append(f"p2p: floor {profile['p2p']['floor_gbs']:g} GB/s is above the line rate of {wire:g} GB/s")
     training = profile.get("training") or {}
     shares = [key for key in ("gpt_share_floor", "resnet50_share_floor") if key in training]
     if shares and "peak_tflops" not in training:
@@ -135,7 +135,7 @@ def _of_scope(scope: str, entry: dict[str, Any]) -> Iterator[tuple[str, str, dic
 
 
 def _of_counts(profile: dict[str, Any], where: str, collective: str, entry: dict[str, Any]) -> list[str]:
-    """Return problems with an entry's floors for node counts and for in-network reduction."""
+    """Return problems with an entry's additional floors: for numbers of nodes, and for in-network reduction."""
     scope = where.split(".")[1]
     if scope == "intra_node":
         return [f"{where}.{key}: a single node has no network: remove it" for key, _item in floor_entries(entry)]
@@ -144,7 +144,7 @@ def _of_counts(profile: dict[str, Any], where: str, collective: str, entry: dict
         most = _most(profile, scope, collective, item.get("nodes", 2))
         if most is not None and item["floor_gbs"] > most * _TOLERANCE:
             many = f" on {item['nodes']} nodes" if "nodes" in item else ""
-            problem = f"no hardware reaches the floor {item['floor_gbs']:g}{many}; the ceiling is {most:.4g} GB/s"
+            problem = f"floor {item['floor_gbs']:g}{many} is above the computed ceiling of {most:.4g} GB/s"
             problems.append(f"{where}.{key}: {problem}")
     return problems
 
@@ -167,19 +167,17 @@ def _impossible(where: str, entry: dict[str, Any], limit: float | None, floor: f
     if given is not None and entry["floor_gbs"] > given:
         problems.append(f"{where}: floor {entry['floor_gbs']:g} is above limit {given:g} GB/s")
     if floor is not None and entry["floor_gbs"] > floor * _TOLERANCE:
-        problems.append(
-            f"{where}: no hardware reaches the floor {entry['floor_gbs']:g}; the ceiling is {floor:.4g} GB/s"
-        )
+        problems.append(f"{where}: floor {entry['floor_gbs']:g} is above the computed ceiling of {floor:.4g} GB/s")
     if given is not None and limit is not None and given > limit * _TOLERANCE:
-        problems.append(f"{where}: limit {given:g} is above the computed ceiling {limit:.4g} GB/s")
+        problems.append(f"{where}: limit {given:g} is above the computed ceiling of {limit:.4g} GB/s")
     return problems
 
 
 def floor_advice(catalogue: dict[str, Any]) -> list[Problem]:
-    """Return advice about floors below half of the best known value, which would let a node at half speed pass.
+    """Return a problem for each floor below half of the best known value, with which a node at half speed passes.
 
     Args:
-        catalogue: profiles by name, in which profile_problems found no problem.
+        catalogue: valid profiles by name.
     """
     entries = [
         (f"hardware {name}: {where}{key}", item)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The collectives of a validation: programs, floors and output sections."""
+"""The collectives of a validation: their programs, the floors from options, and the sections of a job's output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _IN_TIME = re.compile(r"^# busbar repeats: (\d{1,3}), no time for more\s*$", re.
 
 
 def _is_program(path: str) -> bool:
-    """Return whether a path names an nccl-tests program; the names of the other programs are derived from it."""
+    """Return whether a path is that of an nccl-tests program, from which those of other programs can be derived."""
     return any(f"{name}_perf" in path.rpartition("/")[2] for name in COLLECTIVES)
 
 
@@ -50,7 +50,7 @@ def collective_problems(options: Mapping[str, Any]) -> list[str]:
         f"{option('collectives')}: {name!r} is not one of {', '.join(known)}" for name in wanted if name not in known
     ]
     if len(set(map(str, wanted))) < len(wanted):
-        problems.append(f"{option('collectives')}: names a collective twice")
+        problems.append(f"{option('collectives')}: contains a duplicate: remove it")
     search = options["search_collective"]
     if search not in {"auto", *known}:
         problems.append(f"{option('search_collective')}: {search!r} is not auto or one of {', '.join(known)}")
@@ -58,14 +58,14 @@ def collective_problems(options: Mapping[str, Any]) -> list[str]:
     binary = str(options["binary"]) if options["backend"] == "nccl" else ""
     if several and binary and not binary.endswith("/") and not _is_program(binary):
         problems.append(
-            f"{option('binary')}: {binary} is not an nccl-tests program, so it can run only one collective: "
-            "name a program such as all_reduce_perf, or the folder of the programs with a trailing slash"
+            f"{option('binary')}: {binary} is not an nccl-tests program, so it can run only one collective: set the "
+            "path of a program such as all_reduce_perf, or the directory of the programs with a trailing slash"
         )
     return problems
 
 
 def floor_problems(options: Mapping[str, Any]) -> list[str]:
-    """Return the problems with the operator's floor, each with its remedy.
+    """Return the problems with the option floor_gbs, each with its remedy.
 
     Args:
         options: collectives, search_collective, floor_gbs (a number, or collective to number).
@@ -81,12 +81,12 @@ def floor_problems(options: Mapping[str, Any]) -> list[str]:
         return [f"{where}: {given!r} is not a bandwidth in GB/s: set a number, or a number for each collective"]
     if _number(given) and len(options["collectives"]) > 1:
         each = ", ".join(f"{name}: …" for name in options["collectives"])
-        return [f"{where}: one number cannot hold for several collectives: write {{{each}}}"]
+        return [f"{where}: one number cannot apply to several collectives: set {{{each}}}"]
     return []
 
 
 def _number(value: object) -> float | None:
-    """Return a bandwidth of at least 0, also from a string; None for any other value."""
+    """Return a bandwidth of at least 0 from a number or string; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -97,9 +97,9 @@ def _number(value: object) -> float | None:
 
 
 def floor_of(options: Mapping[str, Any], collective: str) -> float | None:
-    """Return the operator's floor for a collective in GB/s, None if not set.
+    """Return the floor of a collective from the options in GB/s; None if not set.
 
-    A single number applies only to the one measured collective, not to others that the search may use.
+    A single number applies only to the measured collective, not to others that the culprit search uses.
     """
     given = options["floor_gbs"]
     if isinstance(given, dict):
@@ -110,7 +110,7 @@ def floor_of(options: Mapping[str, Any], collective: str) -> float | None:
 
 
 def repeats_in_time(text: str | None) -> int | None:
-    """Return the number of repeats that fit into the job's time; None if all of them did, or if the job ended early."""
+    """Return the number of completed repeats if the time of the job did not suffice for all; otherwise None."""
     match = _IN_TIME.search(text or "")
     return int(match[1]) if match else None
 

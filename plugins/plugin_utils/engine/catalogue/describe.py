@@ -1,4 +1,4 @@
-"""Create a hardware profile from a machine's data, and find the most similar known profile."""
+"""Create a hardware profile from the data of a machine, and find the most similar known profile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CPU = ("sockets", "cores_per_socket", "threads_per_core")
 def slurm_type(model: str) -> str:
     """Return a short Slurm name for a GPU model: 'h100' for 'NVIDIA H100 80GB HBM3', 'rtx3060' for 'GeForce RTX 3060'.
 
-    It begins with a letter, because Slurm reads the 6000 in --gpus=6000 as a count.
+    It starts with a letter, because Slurm reads 6000 in --gpus=6000 as a count.
     """
     plain = re.sub(r"\b\d+gb\b", " ", model_name(model))
     match = re.search(r"\b([rg]tx)?( pro)?\s*\b([a-z]{0,2}\d{2,4}[a-z]{0,2})\b", plain)
@@ -48,14 +48,13 @@ def slurm_type(model: str) -> str:
 
 
 def describe_machine(node: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the profile of a machine in the format of catalogue entries, without floors, which need a measurement.
+    """Return the profile of a machine in the format of the catalogue, without floors, which require a measurement.
 
     Args:
         node: the result of `node_info`.
         facts: the `devices` of `node_info`.
     """
-    # Slurm drains a node with less memory than declared, and a kernel update may reduce it, so it is rounded down to
-    # three digits.
+    # Round memory down to three digits: Slurm drains a node with less than declared, and a kernel update may reduce it.
     return {
         "description": _title(node, facts),
         **{key: int(node[key]) for key in _CPU},
@@ -82,9 +81,9 @@ def _title(node: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 
 
 def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
-    """Return the GPU section; it describes the first of several models, and preflight reports the others.
+    """Return the GPU section of the profile for the first GPU; the preflight reports different models.
 
-    A GPU of unknown memory size shares the memory of the host, as a GB10 does; machine_notes() reports that.
+    A GPU of unknown memory size, such as a GB10, shares the memory of the host; machine_notes() reports that.
     """
     first = gpus[0]
     model = str(first["product_name"] or "unknown GPU")
@@ -94,7 +93,7 @@ def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
     known = generation_of_model(model)
     return {
         "model": model,
-        # The driver depends on it, and preflight rejects a model of unknown generation.
+        # The driver depends on the generation, and the preflight rejects an unknown one.
         **({} if known else {"generation": generation_of_architecture(str(first["architecture"] or ""))}),
         "count": len(gpus),
         "slurm_type": slurm_type(model),
@@ -105,13 +104,13 @@ def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
 
 
 def _near(facts: Mapping[str, Any], sockets: int) -> dict[str, Any]:
-    """Return the CPU sockets of the GPUs, if there are several."""
+    """Return the CPU sockets of the GPUs, if the machine has several."""
     found = found_sockets(facts, sockets) if sockets > 1 else []
     return {"cpu_sockets": found} if len(found) == len(facts["gpus"]) else {}
 
 
 def _nics(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the fastest kind of NIC that is up: the RDMA ports, otherwise one Ethernet interface."""
+    """Return the active RDMA ports or else the fastest Ethernet interface."""
     rates = [port["rate_gbps"] for port in facts["rdma_ports"] if port["active"] and port["rate_gbps"]]
     if rates:
         return [{"count": rates.count(max(rates)), "gbps": _plain(max(rates)), "rdma": True}]
@@ -124,7 +123,7 @@ def _plain(number: float) -> float:
 
 
 def profile_differences(known: Mapping[str, Any], found: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return key, declared and found value of each difference between a known profile and a machine's profile."""
+    """Return key, declared value and found value of each difference between a known profile and a machine's profile."""
     result = [(key, known.get(key), found[key]) for key in _CPU if known.get(key) != found[key]]
     declared = int(known.get("memory_mb") or 0)
     if declared > found["memory_mb"] or declared < (1 - 10 * _MEMORY_SHARE) * found["memory_mb"]:
@@ -199,7 +198,7 @@ def machine_notes(facts: Mapping[str, Any], slurmd: str) -> list[str]:
 def description_text(
     machines: Iterable[tuple[str, Mapping[str, Any], Sequence[str]]], catalogue: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """Return YAML for `hardware_profiles_extra`, one entry per kind of machine, with notes as comments.
+    """Return YAML for `hardware_profiles_extra`: one entry per kind of machine, with notes as comments.
 
     Args:
         machines: host name, profile from describe_machine(), and its notes.
@@ -221,25 +220,25 @@ def description_text(
         name = _name(profile, taken)
         taken.add(name)
         lines += [f"  # {comment}" for comment in comments]
-        # Ansible's strings carry tags that YAML does not support.
+        # Remove Ansible's tags from strings, which the YAML library does not support.
         text = yaml.safe_dump(json.loads(json.dumps({name: profile})), sort_keys=False, width=110)
         lines += [f"  {line}" for line in text.replace("generation: null", _FILL_IN).splitlines()]
     return "\n".join(["hardware_profiles_extra:", *lines]) if lines else ""
 
 
 def _without_host(note: str) -> str:
-    """Return a note without the parts that differ between similar machines."""
+    """Return a note without parts that depend on the host."""
     return re.sub(r"NodeName=\S+ ", "", note)
 
 
 def _fit(known: str | None, differences: Sequence[tuple[str, Any, Any]], has_gpus: bool) -> list[str]:  # noqa: FBT001
     """Return a description of how well the most similar profile matches."""
     if known is None:
-        return ["no known profile has these GPUs" if has_gpus else "has no GPUs; every known profile has"]
+        return ["no known profile has these GPUs" if has_gpus else "the machine has no GPUs, but all known profiles do"]
     if not differences:
         return [f"matches the known profile {known}: set hardware: {known} instead of this entry"]
-    lines = [f"  {key}: {known} says {declared}, found {found}" for key, declared, found in differences]
-    return [f"nearest known profile: {known}, which differs:", *lines]
+    lines = [f"  {key}: found {found} ({known}: {declared})" for key, declared, found in differences]
+    return [f"nearest known profile: {known}, with these differences:", *lines]
 
 
 def _name(profile: Mapping[str, Any], taken: set[str]) -> str:

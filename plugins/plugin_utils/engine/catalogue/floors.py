@@ -2,22 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose a profile's floor for a set of nodes by their number and by whether NVLink or the network connects them.
 
-busbw between nodes decreases with their number: two nodes, where a tree sends each byte once, reach more than any ring
-of many nodes (see ceilings.hierarchical). A scope may therefore have ``floors`` for some counts in addition to
-``floor_gbs``, which applies to any number. The rules are conservative:
+busbw between nodes decreases with their number: two nodes, where a tree sends each byte once, are faster than any ring
+of many nodes (see ceilings.hierarchical). In addition to ``floor_gbs`` for any number, a scope may therefore have
+``floors`` for certain numbers of nodes (in the scope inter_domain, numbers of NVLink domains):
 
-- A listed count uses its listed floor.
-- A count between two listed ones uses the lower of their floors.
-- Above the last listed count, the lower of its floor and ``floor_gbs`` applies.
+- For a listed number, its floor applies.
+- Between two listed numbers, the lower of their floors applies.
+- Above the last listed number, the lower of its floor and ``floor_gbs`` applies.
 
-The counts begin with two and at most double, so that no floor applies to more than twice as many nodes. Between NVLink
-domains, the count is the number of domains.
+The numbers start at two, and each is at most twice the previous one, so that no floor applies to more than twice as
+many nodes.
 
 With in-network reduction (SHARP), the floor ``in_network`` applies if it is higher: NCCL uses SHARP only if it is
 faster.
 
-The trays of an NVLink rack are one NVLink domain. The number of nodes does not determine the domain: two trays may be
-in one rack or in two. Each node's domain is therefore declared (``nvlink_domain``), and unknown otherwise.
+The trays of an NVLink rack are one NVLink domain. Two trays may be in one rack or in two, so the domain of each node
+must be declared (``nvlink_domain``) and is otherwise unknown.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ NONE = Floor()
 
 
 def scope_entry(profile: dict[str, Any] | None, scope: str, collective: str) -> dict[str, Any]:
-    """Return a profile's entry for a collective in a scope; empty if it has none."""
+    """Return the entry of a profile for a collective in a scope; empty if it has none."""
     entry: dict[str, Any] = ((profile or {}).get("busbw") or {}).get(scope) or {}
     if collective != "all_reduce":
         entry = (entry.get("collectives") or {}).get(collective) or {}
@@ -73,7 +73,7 @@ def scope_entry(profile: dict[str, Any] | None, scope: str, collective: str) -> 
 
 
 def floor_for_count(entry: dict[str, Any], count: int, *, in_network: bool = False) -> Floor:
-    """Return the floor of an entry for a number of nodes or NVLink domains; NONE if the entry is empty.
+    """Return the floor of an entry for a number of nodes or NVLink domains; NONE for an empty entry.
 
     Args:
         entry: the result of scope_entry.
@@ -104,7 +104,7 @@ def floor_entries(entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def count_problems(entry: dict[str, Any], where: str) -> list[str]:
-    """Return the problems with the node counts of an entry's floors: wrong order or gaps.
+    """Return the problems with the numbers of nodes of an entry's floors: wrong order or gaps.
 
     Args:
         entry: a valid scope, or a collective in it.
@@ -116,16 +116,16 @@ def count_problems(entry: dict[str, Any], where: str) -> list[str]:
         count = item["nodes"]
         most = _STEP * before if before else _FEWEST
         if count <= before:
-            problems.append(f"{where}.floors[{place}].nodes: {count} after {before}: sort the counts ascending")
+            problems.append(f"{where}.floors[{place}].nodes: {count} after {before}: sort the entries by nodes")
         elif count > most:
-            missing = f"the counts start at {_FEWEST}" if not before else f"{before} and {count} leave a gap"
+            missing = f"{count} is the first entry" if not before else f"{count} is more than twice {before}"
             problems.append(f"{where}.floors[{place}].nodes: {missing}: add a floor for {most} nodes")
         before = max(before, count)
     return problems
 
 
 def low_floor(floor: float, best: float | None) -> str:
-    """Return why a floor would let nodes at half speed pass; empty if it is high enough or the best value is unknown.
+    """Return a problem if the floor is below half of the best known value; otherwise empty.
 
     Args:
         floor: in GB/s.
@@ -133,20 +133,20 @@ def low_floor(floor: float, best: float | None) -> str:
     """
     if best is None or floor >= _HALF * best:
         return ""
-    return f"floor {floor:g} GB/s, under half of {best:g}: raise it, or nodes of half the speed pass a validation"
+    return f"floor {floor:g} GB/s is below half of {best:g}, so nodes at half speed would pass: raise it"
 
 
-# Minimum share of the NIC rate between parts of racks, because only values for whole racks are published: 0.75 is the
-# floor of DGX H100, see its profile.
+# Share of the NIC rate that parts of racks must reach, for which no values are published: that of DGX H100 (see its
+# profile).
 _SHARE = 0.75
-# For an all-reduce between two domains: a tree sends each byte once, so half of the NICs carry up to 0.89 of the rate
-# of all of them (see ceilings.hierarchical). Published results of node pairs reach 0.94 of it or more.
+# The same for an all-reduce between two domains. With half of the NICs, a tree reaches up to 0.89 of the rate of all
+# NICs (see ceilings.hierarchical), so the share is higher. Published results of node pairs reach at least 0.94.
 _SHARE_OF_PAIR = 0.9
 UNKNOWN_DOMAIN = "nvlink_domain is not set"
 
 
 def domain_nodes(profile: Mapping[str, Any] | None) -> int:
-    """Return the number of nodes in an NVLink domain of this hardware; 1 if NVLink does not leave the node."""
+    """Return the number of nodes in an NVLink domain of this hardware; 1 if NVLink does not connect nodes."""
     return int((profile or {}).get("nvlink_domain_nodes") or 1)
 
 
@@ -162,7 +162,7 @@ def domain_sizes(nodes: Sequence[str], domains: Mapping[str, str]) -> tuple[int,
 
 
 def domain_problem(profile: Mapping[str, Any] | None, nodes: int, sizes: Sequence[int] | None) -> str:
-    """Return why none of a profile's floors applies to the given nodes, with the remedy; empty if one does."""
+    """Return why no floor of a profile applies to the given nodes; empty if one applies."""
     if nodes <= 1 or domain_nodes(profile) == 1:
         return ""
     if sizes is None:
@@ -170,7 +170,7 @@ def domain_problem(profile: Mapping[str, Any] | None, nodes: int, sizes: Sequenc
     if sum(sizes) != nodes:
         return f"{nodes} nodes took part, but the NVLink domains contain {sum(sizes)}"
     if max(sizes) > domain_nodes(profile):
-        return f"nvlink_domain: {max(sizes)} nodes share an NVLink domain, which has room for {domain_nodes(profile)}"
+        return f"nvlink_domain: {max(sizes)} nodes are in one NVLink domain (at most {domain_nodes(profile)})"
     return ""
 
 
@@ -199,10 +199,10 @@ def placed_floor(
     *,
     in_network: bool = False,
 ) -> Floor:
-    """Return a profile's floor for a collective on the given nodes, or floors.NONE.
+    """Return a profile's floor for a collective on the given nodes, or NONE.
 
-    Between domains the floor is limited to a share of the NIC rate of the smallest domain, because profiles contain
-    values for whole racks, and a single tray has fewer NICs.
+    Profiles contain values for whole racks. Between NVLink domains, the floor is therefore limited to a share of the
+    NIC rate of the smallest domain, which may be a single tray.
 
     Args:
         profile: an entry of the hardware catalogue, None if unknown.
@@ -224,7 +224,7 @@ def placed_floor(
     if found.gbs <= share * wire:
         return found
     trays = f"{min(sizes)} tray{'s' if min(sizes) > 1 else ''}"
-    words = f"computed: {share:g} of the {wire:.4g} GB/s that the NICs of {trays} carry"
+    words = f"computed: {share:g} of the NIC rate of {trays}, {wire:.4g} GB/s"
     return Floor(round(share * wire, 4), words)
 
 

@@ -1,4 +1,4 @@
-"""A node's GPUs as Slurm generic resources (GRES): gres.conf lines and contradictions."""
+"""Generate and check the gres.conf lines of a node: its GPUs as Slurm generic resources (GRES)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "gres_conf", "gres_mode", "gres_problems", "smi_places"]
 
-# files: the device files are declared; those of MIG instances have the names set by the mig role. nvidia: slurmd reads
+# files: gres.conf lists the device files (for MIG instances, those of the mig role). nvidia: slurmd reads
 # /proc/driver/nvidia. nvml: slurmd uses NVIDIA's library.
 MODES = ("files", "nvidia", "nvml")
 
@@ -25,7 +25,7 @@ def gres_mode(declared: str | None, gpu: Mapping[str, Any]) -> str:
     """Return how slurmd detects a node's GPUs.
 
     Args:
-        declared: the node's variable; if None or empty, the profile's value applies.
+        declared: value of the node's variable; if None or empty, the profile's value applies.
         gpu: the ``gpu`` section of its profile.
     """
     return str(declared or gpu.get("gres_mode") or "files")
@@ -34,8 +34,8 @@ def gres_mode(declared: str | None, gpu: Mapping[str, Any]) -> str:
 def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int = 0) -> list[dict[str, Any]]:
     """Return a node's gres.conf lines as keys and values, without the node name.
 
-    Slurm takes the counts and types from the node's line in slurm.conf and matches a type with any part of the detected
-    name, so a node with detection needs only the detection method.
+    Slurm reads counts and types from slurm.conf, and a type matches any part of the detected name, so a node with
+    detection requires only the detection method.
 
     Args:
         gpu: the ``gpu`` section of its profile; ``cpu_sockets`` sets ``Cores`` to all cores of a socket.
@@ -52,8 +52,8 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
     near = [_cores(socket, cores) for socket in gpu.get("cpu_sockets") or []]
     kind = gpu.get("slurm_type") or None
     if not mig and files and near:
-        # Only consecutive files share a line: Slurm numbers GPUs in the order of the lines, the prolog in the order of
-        # the files.
+        # Only consecutive files share a line, so that the order of the lines, by which Slurm numbers GPUs, is that of
+        # the files, by which the prolog numbers them.
         pairs = groupby(zip(near, expand_hosts(files)), key=itemgetter(0))
         return [
             _given({"Name": "gpu", "Type": kind, "File": fold_for_slurm(name for _, name in alike), "Cores": numbers})
@@ -62,7 +62,7 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
     if not mig:
         return [_given({"Name": "gpu", "Type": kind, "File": files, "Count": None if files else gpu["count"]})]
     lines: list[dict[str, Any]] = []
-    # In the order of nvidia-smi, on which smi_places() depends.
+    # smi_places() requires the order of nvidia-smi.
     for index, instances in enumerate(gpu_instances(mig, int(gpu["count"]))):
         parent, socket = device_name(index), near[index] if near else None
         if not instances:
@@ -74,10 +74,9 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
 
 
 def smi_places(gpu: Mapping[str, Any] | None, mig: object) -> list[int]:
-    """Return the position of each GPU or instance in nvidia-smi's list, in the order of Slurm's indices.
+    """Return the position in nvidia-smi's list of each GPU or MIG instance, in the order of Slurm's indices.
 
-    Slurm merges gres.conf into slurm.conf type by type (_merge_gres in src/interfaces/gres.c of Slurm 26.11), so with
-    two partitioned GPUs all instances of one type come first; nvidia-smi lists them GPU by GPU.
+    Slurm numbers instances by type (_merge_gres in src/interfaces/gres.c of Slurm 26.11), and nvidia-smi by GPU.
 
     Args:
         gpu: the ``gpu`` section of the node's profile.
@@ -122,7 +121,7 @@ def gres_problems(
 def _mig_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mig: object, given: str) -> list[Problem]:
     """Return the parts of a valid layout that Slurm does not support."""
     if given == "nvidia":
-        problem = "nvidia detects no MIG instances; Slurm would allocate whole GPUs that no job can use"
+        problem = "the mode nvidia detects no MIG instances, so Slurm would allocate whole GPUs, which jobs cannot use"
         remedy = "set slurm_gres_mode: files, or nvml if Slurm was built with NVML"
         return [make_problem(hosts, "slurm_gres_mode", problem, remedy)]
     whole = int(gpu["count"]) - len(divided(mig, int(gpu["count"])))
@@ -130,12 +129,12 @@ def _mig_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mig: object, giv
 
 
 def _name_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mode: str) -> list[Problem]:
-    """Return a problem if Slurm would not match a detected GPU with the declared type."""
+    """Return a problem if the declared type does not match the GPU name that Slurm detects."""
     if mode == "files":
         return []
     name, kind = "_".join(str(gpu["model"]).lower().split()), str(gpu.get("slurm_type") or "").lower()
     if kind in name:
         return []
-    problem = f"slurm_type {kind} is not part of {name}, the name that Slurm detects; Slurm would ignore these GPUs"
+    problem = f"slurm_type {kind} is not part of the name {name} that Slurm detects, so Slurm would ignore these GPUs"
     remedy = "set gpu.slurm_type to a part of that name, or slurm_gres_mode: files"
     return [make_problem(hosts, "slurm_gres_mode", problem, remedy)]

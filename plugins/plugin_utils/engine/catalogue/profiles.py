@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The hardware profiles of the collection, merged with a site's `hardware_profiles_extra`."""
+"""Merge the hardware profiles of the collection with `hardware_profiles_extra` of a site."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ EXTRA = "hardware_profiles_extra"
 def site_profile(name: str, extra: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 - any YAML
     """Return one profile; the site's entry is merged over the profile in its `like`, or over that of the same name.
 
-    A `like` that names an unknown profile or the entry itself stays in the result, where profile_problems() reports it.
+    An invalid `like` remains in the result, so that profile_problems() reports it.
 
     Args:
         name: name of the profile.
         extra: `hardware_profiles_extra` of the site.
-        above: names of the entries whose `like` led here.
+        above: names of the entries that inherit from this one, to detect cycles.
 
     Raises:
         KeyError: the profile is unknown.
@@ -57,12 +57,12 @@ def site_profile(name: str, extra: Mapping[str, Any], above: tuple[str, ...] = (
 def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - a site's entry may have any type
     """Return a profile with the site's entry merged over it.
 
-    A floor set by the site applies to any number of nodes, unless the site sets floors for node counts.
+    A floor of the site applies to any number of nodes, unless the site also sets floors for numbers of nodes.
     """
     found = merged(shipped, own)
     gpu = own.get("gpu") if isinstance(own, dict) else None
     if isinstance(gpu, dict) and gpu.get("count") == 1:
-        # A single GPU has no peer, so it does not inherit links between GPUs.
+        # A single GPU does not inherit links between GPUs.
         found["gpu"] = {**found["gpu"], "nvlink_gbs": 0, "nvswitch": False, **gpu}
     scopes = own.get("busbw") if isinstance(own, dict) else None
     for scope, entry in scopes.items() if isinstance(scopes, dict) else ():
@@ -92,9 +92,9 @@ def host_profile(
     """Return the profile with the given name; empty for an empty name.
 
     Args:
-        worked_out: Ansible function that evaluates a template.
+        worked_out: function of Ansible that evaluates a template.
         variables: variables of the host.
-        name: name of the profile, as the site wrote it.
+        name: declared name of the profile.
         catalogue: profiles by name, instead of those of the collection and the site.
 
     Raises:
@@ -122,9 +122,9 @@ def known_profiles(worked_out: WorkedOut, variables: Mapping[str, Any], *, check
     """Return all profiles by name.
 
     Args:
-        worked_out: Ansible function that evaluates a template.
+        worked_out: function of Ansible that evaluates a template.
         variables: variables of the host.
-        check: whether an invalid site entry raises an error; otherwise the caller checks the entries.
+        check: whether an invalid entry of the site raises an error; otherwise the caller checks the entries.
 
     Raises:
         ValueError: an entry of the site is invalid.
@@ -149,7 +149,7 @@ def _extra(worked_out: WorkedOut, variables: Mapping[str, Any]) -> Mapping[str, 
 def _refuse(variables: Mapping[str, Any], profiles: Mapping[str, Any]) -> None:
     if not profiles:
         return
-    # The collection's profiles are checked in its tests, so only the site's entries are checked here.
+    # Only the site's entries are checked, because tests check the profiles of the collection.
     from .check import profile_problems  # noqa: PLC0415
 
     problems = [one_line(each) for name, profile in profiles.items() for each in profile_problems(name, profile)]

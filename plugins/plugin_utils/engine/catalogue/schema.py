@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Check the form of a hardware profile against profile.schema.json; each problem is one sentence."""
+"""Validate a hardware profile against profile.schema.json, with readable messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BROKEN = {
 
 
 class _Fault(NamedTuple):
-    """The position and rule of a schema violation, and the part of the schema with the rule."""
+    """A schema violation: path of the key, rule, its limit, the value, and the part of the schema with the rule."""
 
     path: tuple[str | int, ...]
     rule: str
@@ -51,11 +51,11 @@ class _Fault(NamedTuple):
 
 @cache
 def validator() -> Draft202012Validator:
-    """Return the validator of profiles. The first call takes 0.1 s, because it imports the library."""
+    """Return the validator of profiles. The first call imports the library, which takes 0.1 s."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - most processes check no profile
     from jsonschema.validators import extend  # noqa: PLC0415
 
-    # YAML has .nan and .inf, which are not valid rates, and a count of 8.0 would appear as 8.0 in Slurm's files.
+    # Reject YAML's .nan and .inf, and counts such as 8.0, which Slurm's files do not support.
     types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_whole, "number": _is_finite})
     known: type[Draft202012Validator] = extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
     return known(json.loads(SCHEMA.read_bytes()))
@@ -70,7 +70,7 @@ def _is_finite(_checker: object, value: object) -> bool:
 
 
 def form_problems(profile: object) -> list[str]:
-    """Return the problems with a profile's form: the path of the key, the problem, and the expected value."""
+    """Return a message for each schema violation of a profile: path of the key, problem, and expected value."""
     faults = [
         _Fault(tuple(each.absolute_path), str(each.validator), each.validator_value, each.instance, each.schema)
         for each in validator().iter_errors(profile)
@@ -87,7 +87,7 @@ def _sentences(fault: _Fault) -> Iterator[str]:
                 hint = f" (did you mean {near[0]}?)" if near else ""
                 yield f"{_path(fault, key)}: unknown key{hint}; expected: {', '.join(known)}"
     elif fault.rule == "required":
-        # The required keys of a profile without `like` are in a branch of the schema that does not repeat `properties`.
+        # The branch of the schema that requires keys of profiles without `like` has no `properties`.
         properties = fault.schema.get("properties") or json.loads(SCHEMA.read_bytes())["properties"]
         for key in fault.limit:
             if key not in fault.value:
@@ -118,5 +118,5 @@ def _broken(fault: _Fault) -> str:
         limit = " or ".join(_TYPES[name] for name in ([limit] if isinstance(limit, str) else limit))
     elif fault.rule == "enum":
         limit = ", ".join(limit)
-    # The other rules limit the lengths of strings and lists.
+    # All other rules limit the length of strings and lists.
     return _BROKEN.get(fault.rule, "is empty").format(limit)

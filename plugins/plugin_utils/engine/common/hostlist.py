@@ -1,6 +1,6 @@
 """Fold and unfold host lists with ClusterShell, for code on the provisioning host.
 
-Nodes have only Python, so code on nodes reads Slurm's lists with `slurm.hostlist`.
+ClusterShell is not installed on nodes, where `module_utils.slurm.hostlist` is used instead.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ def fold_hosts(hosts: Iterable[str]) -> str:
         return names[0]
     try:
         return str(NodeSet.fromlist(names))
-    except NodeSetException:  # invalid names are reported, too
+    except NodeSetException:  # names may be invalid in error messages
         return ",".join(sorted(set(names)))
 
 
 def fold_for_slurm(names: Iterable[str]) -> str:
     """Return host names folded in Slurm's syntax: ['gpu1', 'gpu2', 'ctl'] gives 'ctl,gpu[1-2]'.
 
-    Slurm requires the bracket at the end of a name, so only the last number of a name is folded, and a name that does
-    not end in a number is not folded.
+    Slurm allows brackets only at the end of a name, so only a number at the end is folded.
     """
     numbered: dict[tuple[str, int], list[int]] = {}
     plain = []

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the engine's options in messages, in the spelling of the front end."""
+"""Option names in messages, as inventory variables or as command line options, depending on the front end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NAMING: ContextVar[Callable[[str], str]] = ContextVar("naming", default=str)
 
 
 def option(key: str) -> str:
-    """Return the name of an option in messages: the key itself, unless a front end has set another."""
+    """Return the name of an option for messages: the key, unless option_names() sets a different one."""
     return _NAMING.get()(key)
 
 
 @contextlib.contextmanager
 def option_names(naming: Callable[[str], str]) -> Iterator[None]:
-    """Set how messages in a block name options, such as ``validation_nodes`` or ``--nodelist`` for ``nodes``."""
+    """Set the option names in messages within a block, such as ``validation_nodes`` or ``--nodelist`` for ``nodes``."""
     token = _NAMING.set(naming)
     try:
         yield

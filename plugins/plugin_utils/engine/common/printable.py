@@ -18,7 +18,7 @@ _LONGEST = 300
 
 
 class _Table(dict[int, int]):
-    """Maps each character to its replacement, computed at its first use."""
+    """Maps each character to its replacement; entries are added when a character first occurs."""
 
     def __missing__(self, code: int) -> int:
         """Return the character itself if it is printable, otherwise the replacement character."""
@@ -32,12 +32,12 @@ _TABLE = _Table()
 def printable(text: object) -> str:
     """Return text with control characters, direction marks and lone surrogates replaced by U+FFFD.
 
-    Line feeds and tabs are kept, terminal line ends become line feeds, and colours are removed.
+    Line feeds and tabs are kept, CRLF becomes a line feed, and terminal colours are removed.
     """
     text = str(text)
     if text.isprintable():
         return text
-    # Removing characters can join the text around them, so the replacement comes last.
+    # Removed sequences can join the surrounding text to new ones, so control characters are replaced last.
     return _LINE_ENDS.sub("\n", _COLOURS.sub("", text)).translate(_TABLE)
 
 

@@ -1,24 +1,21 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Check that the rows of a table are internally consistent, and agree with each other and with the footer.
+"""Check that the rows of an nccl-tests table are consistent with themselves, each other and the footer.
 
-Sources in github.com/NVIDIA/nccl-tests:
+nccl-tests computes a row from one time: algbw = size / time and busbw = algbw x factor(program, ranks). Each number is
+rounded separately, so its true value is within half a unit of the last printed digit. Sources, in
+github.com/NVIDIA/nccl-tests:
 
+- Format of 2.0.0 to 2.17.2 (src/common.cu, BenchTime): time "%7.2f", from 100 us "%7.1f", from 10000 us "%7.0f"; algbw
+  and busbw "%6.2f"; the error column of 2.0.0 to 2.11.0 "%5.0le", N/A if unchecked.
+- Format of 2.17.3 and newer (src/util.cu, getFloatStr): up to two decimals, as many as fit into 7 and 6 characters,
+  then "%.1e" and "%.0e". With -J "%lf", six decimals (jsonDouble).
+- The printed time is per operation, independent of -n and -m. With -C 1 it is CPU time, and the bandwidths do not
+  follow from it.
+- Factors: GetBw of src/<program>.cu. all_gather and reduce_scatter before 2.9.0 and hypercube in all versions use
+  size x (ranks - 1) / ranks for both bandwidths.
 - Tolerance of the error column: DeltaMaxValue(type) x (ranks - 1) (src/common.cu, CheckData, 2.0.0 to 2.11.0).
 - Sizes: TimeTest of src/common.cu; <Program>GetCollByteCount rounds down by less than 16 bytes per rank.
-
-nccl-tests computes a row from a single time: algbw = size / time and busbw = algbw x factor(program, ranks). The
-numbers are rounded separately, so each printed number stands for an interval: half a unit of its last printed digit on
-both sides. Sources in github.com/NVIDIA/nccl-tests:
-
-- 2.0.0 to 2.17.2 (src/common.cu, BenchTime): time "%7.2f", from 100 us "%7.1f", from 10000 us "%7.0f"; algbw and busbw
-  "%6.2f"; the error column of 2.0.0 to 2.11.0 "%5.0le", N/A if unchecked.
-- 2.17.3 and newer (src/util.cu, getFloatStr): up to two decimals, as many as fit into 7 and 6 characters, then "%.1e"
-  and "%.0e". With -J "%lf", six decimals (jsonDouble).
-- -n and -m do not change the meaning of time: it is divided by iterations x aggregated iterations before. With -C 1 the
-  time is that of the CPU, and the bandwidths are not computed from it.
-- The factors: GetBw of src/<program>.cu. all_gather and reduce_scatter before 2.9.0 and hypercube in all versions
-  multiply the share of a rank by ranks - 1 for both bandwidths, which is size x (ranks - 1) / ranks.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ __all__ = ["contradictions"]
 Run = dict[str, Any]
 Interval = tuple[float, float]
 
-# Error of double arithmetic, added to the rounding of printed values.
+# Relative error of floating-point arithmetic, added to the rounding of printed values.
 _ARITHMETIC = 1e-9
 _JSON_UNIT = 5e-7
 _HALVES = ("out_of_place", "in_place")
@@ -46,7 +43,7 @@ _PLAIN = frozenset({"broadcast", "reduce", "sendrecv"})
 
 
 class _Half(NamedTuple):
-    """Half of a row as intervals; base is size / time."""
+    """The out-of-place or in-place half of a row, as intervals; base is size / time."""
 
     row: int
     where: str
@@ -69,7 +66,7 @@ def _bandwidth_problems(run: Run) -> Iterator[tuple[int, str]]:
     wrong = [(half, words) for half in halves if (words := _problem(half, shares, factor))]
     if len(wrong) * 2 > len(halves) + 1 and factor is not None and ranks is not None:
         half = wrong[0][0]
-        yield half.row, f"busbw / algbw of most rows is not plausible for {name or 'a program'} on {ranks} ranks"
+        yield half.row, f"busbw / algbw of most rows is impossible for {name or 'any program'} on {ranks} ranks"
         return
     for half, words in wrong:
         yield half.row, f"{half.where.replace('_', '-')}: {words}"
@@ -94,7 +91,7 @@ def _intervals(run: Run) -> Iterator[_Half]:
 
 
 def _around(value: float, unit: float | None) -> Interval:
-    """Return the interval that a printed number stands for."""
+    """Return the interval that contains the true value of a printed number."""
     unit = (_JSON_UNIT if unit is None else unit) + abs(value) * _ARITHMETIC
     return max(0.0, value - unit), value + unit
 
@@ -119,9 +116,9 @@ def _definitions(name: str | None, ranks: int | None, *, old: bool) -> list[tupl
 def _most_fitting(
     halves: list[_Half], definitions: list[tuple[float | None, float | None]]
 ) -> tuple[int | None, Interval | None, Interval | None]:
-    """Return the definition that most halves match; its unknown values are derived from the halves.
+    """Return the definition that most halves match, preceded by the number of halves that do not match.
 
-    The first item of the result is the number of halves that do not match.
+    Unknown values of the definition are derived from the halves.
     """
     best: tuple[int, Interval | None, Interval | None] | None = None
     for share, factor in dict.fromkeys(definitions):
@@ -160,7 +157,7 @@ def _problem(half: _Half, share: Interval | None, factor: Interval | None) -> st
     if half.base is not None and share is not None:
         low, high = half.base[0] * share[0], half.base[1] * share[1]
         if half.algbw[1] < low or half.algbw[0] > high:
-            return f"algbw {_mid(half.algbw)} does not follow from size and time, which give {_span(low, high)}"
+            return f"algbw is {_mid(half.algbw)} (expected {_span(low, high)}, from size and time)"
     if factor is not None:
         # algbw with few digits is imprecise; if the time is known, busbw must follow from both.
         low, high = half.algbw[0], half.algbw[1]
@@ -168,7 +165,7 @@ def _problem(half: _Half, share: Interval | None, factor: Interval | None) -> st
             low, high = max(low, half.base[0] * share[0]), min(high, half.base[1] * share[1])
         low, high = low * factor[0], high * factor[1]
         if half.busbw[1] < low or half.busbw[0] > high:
-            return f"busbw {_mid(half.busbw)} does not follow from algbw, which gives {_span(low, high)}"
+            return f"busbw is {_mid(half.busbw)} (expected {_span(low, high)}, from algbw)"
     return ""
 
 
@@ -185,7 +182,7 @@ _QUOTED = 160
 _EXCHANGING = ("alltoall", "sendrecv")
 _TOLERANCE = {"half": 1e-2, "float16": 1e-2, "bfloat16": 1e-2, "bf16": 1e-2, "float": 1e-5, "float32": 1e-5}
 _TOLERANCE_OF_DOUBLE = 1e-12
-# Assumed for the tolerance if the number of ranks is unknown.
+# Number of ranks assumed for the tolerance if it is unknown.
 _MANY_RANKS = 1024
 _ALIGNMENT = 16
 _UNKNOWN_SLACK = 65536
@@ -196,7 +193,7 @@ def contradictions(run: Run) -> list[str]:
     """Return at most five contradictions within a run, each with its line number and row.
 
     Args:
-        run: a concluded run that still has its key "seen"; the printed rows are used.
+        run: a run that still has its key "seen".
     """
     found = [*_mixed(run), *_bad_cells(run), *_unlike_each_other(run), *_footer(run)]
     if run["rows"]:
@@ -207,7 +204,7 @@ def contradictions(run: Run) -> list[str]:
 def _mixed(run: Run) -> Iterator[str]:
     """Find tables of several processes that are mixed in one output."""
     if run["seen"]["repeated_ranks"]:
-        yield "a rank is listed twice: outputs are mixed, or a launcher started a program without MPI several times"
+        yield "a rank is listed twice: the output of several programs is mixed, or the program was built without MPI"
 
 
 def _quote(run: Run, row: int, problem: str) -> str:
@@ -245,35 +242,31 @@ def _unlike_each_other(run: Run) -> Iterator[str]:
             if wrong is None:
                 kind = (half, row["type"], row["redop"], row["root"])
                 if kind in checked and not printed_row(run, number).bad:
-                    yield _quote(
-                        run, number, f"the {_half_name(half)} result was not checked, unlike that of other rows"
-                    )
-            elif limit is not None and wrong > limit * _tolerance(row["type"]) and not _uncounted(run, row, half):
+                    yield _quote(run, number, f"the {_half_name(half)} result was not checked, but other rows were")
+            elif limit is not None and wrong > limit * _tolerance(row["type"]) and not _ignores_errors(run, row, half):
                 most = limit * _tolerance(row["type"])
-                words = (
-                    f"the {_half_name(half)} error is {wrong:g}, at most {most:.1g} is right, and the footer says 0 OK"
-                )
+                words = f"the {_half_name(half)} error is {wrong:g} (at most {most:.1g}), but the footer reports 0 OK"
                 yield _quote(run, number, words)
 
 
 def _error_limit(run: Run) -> float | None:
-    """Return the maximum error as a multiple of the type's tolerance, None without an error column to check.
+    """Return the maximum error as a multiple of the type's tolerance, None without an error column.
 
-    The error is printed with one digit, so the actual value may be larger by half.
+    The error is printed with one digit, so the printed value may exceed the true one by up to half.
     """
     if run["seen"]["check"] != "error" or run["out_of_bounds"] != 0:
         return None
     start = run["seen"]["start"]
     ranks = run["ranks"] or _MANY_RANKS
-    # Early versions add up the errors of all threads of a process.
+    # Early versions print the sum of the errors of a process's threads.
     return 1.5 * max(1, ranks - 1) * (max(1, int(start["threads"])) if start is not None else 1)
 
 
-def _uncounted(run: Run, row: dict[str, Any], half: str) -> bool:
-    """Return whether a row has an error that the program does not count.
+def _ignores_errors(run: Run, row: dict[str, Any], half: str) -> bool:
+    """Return whether nccl-tests ignores errors of this row: in-place alltoall and sendrecv from 2.9.0 to 2.11.0.
 
-    From 2.9.0 to 2.11.0 the ranks of in-place alltoall and sendrecv overwrite data that others still read (reportErrors
-    in src/alltoall.cu and src/sendrecv.cu). These rows have no operator and no root.
+    Their ranks overwrite data that others still read (reportErrors in src/alltoall.cu and src/sendrecv.cu). These rows
+    have no operator and no root.
     """
     if half != "in_place":
         return False
@@ -301,7 +294,7 @@ def _footer(run: Run) -> Iterator[str]:
     if run["out_of_bounds"] == 0 and run["seen"]["check"] != "error":
         for number, row in enumerate(run["rows"]):
             if any(row[half] is not None and (row[half]["wrong"] or 0) > 0 for half in _HALVES):
-                yield _quote(run, number, "elements are wrong, but the footer reports none")
+                yield _quote(run, number, "elements are wrong, but the footer reports 0 wrong elements")
                 return
 
 
@@ -314,10 +307,10 @@ def _sizes(run: Run) -> Iterator[str]:
     start = run["seen"]["start"]
     slack = _ALIGNMENT * run["ranks"] if run["ranks"] else _UNKNOWN_SLACK
     for number, (before, size) in enumerate(zip(sizes, sizes[1:]), start=1):
-        # A sweep is repeated for each type, operator and root, and with -N. Rows of processes that print separate
-        # tables are interleaved.
+        # The sizes restart for each type, operator and root, and with -N. If processes print separate tables, their
+        # rows are interleaved.
         if size < before and size > sizes[0] + slack and not run["seen"]["repeated_ranks"]:
-            yield _quote(run, number, f"a size of {size} B comes after {before} B")
+            yield _quote(run, number, f"size {size} B follows {before} B (expected ascending sizes)")
             return
     if start is None or start["step"] is None or run["seen"]["elided"] or "alltoallv" in str(run["program"]):
         return
@@ -328,15 +321,15 @@ def _sizes(run: Run) -> Iterator[str]:
     if low > high or step <= (1 if factor else 0) or (factor and low == 0):
         return
     for number, size in enumerate(sizes):
-        wish = _wish(low, size, step, factor=factor)
-        if size > high or not wish - slack < size <= wish:
+        declared = _next_size(low, size, step, factor=factor)
+        if size > high or not declared - slack < size <= declared:
             by = "factor" if factor else "step"
-            yield _quote(run, number, f"a sweep from {low} B to {high} B with {by} {step} has no size of {size} B")
+            yield _quote(run, number, f"size {size} B is not part of {low} B to {high} B with {by} {step}")
             return
 
 
-def _wish(low: int, size: int, step: int, *, factor: bool) -> int:
-    """Return the smallest size of the sweep that is not below a printed size."""
+def _next_size(low: int, size: int, step: int, *, factor: bool) -> int:
+    """Return the smallest declared size that is not below a printed size."""
     if size <= low:
         return low
     if not factor:

@@ -29,7 +29,7 @@ _MOST_NAMED = 4
 _QUOTED = 100
 _NUMBERS = ("coll_sn", "coll_msg_size_bytes", "coll_exec_time_us")
 _LARGEST_NUMBER = 2**64
-# Ranks whose times differ by less than this factor count as equal.
+# Times of ranks that differ by less than this factor count as equal.
 _UNLIKE = 1.1
 
 
@@ -48,7 +48,7 @@ class _Record(NamedTuple):
 
 
 def inspector_words(text: str) -> list[str]:
-    """Return a summary of the Inspector's records for a test that did not pass; it never raises."""
+    """Return a summary of the Inspector's records in the output of a test that did not pass; it never raises."""
     lines = _LINE.findall(text)
     if not lines:
         return []
@@ -75,7 +75,7 @@ def inspector_words(text: str) -> list[str]:
 
 
 def _read(node: str, line: str) -> tuple[_Record | None, str]:
-    """Return the record in a line, or the problem with the line; operations between two ranks have neither."""
+    """Return the record in a line, or the problem with the line; for point-to-point operations, None and ''."""
     try:
         given = json.loads(line)
     except (ValueError, RecursionError):
@@ -105,7 +105,7 @@ def _problem(given: dict[str, Any]) -> str:
     if not all(type(each) is int and 0 <= each < _LARGEST_NUMBER for each in numbers):
         return "lacks a number"
     if not all(isinstance(each, str) and each for each in (header.get("id"), perf.get("coll"))):
-        return "names no communicator or collective"
+        return "lacks the name of a communicator or collective"
     busbw: Any = perf.get("coll_busbw_gbs")
     known = type(busbw) in {int, float} and isfinite(busbw) and busbw >= 0
     return "" if known and header["rank"] < header["n_ranks"] else "contradicts itself"
@@ -127,7 +127,7 @@ def _of_communicator(comm: str, records: list[_Record]) -> list[str]:
         if late:
             named = _few([f"{rank} of {place[rank]}" for rank in late])
             number = last[late[0]]
-            found.append(f"{title}: rank {named} last ended {name} {number}, others {most}")
+            found.append(f"{title}: the last {name} completed by rank {named} is number {number} (others: {most})")
         found += _slowest(title, name, of_kind)
     return found
 
@@ -149,8 +149,8 @@ def _slowest(title: str, name: str, records: list[_Record]) -> list[str]:
     if longest.time_us > shortest.time_us * _UNLIKE:
         late = Counter(min(each, key=lambda record: record.time_us).rank for each in whole).most_common(1)[0]
         words += (
-            f"; in it rank {longest.rank} of {longest.node} was longest, rank {shortest.rank} of {shortest.node} "
-            f"shortest ({shortest.time_us} us): the others waited for it; rank {late[0]} was so in {late[1]} of "
+            f"; longest on rank {longest.rank} of {longest.node}, shortest on rank {shortest.rank} of {shortest.node} "
+            f"({shortest.time_us} us), for which the others waited; rank {late[0]} was shortest in {late[1]} of "
             f"{len(whole)}"
         )
     usual = fmean(max(record.time_us for record in each) for each in whole)

@@ -32,7 +32,7 @@ def _bare(match: re.Match[str]) -> str:
 
 
 def _load(text: str) -> tuple[dict[str, Any], bool]:
-    """Return the object and whether it was complete; for a truncated file it holds the complete results."""
+    """Return the object in the file, and whether the file is complete; a truncated file gives its complete results."""
     text = _BARE.sub(_bare, text.lstrip("\ufeff"))
     try:
         data = json.loads(text, strict=False)
@@ -106,7 +106,7 @@ def _half(item: Any, size: int, errors: list[str]) -> dict[str, Any] | None:  # 
 def _row(item: dict[str, Any], errors: list[str]) -> dict[str, Any]:
     size = _whole(item.get("size"))
     if size is None or not 0 <= size < _MOST:
-        errors.append(f"a size is {str(item.get('size'))[:40]}")
+        errors.append(f"a size is {str(item.get('size'))[:40]} (expected bytes)")
         size = 0
     return {
         "size": size,
@@ -146,11 +146,11 @@ def _start(config: Any) -> dict[str, str] | None:  # noqa: ANN401 - any JSON val
 
 
 def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
-    """Fill an empty run from the text of a JSON file, or return None if nccl-tests did not write it.
+    """Return the run filled from the text of a JSON file, or None if nccl-tests did not write it.
 
-    The environment in the file may contain secrets and is not read. The file lists only the first device of each
-    process (writeDeviceReport in src/util.cu, 2.17.3 to 2.19.6), so the ranks are known only with one device per
-    process.
+    The environment in the file is not read, because it may contain secrets. The file lists only the first device of
+    each process (writeDeviceReport in src/util.cu, 2.17.3 to 2.19.6), so the ranks are known only if each process has
+    one device.
     """
     data, whole = _load(text)
     results = data.get("results")
@@ -182,7 +182,7 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _ranks(devices: Any, seen: dict[str, Any]) -> None:  # noqa: ANN401 - any JSON value
-    """Store the ranks in the form of the text output's rank lines, or nothing if an entry is malformed."""
+    """Store the ranks in the format of the text output's rank lines, unless an entry is malformed."""
     lines: dict[int, tuple[str, str]] = {}
     groups: list[str] = []
     for item in devices if isinstance(devices, list) else []:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse NCCL's log lines: the data path of a run from INFO lines, and its warnings in bounded memory.
+"""Parse NCCL's log lines: the network and NICs of a run from INFO lines, and its warnings.
 
 Format: ncclDebugLog in src/debug.cc of github.com/NVIDIA/nccl. Newer versions print the time before the host name, and
 the function after the file.
@@ -50,7 +50,7 @@ class FabricNotes:
 
     @property
     def known(self) -> tuple[object, ...]:
-        """The state that changes with each informative line."""
+        """The collected facts in comparable form, to detect whether a line added one."""
         lists = (self.networks, self.nics, self.ways, self._listed, self._carrying)
         return (*map(len, lists), self._carried, self.gdrdma, self.nvls, self.in_network)
 
@@ -58,11 +58,11 @@ class FabricNotes:
         """Process one library line."""
         if "Using network" in line:
             match = _NETWORK.search(line)
-            if match is not None and match[1] not in self.networks and len(self.networks) < 8:  # noqa: PLR2004 - a limit
+            if match is not None and match[1] not in self.networks and len(self.networks) < 8:  # noqa: PLR2004
                 self.networks.append(match[1])
         if "NET/" in line:
             self._net(line)
-            # src/transport/coll_net.cc prints this for a connection to a switch that performs reductions (SHARP).
+            # Printed by src/transport/coll_net.cc for a connection to a switch that performs reductions (SHARP).
             self.in_network = self.in_network or (" via COLLNET/" in line or None)
         if "NVLS" in line or "nvls" in line:
             self._nvls(line)
@@ -83,7 +83,7 @@ class FabricNotes:
                 self.gdrdma = False
 
     def _via(self, line: str, way: str) -> None:
-        # Each connection prints a line, but each host has few paths; repeated lines are skipped.
+        # NCCL prints one line per connection, but a host has few paths; repeated lines are skipped.
         host = _HOST.search(line)
         seen = (host[1] if host else "") + way
         if seen in self.ways:
@@ -114,7 +114,7 @@ class FabricNotes:
     def result(self) -> dict[str, Any]:
         """Return the collected facts; unknown ones are None or empty lists.
 
-        ``rails`` holds for each host the NICs that NCCL ``listed`` there and those that ``carried`` data.
+        ``rails`` maps each host to its NICs that NCCL ``listed`` and those that ``carried`` data.
         """
         rails = {
             host: {
@@ -138,7 +138,7 @@ _WARNING_HOST = re.compile(r"(?<![\w.-])([\w.-]+):\d+:\d+ \[\d+\] ")
 _FIGURE = re.compile(r"0x[0-9a-fA-F]+|\d{3,}")
 _MOST = 20
 _LONGEST = 300
-# Warnings that follow from an earlier failure of this process or of its peer.
+# Warnings caused by an earlier failure of this process or its peer.
 _FOLLOWS = re.compile(
     r"closed by remote peer|\[(?:proxy )?service|\[proxy|socket recv failed|encountered a fatal error|accept failed"
     r"|status=(?:[\w ]*\()?5\b|error 5\b|cuda failure \d* ?'?(?:unspecified launch|driver shutting)",
@@ -151,14 +151,17 @@ _HINTS = (
     ),
     (
         r"ibv_modify_qp failed with (?:error )?(?:22\b|Invalid argument)",
-        "the GID does not exist or belongs to another network: unset NCCL_IB_GID_INDEX, or run show_gids",
+        "the GID does not exist or belongs to another network: unset NCCL_IB_GID_INDEX, or choose one from show_gids",
     ),
-    (r"async.* event.*port error", "the link of this NIC went down: check cable, transceiver and switch port"),
+    (r"async.* event.*port error", "the link of this NIC went down: check the cable, transceiver and switch port"),
     (
         r"completion .*(?:status=(?:[\w ]*\()?12\b|error 12\b)",
         "the peer did not answer: check the links and routes between these NICs, and the peer's node",
     ),
-    (r"ibv_reg_mr\S* failed", "memory cannot be locked or registered: ulimit -l in a job, nvidia_peermem"),
+    (
+        r"ibv_reg_mr\S* failed",
+        "memory cannot be locked or registered: raise ulimit -l for jobs, and load nvidia_peermem",
+    ),
 )
 
 
@@ -175,7 +178,7 @@ class Warned:
         before, _, words = line.partition(_WARN)
         host = _WARNING_HOST.search(before)
         text = f"{host[1]}: {words.strip()}" if host is not None else words.strip()
-        # Addresses and queue pair numbers differ each time.
+        # Addresses and queue pair numbers differ in each line.
         kind = _FIGURE.sub("#", text)
         if words.strip() and kind not in self._seen and len(self.texts) < _MOST:
             self._seen.add(kind)
@@ -183,11 +186,11 @@ class Warned:
 
 
 def hint(warning: str) -> str:
-    """Return advice for a warning; empty if it is unknown."""
+    """Return the remedy for a warning; empty if it is unknown."""
     return next((words for pattern, words in _HINTS if re.search(pattern, warning)), "")
 
 
 def cause(warnings: list[str]) -> str:
-    """Return the warning that best explains why a run ended, with advice; empty without warnings."""
+    """Return the warning that best explains why a run ended, with its remedy; empty without warnings."""
     first = next((each for each in warnings if not _FOLLOWS.search(each)), warnings[0] if warnings else "")
     return f"{first} ({hint(first)})" if hint(first) else first

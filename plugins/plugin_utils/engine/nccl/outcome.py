@@ -14,11 +14,10 @@ __all__ = ["bus_factor", "conclude", "missing_parts", "ranks_from_ratio"]
 
 Run = dict[str, Any]
 
-# Cells are printed with two decimals, so the error of their mean is half a unit of the last decimal plus the rounding
-# to six digits.
+# Error of a mean of printed cells: half a unit of the second decimal, plus the rounding to six digits.
 _CELL_ROUNDING = 0.0051
 _SIX_DIGITS = 2e-5
-# Newer versions print as many digits as fit into six characters.
+# Since 2.17.3, as many digits as fit into six characters are printed.
 _WIDE_ROUNDING = 6e-4
 _ALIGNMENT = 0.02
 _PAGE = 4096
@@ -29,9 +28,9 @@ _MIN_FOR_CONTRADICTION = 0.3
 
 
 def bus_factor(program: str | None, ranks: int) -> float | None:
-    """Return busbw / algbw of a program for a number of ranks, or None if it is not a single value.
+    """Return busbw / algbw of a program for a number of ranks, or None if it is unknown.
 
-    The factors are those of nccl-tests' doc/PERFORMANCE.md.
+    Source: nccl-tests doc/PERFORMANCE.md.
     """
     if program is None or ranks < 1:
         return None
@@ -48,7 +47,7 @@ def _halves(run: Run) -> list[dict[str, Any]]:
 
 
 def _largest_pair(run: Run) -> tuple[float, float] | None:
-    """Return algbw and busbw of the half with the largest finite algbw, which has the most digits."""
+    """Return algbw and busbw of the half with the largest finite algbw, which is printed most precisely."""
     pairs = [
         (half["algbw"], half["busbw"])
         for half in _halves(run)
@@ -94,7 +93,7 @@ def _ratio_contradicts(run: Run, ranks: int) -> bool:
     if run["program"] is not None:
         factor = bus_factor(run["program"], ranks)
         factors = [] if factor is None else [factor]
-        # Before 2.9.0 the base of all_gather and reduce_scatter already excluded one rank's share.
+        # Before 2.9.0, algbw of all_gather and reduce_scatter already excluded one rank's share.
         if factors and seen["check"] == "error" and "all_reduce" not in run["program"]:
             factors.append(1.0)
     else:
@@ -103,7 +102,7 @@ def _ratio_contradicts(run: Run, ranks: int) -> bool:
 
 
 def missing_parts(run: Run) -> list[str]:
-    """Return the missing parts of a run with a footer: rows, halves, rank lines."""
+    """Return the missing rows, halves and rank lines of a run, in words."""
     missing = []
     if not run["rows"]:
         missing.append(_no_rows(run["seen"]))
@@ -115,7 +114,7 @@ def missing_parts(run: Run) -> list[str]:
         missing.append("the nThread line is missing")
     missing += _missing_halves(run) + _missing_rows(run) + _missing_ranks(run)
     if _average_contradicts(run):
-        missing.append("the printed average does not match the rows: rows are missing")
+        missing.append("rows are missing: their average differs from the printed one")
     return missing
 
 
@@ -124,9 +123,9 @@ def _no_rows(seen: dict[str, Any]) -> str:
     start, reduced = seen["start"], seen["reduced"]
     if start is None or reduced is None or reduced >= int(start["min"]):
         return "there is a footer but no row"
-    # common.cu lowers maxBytes to a part of the GPU memory after comparing it with minBytes.
+    # common.cu reduces maxBytes to fit the GPU memory only after comparing it with minBytes.
     return (
-        f"nccl-tests measured nothing: it reduced maxBytes to {reduced} B because of the GPU memory, below minBytes "
+        f"nccl-tests measured nothing: it reduced maxBytes to {reduced} B to fit the GPU memory, below minBytes "
         f"({start['min']} B): lower minBytes"
     )
 
@@ -175,12 +174,12 @@ def _against_start(sizes: list[int], start: dict[str, str], reduced: int | None)
         return []
     problems = []
     if _following(low, last, step, factor=factor) <= high:
-        problems.append(f"the last row is {last} B of {high} B")
-    # Some programs round the sizes down, the first ones to 0.
+        problems.append(f"the last row has {last} B (expected {high} B)")
+    # Some programs round sizes down, and small ones to 0.
     slack = _ALIGNMENT * last + _PAGE
     second = low * step if factor else low + step
     if first > second + slack or (low >= _PAGE and first >= second * (1 - _ALIGNMENT) and first > low):
-        problems.append(f"the first row is {first} B and not {low} B")
+        problems.append(f"the first row has {first} B (expected {low} B)")
     return problems
 
 
@@ -195,14 +194,14 @@ def _following(low: int, last: int, step: int, *, factor: bool) -> int:
 
 
 def _uneven_steps(sizes: list[int], start: dict[str, str] | None) -> list[str]:
-    """Return steps between rows that differ from the others."""
+    """Return up to three gaps between the sizes of consecutive rows."""
     distinct = [size for size in dict.fromkeys(sizes) if size > 0]
     if start is not None and start["unit"] is not None:
         by_factor = start["unit"] == "factor"
     else:
         tail = distinct[-3:]
         by_factor = len(tail) < 3 or tail[2] - tail[1] > 1.4 * (tail[1] - tail[0])  # noqa: PLR2004 - three sizes
-    # The steps of a rounded sweep are comparable only far above the rounding.
+    # If sizes are rounded, steps can be compared only for sizes far above the rounding.
     following = zip(distinct, distinct[1:])
     if any(b % a if by_factor else (b - a) % max(1, distinct[-1] - distinct[-2]) for a, b in following):
         distinct = [size for size in distinct if size >= _FAR_ABOVE_ROUNDING]
@@ -212,7 +211,7 @@ def _uneven_steps(sizes: list[int], start: dict[str, str] | None) -> list[str]:
     steps = [b / a if by_factor else float(b - a) for a, b in pairs]
     usual = min(steps)
     gaps = [pair for pair, step in zip(pairs, steps) if step > usual * _GAP]
-    return [f"there is a gap between the rows of {a} B and {b} B" for a, b in gaps[:3]]
+    return [f"rows are missing between {a} B and {b} B" for a, b in gaps[:3]]
 
 
 def _missing_ranks(run: Run) -> list[str]:
@@ -232,10 +231,10 @@ def _missing_ranks(run: Run) -> list[str]:
 
 
 def _is_excerpt(run: Run, lines: dict[int, tuple[str, str]]) -> bool:
-    """Return whether the rank lines are an intentional excerpt, and the rest of the output is complete.
+    """Return whether the rank lines were shortened intentionally, as in published outputs.
 
-    Published outputs show the first and the last rank of each host, or only the last, or the text begins at the last
-    rank line. Accidental losses look different.
+    These show the first and the last rank of each host, or only the last, or begin at the last rank line. Accidental
+    losses look different.
     """
     ranks = max(lines) + 1
     if list(lines) == [ranks - 1] and run["seen"]["start"] is None and not run["seen"]["named"]:
@@ -250,17 +249,17 @@ def _is_excerpt(run: Run, lines: dict[int, tuple[str, str]]) -> bool:
 
 
 def _too_few_ranks(run: Run, lines: dict[int, tuple[str, str]], start: dict[str, str] | None) -> list[str]:
-    """Return the evidence that the last rank lines are missing although their numbers have no gap."""
+    """Return the evidence that rank lines are missing at the end, where the numbering shows no gap."""
     if start is not None and not run["seen"]["repeated_ranks"]:
         share = int(start["threads"]) * int(start["gpus"])
         if share > 0 and len(lines) % share:
-            return [f"{len(lines)} rank lines do not divide by {share} ranks of a process"]
+            return [f"{len(lines)} rank lines (expected a multiple of {share}, the ranks of a process)"]
     lacking = _lacking_on_last_host([lines[rank][0] for rank in sorted(lines)])
-    # Ranks may be distributed unevenly, so this proves nothing unless busbw / algbw determines their number.
+    # Ranks may be distributed unevenly, so several missing ranks count only if busbw / algbw does not give the number.
     if lacking == 1 or (lacking and bus_factor(run["program"], len(lines)) in {1.0, None}):
-        return [f"the last host has {lacking} rank line(s) less than each other host"]
+        return [f"the last host has {lacking} rank line(s) fewer than each of the other hosts"]
     if _ratio_contradicts(run, len(lines)):
-        return [f"{len(lines)} rank lines do not agree with busbw / algbw: rank lines are missing"]
+        return [f"rank lines are missing: {len(lines)} ranks contradict busbw / algbw"]
     return []
 
 

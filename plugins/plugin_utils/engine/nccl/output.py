@@ -1,12 +1,10 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the output of all versions of nccl-tests, line by line and without ever raising.
+"""Parse the output of all versions of nccl-tests; parsing never raises.
 
-The result is ``{"runs": [...]}``, as printed by ``busbar nccl parse --format json``. Memory grows with the tables and
-the rank lines, not with the library's other lines.
-
-With NCCL_DEBUG the library prints a line per connection, which adds up to hundreds of megabytes of repeated facts with
-thousands of GPUs. The reduced output gives the same runs as the original (see output.parse_lines).
+The result is ``{"runs": [...]}``, as printed by ``busbar nccl parse --format json``. With NCCL_DEBUG, NCCL prints a
+line per connection: hundreds of megabytes with thousands of GPUs. These lines are not kept in memory, and `condensed`
+removes repeated ones without changing the parsed runs.
 """
 
 from __future__ import annotations
@@ -34,14 +32,14 @@ __all__ = [
     "parse_text",
 ]
 
-# Kept for readers: the library's warnings and the last lines.
+# Maximum number of NCCL's warnings, and number of last lines, that `condensed` keeps.
 MOST_WARNINGS = 1000
 _LAST = 20
-_TELLING = ("Using network", "NET/", "NVLS", "nvls", "GPU Direct RDMA", "version")
+_INFORMATIVE = ("Using network", "NET/", "NVLS", "nvls", "GPU Direct RDMA", "version")
 
 
 def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) -> str:
-    """Return the informative lines of an output; other lines are not kept in memory.
+    """Return an output without NCCL's repeated lines.
 
     Args:
         lines: lines with their line ends.
@@ -71,7 +69,7 @@ def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) ->
             parser.feed(bare)
             telling = warnings < MOST_WARNINGS or parser.facts != before
             warnings += 1
-        elif not parser.run["seen"]["text"] or any(word in line for word in _TELLING):
+        elif not parser.run["seen"]["text"] or any(word in line for word in _INFORMATIVE):
             before = parser.facts
             parser.feed(bare)
             telling = parser.facts != before
@@ -80,9 +78,9 @@ def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) ->
             kept.append(line)
             length += len(line)
             if length > most:
-                message = f"the output holds more than {most} characters without repeated library lines"
+                message = f"the output has more than {most} characters even without NCCL's repeated lines"
                 raise ValueError(message)
-    # Readers look at the end first.
+    # Keep the last lines unchanged, because readers look at these first.
     known = sum(telling for _line, telling in last)
     end = [line for line, _telling in last]
     return "".join(kept[: len(kept) - known] + end)
@@ -92,7 +90,7 @@ MAX_LINE = 65536
 
 
 def _blocks(text: TextIO) -> Iterator[str]:
-    """Yield blocks of complete lines; an overlong line comes in separate pieces without line ends."""
+    """Yield blocks of complete lines; a line longer than MAX_LINE is yielded in pieces without line ends."""
     rest = ""
     while block := text.read(MAX_LINE):
         block = rest + block
@@ -134,11 +132,11 @@ def parse_stream(text: TextIO) -> dict[str, list[Run]]:
 def parse_lines(lines: Iterable[str], *, numbered: bool = True) -> dict[str, list[Run]]:
     """Return ``{"runs": [...]}`` for the lines of one or more outputs of nccl-tests.
 
-    Sizes are bytes, times microseconds, bandwidths GB/s (10^9 bytes). Never raises on any text.
+    Sizes are in bytes, times in microseconds, bandwidths in GB/s (10^9 bytes).
 
     Args:
-        lines: the lines as read; a line longer than MAX_LINE characters counts as several.
-        numbered: whether contradictions include line numbers; False for a part of a text.
+        lines: the lines; a line longer than MAX_LINE characters counts as several.
+        numbered: whether contradictions include line numbers; False if the lines are a part of a text.
     """
     parser = Parser(numbered=numbered)
     for line in lines:
@@ -167,5 +165,5 @@ def parse_json_text(text: str) -> dict[str, list[Run]] | None:
 
 
 def parse_text(text: str, *, numbered: bool = True) -> dict[str, list[Run]]:
-    """Return ``{"runs": [...]}`` for a whole output: the table, or the file that nccl-tests writes with -J."""
+    """Return ``{"runs": [...]}`` for a complete text output, or for the JSON file that nccl-tests writes with -J."""
     return parse_json_text(text) or parse_lines(text.split("\n"), numbered=numbered)

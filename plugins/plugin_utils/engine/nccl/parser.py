@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the lines of nccl-tests into runs; the parser's state between two lines is kept here."""
+"""The line parser of nccl-tests: turns one line after another into runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .patterns import Labels, bare
 from .run import Run, new_run
 from .table import OpenRow, continues
 
-__all__ = ["TELLING", "Parser"]
+__all__ = ["INFORMATIVE", "Parser"]
 
 MAX_ERRORS = 50
 _MAX_RANKS = 1_000_000
@@ -22,10 +22,9 @@ _MAX_DIGITS = 30
 # Each header and footer line of a table contains one of these.
 _MARKS = ("nThread", "Rank", "size", "bytes", " : ", "Collective test", "nccl-tests version")
 
-# A library line without any of these at most lists a path to a NIC; the last two mark lines that have to be cleaned
-# first. Each comes with its rarest letter, because searching for one character takes a twentieth of the time of
-# searching for a word.
-TELLING = (
+# A line of NCCL without any of these contains at most a path to a NIC; lines with one of the last two must be cleaned
+# first. The first item is the word's rarest letter: searching a text for one character is twenty times as fast.
+INFORMATIVE = (
     ("U", "Using network"),
     ("U", "NET/IB : Using"),
     ("T", " via COLLNET/"),
@@ -45,7 +44,7 @@ class Parser:
     """The state of the parser between two lines."""
 
     def __init__(self, *, numbered: bool = True) -> None:
-        """Start before the first line; with `numbered`, findings include line numbers."""
+        """Start before the first line; `numbered` determines whether findings include line numbers."""
         self.runs: list[Run] = []
         self.run = new_run()
         self.layout: patterns.Layout | None = None
@@ -56,12 +55,12 @@ class Parser:
         self.line = 0
         self.step = int(numbered)
         self.labels = Labels(patterns.KNOWN)
-        # Prefixes of library lines and their hosts: a thread starts all its lines with the same text.
+        # Host by prefix of NCCL's lines: a thread starts all its lines with the same text.
         self.heads: dict[str, str] = {}
 
     @property
     def facts(self) -> tuple[object, ...]:
-        """The facts from library lines so far; a line that leaves them unchanged can be dropped."""
+        """The facts from NCCL's lines so far; a line that does not change them can be dropped."""
         seen, run = self.run["seen"], self.run
         return (
             *self.fabric.known,
@@ -149,11 +148,11 @@ class Parser:
             self._other(line)
 
     def feed_block(self, text: str) -> None:
-        """Process complete lines, skipping library lines without new information quickly.
+        """Process complete lines, and skip NCCL's lines without new information quickly.
 
-        Searching each line for a word is the most expensive step, so it is done only if the block contains it.
+        Searching each line for a word is the most expensive step, so only words that the block contains are searched.
         """
-        telling = [word for letter, word in TELLING if letter in text and word in text]
+        present = [word for letter, word in INFORMATIVE if letter in text and word in text]
         via, tagged = "via NET/" in text, "<std" in text
         first, heads, ways, skipped = self.line, self.heads, self.fabric.ways, False
         lines = text.split("\n")
@@ -164,7 +163,7 @@ class Parser:
                 head in heads
                 and not (tagged and "<std" in rest)
                 and not (via and "via NET/" in rest and heads[head] + rest[rest.find("via NET/") - 1 :] not in ways)
-                and not (telling and any(word in line for word in telling))
+                and not (present and any(word in line for word in present))
             ):
                 skipped = True
                 continue
@@ -178,19 +177,19 @@ class Parser:
         self.line = (first + len(lines)) * self.step
 
     def knows(self, line: str) -> bool:
-        """Return whether a library line has no new information and the same beginning as an earlier one."""
+        """Return whether a line of NCCL has the same prefix as an earlier one and no new information."""
         head, _level, rest = line.partition(_INFO)
         host = self.heads.get(head)
         if host is None or "<std" in rest:
             return False
-        for _letter, word in TELLING:
+        for _letter, word in INFORMATIVE:
             if word in rest:
                 return False
         at = rest.find("via NET/")
         return at < 0 or host + rest[at - 1 :] in self.fabric.ways
 
     def is_library(self, raw: str) -> bool:
-        """Return whether a line comes from the library only."""
+        """Return whether a whole line was printed by NCCL."""
         head, level, rest = raw.partition(_INFO)
         if not level:
             return False
@@ -200,7 +199,7 @@ class Parser:
                 return False
             if len(self.heads) < _MOST_HEADS and len(head) < _LONGEST_HEAD:
                 self.heads[head] = match[1]
-        # Open MPI forwards partial lines, so another rank's line can follow.
+        # Open MPI forwards partial lines, so a line of another rank may follow on the same line.
         return "\x1b" not in raw and "\r" not in raw and "<std" not in rest
 
     def _library(self, line: str) -> None:
@@ -250,7 +249,7 @@ class Parser:
         return True
 
     def _first_line(self) -> None:
-        """Start a run at a line before the nThread line."""
+        """Start a run at a line that precedes the nThread line."""
         if self.run["seen"]["start"] or self._has_table:
             self._next_run()
         self._begin()
@@ -338,9 +337,9 @@ class Parser:
         seen["failed_words"] |= word == "FAILED"
 
     def _note_footer(self, line: str) -> None:
-        """Keep a footer line that nccl-tests does not print."""
+        """Record a footer line that nccl-tests would not print."""
         where = f"line {self.line}: " if self.line else ""
-        self.run["seen"]["strange_footer"].append(f'{where}an impossible footer: "{line.strip()[:99]}"')
+        self.run["seen"]["strange_footer"].append(f'{where}invalid footer: "{line.strip()[:99]}"')
 
     def _average(self, value: str, word: str | None, line: str) -> None:
         cell = patterns.read_cell(value)
@@ -354,7 +353,7 @@ class Parser:
             self._error(f"the average is {value}")
             self._note_footer(line)
         if word == "FAILED":
-            self._error("the average is under NCCL_TESTS_MIN_BW")
+            self._error("the average is below NCCL_TESTS_MIN_BW")
 
     def _version(self, line: str) -> bool:
         match = patterns.TESTS_VERSION.search(line)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Patterns for lines and cells of nccl-tests, and for labels that launchers and log collectors put before lines.
 
-Labels are learned, not listed. Some lines of a program have a known beginning; the text before it is a label. The other
-lines have the same label, apart from digits and spaces: times, ranks, line numbers, host names with a number.
+A label is detected as the text before a line whose beginning is known. All other lines are expected to have the same
+label except for digits and spaces, which may be times, ranks, line numbers or host names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TYPES = (
 )
 OPERATORS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none", "all"})
 
-# The beginning of a library line up to its level; newer versions print the time first.
+# Start of a line of NCCL, up to its level; newer versions print the time first.
 LIBRARY_HEAD = re.compile(r"[ \t]*(?:\[[^\]]*\] )?([A-Za-z][\w.-]*):\d+:\d+ \[\d+")
 
 # Numbers in a header fit into 64 bits.
@@ -58,7 +58,7 @@ RANK = re.compile(
 )
 HEAD = re.compile(r"^\s*#?\s*(?P<columns>(?:size|bytes)\s+(?:count|N)\s+type\b.*?\b(?:cpu)?time\b.*\bbusbw\b.*)$")
 ROW = re.compile(rf"^\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>{TYPES})(?=\s|$)(?P<rest>.*)$")
-# Known beginnings of lines. The text before them is a label.
+# Known beginnings of lines; the text before them is a label.
 KNOWN = re.compile(
     rf"""
       nThread\s+\d+\s+nGpus\b | Rank\s+\d+\s+(?:Group\s|Pid\s|on\s+\S+\s+device\s)
@@ -89,13 +89,13 @@ FAILURE = re.compile(
 )
 
 _CELL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+|inf|nan|nan\(\S*\))|N/A|\d*X[\dX.]*")
-# Text directly after a count is a host name followed by a colon, the beginning of lines of the library and nccl-tests.
+# A count directly followed by a host name and a colon, with which lines of NCCL and nccl-tests begin.
 _GLUED_COUNT = re.compile(r"\d+(?=[A-Za-z][\w.-]*:)")
 _MAX_INT_DIGITS = 30
 
 
 class Cell(NamedTuple):
-    """A cell of a row: its text and its number (None for N/A and for a placeholder)."""
+    """A cell of a row: its text, its number (None for N/A and placeholders), and whether it was the whole token."""
 
     text: str
     value: float | None
@@ -103,7 +103,7 @@ class Cell(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The layout according to the header line: the columns before the halves, and those of a half."""
+    """The columns of a table according to its header: those before the halves, and those of a half."""
 
     columns: list[str]
     redop: bool
@@ -113,15 +113,15 @@ class Layout(NamedTuple):
 
     @property
     def check(self) -> str:
-        """Return the kind of correctness cell: wrong (a count), error (a difference), or nothing."""
+        """The type of the correctness column: wrong (a count), error (a difference), or empty."""
         return next((c for c in ("wrong", "error") if c in self.half), "")
 
 
 def read_cell(token: str) -> Cell | None:
-    """Return the cell of a token, or None if it is not a cell.
+    """Return the cell in a token, or None if it is not a cell.
 
-    A count may be directly followed by another process's output ("0host7: ..."). A printed number never starts with a
-    zero followed by digits, so "038dcf" can only be 0 followed by text from another process.
+    A count may be directly followed by the output of another process ("0host7: ..."). Printed numbers have no leading
+    zeros, so "038dcf" is the number 0 and text of another process.
     """
     match = _CELL.fullmatch(token)
     if match is None:
@@ -139,7 +139,7 @@ def read_cell(token: str) -> Cell | None:
 
 
 def read_layout(columns: str) -> Layout:
-    """Return the layout that a header line describes.
+    """Return the layout of a header line.
 
     Args:
         columns: the header line as printed, from "size" on.
@@ -162,16 +162,16 @@ def read_layout(columns: str) -> Layout:
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _PARTS = re.compile(r"(\d+(?:\.\d+)?|\s+)")
 _NUMBER = r"\d+(?:\.\d+)?"
-# A text without any of these could be the numbers of a table.
+# A text without any of these characters could be the numbers of a table.
 _UNLIKE_FIGURES = re.compile(r"[^\d\s.eE+-]")
-# NCCL starts its lines with HOST:PID:TID and the device, so a label can look like their beginning.
+# NCCL starts its lines with HOST:PID:TID and the device, which must not be mistaken for a label.
 _NOT_A_HOST = r"(?!\d+:\d+ \[)"
 _LONGEST = 300
 _MOST = 16
 
 
 class _Label(NamedTuple):
-    """Patterns of a label at the start of a line, and within a line where that is safe."""
+    """Patterns of a label at the start of a line and, if unambiguous, within a line."""
 
     start: re.Pattern[str]
     inside: re.Pattern[str] | None
@@ -212,7 +212,7 @@ class Labels:
         return line
 
     def strip_inside(self, line: str) -> str:
-        """Return a line from strip() without the labels inside it.
+        """Return a line from strip() without labels in the middle.
 
         MPI launchers label each write, and nccl-tests writes a row in three parts.
         """
@@ -231,13 +231,13 @@ class Labels:
         template = ""
         for before, segment, after in zip(["", *segments], segments, [*segments[1:], ""]):
             if segment.isspace():
-                # A number may be as wide as its column.
+                # If a number fills its column, there is no space.
                 template += r"\s*" if after[:1].isdigit() and not before[:1].isdigit() else r"\s+"
             else:
                 template += _NUMBER if segment[0].isdigit() else re.escape(segment)
         if label[-1].isalnum():
             template += r"(?![\w.])"
-        # A label that starts with a digit is indistinguishable from the number before it.
+        # A label that starts with a digit cannot be distinguished from the number before it.
         safe = not label[0].isdigit() and _UNLIKE_FIGURES.search(label) is not None
         inside = re.compile(rf"(?<![^\W\d]){template}{_NOT_A_HOST}") if safe else None
         self._labels.insert(0, _Label(re.compile(rf"[ \t]*{template}"), inside))
@@ -251,5 +251,5 @@ def bare(line: str) -> str:
 
 
 def _plausible(label: str) -> bool:
-    """Return whether a text can be a label rather than the end of a row without a line break."""
+    """Return whether a text is a label rather than the end of a row without a line break."""
     return len(label) <= _LONGEST and (bool(_UNLIKE_FIGURES.search(label)) or len(label.split()) == 1)

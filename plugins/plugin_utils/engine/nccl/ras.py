@@ -1,11 +1,11 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the response of NCCL's RAS for a hanging job: ranks that do not respond, and ranks that are behind.
+"""Parse the response of NCCL's RAS subsystem for a hanging job: ranks that do not respond or are behind.
 
 The job puts ``# busbar ras: `` before each line of the response, which is JSON since NCCL 2.28.7 (NVIDIA/nccl,
 docs/userguide/source/troubleshooting/ras.rst and src/ras/client_support.cc, commit 5067397c) and text in older
-releases. The text differs between releases; only the lines under "Errors" and "Warnings" are used. It reports a rank
-that is behind the others as a warning (MISMATCH).
+releases. The text differs between releases; only the lines below "Errors" and "Warnings" are used. A rank that is
+behind the others is a warning (MISMATCH).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PROBLEMS = _TITLES - {"OK"}
 
 
 def ras_words(text: str) -> list[str]:
-    """Return RAS messages about incomplete communicators or ranks that differ; it never raises."""
+    """Return RAS messages about missing, failed and late ranks, one per problem; it never raises."""
     lines = [line[len(_MARK) :] for line in text.splitlines() if line.startswith(_MARK)]
     if not lines:
         return []
@@ -35,7 +35,7 @@ def ras_words(text: str) -> list[str]:
         try:
             given = json.loads(joined[start:])
         except (ValueError, RecursionError):
-            return ["NCCL's RAS gave an incomplete answer; see the output"]
+            return ["the answer of NCCL's RAS is incomplete; see the output"]
         found = _of_json(given)
     else:
         found = _of_text(lines)
@@ -81,8 +81,8 @@ def _behind(name: str, ranks: list[dict[str, Any]]) -> list[str]:
         if late:
             least = min(counts)
             found.append(
-                f"{name}: {_named(late)} is behind: {least} {_plain(kind)} begun where {len(ranks) - len(late)} of "
-                f"{len(ranks)} ranks have begun {most}"
+                f"{name}: {_named(late)} is behind: started {least} {_plain(kind)}, while {len(ranks) - len(late)} of "
+                f"{len(ranks)} ranks started {most}"
             )
     return found
 

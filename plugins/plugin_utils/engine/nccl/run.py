@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Data of an nccl-tests run: the empty result, and the position and precision of printed rows."""
+"""The data of an nccl-tests run, and the position and precision of its printed rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Printed(NamedTuple):
     """A row as printed.
 
     Attributes:
-        line: number of its first line in the text, from 1; 0 if unknown.
+        line: number of its first line in the text, starting at 1; 0 if unknown.
         text: that line.
         units: for out-of-place and in-place, half a unit of the last printed digit of time_us, algbw and busbw.
-        bad: problems of single cells, in words.
+        bad: problems with single cells, in words.
     """
 
     line: int

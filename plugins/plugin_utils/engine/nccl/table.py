@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse rows of nccl-tests' table, even if other text splits them."""
+"""Parse the rows of an nccl-tests table, even if other output interrupts a row."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_TEXT = 400
 
 
 def continues(line: str) -> bool:
-    """Return whether a line starts with cells, like the second part of a split row."""
+    """Return whether a line starts with cells, as the second part of an interrupted row does."""
     tokens = line.split(None, _MIN_HALF + 1)[: _MIN_HALF + 1]
     if len(tokens) < _MIN_HALF:
         return False
@@ -48,9 +48,9 @@ class OpenRow:
         """Start a row.
 
         Args:
-            fields: size, count, type and rest, as captured by the pattern ROW.
-            layout: the layout from the header line, None without a header.
-            line: number of the line in its text.
+            fields: size, count, type and rest from a match of patterns.ROW.
+            layout: layout of the table; None without a header.
+            line: line number; 0 if unknown.
             text: the line.
         """
         self.layout = layout
@@ -100,10 +100,10 @@ class OpenRow:
         return first.startswith("-") or (_INTEGER.fullmatch(first) is not None and self.redop is not None)
 
     def feed(self, text: str) -> bool:
-        """Add the cells at the start of a text, and return whether there were any."""
+        """Add the cells at the start of a text, and return whether any were found."""
         wanted = _TWO_HALVES * len(self.half_names)
         if len(self.cells) % len(self.half_names):
-            # A half is written at once, so one of its numbers was lost, and the following text belongs elsewhere.
+            # nccl-tests writes a half at once. If it is incomplete, the text belongs to another row.
             return False
         taken = 0
         for token in text.split(None, wanted + 1):
@@ -117,7 +117,7 @@ class OpenRow:
         return taken > 0
 
     def finish(self, problems: list[str]) -> TableRow:
-        """Return the row as data; values that are not finite become None and are recorded in problems."""
+        """Return the row; values that are not finite become None and are added to problems."""
         names = self.half_names
         halves = [
             self._half(self.cells[i * len(names) : (i + 1) * len(names)], problems, self.units[i])
@@ -138,7 +138,7 @@ class OpenRow:
 
     @property
     def printed(self) -> Printed:
-        """Return the row as printed, once it is finished."""
+        """The row as printed; valid after finish()."""
         return Printed(self.line, self.text, self.units, tuple(self.bad))
 
     def _half(
@@ -178,7 +178,7 @@ class OpenRow:
         return 1000 if self.layout is not None and self.layout.milliseconds else 1
 
     def _unusual(self, field: str, cell: Cell, problems: list[str]) -> float | None:
-        """Return the value of a cell, None if missing or not finite, and record invalid values."""
+        """Return the value of an invalid cell, None if it is missing or not finite, and record the problem."""
         if cell.value is None:
             if field != "wrong":
                 self.bad.append(f"{field} is {cell.text}")

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Compare a validation with the site's history, and report or fail tests that have become slower.
+"""Compare a validation with earlier ones, and report or fail tests that have become slower (drift).
 
-history.drift defines the references and the threshold. A single test of the culprit search does not count, so only a
-node's median over all its pairs and tests whose verdicts count can fail.
+Only tests whose verdicts count and the median of a node over all its pairs can fail, because a single test of the
+culprit search does not count.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def with_drift(data: dict[str, Any], report: ReadReport, others: Sequence[ReadRe
     """Return a report with its drifted values under ``drift`` and as findings of the affected tests.
 
     Args:
-        data: the result of validation.verdicts.report.
-        report: the same report from report.data.normalised.
-        others: earlier reports, also normalised.
-        how: "finding", or "fail", which turns each drifted value into a FAIL and its node into a culprit.
+        data: the report to extend.
+        report: the same report, normalised.
+        others: earlier reports, normalised.
+        how: "finding"; or "fail", which changes the verdict of each drifted test to FAIL and makes its node a culprit.
     """
     flagged = [item for item in drift(report, others) if item["flags"]]
     drifted = [{key: item[key] for key in ("subject", "name", "nodes", "flags")} for item in flagged]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Read the software, machines, GPUs and NICs of a validation from its report."""
+"""Collect facts about the environment of a validation from its report: software, machines, GPUs and NICs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SETTINGS = {
     "max_bytes": "Largest message",
     "step_factor": "Step",
     "iterations": "Iterations",
-    "partners": "Partners asked for",
+    "partners": "Requested partners",
 }
-# The frequency of a value and the number of nodes do not describe the environment.
+# Ignored in comparisons: the frequency of a value, and facts about the number of nodes.
 _COUNT = re.compile(r" \(\d+\u00d7\)")
-_OF_NUMBERS = frozenset({"Hosts that took part", "Parts with numbers"})
+_OF_NUMBERS = frozenset({"Tested hosts", "Serial numbers"})
 _WORDS = {"machine": "machine(s)", "gpu": "GPU(s)", "nic": "NIC(s)"}
 
 
@@ -33,8 +33,8 @@ def changed_facts(first: ReadReport, second: ReadReport) -> list[dict[str, str]]
     """Return the environment facts that differ between two validations; a missing value is empty.
 
     Args:
-        first: result of `data.normalised`.
-        second: the same for the other report.
+        first: a normalised report.
+        second: the other normalised report.
 
     Returns:
         Dictionaries with ``term``, ``first`` and ``second``.
@@ -52,7 +52,7 @@ def _values(words: str) -> set[str]:
 
 
 def _counted(values: list[str]) -> str:
-    """Return distinct values, each with its frequency if there are several."""
+    """Return the distinct values as text, with frequencies if there are several."""
     found = Counter(value for value in values if value)
     if len(found) == 1:
         return next(iter(found))
@@ -69,10 +69,10 @@ def _yes(values: list[object]) -> str:
 
 
 def facts_of(report: ReadReport) -> list[tuple[str, str]]:
-    """Return the known facts about the environment of a validation as terms and values.
+    """Return the known facts about the environment of a validation, as terms and values.
 
     Args:
-        report: result of `data.normalised`.
+        report: a normalised report.
     """
     tests = report["tests"]
     runs = [run for test in tests for run in test["runs"]]
@@ -80,16 +80,16 @@ def facts_of(report: ReadReport) -> list[tuple[str, str]]:
     hosts = {host for run in runs for host in run["hosts"]}
     facts = [
         ("Backend", report["backend"]),
-        ("Parts with numbers", counted_parts(numbered_parts(report))),
+        ("Serial numbers", counted_parts(numbered_parts(report))),
         ("NCCL", _counted([run["nccl_version"] or "" for run in runs])),
         ("nccl-tests", _counted([run["nccl_tests_version"] or "" for run in runs])),
         ("Devices", _counted([device for run in runs for device in run["devices"]])),
-        ("Hosts that took part", str(len(hosts)) if hosts else ""),
+        ("Tested hosts", str(len(hosts)) if hosts else ""),
         ("Networks", _counted([network for fabric in fabrics for network in fabric["networks"]])),
         ("NICs", ", ".join(sorted({nic for fabric in fabrics for nic in fabric["nics"]})[:64])),
         ("GPUDirect RDMA", _yes([fabric["gdrdma"] for fabric in fabrics])),
         ("NVLS", _yes([fabric["nvls"] for fabric in fabrics])),
-        ("Sums in switches (SHARP)", _yes([fabric["in_network"] for fabric in fabrics])),
+        ("In-network reduction (SHARP)", _yes([fabric["in_network"] for fabric in fabrics])),
     ]
     keys = list(dict.fromkeys(key for test in tests for key in test["environment"]))
     facts += [(key, _counted([test["environment"].get(key, "") for test in tests])) for key in keys]
@@ -108,6 +108,6 @@ def numbered_parts(report: ReadReport) -> dict[str, list[Part]]:
 
 
 def counted_parts(parts: Mapping[str, list[Part]]) -> str:
-    """Return the number of parts of each kind in words; empty without parts."""
+    """Return the number of parts of each kind as text; empty without parts."""
     found = Counter(part["kind"] for each in parts.values() for part in each)
     return ", ".join(f"{found[kind]} {words}" for kind, words in _WORDS.items() if found[kind])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Create the figures of a report as plotly dictionaries.
 
-Plotly interprets some tags in strings, so names from a cluster are escaped here.
+Plotly interprets some HTML tags in strings, so all names are escaped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HALVES = (("out_of_place", "out-of-place", "solid"), ("in_place", "in-place", "
 
 
 def _plain(text: object) -> str:
-    """Return escaped text for plotly, short enough to leave room for the figure."""
+    """Return text for plotly, escaped and shortened."""
     words = str(text)
     return escape(words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}\u2026", quote=False)
 
@@ -90,7 +90,7 @@ def curve_figure(test: ReadTest) -> dict[str, Any] | None:
     """Return busbw over message size with floor and ceiling, or None if nothing was measured.
 
     Args:
-        test: a test of a report from `data.normalised`.
+        test: a test of a normalised report.
     """
     found = curves(test)
     sizes = sorted({size for halves in found.values() for points in halves.values() for size, _ in points})
@@ -152,10 +152,10 @@ def _in_order(nodes: set[str]) -> list[str]:
 
 
 def heat_maps(report: ReadReport) -> list[dict[str, Any]]:
-    """Return a node-by-node map of busbw for each collective that pairs of nodes ran; an empty list without pairs.
+    """Return a heat map of busbw by pair of nodes for each collective that pairs ran.
 
     Args:
-        report: result of `data.normalised`.
+        report: a normalised report.
 
     Returns:
         Dictionaries with ``title`` and ``figure``.
@@ -185,8 +185,8 @@ def _heat_map(pairs: dict[tuple[str, str], ReadTest]) -> dict[str, Any]:
     ticks = {"tickvals": at, "ticktext": [labels[number] for number in at], "showgrid": False, "zeroline": False}
     trace = {
         "type": "heatmap",
-        # The page's script expands this to both halves of `z` and `customdata`: with a thousand nodes, nearly all pairs
-        # are untested, but the full matrices would hold two million values.
+        # The script of the page expands this to the symmetric matrices `z` and `customdata`. With a thousand nodes
+        # these would have two million values, nearly all for untested pairs.
         "meta": {"size": len(names), "cells": cells},
         "zmin": 0,
         "zmax": max(top, floor),
@@ -208,7 +208,7 @@ def _heat_map(pairs: dict[tuple[str, str], ReadTest]) -> dict[str, Any]:
 
 
 def _scale(floor: float) -> list[list[Any]]:
-    """Return a colour scale with reds below the floor and blues above it; only blues without a floor."""
+    """Return a colour scale: red below the floor, blue above it; without a floor, only blue."""
     if floor <= 0:
         return [[0, "#e8f0f7"], [1, BLUE]]
     below = [[0, "#7a1208"], [floor, "#f0b7ad"]]
@@ -218,11 +218,11 @@ def _scale(floor: float) -> list[list[Any]]:
 def matrix_figure(matrix: Matrix, floor: float | None) -> dict[str, Any]:
     """Return a heat map of a matrix with the values in its cells; slow cells have a red frame.
 
-    The colour scale covers the cells between GPUs, because a GPU's own memory is many times faster.
+    The colour scale covers only cells between different GPUs, because local memory is many times faster.
 
     Args:
-        matrix: a matrix of a test from `data.normalised`.
-        floor: GB/s, if one was applied to this matrix.
+        matrix: a matrix of a test in a normalised report.
+        floor: floor of this matrix in GB/s; None if none was applied.
     """
     square = len(matrix["rows"]) == len(matrix["columns"]) > 1
     cells = [
@@ -262,7 +262,7 @@ def matrix_figure(matrix: Matrix, floor: float | None) -> dict[str, Any]:
 
 
 def _gpus(labels: list[str]) -> list[str]:
-    """Return the GPU labels; the single row of a host matrix has an empty label, shown as "all"."""
+    """Return the labels of the axis; the empty label of a matrix with one row becomes "all"."""
     return [f"GPU {_plain(label)}" if label else "all" for label in labels]
 
 
@@ -272,7 +272,7 @@ def _frame(row: int, column: int) -> dict[str, Any]:
 
 
 def chart_figure(chart: Chart) -> dict[str, Any]:
-    """Return the figure of a stage's chart; the limit of each series is a dashed line in its colour."""
+    """Return the figure of a stage's chart; the limits of a series are dashed lines in its colour."""
     return _lines_figure(chart) if chart["kind"] == "lines" else _bars_figure(chart)
 
 
@@ -337,7 +337,7 @@ def trend_figure(compared: Sequence[Compared], started: str) -> dict[str, Any] |
     """Return busbw over time for tests with earlier results, or None without such tests.
 
     Args:
-        compared: result of `history.drift`; the first eight with a history are drawn, drifted ones first.
+        compared: the result of drift; the first eight values with a history are shown, drifted ones first.
         started: start of this report's validation, ISO 8601.
     """
     ordered = sorted((item for item in compared if item["past"]), key=lambda item: not item["flags"])

@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Compare a validation with earlier ones: a test with its history, a node with its history and with the fleet.
+"""Compare a validation with earlier ones: each test with its history, each node with its history and the fleet.
 
-A value has drifted if it is further below a median than the normal deviation from curve.median_and_tolerance.
+A value has drifted if it is below the median by more than the deviation from median_and_tolerance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """The properties shared by all values of a series.
+    """The properties that all values of a series have in common.
 
     Attributes:
         subject: "test", or "node" for the median of a node over all its pairs.
@@ -50,7 +50,7 @@ class Key:
 
     @property
     def peers(self) -> tuple[str, int, str, str, str, str, int]:
-        """The properties shared by values that are compared across the fleet."""
+        """The properties that values of different nodes must have in common to be compared."""
         return (self.subject, len(self.who), self.stage, self.collective, self.hardware, self.backend, self.size)
 
 
@@ -79,7 +79,7 @@ def points(report: ReadReport) -> list[Point]:
     """Return the values of a report: one per measured test, and one per node over its pairs.
 
     Args:
-        report: result of `data.normalised`.
+        report: a normalised report.
     """
     found = []
     for test in report["tests"]:
@@ -124,10 +124,10 @@ def _of_nodes(report: ReadReport, tests: list[Point]) -> list[Point]:
 
 
 def node_figures(report: ReadReport) -> list[NodeFigure]:
-    """Return the verdict and medians (GB/s, or None) of each node, stage and collective, excluding checks.
+    """Return the verdict and the medians (GB/s, or None) of each node, stage and collective, except for checks.
 
-    A node that passed with any partners is proven good in that stage, regardless of other failures; for repeats with
-    the same partners, the worst verdict counts. A failed test of several nodes counts only for the culprits.
+    The verdict is PASS if the node passed with any partners; for repeats with the same partners, the worst verdict
+    counts. A failed test of several nodes counts only for the culprits.
     """
     groups: dict[tuple[str, str, str], list[ReadTest]] = {}
     faulty = faulty_nodes(report)
@@ -159,7 +159,7 @@ def node_figures(report: ReadReport) -> list[NodeFigure]:
 
 
 def _unproven(test: ReadTest) -> ReadTest:
-    """Return a test without verdict and values, for the nodes about which it proves nothing."""
+    """Return the test without verdict and values, for nodes whose state it does not prove."""
     return {**test, "verdict": "INCONCLUSIVE", "measured_busbw": None, "floor": None, "ceiling": None}
 
 
@@ -186,12 +186,12 @@ def drift(report: ReadReport, others: Sequence[ReadReport]) -> list[Compared]:
     """Return the comparison of each value of a report with its history and with the fleet.
 
     The history consists of passes of the same test on the same nodes, with any software. The fleet consists of the
-    latest values of the same kind of test on the same number of nodes with the same hardware, driver and NCCL versions,
-    from all reports. Both need at least MINIMUM values.
+    latest values in all reports from the same kind of test, with the same number of nodes, hardware, driver and NCCL.
+    Both require at least MINIMUM values.
 
     Args:
-        report: result of `data.normalised`.
-        others: other reports; those of the same cluster that began earlier are used.
+        report: a normalised report.
+        others: other reports; only those of the same cluster that started earlier are used.
     """
     earlier = [
         other for other in others if other["cluster"] == report["cluster"] and other["started"] < report["started"]
@@ -208,7 +208,7 @@ def drift(report: ReadReport, others: Sequence[ReadReport]) -> list[Compared]:
 
 
 class _Group:
-    """Reference values: their median, and the normal deviation below it, in GB/s."""
+    """Reference values: their median, and the tolerated deviation below it, in GB/s."""
 
     def __init__(self, values: list[float]) -> None:
         self.count = len(values)
@@ -218,11 +218,11 @@ class _Group:
             self.median, self.tolerance = median_and_tolerance(values)
 
     def change(self, busbw: float) -> float | None:
-        """Return the difference between a value and the median, as a share of the median."""
+        """Return the relative difference between a value and the median."""
         return None if self.median is None else _change(busbw, self.median)
 
     def flags(self, busbw: float, whose: str) -> list[str]:
-        """Return a message if a value has drifted downwards, otherwise an empty list."""
+        """Return a message if a value has drifted, otherwise an empty list."""
         if self.median is None or self.median - busbw <= self.tolerance:
             return []
         share = 100 * (self.median - busbw) / self.median
@@ -247,12 +247,12 @@ def _compared(point: Point, past: list[Point], fleet: _Group) -> Compared:
         "fleet_median": fleet.median,
         "fleet_change": fleet.change(point.busbw),
         "flags": own.flags(point.busbw, "its median of {count} earlier passes")
-        + fleet.flags(point.busbw, "the median of {count} of the same kind"),
+        + fleet.flags(point.busbw, "the median of {count} comparable results"),
     }
 
 
 def _change(value: float, before: float) -> float | None:
-    """Return the difference between a value and an earlier one, as a share of the latter."""
+    """Return the relative difference between a value and an earlier one."""
     return (value - before) / before if before else None
 
 
@@ -261,9 +261,9 @@ def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
 
     Returns:
         ``tests``: tests in both reports, each with ``name``, ``nodes``, ``stage``, ``collective``, ``size``, ``first``
-        and ``second`` (GB/s), ``change`` (share of the first), ``verdicts`` (of both) and ``flag`` (slower, faster or
-        empty; more than 5 % counts). ``other_nodes``: tests with the same name that ran on different nodes, each with
-        ``name`` and, for both reports, ``nodes``, ``busbw`` (GB/s or None) and ``verdicts``. ``only_first`` and
+        and ``second`` (GB/s), ``change`` (relative to the first), ``verdicts`` (of both) and ``flag`` (slower or faster
+        if the change exceeds 5 %, otherwise empty). ``other_nodes``: tests with the same name on different nodes, each
+        with ``name`` and, for both reports, ``nodes``, ``busbw`` (GB/s or None) and ``verdicts``. ``only_first`` and
         ``only_second``: names of tests in only one report. ``nodes``: nodes in both reports. ``environment``:
         environment differences, each with ``term``, ``first`` and ``second``.
     """
@@ -324,13 +324,13 @@ def _same(test: ReadTest) -> tuple[Any, ...]:
 
 
 def last_results(reports: Sequence[ReadReport], hardware: Mapping[str, str], cluster: str) -> dict[str, bool]:
-    """Return for each judged node whether its newest report proves it good.
+    """Return whether each judged node passed in its newest report.
 
-    A node is good if it took part in a passed test and is not the culprit of a failed one. A node whose tests all
-    failed is not known to be good, even if another node was the culprit.
+    A node has passed if it took part in a passed test and is not a culprit. A node whose tests all failed has not
+    passed, even if another node is the culprit.
 
     Args:
-        reports: results of `report.data.normalised`, the oldest first.
+        reports: normalised reports, the oldest first.
         hardware: node to name of its profile; tests of other hardware are ignored.
         cluster: name of the cluster; reports of other clusters are ignored.
     """

@@ -19,13 +19,13 @@ __all__ = ["junit"]
 
 
 def junit(report: ReadReport) -> str:
-    """Return the report as XML: a case per test, with a failure for FAIL and an error for INCONCLUSIVE.
+    """Return the report as XML: one case per test, with a failure for FAIL and an error for INCONCLUSIVE.
 
-    A skipped node is a case with an error, and a verdict without a matching case gets an additional case, so that the
-    file never shows success unless the validation passed.
+    A left-out node is a case with an error. If no case has the verdict of the validation, a case is added, so that the
+    file shows success only if the validation passed.
 
     Args:
-        report: result of `data.normalised`.
+        report: a normalised report.
     """
     suite = TestSuite(f"busbar validation of {report['cluster']}")
     suite.timestamp = report["started"].removesuffix("Z")
@@ -38,7 +38,7 @@ def junit(report: ReadReport) -> str:
     suite.update_statistics()
     whole = JUnitXml()
     whole.add_testsuite(suite)
-    # Jenkins' schema (junit-10.xsd) has these attributes; update_statistics() would add "skipped", which it rejects.
+    # Jenkins' schema (junit-10.xsd) rejects the attribute "skipped", which update_statistics() would add.
     whole.tests, whole.failures, whole.errors, whole.time = suite.tests, suite.failures, suite.errors, suite.time
     text = whole.tostring()
     return text.decode() if isinstance(text, bytes) else str(text)
@@ -47,7 +47,7 @@ def junit(report: ReadReport) -> str:
 def _cases(report: ReadReport) -> Iterator[TestCase]:
     for test in report["tests"]:
         output = [f"nodes: {', '.join(everyone(test)) or 'none'}", *test["findings"], *test["tail"]]
-        # A test that failed before the validation passed was repeated, so its failure is not reported.
+        # If the validation passed, a failed test was repeated successfully and is not reported.
         verdict = "PASS" if report["verdict"] == "PASS" else test["verdict"]
         case = _case(test["name"], test["stage"], verdict, test["reason"], output)
         case.time = round(test["job"]["seconds"] or 0.0, 3)

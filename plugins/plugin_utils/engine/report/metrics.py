@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Write a validation report in Prometheus' text format, for node exporter's textfile collector.
+"""Convert a validation report to Prometheus' text format, for the textfile collector of node exporter.
 
-Each node has its latest values from any validation, because a validation may cover only a few nodes.
+The values of a node come from the latest validation that tested it, because a validation may cover only some nodes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = ["LastFigure", "distinct", "last_figures", "last_metrics", "last_valid
 _GB = 1e9
 _FIGURES: tuple[tuple[str, str, Callable[[LastFigure], float | None]], ...] = (
     ("busbw", "Bus bandwidth", lambda figure: figure["busbw"]),
-    ("floor", "Bandwidth to reach", lambda figure: figure["floor"]),
-    ("ceiling", "Bandwidth that no node of this type exceeds", lambda figure: figure["ceiling"]),
+    ("floor", "Minimum bandwidth", lambda figure: figure["floor"]),
+    ("ceiling", "Maximum bandwidth of this hardware", lambda figure: figure["ceiling"]),
 )
 
 
@@ -48,15 +48,14 @@ def _family(name: str, help_text: str, samples: list[tuple[dict[str, object], fl
 
 
 def metrics(report: ReadReport, earlier: Iterable[ReadReport] = (), nodes: Collection[str] | None = None) -> str:
-    """Return the latest verdict of the cluster and of each test, and the latest values of each node and stage.
+    """Return the verdict of the validation and of each test, and the latest values of each node and stage.
 
-    A validation of a few nodes keeps the values of the others. Bandwidths are in bytes per second, because Prometheus
-    uses base units; verdicts are busbar's exit codes.
+    Bandwidths are in bytes per second; verdicts are busbar's exit codes.
 
     Args:
-        report: result of `data.normalised`.
-        earlier: older reports, the oldest first, for the values of nodes that this report does not cover.
-        nodes: the nodes of the cluster; others are left out. None for all.
+        report: a normalised report.
+        earlier: older reports, the oldest first, for nodes that this report does not contain.
+        nodes: the nodes of the cluster, to which the result is limited; None for all.
     """
     reports = past(report, earlier)
     cluster: dict[str, object] = {"cluster": report["cluster"]}
@@ -74,17 +73,17 @@ def metrics(report: ReadReport, earlier: Iterable[ReadReport] = (), nodes: Colle
         ),
         _family(
             "busbar_validation_timestamp_seconds",
-            "Start of the last validation.",
+            "Start of the last validation, seconds since 1970.",
             [(cluster, seconds(report["started"]))],
         ),
         _family(
             "busbar_validation_tests",
-            "Tests of the last validation by verdict.",
+            "Number of tests of the last validation by verdict.",
             [(cluster | {"verdict": verdict}, totals[verdict]) for verdict in VERDICTS],
         ),
         _family(
             "busbar_validation_nodes_left_out",
-            "Selected nodes that were not tested.",
+            "Number of selected nodes that were not tested.",
             [(cluster, len(report["left_out"]))],
         ),
         _family(
@@ -99,30 +98,30 @@ def metrics(report: ReadReport, earlier: Iterable[ReadReport] = (), nodes: Colle
         ),
         _family(
             "busbar_test_floor_bytes_per_second",
-            "Bandwidth that a test must reach.",
+            "Minimum bandwidth of a test.",
             [(labels, _bytes(test["floor"])) for labels, test in tests],
         ),
         _family(
             "busbar_node_verdict",
-            f"Last verdict of a node in a stage: {CODE_WORDS}; a pass with any partners counts.",
+            f"Last verdict of a node in a stage: {CODE_WORDS}. A node passes if it passed with any partners.",
             [(labels, CODES[item["verdict"]]) for labels, item in figures],
         ),
         *(
             _family(
                 f"busbar_node_{key}_bytes_per_second",
-                f"{words}: median of the last tests of a stage with that node.",
+                f"{words}: median of the last tests of the stage with the node.",
                 [(labels, _bytes(value(item))) for labels, item in figures],
             )
             for key, words, value in _FIGURES
         ),
         _family(
             "busbar_node_figure_timestamp_seconds",
-            "Start of the validation that measured the figures of a node and stage.",
+            "Start of the validation that measured the values of a node and stage, seconds since 1970.",
             [(labels, seconds(item["started"])) for labels, item in figures],
         ),
         _family(
             "busbar_node_validated_timestamp_seconds",
-            "Start of the last validation that judged the node.",
+            "Start of the last validation with a conclusive verdict about a node, seconds since 1970.",
             [(cluster | {"node": node}, began) for node, began in last_validated(reports, nodes).items()],
         ),
     ]
@@ -162,7 +161,7 @@ def seconds(started: str) -> float | None:
 
 
 def distinct(tests: list[ReadTest]) -> list[ReadTest]:
-    """Return the last test of each name, stage and collective."""
+    """Return the tests, without earlier ones of the same name, stage and collective."""
     return list({(test["name"], test["stage"], test["collective"]): test for test in tests}.values())
 
 
@@ -170,7 +169,7 @@ def past(report: ReadReport, earlier: Iterable[ReadReport]) -> list[ReadReport]:
     """Return the reports of the same cluster, the oldest first, ending with this report.
 
     Args:
-        report: result of `data.normalised`.
+        report: a normalised report.
         earlier: older reports, the oldest first.
     """
     return [*(other for other in earlier if other["cluster"] == report["cluster"]), report]
@@ -180,8 +179,8 @@ def last_figures(reports: Sequence[ReadReport], nodes: Collection[str] | None = 
     """Return the latest values of each node, stage and collective.
 
     Args:
-        reports: results of `data.normalised`, the oldest first.
-        nodes: the nodes of the cluster; others are left out. None for all.
+        reports: normalised reports, the oldest first.
+        nodes: the nodes of the cluster, to which the result is limited; None for all.
     """
     found: dict[tuple[str, str, str], LastFigure] = {
         (row["node"], row["stage"], row["collective"]): {**row, "started": report["started"]}
@@ -193,11 +192,11 @@ def last_figures(reports: Sequence[ReadReport], nodes: Collection[str] | None = 
 
 
 def last_metrics(reports: Sequence[ReadReport], nodes: Collection[str] | None = None) -> list[Metric]:
-    """Return the stages' Prometheus metrics: the latest of each node, and the remaining ones from the last report.
+    """Return the stage-specific metrics: the latest of each node, and those without a node from the last report.
 
     Args:
-        reports: results of `data.normalised`, the oldest first.
-        nodes: the nodes of the cluster; None for all.
+        reports: normalised reports, the oldest first.
+        nodes: the nodes of the cluster, to which the result is limited; None for all.
     """
     found: dict[tuple[str, frozenset[tuple[str, str]]], Metric] = {}
     for number, report in enumerate(reports, start=1):
@@ -211,7 +210,7 @@ def last_metrics(reports: Sequence[ReadReport], nodes: Collection[str] | None = 
 
 
 def last_validated(reports: Sequence[ReadReport], nodes: Collection[str] | None = None) -> dict[str, float]:
-    """Return the time of each node's latest conclusive verdict, as Unix time (s)."""
+    """Return the start of the last validation with a conclusive verdict about each node, as Unix time (s)."""
     found: dict[str, float] = {}
     for report in reports:
         began = seconds(report["started"])

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The types of a parsed report, and of comparisons between reports.
+"""The data types of a parsed report, and of comparisons between reports.
 
 All keys are present and all text is printable; unknown values are None. Bandwidths are in GB/s, sizes in bytes.
 """
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Row(TypedDict):
-    """A row of an nccl-tests table: busbw of both halves."""
+    """A row of an nccl-tests table: size, and busbw out-of-place and in-place."""
 
     size: int
     out_of_place: float | None
@@ -40,7 +40,7 @@ class Row(TypedDict):
 
 
 class Fabric(TypedDict):
-    """The data path according to NCCL's log lines."""
+    """Networks and NICs that NCCL used, according to its log."""
 
     networks: list[str]
     nics: list[str]
@@ -62,7 +62,7 @@ class Run(TypedDict):
 
 
 class Matrix(TypedDict):
-    """A matrix of a check; odd holds the row and column of each slow cell, p2p whether the floor applies to it."""
+    """A matrix of a check; odd contains row and column of each slow cell, p2p is whether the floor applies."""
 
     title: str
     unit: str
@@ -86,7 +86,7 @@ class Result(TypedDict):
 
 
 class ReadTest(ShownTest):
-    """A test; collective includes the name of the rail, if it used a single one."""
+    """A test; if it used a single rail, collective includes the name of the rail."""
 
     collective: str
     reason: str
@@ -120,10 +120,15 @@ class Culprit(TypedDict):
 
 
 class ReadReport(TypedDict):
-    """A report; started is ISO 8601, culprits None if no search ran.
+    """A report.
 
-    unresolved are nodes without a certain verdict, suspected are nodes without proof, each with the reason.
-    node_changes are the nodes that were drained or resumed, leftovers the changes that could not be reverted.
+    Attributes:
+        started: ISO 8601.
+        culprits: None if no search ran.
+        unresolved: nodes without a conclusive verdict.
+        suspected: nodes that may be slow, but without proof.
+        node_changes: nodes that were drained or resumed.
+        leftovers: changes to the cluster that could not be reverted.
     """
 
     verdict: str
@@ -154,8 +159,8 @@ class Past(TypedDict):
 class Compared(TypedDict):
     """The comparison of a value with its history and with the fleet.
 
-    Changes are shares of the median or of the last value, None without enough values; flags are sentences, empty if
-    nothing is wrong.
+    Changes are relative to the median or the last value; None without enough values. flags contains a message for each
+    drift.
     """
 
     subject: str

@@ -53,12 +53,12 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class PageFiles:
-    """The files and values that the page needs in addition to the report.
+    """The parts of the page that do not come from the report.
 
     Attributes:
-        template: Jinja template of the page.
+        template: Jinja template.
         style: CSS.
-        script: JavaScript of the page.
+        script: JavaScript.
         plotly: JavaScript of plotly.
         version: version of busbar.
         digest: SHA-256 of report.json, hexadecimal.
@@ -73,14 +73,13 @@ class PageFiles:
 
 
 def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> str:
-    """Return the page.
+    """Return the page as HTML.
 
-    All text of the report is escaped, and the page's content security policy allows only its two scripts and no
-    requests.
+    All text of the report is escaped, and the content security policy allows only the two scripts and no requests.
 
     Args:
-        report: result of `data.normalised`.
-        others: other reports of the same folder to compare with, also normalised.
+        report: a normalised report.
+        others: other normalised reports to compare with.
         files: template, style and scripts of the page.
     """
     scripts = [_unix(text) for text in (files.plotly, files.script)]
@@ -88,7 +87,7 @@ def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> 
     compared = drift(report, others)
     tests = _tests(report, figures)
     trend = trend_figure([item for item in compared if item["subject"] == "test"], report["started"])
-    # Flagged values come first, because the section on drift refers to them.
+    # Drifted values come first, because the section on drift refers to them.
     compared_rows = [_row(item) for item in sorted(compared, key=lambda item: not item["flags"])]
     rows, more = compared_rows[:_MOST_ROWS], compared_rows[_MOST_ROWS:]
     # The template is trusted, and inserted values are escaped.
@@ -100,9 +99,9 @@ def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> 
         policy=_policy(scripts),
         version=files.version,
         digest=files.digest,
-        style=Markup(files.style),  # noqa: S704 - our own file
-        plotly=Markup(scripts[0]),  # noqa: S704 - the file of a library
-        script=Markup(scripts[1]),  # noqa: S704 - our own file
+        style=Markup(files.style),  # noqa: S704 - file of this collection
+        plotly=Markup(scripts[0]),  # noqa: S704 - file of plotly
+        script=Markup(scripts[1]),  # noqa: S704 - file of this collection
         when=_when(report["started"]),
         nodes=fold_hosts(report["nodes"]),
         counts=counts(report),
@@ -138,7 +137,7 @@ def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> 
 
 
 def _unix(text: str) -> str:
-    """Return text with the line endings that a browser converts it to before it computes the hash."""
+    """Return text with Unix line ends, as browsers convert it before they compute the hash of a script."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -172,7 +171,7 @@ def _cell(text: str, value: float | str | None = None, kind: str = "text") -> di
 
 
 def _compact(cells: list[dict[str, Any]], css: str = "") -> list[Any]:
-    """Return a row in the format of the page's script: class, cell texts, and numeric values by column."""
+    """Return a row in the format of the page's script: CSS class, cell texts, and numeric values by column."""
     values = {place: cell["value"] for place, cell in enumerate(cells) if cell["kind"] == "number"}
     return [css, [cell["text"] for cell in cells], values]
 
@@ -246,7 +245,7 @@ def _row(item: Compared) -> dict[str, Any]:
 
 
 def _limits(report: ReadReport) -> list[dict[str, Any]]:
-    """Return each limit once; limits that differ only in their nodes are merged."""
+    """Return the limits without duplicates; limits that differ only in the nodes are merged."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for test in report["tests"]:
         count = len(everyone(test))

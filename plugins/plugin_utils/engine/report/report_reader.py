@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Normalise an untrusted validation report, including single-node checks, for all its readers."""
+"""Parse an untrusted validation report: check it, and convert all keys to the expected types."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _list(value: object) -> list[Any]:
 
 
 def matrices_of(value: object, plain: Callable[[object], str]) -> list[Matrix]:
-    """Return the valid matrices of a test; strings are converted by `plain`.
+    """Return the valid matrices of a test, with strings converted by `plain`.
 
     Returns:
         title, unit, what, p2p, rows and columns (labels), values (None if not measured), odd (row and column of slow
@@ -89,7 +89,7 @@ def matrices_of(value: object, plain: Callable[[object], str]) -> list[Matrix]:
 
 
 def _place(value: object, rows: list[str], columns: list[str]) -> tuple[int, int] | None:
-    """Return row and column of a cell, None if the matrix has no such cell."""
+    """Return row and column of a cell; None if the matrix does not contain it."""
     pair = [item for item in _list(value) if isinstance(item, int) and not isinstance(item, bool)]
     if len(pair) != len(("row", "column")) or not (0 <= pair[0] < len(rows) and 0 <= pair[1] < len(columns)):
         return None
@@ -115,7 +115,7 @@ def results_of(value: object, plain: Callable[[object], str]) -> list[Result]:
 
 
 def results_table(results: list[Result]) -> Table:
-    """Return a row per test, status and message of a diagnosis, failures first; GPUs with equal results share a row."""
+    """Return a table of diagnosis results, failures first; GPUs with equal results share a row."""
     alike: dict[tuple[str, str, str, str, str], list[str]] = {}
     for result in results:
         words = "; ".join(result["messages"])
@@ -236,7 +236,7 @@ def _test(number: int, value: object) -> ReadTest:
         message = f"{where}.verdict is not one of {', '.join(VERDICTS)}"
         raise ValueError(message)
     runs, at_size = value.get("runs"), _number(value.get("at_size"))
-    # Values over one rail form a separate series in figures, history and metrics.
+    # With the rail in the name, values over one rail are a separate series in figures, history and metrics.
     rail = f" over {printable(value['rail'])}" if value.get("rail") else ""
     return {
         "name": printable(value["name"]),
@@ -281,19 +281,19 @@ def _peers(value: object) -> Peers | None:
 
 
 def _own(value: dict[str, Any]) -> Any:  # noqa: ANN401 - the stage's own form
-    """Return a test's stage-specific values, parsed by its stage; None without values or stage."""
+    """Return the stage-specific values of a test, parsed by its stage; None without values or stage."""
     stage = stage_of(value)
     return stage.read(value.get(stage.name), printable) if stage else None
 
 
 def normalised(data: object) -> ReadReport:
-    """Return a report in which all keys have the expected types and all text is printable.
+    """Return a normalised report: all keys have the expected types, and all text is printable.
 
     Args:
-        data: content of a report.json.
+        data: parsed content of report.json.
 
     Raises:
-        ValueError: it is not a validation report, or a newer busbar wrote it.
+        ValueError: it is not a validation report, or a newer version of busbar wrote it.
     """
     if not isinstance(data, dict) or not isinstance(data.get("tests"), list) or "verdict" not in data:
         message = "this is not a validation report"
@@ -356,10 +356,10 @@ def _culprit(value: object) -> Culprit:
 
 
 def culprits(report: ReadReport) -> list[Culprit]:
-    """Return the culprits: those found by the search or, without a search, those proven by the tests.
+    """Return the culprits from the search or, without a search, those that the tests prove.
 
-    The latter are nodes that failed on their own, and nodes that failed with two or more partners that each passed with
-    another node.
+    The latter are nodes that failed alone, and nodes that failed with two or more partners that each passed with other
+    nodes.
 
     Args:
         report: the result of `normalised`.
@@ -378,17 +378,17 @@ def culprits(report: ReadReport) -> list[Culprit]:
     for (node, verdict), others in partners.items():
         good = sorted(other for other in others if partners.get((other, "PASS"), set()) - {node})
         if verdict == "FAIL" and len(good) >= _PAIR and (node, "PASS") not in partners:
-            found.setdefault(node, f"failed with {len(good)} partners that pass with others: {', '.join(good[:8])}")
+            found.setdefault(node, f"failed with {len(good)} partners that passed with others: {', '.join(good[:8])}")
     return [{"kind": "node", "nodes": [node], "reason": reason} for node, reason in found.items()]
 
 
 def faulty_nodes(report: ReadReport) -> set[str]:
-    """Return the nodes that are culprits; a slow link or boundary has no single faulty node."""
+    """Return the nodes that are culprits, without the nodes of slow links and boundaries."""
     return {node for item in culprits(report) if item["kind"] in _OF_A_NODE for node in item["nodes"]}
 
 
 def _infers(test: ReadTest) -> bool:
-    """Return whether culprits may be inferred from a test; other tests name them."""
+    """Return whether culprits may be inferred from a test, depending on its stage."""
     stage = stage_of(test)
     return stage is None or stage.infers
 
@@ -404,10 +404,11 @@ def counts(report: ReadReport) -> dict[str, int]:
 
 
 def curves(test: ReadTest) -> dict[str, dict[str, list[tuple[int, float]]]]:
-    """Return the curves of a test by program, then by half (out_of_place, in_place).
+    """Return the bandwidth curves of a test.
 
     Returns:
-        For each half the sizes in bytes, ascending, with the median over repeats of busbw in GB/s.
+        By program and half (out_of_place, in_place), pairs of size in bytes, ascending, and busbw in GB/s, the median
+        over repeats.
     """
     found: dict[str, dict[str, dict[int, list[float]]]] = {}
     for run in test["runs"]:

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Arrange the charts, tables and facts of each test in the sections of the page.
+"""Arrange the charts, tables and facts of tests in the sections of the page.
 
-A stage with a title has a separate section. Other tests are listed with the checks of single nodes, and collectives
-with their curves.
+A stage with a title has its own section. Other checks are in the section on single nodes, and collectives in the
+section on bandwidth.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Detail", "PageSection", "PageTest", "gbs", "rank_of", "sections", "test_facts"]
 
-# Ranks after all known stages.
+# Rank of tests without a known stage, after all others.
 _LAST = 9
 _EMPTY: Section = {"charts": [], "table": None, "note": "", "facts": []}
 _CHECKS = ("checks", "Checks of single nodes")
@@ -38,7 +38,7 @@ def gbs(value: float | None) -> str:
 
 
 class PlacedChart(TypedDict):
-    """A figure of the page: its number, its height in pixels, and whether it is a matrix."""
+    """A figure of the page: title, number, height in pixels, and whether it is a matrix."""
 
     title: str
     figure: int
@@ -61,7 +61,7 @@ class PageTest(ReadTest):
 
 
 class Detail(PageTest):
-    """A test with details, and whether they are expanded by default."""
+    """A test with facts; `open` is whether its details are expanded by default."""
 
     facts: list[tuple[str, str]]
     open: bool
@@ -90,10 +90,10 @@ def rank_of(test: ReadTest) -> int:
 
 
 def sections(tests: list[Detail], keep: Callable[[dict[str, Any]], int]) -> list[PageSection]:
-    """Return the sections for the given tests.
+    """Return the sections of the given tests.
 
     Args:
-        tests: the most informative first.
+        tests: tests, the most informative first.
         keep: adds a figure to the page, and returns its number.
     """
     order = [*((f"stage-{stage.name}", stage.title) for stage in registry.STAGES if stage.title), _CHECKS, _CURVES]
@@ -175,4 +175,6 @@ def _peers_words(test: ReadTest) -> str:
     peers = test["peers"]
     if peers is None:
         return ""
-    return f"{peers['count']} similar tests, median {gbs(peers['median'])} GB/s, from {gbs(peers['least'])} normally"
+    return (
+        f"{peers['count']} similar tests, median {gbs(peers['median'])} GB/s, at least {gbs(peers['least'])} expected"
+    )

@@ -20,10 +20,10 @@ __all__ = ["side_by_side"]
 def side_by_side(reports: tuple[ReadReport, ReadReport]) -> list[dict[str, Any]]:
     """Return the tests of two reports by stage, collective and number of nodes, in the order of the first.
 
-    Each has ``test``, ``nodes`` (of one test), ``change`` (of the medians, as a share of the first; None if the message
-    sizes differ or a value is missing), ``flag`` (slower, faster or empty; more than 5 % counts) and ``sides``: for
-    each report None, or ``tests`` (their number), ``verdicts`` (number of tests by verdict), ``median`` and ``lowest``
-    (GB/s or None).
+    Each has ``test``, ``nodes`` (of one test), ``change`` (between the medians, relative to the first; None if the
+    message sizes differ or a value is missing), ``flag`` (slower or faster if the change exceeds 5 %, otherwise empty)
+    and ``sides``: for each report None, or ``tests`` (number), ``verdicts`` (number of tests by verdict), ``median``
+    and ``lowest`` (GB/s or None).
     """
     groups: dict[tuple[str, int], tuple[list[ReadTest], list[ReadTest]]] = {}
     for place, report in enumerate(reports):

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Create the statement about a validation that a site signs: tests, limits and parts."""
+"""Create and read the signed statement about a validation: its tests, limits and hardware parts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def statement(report: ReadReport, files: Mapping[str, str], *, signed: str, vers
     """Return the statement about a report.
 
     Args:
-        report: result of `data.normalised`.
-        files: maps the name of each file in the report to its SHA-256, hexadecimal.
+        report: a normalised report.
+        files: SHA-256 of each file of the report by name, hexadecimal.
         signed: time of the signature, ISO 8601.
         version: version of busbar.
     """
@@ -73,7 +73,7 @@ def _limits(test: ReadTest) -> dict[str, Any]:
 
 
 def statement_text(found: Mapping[str, Any]) -> str:
-    """Return the content of the statement file that is signed."""
+    """Return the content of the statement file to sign."""
     return f"{json.dumps(found, indent=1, ensure_ascii=True, allow_nan=False)}\n"
 
 
@@ -81,18 +81,18 @@ def read_statement(raw: bytes) -> dict[str, Any]:
     """Return the statement in a file.
 
     Raises:
-        ValueError: it is not a statement, or a newer busbar wrote it.
+        ValueError: it is not a statement, or a newer version of busbar wrote it.
     """
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError) as exc:
-        message = f"no JSON: {exc}"
+        message = f"is not JSON: {exc}"
         raise ValueError(message) from exc
     if not isinstance(found, dict) or found.get("busbar_statement") != FORM:
-        message = f"not a statement of form {FORM} about a validation"
+        message = f"is not a statement about a validation (expected form {FORM})"
         raise ValueError(message)
     files = found.get("files")
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
-        message = "it names no files"
+        message = "contains no files"
         raise ValueError(message)
     return found

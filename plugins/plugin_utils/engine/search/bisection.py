@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find slow links and boundaries between healthy nodes by splitting failed tests.
 
-A block is a set of connections: all those within one set of nodes, or all those between two sets. A block that failed
-is split into quarters. The two diagonal quarters are disjoint and run at once. If both pass, the fault is in the other
-two, which are split without being tested first. Every round therefore halves the area around the fault, and finding one
-slow link among N nodes takes about log2 N rounds, wherever its ends are. Connections that other tests have cleared are
+A block is a set of connections: all those within one set of nodes, or all those between two sets. A failed block is
+split into quarters. The two diagonal quarters have no node in common and are tested at the same time. If both pass, the
+fault is in the other two, which are split without being tested first. Each round halves the number of suspected
+connections, so one slow link among N nodes is found after about log2 N rounds. Connections that other tests cleared are
 skipped.
 """
 
@@ -43,12 +43,12 @@ class _OneBlock(Item):
 
 @dataclass
 class Sweep(_OneBlock):
-    """An unexamined block, tested as a whole or, between two sets, by its diagonal quarters."""
+    """An untested block: a set of nodes is tested as a whole, two sets by their diagonal quarters."""
 
     others: list[Block] = field(default_factory=list)
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return the block, or the two quarters that hold more untested pairs than the other two."""
+        """Return the block, or the pair of diagonal quarters with more untested pairs."""
         del taken
         if not self.block.right:
             return [self.block]
@@ -56,7 +56,7 @@ class Sweep(_OneBlock):
         return first
 
     def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        """Split failed blocks; blocks within the noise count as untested."""
+        """Split failed blocks; undecided blocks count as untested."""
         results = zip(blocks, outcomes)
         hits = [(part, outcome) for part, outcome in results if not outcome.passed and outcome.kind != OPEN]
         if len(hits) == len(self.others) == _PAIR:
@@ -73,7 +73,7 @@ class Family(Item):
     others: list[Block] = field(default_factory=list)
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return the diagonal quarters that are not known to be fine."""
+        """Return the diagonal quarters that no passed test covers."""
         del taken
         while self.blocks:
             quarters = [state.quarters(block) for block in self.blocks]
@@ -95,7 +95,7 @@ class Family(Item):
 
 @dataclass
 class _Probe(_OneBlock):
-    """A block between two sets whose diagonal quarters are both slow: either a boundary or two slow links."""
+    """A block between two sets whose diagonal quarters are both slow: a boundary or several slow links."""
 
     hits: list[tuple[Block, Outcome]]
     others: list[Block]
@@ -107,7 +107,7 @@ class _Probe(_OneBlock):
         return self.samples() if self.sampled else self.others
 
     def samples(self) -> list[Block]:
-        """Return smaller parts of the two sides, each paired with a part of the other side."""
+        """Return blocks between smaller parts of the two sides."""
         count = min(_SAMPLES, len(self.block.left), len(self.block.right))
         lefts, rights = ([side[i::count] for i in range(count)] for side in (self.block.left, self.block.right))
         return [Block(left, rights[(i + 1) % count]) for i, left in enumerate(lefts)]
@@ -128,15 +128,15 @@ class _Probe(_OneBlock):
 
 @dataclass
 class Border(_OneBlock):
-    """Two sets that are slower together than is normal for fewer nodes: tests whether pairs across are slow as well.
+    """Two sets that are slower together than smaller groups: tests whether pairs across are also slow.
 
-    The normal bandwidth of pairs is known. If the pairs are fast, a test of this many nodes may simply be slower.
+    The normal bandwidth of pairs is known. If the pairs are fast, the large test may be slow only because of its size.
     """
 
     slow: list[Outcome]
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return some pairs across the boundary that contain no known slow link."""
+        """Return some pairs across the boundary without a known slow link."""
         lefts, rights = ([node for node in side if node not in taken] for side in (self.block.left, self.block.right))
         count = min(_PAIRS_ACROSS, len(lefts), len(rights))
         lefts, rights = ([side[len(side) * i // count] for i in range(count)] for side in (lefts, rights))
@@ -160,10 +160,10 @@ class Border(_OneBlock):
 
 @dataclass
 class LinkOrBorder(Border):
-    """A slow pair across two switches, neither of whose nodes was fast with the other's switch: a link or a boundary.
+    """A slow pair on two switches, where neither node was fast with a node of the other switch: a link or a boundary.
 
     Attributes:
-        pair: the pair in question; slow holds the results of its tests.
+        pair: the slow pair; `slow` contains the results of its tests.
     """
 
     pair: Block = field(default_factory=lambda: Block(()))
@@ -181,7 +181,7 @@ class LinkOrBorder(Border):
 
 @dataclass
 class Duel(_OneBlock):
-    """A slow pair: decides whether one of the two nodes or the link between them is at fault."""
+    """A slow pair: determines whether one of its nodes or the link between them is faulty."""
 
     slow: list[Outcome]
     fast: int = 0
@@ -189,11 +189,11 @@ class Duel(_OneBlock):
     meeting: dict[str, str] = field(default_factory=dict)
 
     def cleared(self, node: str, state: LinkState) -> bool:
-        """Return whether the node was fast with others: in a later test of the duel, or in two tests of the search."""
+        """Return whether the node was fast with others: in one test of this item, or in two tests of the search."""
         return any(outcome.passed for _partner, outcome in self.games.get(node, [])) or state.proven(node)
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return a test with a known-good partner for each node that is not cleared, then the pair again."""
+        """Return a test with a known-good partner for each node that is not cleared; afterwards, the pair again."""
         self.meeting = {}
         open_nodes = [node for node in self.block.nodes if not self.cleared(node, state)]
         for node in open_nodes:
@@ -209,7 +209,7 @@ class Duel(_OneBlock):
         return {partner for partner, _outcome in self.games.get(node, [])} | set(self.block.nodes)
 
     def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        """Blame a node that failed enough tests, or the link if the pair is slow again."""
+        """Blame a node that failed the required number of tests, or the link if the pair is slow again."""
         del blocks
         if not self.meeting:
             return self._again(state, outcomes[0])
@@ -225,7 +225,7 @@ class Duel(_OneBlock):
         return [] if guilty or self.settled(state) else [self]
 
     def settled(self, state: LinkState) -> bool:
-        """Report the link once both its nodes are cleared and it was slow twice; return whether it was reported."""
+        """Report the link if both nodes are cleared and the pair was slow twice; return whether it was reported."""
         if len(self.slow) - self.fast < _PAIR or not all(self.cleared(node, state) for node in self.block.nodes):
             return False
         _link(state, self.block, self.slow)
@@ -243,13 +243,13 @@ class Duel(_OneBlock):
 
 
 def narrow(state: LinkState, block: Block, outcome: Outcome, seen: Outcome | None = None) -> list[Item]:
-    """Return the items that follow from a slow block, without the connections that are known to be fine.
+    """Return the items to examine after a slow block, without connections that passed tests have covered.
 
     Args:
         state: state of the search.
         block: the slow block.
         outcome: outcome of the block's test.
-        seen: outcome of an earlier test of a larger block around it, which was slow as well.
+        seen: outcome of an earlier, also slow, test of a larger block that contains it.
     """
     if block.pair:
         duel = Duel(block, [outcome] if seen is None else [seen, outcome])
@@ -274,13 +274,13 @@ def _link(state: LinkState, block: Block, outcomes: list[Outcome]) -> None:
 
 
 def _others_of(state: LinkState, node: str) -> list[str]:
-    """Return the other innocent nodes on the node's switch."""
+    """Return the other nodes on the node's switch that are not blamed."""
     switch_of = state.context.switch_of
     return [other for other in state.context.innocent() if other != node and switch_of[other] == switch_of[node]]
 
 
 def _slow_with(state: LinkState, node: str, others: list[str]) -> bool:
-    """Return whether the node was never fast with any of the other nodes."""
+    """Return whether the node was never fast with any of the given nodes."""
     return all(state.untested.holds((node, other)) for other in others)
 
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classify the tests of a round as fast, slow or undecided (to be repeated).
 
-The normal value comes from tests with about the same number of nodes. If there are too few, the nearest known size
-serves as the reference for suspicion, which alone is not enough to blame a node.
+The normal value comes from tests with about the same number of nodes. If there are too few, that of the nearest size is
+used, but then a slow test only makes its nodes suspected.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ _CLEAR = 0.75
 _MOST_TESTS = 100
 _LEAST_SUSPECTED = 4
 
-# Peers have the same number of nodes and the same path between them, NVLink or network.
+# Number of nodes, and scope: whether NVLink or the network connects them. Tests of the same kind are compared.
 _Kind = tuple[int, str]
 
 
 @dataclass
 class Reading:
-    """The results of one test so far.
+    """The measurements of one test so far.
 
     Attributes:
         nodes: the nodes that take part.
         places: positions of its results in the given list.
         samples: logarithms of busbw over floor (of busbw in GB/s without a floor), one per repeat.
         floor: whether a floor is known.
-        broken: what happened instead of a measurement; empty if it was measured.
+        broken: the outcome if nothing was measured, such as crashed; otherwise empty.
         verdict: positive for fast, negative for slow, 0 if undecided; None without a reference.
-        sure: as in Outcome.
+        sure: see Outcome.
         counted: the samples included in the noise estimate.
         error: standard deviation of the mean of the samples.
-        margin: as in Outcome.
-        drawn: whether the test belongs to a stage that tests all nodes alike, not one that follows slow results; only
-            such tests are peers.
-        rounding: share by which a value may be off because few digits were printed.
-        coarse: whether it may be slow only because of that rounding, which repeats do not reduce.
-        needed: whether the search waits for it; other tests may stay undecided.
+        margin: see Outcome.
+        drawn: whether the stage of the test tests all nodes in the same way, instead of following slow results; only
+            such tests serve as reference.
+        rounding: rounding error of a value, as a share.
+        coarse: whether the rounding alone may explain why it is slow; repeats do not help then.
+        needed: whether the search waits for a decision; other tests may stay undecided.
     """
 
     nodes: tuple[str, ...]
@@ -73,12 +73,12 @@ class Reading:
 
     @property
     def kind(self) -> _Kind:
-        """Number of nodes, and the path between them."""
+        """Number of nodes, and scope of the test."""
         return len(self.nodes), self.scope
 
     @property
     def tends(self) -> bool:
-        """Whether the result is usable although it may need repeats: certainly slow, or more likely fast than slow."""
+        """Whether the result can be used without more repeats: certainly slow, or more likely fast than slow."""
         return bool(self.broken) or (self.verdict is not None and not -sequential_test.BOUND < self.verdict <= 0)
 
     def take(self, result: dict[str, Any], place: int) -> None:
@@ -163,8 +163,7 @@ class Readings:
         reading.coarse = False
         up = log1p(reading.rounding)
         if at is not None and reading.verdict is not None and reading.verdict <= -sequential_test.BOUND:
-            # In the best case for the node, the printed value stands for a smaller drop; the normal value was rounded
-            # as well.
+            # Both the value and the reference were rounded: assume the smallest possible drop.
             best = at - up if reference is None else at - 2 * up
             reading.coarse = sequential_test.likelihood(reading.samples, best, noise, distance) > -sequential_test.BOUND
         under = (
@@ -176,7 +175,7 @@ class Readings:
         reading.error = noise / sqrt(len(reading.samples))
 
     def _normal(self, kind: _Kind, distance: float) -> tuple[float | None, bool]:
-        """Return the normal value for tests of a kind, and whether it comes from tests of about this size."""
+        """Return the normal value for tests of a kind, and whether it comes from tests of about the same size."""
         if kind not in self._known:
             size, scope = kind
             sizes = {other[0] for other in self._of_kind if other[1] == scope}
@@ -187,7 +186,7 @@ class Readings:
                 found = sequential_test.normal(means, distance)
                 if found is not None:
                     few = sequential_test.fastest(means, distance) if other > _PAIR + 1 else found
-                    # Most large tests may be slow, such as those between few switches with several bad uplinks.
+                    # More than half of these tests may be slow, such as those between few switches with bad uplinks.
                     most_slow = few - found > _CLEAR * distance
                     near_enough = max(size, other) <= _NEAR * min(size, other)
                     self._known[kind] = (few, False) if most_slow else (found, near_enough)
@@ -195,14 +194,14 @@ class Readings:
         return self._known[kind]
 
     def hidden(self) -> str:
-        """Return how the noise limits the detection of the requested drop; empty if the repeats suffice."""
+        """Return which losses the noise hides; empty if the requested drop can be detected."""
         noise = self._level()
         smallest, wanted_drop = sequential_test.smallest_drop(noise, self._drop, self._most), -log1p(-self._drop)
         if not self._of_kind or smallest <= wanted_drop:
             return ""
         repeats = sequential_test.repeats_for(noise, wanted_drop)
-        wanted = f"repeat with {repeats} repeats" if repeats <= _MOST_TESTS else "measure when the cluster is quieter"
-        return f"a noise of {100 * noise:.0f} % hides losses of less than {100 * (1 - exp(-smallest)):.0f} %: {wanted}"
+        wanted = f"validate with {repeats} repeats" if repeats <= _MOST_TESTS else "validate when the cluster is idle"
+        return f"a noise of {100 * noise:.0f} % hides losses below {100 * (1 - exp(-smallest)):.0f} %: {wanted}"
 
     def undecided(self, readings: Iterable[Reading]) -> list[Reading]:
         """Return the tests that need repeats."""
@@ -213,9 +212,9 @@ class Readings:
         ]
 
     def suspected(self, reading: Reading) -> dict[str, Any]:
-        """Return the suspicion entry of a test that is probably slow, but within the noise or the rounding.
+        """Return the entry of a test that is probably slow, but within the noise or the rounding error.
 
-        Its number of repeats would confirm the observed drop.
+        The number of repeats in the entry would confirm the observed drop.
         """
         noise = self._level()
         distance = sequential_test.smallest_drop(noise, self._drop, self._most)
@@ -230,9 +229,9 @@ class Readings:
                 "nodes": list(reading.nodes),
                 "repeats": 0,
                 "reason": (
-                    f"{100 * exp(mean - (reference or 0.0)):.0f} % of {of_what}, but printed in so few digits that it "
-                    f"may be off by {100 * reading.rounding:.0f} %: suspected, measure with a {option('max_bytes')} "
-                    "that takes less than 10 s"
+                    f"{100 * exp(mean - (reference or 0.0)):.0f} % of {of_what}, with a rounding error of up to "
+                    f"{100 * reading.rounding:.0f} %: suspected; lower {option('max_bytes')} until a message takes "
+                    "less than 10 s, which prints more digits"
                 ),
             }
         return {
@@ -240,6 +239,6 @@ class Readings:
             "repeats": repeats,
             "reason": (
                 f"{100 * exp(mean - (reference or 0.0)):.0f} % of {of_what}, after {len(reading.samples)} repeats with "
-                f"a noise of {100 * noise:.1f} %: suspected, repeat with {repeats} repeats"
+                f"a noise of {100 * noise:.1f} %: suspected; validate with {repeats} repeats"
             ),
         }

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The culprit search: select the next tests from the results so far, or report the culprits.
 
-Up to 16 nodes play a full tournament; in larger sets, neighbours play in pairs. Slow nodes then play known-good nodes
-on the same switch and are blamed after failing with two different ones, or alone. After that all innocent nodes run
-together. If that run is slow although no node is, each switch is tested, then pairs of switches, and slow sets are
-halved until a link between two nodes or a boundary between two sets is left. Nodes that would be idle are tested in the
-same rounds, so that several faults are found in parallel.
+1. Pairs: up to 16 nodes are tested in all pairs, larger sets in pairs of neighbours.
+2. Slow nodes are tested with known-good nodes of the same switch, and blamed if they fail with two of these, or alone.
+3. All other nodes are tested together.
+4. If these are slow together, each switch and then pairs of switches are tested, and slow sets are halved until a link
+   between two nodes or a boundary between two sets is left.
+
+Idle nodes are tested in the same rounds, so that several faults are found in parallel.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["Locator", "locate"]
 
 _NO_SWITCH = ""
-# These stages test all nodes alike; the tests of the other stages depend on earlier slow results.
+# Stages that test all nodes in the same way; the tests of other stages depend on earlier slow results.
 _DRAWN = frozenset({"pairs", "switches"})
-# Maximum number of times that a round's tests within the noise are repeated.
+# Maximum number of times that the undecided tests of a round are repeated.
 _MOST_AGAIN = 2
 
 
@@ -89,17 +91,17 @@ class Locator:
 
     @property
     def hidden(self) -> str:
-        """The part of the requested drop that the noise of the results so far hides."""
+        """The losses that the noise of the results so far hides, in words; empty if none."""
         return self._readings.hidden()
 
     def tell(self, results: list[dict[str, Any]], first: list[int] | None = None) -> None:
-        """Add the results of the question's tests, in their order.
+        """Add the results of the requested tests, in order.
 
-        Tests within the noise are repeated before the search continues.
+        Undecided tests are repeated before the search continues.
 
         Args:
             results: busbw and floor in GB/s, repeats and outcome of each test, in the format of `locate`.
-            first: position of each among all results; by default they are numbered consecutively.
+            first: position of each result among all results; by default they are numbered consecutively.
         """
         if self.question is None:
             return
@@ -131,7 +133,7 @@ class Locator:
         return fitting_node(self._context, self._outcomes + decided) if self.question else []
 
     def _name_suspects(self) -> None:
-        """Record tests within the noise as suspected, unless their nodes are blamed or were fast in other tests."""
+        """Record undecided tests as suspected, unless their nodes are blamed or were fast in other tests."""
         blamed = {entry["node"] for entry in self.found["nodes"]}
         pairs = {frozenset(entry["nodes"]) for entry in self.found["links"]}
         seen: set[frozenset[str]] = set()
@@ -146,7 +148,7 @@ class Locator:
 def _switches(nodes: list[str], topology: dict[str, list[str]]) -> dict[str, str]:
     if len(set(nodes)) < len(nodes):
         twice = sorted({node for node in nodes if nodes.count(node) > 1})
-        message = f"nodes named twice: {', '.join(twice)}"
+        message = f"nodes listed twice: {', '.join(twice)}"
         raise ValueError(message)
     switch_of: dict[str, str] = {}
     for switch, members in topology.items():
@@ -163,7 +165,7 @@ def _switches(nodes: list[str], topology: dict[str, list[str]]) -> dict[str, str
 
 
 def _search(context: Context) -> Steps:
-    """Request rounds until the culprits are known."""
+    """Yield rounds of tests until the culprits are known."""
     if not context.nodes:
         return
     league = League({node: (node,) for node in context.nodes}, context.switch_of)
@@ -188,25 +190,25 @@ def locate(
 ) -> dict[str, Any]:
     """Return the tests to run next, or the culprits, given all results so far.
 
-    The function is pure: equal input gives equal output. A caller appends the results of the requested tests to its
-    list and calls again until done. Results of tests that were not requested are allowed.
+    The function has no state. The caller appends the results of the requested tests to its list and calls the function
+    again until done. The list may contain results of other tests.
 
     Args:
         nodes: names of the nodes.
         results: finished tests, each with nodes (list), busbw and floor in GB/s (or None), and outcome: ok, wrong
-            (results), crashed, hung, or inconclusive (no evidence). If a test has a scope, it is compared only with
-            tests of the same scope. If it has repeats, these are the busbw of each repeat, and busbw is their median.
-            If it has a rounding, each value may be off by this share because few digits were printed.
+            (results), crashed, hung, or inconclusive (no evidence). Optional keys: scope (tests are compared only with
+            others of the same scope), repeats (busbw of each repeat, busbw is their median), and rounding (rounding
+            error of a value, as a share).
         topology: nodes of each switch.
         drop: smallest share below normal that counts as slow.
         most_repeats: maximum number of measurements of a test in one round.
 
     Returns:
-        done; round (number of rounds so far, including the next); stage; tests (disjoint lists of nodes, which may run
-        at once); repeats (measurements of each test); and conclusions, final when done: nodes (node, verdict FAIL or
-        INCONCLUSIVE, kinds, results, reason), links (nodes), boundaries (switches, sides), unresolved (nodes, reason),
-        suspected (nodes, repeats, reason). Their results are positions in the list of results. Before done, fitting
-        holds the single node that explains all slow results so far, in the format of nodes.
+        done; round (number of rounds so far, including the next); stage; tests (disjoint lists of nodes, which can run
+        at the same time); repeats (measurements of each test); and the conclusions, which are final when done: nodes
+        (node, verdict FAIL or INCONCLUSIVE, kinds, results, reason), links (nodes), boundaries (switches, sides),
+        unresolved (nodes, reason), suspected (nodes, repeats, reason). Their results are positions in the list of
+        results. Until done, fitting contains the node that explains all slow results so far, if there is one.
 
     Raises:
         ValueError: nodes, topology or a result are not in this format.
@@ -237,10 +239,10 @@ def locate(
 
 
 def _check(index: int, result: dict[str, Any]) -> None:
-    """Reject a malformed result."""
+    """Raise ValueError if a result is malformed."""
     problem = ""
     if not result.get("nodes"):
-        problem = "names no nodes"
+        problem = "has no nodes"
     elif result.get("outcome", "ok") not in OUTCOMES:
         problem = f"has the outcome {result['outcome']!r} (expected one of {', '.join(OUTCOMES)})"
     repeats = result.get("repeats") or []
@@ -248,7 +250,7 @@ def _check(index: int, result: dict[str, Any]) -> None:
     for key, value in named:
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
         if value is not None and not (number and value >= (1e-9 if key == "floor" else 0)):
-            problem = f"has {key} {value!r}, which is not a valid bandwidth"
+            problem = f"has the {key} {value!r} (expected a bandwidth in GB/s)"
     if problem:
         message = f"result {index} {problem}"
         raise ValueError(message)

@@ -23,21 +23,21 @@ OUTCOMES = ("ok", "wrong", "crashed", "hung", NONE)
 
 _MOST_WEIGHED = 6
 _PAIR = 2
-# Half of the smallest drop to detect, as a logarithm, and the same in standard deviations of the difference.
+# Minimum difference of two means: half of the smallest detectable drop (logarithm), and in standard deviations.
 _LEAST_GAP = 0.05
 _CLEAR = 2.5
 
 
 @dataclass(frozen=True)
 class Question:
-    """A round of disjoint tests, which may run at once.
+    """A round of tests without common nodes, which can run at the same time.
 
     Attributes:
         stage: purpose of the round: pairs, alone, confirm, whole, switches or search.
         tests: one tuple of node names per test.
         repeats: number of measurements of each test.
-        needed: number of tests, from the first, that decide how the search continues; None for all of them. The others
-            run alongside and are not repeated if they are within the noise.
+        needed: number of tests, counted from the first, that determine how the search continues; None for all. The
+            other tests are not repeated if they are undecided.
     """
 
     stage: str
@@ -52,14 +52,12 @@ class Outcome:
 
     Attributes:
         nodes: the nodes that took part.
-        kind: pass, slow, wrong, crashed, hung or inconclusive; open if the result was within the noise and not
-            repeated.
+        kind: pass, slow, wrong, crashed, hung or inconclusive; open for an undecided test that was not repeated.
         results: positions of its results in the given list.
-        sure: whether it is below its floor or slower than other tests of the same size, not only slower than smaller
-            tests.
+        sure: whether it is below its floor or slower than tests of the same size, not only slower than smaller tests.
         mean: logarithm of the measured value; None without a measurement.
         error: standard deviation of the mean.
-        margin: by how much the mean is below the limit, as a logarithm; infinite without a measurement.
+        margin: distance of the mean below the limit, as a logarithm; infinite without a measurement.
     """
 
     nodes: tuple[str, ...]
@@ -72,7 +70,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether all nodes that took part are fine together."""
+        """Whether the test passed, which clears all its nodes and the links between them."""
         return self.kind == PASSED
 
     @property
@@ -96,7 +94,7 @@ class Context:
         switch_of: the switch of each node.
         found: conclusions: nodes, links, boundaries, unresolved, suspected (lists of plain dicts).
         bad: pairs of nodes that are slow together although each node is fine.
-        fine: the nodes of each test that passed.
+        fine: the nodes of each passed test.
         small: measured tests of two or three nodes, by node.
     """
 
@@ -111,7 +109,7 @@ class Context:
     )
 
     def innocent(self) -> list[str]:
-        """Return the nodes without evidence against them, in order."""
+        """Return the nodes that are not blamed, in order."""
         return [node for node in self.nodes if node not in self.out]
 
     def clean(self, nodes: Iterable[str]) -> bool:
@@ -120,16 +118,16 @@ class Context:
         return not any(left & group and right & group for left, right in self.bad)
 
     def wholes(self, nodes: Iterable[str]) -> list[tuple[str, ...]]:
-        """Return the nodes without one side of each known link or boundary, in up to three variants.
+        """Return up to three variants of the nodes, each without one side of each known slow link or boundary.
 
-        The variants leave out one end of each link, the other end, and whichever side keeps the most nodes.
+        The variants leave out the first end of each link, the second end, or the end that keeps the most nodes.
         """
         kept = list(nodes)
         ways = (self.without_bad(kept), self.without_bad(kept, other=True), self._without_fewest(kept))
         return list(dict.fromkeys(ways))
 
     def covered(self, nodes: tuple[str, ...]) -> bool:
-        """Return whether a test that contained all of the nodes has passed."""
+        """Return whether a passed test contained all of the nodes."""
         group = frozenset(nodes)
         return any(len(fine) >= len(group) and group.issubset(fine) for fine in self.fine)
 
@@ -139,7 +137,7 @@ class Context:
         return self.without_bad(node for node in nodes if node not in gone)
 
     def without_bad(self, nodes: Iterable[str], *, other: bool = False) -> tuple[str, ...]:
-        """Return the nodes without one side (the smaller, or either if equal) of each known link or boundary."""
+        """Return the nodes without the smaller side of each known slow link or boundary."""
         left_over = dict.fromkeys(nodes)
         for sides in self.bad:
             small, large = sorted(sides[::-1] if other else sides, key=len)
@@ -157,10 +155,10 @@ class Context:
                     self.small.setdefault(node, []).append(outcome)
 
     def differs(self, one: str, other: str, outcomes: list[Outcome]) -> bool:
-        """Return whether two nodes are slower together than with others, by half a drop and beyond the noise.
+        """Return whether two nodes are slower together than with others by half of the drop and more than the noise.
 
-        A node that is slightly slow with every partner may have passed a test by chance, which does not make a link
-        guilty. Nodes without measured small tests count as different.
+        Otherwise one of them may be slightly slow with every partner, and the link is not at fault. The result is True
+        for nodes without measured tests of two or three nodes.
         """
         mine = [outcome for outcome in outcomes if outcome.mean is not None and set(outcome.nodes) == {one, other}]
         for node, partner in ((one, other), (other, one)):
@@ -170,7 +168,7 @@ class Context:
         return True
 
     def conclude(self, what: str, entry: dict[str, Any], outcomes: list[Outcome]) -> None:
-        """Record a conclusion with its verdict: FAIL if anything was measured, INCONCLUSIVE after crashes only."""
+        """Record a conclusion with its verdict: INCONCLUSIVE if there were only crashes, otherwise FAIL."""
         kinds = {outcome.kind for outcome in outcomes if not outcome.passed}
         verdict = "FAIL" if kinds & FAILED else "INCONCLUSIVE"
         results = sorted({place for outcome in outcomes for place in outcome.results})
@@ -178,7 +176,7 @@ class Context:
 
 
 def _gap(fast: list[Outcome], slow: list[Outcome]) -> float:
-    """Return the certain speed advantage of the fast tests over the slow ones, as a logarithm."""
+    """Return the difference between fast and slow tests, minus its uncertainty, as a logarithm."""
     (high, one), (low, other) = _pooled(fast), _pooled(slow)
     return min(high - low, (high - low) / max(1e-9, _CLEAR * sqrt(one**2 + other**2)) * _LEAST_GAP)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the search for slow links and boundaries: choose the tests of each round and record the culprits.
 
-While slow blocks are split, all other nodes are tested too, so that further faults are found in parallel.
+While slow blocks are split, the other nodes are tested in the same rounds, so that more faults are found in parallel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["LinkSearch"]
 
 _MOST_ROUNDS = 60
-# Number of ways in which known links and boundaries are split up.
+# Number of variants in which the ends of known links are left out.
 _WAYS = 3
 
 
@@ -33,16 +33,16 @@ class LinkSearch(LinkState):
     """The rounds of the search."""
 
     def add(self, nodes: tuple[str, ...], outcome: Outcome) -> None:
-        """Add the block of a failed test to the open items."""
+        """Add the items to examine after a failed test of nodes."""
         self._take_in()
         self.items += narrow(self, Block(nodes), outcome)
 
     def duel(self, pair: tuple[str, str], outcomes: list[Outcome]) -> None:
-        """Add an open item for a slow pair whose nodes were both fast with others."""
+        """Add an item for a slow pair whose nodes were both fast with others."""
         self.items.append(Duel(Block(pair), [outcome for outcome in outcomes if not outcome.passed]))
 
     def between(self, left: tuple[str, ...], right: tuple[str, ...]) -> None:
-        """Add an open item for two sets that are fast on their own but slow together."""
+        """Add an item for two sets that are fast separately but slow together."""
         self.items.append(Family([Block(left, right)]))
 
     def boundary(self, left: Sequence[str], right: Sequence[str], outcomes: list[Outcome]) -> None:
@@ -50,7 +50,7 @@ class LinkSearch(LinkState):
         boundary(self, left, right, outcomes)
 
     def run(self, goal: float = 0, scopes: Sequence[Iterable[str]] = ()) -> Steps:
-        """Request rounds until every slow result is explained.
+        """Yield rounds of tests until every slow result is explained.
 
         Args:
             goal: number of culprits at which the search stops; it also stops if nothing is left to test.
@@ -58,7 +58,7 @@ class LinkSearch(LinkState):
         """
         self._take_in()
         for turn in range(_MOST_ROUNDS):
-            # An item that cannot be tested because it contains a known culprit counts as untested again.
+            # Items with a known culprit cannot be tested; their connections count as untested again.
             self.items = [item for item in self.items if isinstance(item, (Border, Duel)) or self._clean(item)]
             self._close_borders()
             if not self.items and self.found >= goal:
@@ -73,13 +73,13 @@ class LinkSearch(LinkState):
                 results = [next(rest) for _ in blocks]
                 if isinstance(item, Sweep) or any(item is other for other in self.items):
                     self.items = [other for other in self.items if other is not item]
-                    # Learning from one item may remove others.
+                    # The outcome of one item may remove others.
                     follows = item.learn(self, blocks, results)
                     self.items += follows
         self._give_up()
 
     def _close_borders(self) -> None:
-        """Resolve open boundary items that have no pair left to test."""
+        """Finish boundary items without a remaining pair to test."""
         closed = [item for item in self.items if isinstance(item, Border) and not item.ask(self, set())]
         self.items = [item for item in self.items if not any(item is other for other in closed)]
         for item in closed:
@@ -95,7 +95,7 @@ class LinkSearch(LinkState):
         left = self.hot()
         if left:
             nodes = [node for node in self.context.nodes if node in left]
-            self.context.found["unresolved"].append({"nodes": nodes, "reason": "slow together, but no cause was found"})
+            self.context.found["unresolved"].append({"nodes": nodes, "reason": "slow together, cause not found"})
         self.items = []
 
     def _plan(self, scopes: Sequence[Iterable[str]], turn: int, goal: float) -> list[tuple[Item, list[Block]]]:
@@ -111,10 +111,10 @@ class LinkSearch(LinkState):
         busy = taken | self.hot() | self.context.out
         for scope in scopes:
             free = [node for node in scope if node not in busy]
-            # A known link separates its ends; each turn leaves out another one.
+            # The ends of a known slow link cannot run together; each round leaves out a different end.
             ways = self.context.wholes(free)
             idle = ways[turn % len(ways) if goal < inf else 0]
-            # If no slow block is open, a scope that is probably fine is tested as a whole.
+            # Without an open slow block, a scope is probably healthy and is tested as a whole.
             sweeps = self._sweeps(idle) if plan or goal < inf else self._whole(idle)
             plan += [(item, blocks) for item in sweeps if (blocks := item.ask(self, taken))]
         return plan

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UNSURE", "Block", "Item", "LinkState"]
 
-UNSURE = "slower together than smaller groups; too few tests of this size to decide whether that is normal"
+UNSURE = "slower together than smaller groups; too few tests of this size to determine whether that is normal"
 _PAIR = 2
 
 
@@ -40,7 +40,7 @@ class Block:
         return len(self.left) + len(self.right) == _PAIR
 
     def quarters(self, switch_of: dict[str, str]) -> tuple[list[Block], list[Block]]:
-        """Return the diagonal quarters, which are disjoint, and the others."""
+        """Return the two diagonal quarters, which have no node in common, and the other two."""
         one, two = _halves(self.left, switch_of)
         if not self.right:
             return [Block(half) for half in (one, two) if len(half) > 1], [Block(one, two)]
@@ -58,12 +58,12 @@ def _halves(nodes: tuple[str, ...], switch_of: dict[str, str]) -> tuple[tuple[st
 
 
 class Item:
-    """An open question of the search: selects its next tests and interprets their outcomes."""
+    """A part of the search that is not finished: selects its next tests and interprets their outcomes."""
 
     blocks: list[Block]
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return disjoint tests; an empty list if they must wait."""
+        """Return tests without common nodes; an empty list if none can run in this round."""
         raise NotImplementedError
 
     def learn(self, state: LinkState, blocks: list[Block], outcomes: list[Outcome]) -> list[Item]:
@@ -109,7 +109,7 @@ class LinkState:
         return [Block(*(self.untested.sides(part) or (part,))) for part in self.untested.components(nodes)]
 
     def quarters(self, block: Block) -> tuple[list[Block], list[Block]]:
-        """Return the diagonal quarters of a block with untested pairs, and the others; the fuller ones come first."""
+        """Return both diagonal pairs of a block's quarters with untested pairs, the one with more of these first."""
         first, others = block.quarters(self.context.switch_of)
         if block.right and self._count(others) > self._count(first):
             first, others = others, first
@@ -119,14 +119,14 @@ class LinkState:
         return sum(self.untested.count(block.nodes) for block in blocks)
 
     def _take_in(self) -> None:
-        """Clear the pairs of passed tests."""
+        """Mark the pairs of passed tests as tested."""
         for nodes in self.context.fine[self._seen :]:
             self.untested.clear(nodes)
             self._passed.update(nodes)
         self._seen = len(self.context.fine)
 
     def hot(self) -> set[str]:
-        """Return the nodes of unexplained slow blocks."""
+        """Return the nodes in slow blocks without a known cause."""
         return {node for item in self.items for block in item.blocks for node in block.nodes}
 
     def proven(self, node: str) -> bool:
@@ -155,12 +155,12 @@ class LinkState:
         one, other = sorted(block.nodes)
         self.context.bad.append((frozenset({one}), frozenset({other})))
         if not self.context.differs(one, other, outcomes):
-            self.suspect((one, other), "slow together, but not clearly slower than each is with others")
+            self.suspect((one, other), "slow together, but not clearly slower than each of them with others")
             return
         self._conclude("links", {"nodes": [one, other]}, outcomes)
 
     def suspect_boundary(self, left: Sequence[str], right: Sequence[str]) -> None:
-        """Suspect two sets that are slower together than fewer nodes are, if no reference for their size exists."""
+        """Suspect two sets that are slower together than smaller groups, if no reference exists for their size."""
         self.context.bad.append((frozenset(left), frozenset(right)))
         self.suspect({*left, *right}, UNSURE)
 
@@ -181,7 +181,7 @@ class LinkState:
         self._conclude("boundaries", {"switches": names, "sides": sides}, outcomes)
 
     def _with_ends(self, side: Sequence[str], other: Sequence[str]) -> frozenset[str]:
-        """Return a side, plus nodes of its switches that tests left out only because they are ends of known links."""
+        """Return a side, plus nodes of its switches that tests left out because they are ends of known slow links."""
         switches = {self.context.switch_of[node] for node in side}
         ends = {node for sides in self.context.bad for part in sides if len(part) == 1 for node in part}
         rest = {node for node in self.context.innocent() if self.context.switch_of[node] in switches} - set(side)

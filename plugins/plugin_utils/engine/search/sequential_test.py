@@ -1,22 +1,23 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether a test is slow or within the noise, by a sequential test of its repeats.
+"""Decide by a sequential test of its repeats whether a test is fast or slow, or needs more repeats.
 
-All values are natural logarithms of busbw over floor, so that noise and drops are shares. For n repeats with mean y and
-noise s (standard deviation of one repeat), normal means at least m + d/2 and slow at most m - d/2, where m is the limit
-and d the smallest drop to detect. The generalized likelihood ratio of the two is
+All values are natural logarithms of busbw / floor, so that differences are relative. A test with n repeats has the mean
+y and the noise s (standard deviation of one repeat). With the limit m and the smallest drop to detect d, a fast test
+has a true mean of at least m + d/2, and a slow one of at most m - d/2. The generalized likelihood ratio of the two is
 
     L = n / (2 s^2) * ((y - min(y, m - d/2))^2 - (y - max(y, m + d/2))^2)
 
 The test is fast if L >= B, slow if L <= -B, and repeated in between. This is Wald's sequential test (A. Wald,
 Sequential Tests of Statistical Hypotheses, Ann. Math. Statist. 16, 1945) for composite hypotheses with an indifference
 zone (T. L. Lai, Nearly Optimal Sequential Tests of Composite Hypotheses, Ann. Statist. 16, 1988). With B = ln(1 /
-0.0001), about one answer in 10,000 is wrong. The search requires at least two tests with different partners before it
-blames a node.
+0.0001), about one decision in 10,000 is wrong. The search requires at least two failed tests with different partners
+before it blames a node.
 
-For a drop d, L has mean D^2 / 2 and standard deviation D, with D = d sqrt(n) / s. D = 8.3 leaves three standard
-deviations to B, so n = (8.3 s / d)^2 repeats decide at once, except in one test of 700, which is repeated. If a round
-has fewer repeats, d grows with the noise: 6.7 s / sqrt(n) leaves two standard deviations.
+For a drop d, L has the mean D^2 / 2 and the standard deviation D, with D = d sqrt(n) / s. With D = 8.3, the mean is
+three standard deviations above B, so n = (8.3 s / d)^2 repeats decide all tests except one in 700, which is repeated.
+If a round has fewer repeats, the smallest detectable drop is 6.7 s / sqrt(n), at which the mean is two standard
+deviations above B.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ _UNKNOWN_NOISE = 0.05
 _LEAST_NOISE = 0.01
 # One-sided 95 % bound of the normal distribution.
 _ONE_IN_TWENTY = -1.6449
-# At most this share of the compared tests may be slow.
+# Maximum share of slow tests among the compared ones.
 _FASTEST_THIRD = 2 / 3
 _FLOOR_OF_LOG = 1e-9
 
 
 @dataclass
 class Noise:
-    """The spread of repeats of the same test, pooled over all tests.
+    """The variation between repeats of the same test, pooled over all tests.
 
     Attributes:
         squares: sum of the squared distances from each test's mean.
@@ -90,12 +91,12 @@ class Noise:
         return self.freedom > 0
 
     def level(self, means: list[float]) -> float:
-        """Return the standard deviation of one repeat as a share: the upper 95 % bound, at least 1 %.
+        """Return the standard deviation of one repeat as a share: its upper 95 % bound, at least 1 %.
 
-        Chi squared uses the approximation of Wilson and Hilferty (Proc. Natl. Acad. Sci. 17, 1931). Without repeats the
-        value comes from the faster half of the pairs and includes the spread of the nodes: 2.5 times the median
-        distance from the median of that half, which is 0.4 standard deviations of a normal distribution. With few pairs
-        it is 5 %.
+        Chi squared uses the approximation of Wilson and Hilferty (Proc. Natl. Acad. Sci. 17, 1931). Without repeats,
+        the value is estimated from the faster half of the pairs and includes differences between nodes: 2.5 times the
+        median distance from the median of that half, which is 0.4 standard deviations of a normal distribution. With
+        too few pairs it is 5 %.
 
         Args:
             means: means of the tests of two nodes, as logarithms.
@@ -112,25 +113,25 @@ class Noise:
 
 
 def logarithm(score: float) -> float:
-    """Return the logarithm of a score; a score of 0 counts as a very small one."""
+    """Return the logarithm of a score; 0 counts as 1e-9."""
     return log(max(score, _FLOOR_OF_LOG))
 
 
 def smallest_drop(noise: float, drop: float = DROP, most: int = MOST_REPEATS) -> float:
-    """Return the smallest drop, as a logarithm, that `most` repeats separate from noise, but at least `drop`."""
+    """Return the smallest drop, as a logarithm, that `most` repeats can detect despite the noise, at least `drop`."""
     return max(-log(1 - drop), _DISTANCE * noise / sqrt(most))
 
 
 def repeats_for(noise: float, distance: float) -> int:
-    """Return the number of repeats that separate a drop, given as a logarithm, from noise."""
+    """Return the number of repeats that detect a drop, given as a logarithm, despite the noise."""
     return max(1, ceil((_AT_ONCE * noise / distance) ** 2 - 1e-9))
 
 
 def normal(means: list[float], distance: float) -> float | None:
     """Return the normal value of tests of the same size, or None if there are too few.
 
-    Less than two thirds of the tests may be slow. The result is the median of those that are not clearly below the
-    fastest third.
+    The result is the median of the tests that are not clearly below the fastest third. It is correct if less than two
+    thirds of the tests are slow.
     """
     if len(means) < _PEERS:
         return None
@@ -140,7 +141,7 @@ def normal(means: list[float], distance: float) -> float | None:
 
 
 def fastest(means: list[float], distance: float) -> float:
-    """Return the median of the fastest tests, however few there are."""
+    """Return the median of the fastest tests, for any number of tests."""
     return median(mean for mean in means if mean >= max(means) - distance / 2)
 
 

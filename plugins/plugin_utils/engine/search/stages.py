@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of the culprit search: pairs, single nodes, all nodes together, switches, and the remaining nodes."""
+"""The stages of the culprit search: pairs, single nodes, all nodes together, and switches."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _SAMPLES = 4
 
 
 def play(league: League, games: list[tuple[str, ...]], stage: str) -> Steps:
-    """Run disjoint games."""
+    """Run games without common nodes, and record their outcomes."""
     outcomes = yield Question(stage, [league.nodes(game) for game in games])
     for game, outcome in zip(games, outcomes):
         league.record(game, outcome)
 
 
 def judge_players(context: Context, league: League) -> Steps:
-    """Run games until each node is innocent, guilty or without a partner, and test the last group alone."""
+    """Run games until each node is cleared, blamed or without a partner; test nodes without a partner alone."""
     while doubtful := league.judge():
         games, stuck = next_games(league, doubtful)
         if not games:
@@ -53,7 +53,7 @@ def judge_players(context: Context, league: League) -> Steps:
 
 
 def _may_be_uplink(context: Context, league: League, node: str) -> bool:
-    """Return whether a bad uplink of the node's or its partners' switches may explain why the node was slow."""
+    """Return whether a bad uplink of the switch of the node or its partners may explain why the node was slow."""
     switch_of = context.switch_of
     mine = switch_of[node]
     across = {
@@ -70,9 +70,9 @@ def _may_be_uplink(context: Context, league: League, node: str) -> bool:
 
 
 def alone(context: Context, league: League, nodes: list[str]) -> Steps:
-    """Test nodes alone, twice if they fail, and blame those that fail twice; nodes that pass stay unresolved.
+    """Test nodes alone, and blame those that fail twice; nodes that pass stay unresolved.
 
-    In a cluster of two nodes that pass alone and fail together, the link between them is reported.
+    If a cluster has two nodes that pass alone and fail together, the link between them is reported.
     """
     failed: dict[str, list[Outcome]] = {node: [] for node in nodes}
     suspects = list(nodes)
@@ -87,7 +87,7 @@ def alone(context: Context, league: League, nodes: list[str]) -> Steps:
     league.judge()
     if len(context.nodes) > _PAIR:
         rest = [node for node in nodes if node not in league.lost and not league.verdict(node)]
-        _leave_open(context, rest, "fine alone, but slow with others, none of which is known to be good")
+        _leave_open(context, rest, "fast alone, but slow with others, of which none is known to be good")
 
 
 def _leave_open(context: Context, nodes: list[str], reason: str) -> None:
@@ -97,7 +97,7 @@ def _leave_open(context: Context, nodes: list[str], reason: str) -> None:
 
 
 def together(context: Context, league: League) -> Steps:
-    """Run all innocent nodes together, and search for the cause if they are slow."""
+    """Test all nodes that are not blamed together, and search for the cause if they are slow."""
     link_search = LinkSearch(context, league)
     if len(context.nodes) <= TOURNAMENT:
         yield from _slow_pairs(context, league, link_search)
@@ -120,14 +120,14 @@ def together(context: Context, league: League) -> Steps:
                 link_search.suspect(outcome.nodes, UNSURE)
                 return
             yield from _explain(link_search, outcome, before, again=failed > 1)
-    reason = "slow together, but no cause was found" if outcome.kind != NONE else "no result of all nodes together"
+    reason = "slow together, cause not found" if outcome.kind != NONE else "the test of all nodes had no result"
     context.found["unresolved"].append({"nodes": list(nodes), "reason": reason})
 
 
 def _next_whole(context: Context, link_search: LinkSearch) -> tuple[str, ...]:
-    """Return the nodes to run together next, without one side of each known slow link; empty if all runs were fast.
+    """Return the nodes to test together next, without one end of each known slow link; empty if none are left.
 
-    After one such run was fast, runs with the other sides are needed only for pairs that no test has covered.
+    After the first such test was fast, tests with the other ends are needed only for pairs that no test has covered.
     """
     ways = context.wholes(context.innocent())
     left = [way for way in ways if not context.covered(way)]
@@ -137,7 +137,7 @@ def _next_whole(context: Context, link_search: LinkSearch) -> tuple[str, ...]:
 
 
 def _explain(link_search: LinkSearch, outcome: Outcome, before: int, *, again: bool) -> Steps:
-    """Split the nodes to find out why all of them together are slow, unless the cause is known."""
+    """Split the nodes to find the reason why they are slow together, unless it is known."""
     if link_search.found > before:
         return
     everybody = [link_search.context.nodes]
@@ -152,7 +152,7 @@ def _explain(link_search: LinkSearch, outcome: Outcome, before: int, *, again: b
 
 
 def _slow_pairs(context: Context, league: League, link_search: LinkSearch) -> Steps:
-    """Explain the slow pairs without a guilty node: boundaries first, then links."""
+    """Find the cause of slow pairs without a blamed node: boundaries first, then links."""
     lost = [pair for pair in league.pairs_lost() if not context.out.intersection(pair)]
     for sides in _cuts(context, league, lost):
         outcomes = [seen for one, other in lost if _across((one, other), sides) for seen in _games(league, one, other)]
@@ -174,7 +174,7 @@ def _across(pair: tuple[str, ...], sides: tuple[list[str], list[str]]) -> bool:
 
 
 def _cuts(context: Context, league: League, lost: list[tuple[str, str]]) -> list[tuple[list[str], list[str]]]:
-    """Return pairs of sets between which every pair is slow: parts that no fast pair connects, or two switches."""
+    """Return pairs of sets without a fast pair between them: parts of the cluster, or two switches."""
     nodes = context.innocent()
     components = sorted(_components(league, nodes), key=len, reverse=True)
     cuts = [(component, components[0]) for component in components[1:] if len(component) > 1]
@@ -210,7 +210,7 @@ def _components(league: League, nodes: list[str]) -> list[list[str]]:
 
 
 def _teams(context: Context, nodes: list[str] | None = None) -> dict[str, list[str]]:
-    """Return the nodes of each switch that can run together."""
+    """Return the nodes of each switch that can be tested together."""
     teams: dict[str, list[str]] = {}
     for node in nodes or context.without_bad(context.innocent()):
         teams.setdefault(context.switch_of[node], []).append(node)
@@ -235,51 +235,51 @@ def _switches(context: Context, _league: League, link_search: LinkSearch) -> Ste
 
 def _uplinks(context: Context, link_search: LinkSearch) -> Steps:
     teams = {switch: tuple(team) for switch, team in _teams(context).items()}
-    # Few switches mean few partners, so samples of nodes are tested as well.
-    cup = League(teams, dict.fromkeys(teams, ""), _PAIR, few=True)
-    rounds = round_robin(list(teams)) if len(teams) <= _FEW else [neighbours(list(teams), cup.group_of)]
+    # Few switches mean few partners, so samples of nodes are also tested.
+    switch_league = League(teams, dict.fromkeys(teams, ""), _PAIR, few=True)
+    rounds = round_robin(list(teams)) if len(teams) <= _FEW else [neighbours(list(teams), switch_league.group_of)]
     for games in rounds:
-        yield from play(cup, list(games), "switches")
-    # Without a single good switch no switch has a partner.
+        yield from play(switch_league, list(games), "switches")
+    # A switch can be judged only if at least one other switch is good.
     for games in round_robin(list(teams))[: 0 if len(teams) <= _FEW else _FEW]:
-        if cup.passed:
+        if switch_league.passed:
             break
-        yield from play(cup, list(games), "switches")
-    while doubtful := cup.judge():
-        more, _stuck = next_games(cup, doubtful)
+        yield from play(switch_league, list(games), "switches")
+    while doubtful := switch_league.judge():
+        more, _stuck = next_games(switch_league, doubtful)
         if not more:
             break
-        yield from play(cup, list(more), "confirm")
-    if cup.lost:
-        yield from _sample_uplinks(cup, teams)
-    for switch, outcomes in cup.lost.items():
+        yield from play(switch_league, list(more), "confirm")
+    if switch_league.lost:
+        yield from _sample_uplinks(switch_league, teams)
+    for switch, outcomes in switch_league.lost.items():
         rest = [node for node in context.nodes if context.switch_of[node] != switch]
         mine = [node for node in context.nodes if context.switch_of[node] == switch]
         link_search.boundary(mine, rest, outcomes)
-    for one, other in cup.pairs_lost():
+    for one, other in switch_league.pairs_lost():
         link_search.between(teams[one], teams[other])
     yield from link_search.run(0, [context.nodes])
 
 
-def _sample_uplinks(cup: League, teams: dict[str, tuple[str, ...]]) -> Steps:
-    """Clear a switch if a small part of it is fast with small parts of others: then links are slow, not the uplink."""
-    good = [node for switch, team in teams.items() if switch not in cup.lost for node in team]
+def _sample_uplinks(switch_league: League, teams: dict[str, tuple[str, ...]]) -> Steps:
+    """Clear a switch if some of its nodes are fast with some nodes of others: then links are slow, not the uplink."""
+    good = [node for switch, team in teams.items() if switch not in switch_league.lost for node in team]
     samples: dict[str, list[tuple[str, ...]]] = {}
-    for i, switch in enumerate(cup.lost):
-        others = good[i :: len(cup.lost)]
+    for i, switch in enumerate(switch_league.lost):
+        others = good[i :: len(switch_league.lost)]
         count = min(_SAMPLES, len(teams[switch]), len(others))
         samples[switch] = [teams[switch][at::count] + tuple(others[at::count]) for at in range(count)]
     outcomes = iter((yield Question("confirm", [test for tests in samples.values() for test in tests])))
     for switch, tests in samples.items():
         seen = [next(outcomes) for _ in tests]
         if any(outcome.passed for outcome in seen):
-            del cup.lost[switch]
+            del switch_league.lost[switch]
         else:
-            cup.lost[switch] += seen
+            switch_league.lost[switch] += seen
 
 
 def name_nodes(context: Context, league: League) -> None:
-    """Record the guilty nodes; nodes that only lack a result stay unresolved."""
+    """Record the blamed nodes; nodes without a result stay unresolved."""
     for node in sorted(league.lost):
         outcomes = league.lost[node]
         partners = sorted({other for outcome in outcomes for other in outcome.nodes if other != node})
@@ -296,7 +296,7 @@ def fitting_node(context: Context, outcomes: list[Outcome]) -> list[dict[str, An
 
     The node must have failed as often as the complete search requires, with partners that are fast with others, and
     must never have passed. All failed tests must contain it and be slower than all passed tests by more than the noise.
-    In a tournament the passed tests must connect all other nodes; otherwise the fault may lie between two parts.
+    If all pairs were tested, passed tests must connect all other nodes; otherwise the fault may lie between two parts.
 
     Args:
         context: nodes and switches.
@@ -324,7 +324,7 @@ def fitting_node(context: Context, outcomes: list[Outcome]) -> list[dict[str, An
 
 
 def _is_apart(outcomes: list[Outcome]) -> bool:
-    """Return whether failed tests are slower than passed ones by the margin required of a single test."""
+    """Return whether failed tests are slower than passed ones by the margin that a single test requires."""
     measured = [outcome for outcome in outcomes if outcome.mean is not None and len(outcome.nodes) > 1]
     fast = min((outcome for outcome in measured if outcome.passed), key=_mean, default=None)
     slow = max((outcome for outcome in measured if not outcome.passed), key=_mean, default=None)

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The round-robin tournament of pairs, and the decision about which player is to blame for lost games.
+"""Test pairs of nodes in a round-robin tournament, and decide which nodes to blame for slow pairs.
 
-A player is a node, or a switch with all its nodes. A fast game clears all its players; a slow game only shows that one
-of them, or the link between them, is faulty.
+A player is a node, or a switch with all its nodes; a game is a test of two or three players. A fast game clears all its
+players. A slow game shows only that one of the players, or the link between them, is faulty.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["League", "neighbours", "next_games", "round_robin"]
 
-# A full tournament of this many players plus this many further games is enough to judge a player.
+# A player is judged after the games of a tournament of this many players plus this many additional games.
 _TOURNAMENT = 16
 _MOST_MORE = 4
-# A quarter of the smallest drop to detect, as a logarithm. Within it, this many more failures are required.
+# Failures near the limit (a quarter of the smallest drop to detect, as a logarithm) require this many more failures.
 _NEAR = 0.026
 _MORE_NEAR = 2
 
@@ -67,9 +67,9 @@ class League:
         teams: the nodes of each player.
         group_of: the switch of each player; partners on the same switch are preferred.
         needed: failures with different known-good partners before a player is blamed.
-        few: whether failing with all good players is enough, however few they are.
-        lost: blamed players, with the results that prove it.
-        spared: players whose failures have another explanation.
+        few: whether failures with all good players suffice if there are fewer than needed.
+        lost: blamed players, with the outcomes that prove it.
+        spared: players whose failures have another cause, which are not blamed.
         games: the games of each player, by its partners.
         passed: players that were fast in at least one game.
     """
@@ -99,9 +99,9 @@ class League:
         return player in self.passed and player not in self.lost
 
     def failures(self, player: str) -> list[frozenset[str]]:
-        """Return the known-good partners with whom the player was slow, from games that share no partner.
+        """Return the known-good partners of the player's slow games, without games that share a partner.
 
-        One slow link would explain all games that share its other end.
+        One slow link would explain all games with the same partner.
         """
         games = self.games.get(player, {})
         lost = [others for others, seen in games.items() if _net(seen) < 0 and all(map(self.good, others))]
@@ -114,10 +114,10 @@ class League:
         return apart
 
     def _enough(self, player: str, failures: list[frozenset[str]]) -> float:
-        """Return the number of failures that prove a player guilty; results near the limit need more.
+        """Return the number of failures that prove a player faulty; results near the limit require more.
 
-        A healthy player at the slow end of the spread is near the limit with every partner. With `few`, the number is
-        at most the number of good players.
+        A healthy player that is slightly slower than others is near the limit with every partner. With `few`, the
+        result is at most the number of good players.
         """
         most = max(self.needed, sum(map(self.good, self.teams))) if self.few else inf
         margins = [outcome.margin for others in failures for outcome in self.games[player][others]]
@@ -125,7 +125,7 @@ class League:
         return min(self.needed + more, most)
 
     def verdict(self, player: str) -> bool | None:
-        """Return whether the player is innocent, or None if undecided."""
+        """Return True if the player is cleared, False if it is faulty, None if undecided."""
         if player in self.lost:
             return False
         nets = [_net(seen) for seen in self.games.get(player, {}).values()]
@@ -138,12 +138,12 @@ class League:
         return False
 
     def blame(self, player: str) -> None:
-        """Record that the player is guilty."""
+        """Record the player as faulty."""
         games = self.games[player]
         self.lost[player] = [outcome for others in self.failures(player) for outcome in games[others]]
 
     def judge(self) -> list[str]:
-        """Blame the players whose games prove them guilty, and return the undecided players."""
+        """Blame the players whose games prove them faulty, and return the undecided players."""
         while True:
             verdicts = {player: self.verdict(player) for player in self.teams}
             guilty = [player for player, innocent in verdicts.items() if innocent is False and player not in self.lost]

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of nodes that no passed test has covered, and groupings that test many of them at once.
+"""Track the pairs of nodes that no passed test has covered, and choose tests that cover many of them.
 
-A fast test of many nodes clears all pairs among them. Half of the pairs of a set fit into two tests that run at once,
-so each round halves the rest while nothing is slow, regardless of earlier tests.
+A fast test of many nodes clears all pairs among them. Two simultaneous tests can cover half of the pairs of a set, so
+each round halves the number of untested pairs as long as no test is slow.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _WAYS = ((0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 1, 0))
 
 
 class Untested:
-    """A graph of nodes in which a pair is connected until it was part of a passed test.
+    """A graph of nodes whose edges are the untested pairs.
 
-    The partners of a node are the bits of an integer: bit i is the node at position i.
+    The neighbours of a node are the bits of an integer: bit i stands for the node at position i.
     """
 
     def __init__(self, nodes: list[str]) -> None:
@@ -45,7 +45,7 @@ class Untested:
         return tuple(self._nodes[place] for place in _places(bits))
 
     def clear(self, nodes: Iterable[str]) -> None:
-        """Clear all pairs of a passed test."""
+        """Mark all pairs of a passed test as tested."""
         bits = self._bits(nodes)
         for place in _places(bits):
             self._partners[place] &= ~bits
@@ -60,7 +60,7 @@ class Untested:
         return self._count(self._bits(nodes)) // 2
 
     def components(self, nodes: Iterable[str]) -> list[tuple[str, ...]]:
-        """Return the sets of nodes that are connected by untested pairs; nodes without such a pair are left out."""
+        """Return the sets of nodes that untested pairs connect; nodes without an untested pair are left out."""
         left = self._bits(nodes)
         components = []
         while left:
@@ -77,7 +77,7 @@ class Untested:
         return components
 
     def sides(self, part: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Return two sets such that each untested pair of a part has one node in each, or None if impossible."""
+        """Return two sets such that each untested pair has one node in each of them, or None if impossible."""
         whole = self._bits(part)
         sides = [1 << self._place[part[0]], 0]
         turn, new = 0, sides[0]
@@ -93,7 +93,7 @@ class Untested:
         return self._names(sides[0]), self._names(sides[1])
 
     def groups(self, part: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Return the two disjoint sets with the most untested pairs, of all ways to combine four quarters."""
+        """Return two disjoint halves of a part, combined from its quarters, with the most untested pairs."""
         cuts = [len(part) * i // 4 for i in range(5)]
         quarters = [self._bits(part[one:other]) for one, other in zip(cuts, cuts[1:])]
         ways = []

@@ -1,17 +1,17 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Find known causes of low bandwidth in NCCL's log lines, and decide which are faults at any bandwidth.
+"""Find known causes of low bandwidth in NCCL's log lines, and decide which are faults even if the floor is reached.
 
-A known cause is a fault only if the hardware profile does not explain it. Otherwise it is a finding:
+A cause is a fault if the hardware profile rules out a normal explanation, and otherwise a finding:
 
-- NET/Socket, fewer NICs than in the profile, a NIC that is missing or idle on one node: a fault if the path between the
-  nodes is a network with RDMA. The trays of one NVLink domain do not need it.
+- NET/Socket, fewer NICs than in the profile, a NIC that is missing or idle on one node: a fault if an RDMA network
+  connects the nodes. Trays of one NVLink domain do not need it.
 - GPUDirect RDMA off: a fault if each GPU has NVLink and at most two share a NIC. NCCL uses it up to PATH_PXB
   (src/graph/paths.cc, ncclTopoCheckGdr), so a GPU that reaches the NIC only through the CPU cannot use it.
 - NVLS off: a fault for an all-reduce on three or more GPUs of Hopper or newer behind an NVSwitch
   (src/transport/nvls.cc, ncclNvlsInit: no NVLS up to two GPUs).
-- A NIC that is idle on one node: a fault in collectives with equal roles for all ranks. Collectives with a root or with
-  pairs use only some rails.
+- A NIC that is idle on one node: a fault in collectives in which all ranks have the same role. Collectives with a root
+  or with pairs use only some rails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KNOWN_CAUSE", "Cause", "causes"]
 
-# Start of the reason if the bandwidth alone would have passed.
+# Prefix of the reason if a known fault turns a sufficient bandwidth into a FAIL.
 KNOWN_CAUSE = "a known cause of low bandwidth"
 _HOPPER_LINE = 450
 _FEWEST_OF_NVLS = 3
@@ -34,7 +34,7 @@ _ALIKE = frozenset({"all_reduce", "all_gather", "reduce_scatter", "alltoall"})
 
 
 class Cause(NamedTuple):
-    """A description of a cause, and whether it is a fault at any bandwidth."""
+    """A description of a cause, and whether it is a fault even if the floor is reached."""
 
     words: str
     counts: bool
@@ -50,9 +50,9 @@ def causes(
     """Return the causes found in NCCL's log lines without duplicates, in the order of the runs.
 
     Args:
-        runs: results of ``nccl.output.parse_text``; only their fabric is read.
-        profile: the entry of the hardware catalogue, None if unknown.
-        collective: the program without "_perf".
+        runs: results of parse_text; only their fabric is read.
+        profile: the hardware profile; None if unknown.
+        collective: name of the nccl-tests program without "_perf".
         nodes: number of nodes.
         domains: number of nodes in each NVLink domain; None if unknown.
     """
@@ -71,7 +71,7 @@ def causes(
         if fabric.get("nvls") is False and nvlink >= _HOPPER_LINE:
             each = (run.get("ranks") or 0) // max(1, run.get("nodes") or nodes)
             summed = collective == "all_reduce" and each >= _FEWEST_OF_NVLS and bool(gpu.get("nvswitch"))
-            found.append(Cause("NVLS not in use: the fabric manager, the driver or NCCL_NVLS_ENABLE", summed))
+            found.append(Cause("NVLS not in use: check the fabric manager, the driver and NCCL_NVLS_ENABLE", summed))
     return list(dict.fromkeys(found))
 
 
@@ -82,7 +82,7 @@ def _network(fabric: dict[str, Any], nics: int, *, counts: bool, near: bool) -> 
         yield Cause("GPUDirect RDMA off", counts and near)
     found = len(fabric.get("nics") or [])
     if found and found != nics:
-        yield Cause(f"wrong number of NICs: NCCL uses {found}, the profile has {nics}", counts and found < nics)
+        yield Cause(f"wrong number of NICs: NCCL uses {found} (expected {nics})", counts and found < nics)
 
 
 def _rails(rails: dict[str, dict[str, list[str]]], *, counts: bool, alike: bool) -> Iterator[Cause]:
@@ -93,8 +93,8 @@ def _rails(rails: dict[str, dict[str, list[str]]], *, counts: bool, alike: bool)
         names = sorted({name for nics in reported.values() for name in nics})
         usual = [name for name in names if 2 * sum(name in nics for nics in reported.values()) >= len(reported)]
         for host, nics in sorted(reported.items()):
-            # A node with the same number of NICs under other names lacks none.
+            # If a node has the same number of NICs with different names, none is missing.
             sure = alike if key == "carried" else len(nics) < most
             for name in usual:
                 if name not in nics and (key == "listed" or name in rails[host]["listed"]):
-                    yield Cause(f"rail {name} of node {host} {words}, unlike on other nodes", counts and sure)
+                    yield Cause(f"rail {name} of node {host} {words}, but is used on other nodes", counts and sure)

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Check a controller's answer to a validation, and reject it if a value is impossible.
+"""Check the controller's answer to a validation, and reject it if a value is impossible.
 
-Root on the controller controls the answer, and the provisioning host has full access to all hosts. Paths to read or
-delete are therefore derived from the requested tests, never from the answer.
+A compromised controller could send any answer, and the provisioning host has root access to all hosts. Paths to read or
+delete are therefore derived from the requested tests and not from the answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def output_path(pattern: str, job_id: str) -> str:
     """Return the path of a job's output.
 
     Args:
-        pattern: the pattern passed to sbatch, with %j for the job ID.
+        pattern: the path passed to sbatch, with %j for the job ID.
         job_id: the job ID.
 
     Raises:
@@ -49,12 +49,12 @@ def checked_answer(options: Mapping[str, Any], step: Step, result: Mapping[str, 
 
     Args:
         options: options of the validation; `output` is the pattern of that path.
-        step: the requested step, from stages.next_step.
-        result: the result of the slurm_tests module; a failed or unreachable result if it did not run.
+        step: the requested step, from next_step.
+        result: the result of the slurm_tests module, which may be failed or unreachable.
         controller: name of the controller, for messages.
 
     Returns:
-        tests, node_reasons and msg; if any value is impossible, no tests and a message that names it.
+        tests, node_reasons and msg; if any value is impossible, no tests and a message with the value.
     """
     entries, planned = result.get("tests"), step["tests"]
     answer: Result = {"tests": [], "node_reasons": [], "msg": str(result.get("msg") or "")}
@@ -65,7 +65,7 @@ def checked_answer(options: Mapping[str, Any], step: Step, result: Mapping[str, 
             _refuse("tests", "the answer", entries, f"not a list of the {len(planned)} requested test(s)")
         answer["tests"] = [_entry(options, test, entry) for test, entry in zip(planned, entries)]
     except ValueError as exc:
-        answer["msg"] = f"{controller} {exc}; nothing was fetched: check {controller} for a compromise"
+        answer["msg"] = f"{controller} {exc}. No output was fetched. Check whether {controller} is compromised"
     else:
         reasons = result.get("node_reasons")
         lines = reasons[:_MOST_REASONS] if isinstance(reasons, list) else []
@@ -76,7 +76,7 @@ def checked_answer(options: Mapping[str, Any], step: Step, result: Mapping[str, 
 def _refuse(key: str, where: str, value: object, why: str) -> NoReturn:
     shown = repr(value)
     shown = f"{shown[:_MOST_SHOWN]}…" if len(shown) > _MOST_SHOWN else shown
-    message = f"gives {key} {shown} for {where}, which is {why}"
+    message = f"returned {key} {shown} for {where}, which is {why}"
     raise ValueError(message)
 
 

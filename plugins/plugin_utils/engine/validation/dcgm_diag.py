@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse and judge the JSON of ``dcgmi diag -j``, from DCGM 2 and 3 (by GPU IDs) and DCGM 4 (by entities)."""
+"""Parse and judge the JSON of ``dcgmi diag -j`` of DCGM 2 and 3 (results by GPU ID) and DCGM 4 (by entity)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def read_diag(text: str) -> dict[str, Any]:
     """Return the parsed results of a diagnosis. It never raises.
 
     Returns:
-        version and driver (None if unknown), results and errors (why it cannot be read). A result has category, test,
-        unit (such as GPU or CPU; empty for the whole node), ids, status (pass, fail, warn or skip; otherwise the
-        original text), and messages.
+        version and driver (None if unknown), results and errors (problems with the output). A result has category,
+        test, unit (such as GPU or CPU; empty for the whole node), ids, status (pass, fail, warn, skip, or the original
+        text if unknown), and messages.
     """
     found: dict[str, Any] = {"version": None, "driver": None, "results": [], "errors": []}
     data = _decoded(text[:_MOST_TEXT])
@@ -83,7 +83,7 @@ def _text(value: object) -> str | None:
 
 
 def _take(category: dict[str, Any], test: dict[str, Any], found: dict[str, Any]) -> None:
-    """Add the results of one test; a summary counts only if no single result has the same status."""
+    """Add the results of one test; its summary is added only if no other result has the same status."""
     where = {"category": _text(category.get("category")) or "", "test": _text(test.get("name")) or "a test"}
     results = [_dict(result) for result in _list(test.get("results"))]
     fresh = [{**where, **_who(result), **_status_entry(result)} for result in results]
@@ -93,7 +93,7 @@ def _take(category: dict[str, Any], test: dict[str, Any], found: dict[str, Any])
         if whole["status"] not in {result["status"] for result in fresh}:
             fresh.append(whole)
     if not fresh:
-        found["errors"].append(f"{where['test']}: has no result")
+        found["errors"].append(f"the test {where['test']} has no result")
     found["results"] += fresh
 
 
@@ -122,12 +122,12 @@ def _is_text(value: object) -> bool:
 def judge_diag(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     """Return verdict, reason and findings of a diagnosis, and its values for the report.
 
-    Fail leads to FAIL; Warn and Skip are findings; any status other than Pass leads to INCONCLUSIVE, and so does a
-    diagnosis without a test that ran.
+    The status Fail leads to FAIL; Warn and Skip are findings. An unknown status, or a diagnosis that ran no test, leads
+    to INCONCLUSIVE.
 
     Args:
         data: the result of read_diag.
-        about: node (its name) and profile (None if unknown).
+        about: node (name) and profile (None if unknown).
 
     Returns:
         verdict, reason, findings, version, driver, results, and pairs (one entry per failed GPU).
@@ -165,7 +165,7 @@ def _verdict(
     if data["errors"]:
         return INCONCLUSIVE, f"{node}: {data['errors'][0]}"
     if strange:
-        return INCONCLUSIVE, f"{node}: {_where(by_status[strange[0]][0])} ended as {strange[0]!r}"
+        return INCONCLUSIVE, f"{node}: {_where(by_status[strange[0]][0])} has the unknown status {strange[0]!r}"
     if not by_status.get("pass") and not by_status.get("warn"):
         return INCONCLUSIVE, f"{node}: every test was skipped"
     if wanted and seen and len(seen) < wanted:
@@ -187,7 +187,7 @@ def _words(result: dict[str, Any], what: str) -> str:
 
 
 def _findings(data: dict[str, Any], by_status: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """Return the other failures, the warnings and the skipped tests; GPUs with the same reason share a line."""
+    """Return the other failures, the warnings and the skipped tests; GPUs with the same message share a line."""
     found = [_words(result, "failed") for result in by_status.get("fail", [])[1:]]
     found += [_words(result, "warns") for result in by_status.get("warn", [])]
     skipped: dict[str, dict[str, Any]] = {}

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Check the options of a validation and convert them to their types, once before planning."""
+"""Check the options of a validation, and convert them to the declared types."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ _EMPTY: dict[str, Any] = {
 
 
 def typed(given: Mapping[str, Any]) -> Options:
-    """Return the checked options with converted types; options that are already typed are returned unchanged.
+    """Return the checked and converted options; already converted options are returned unchanged.
 
     Args:
-        given: the keys of model.Options except own. Each value may be a string; nodes and topology may be lists or
-            folded strings. Each requested stage with options has a dictionary of them under its name.
+        given: the keys of Options except own. Each value may be a string; nodes and topology may be lists or folded
+            strings. The options of a stage are a dictionary under the name of the stage.
 
     Raises:
-        ValueError: the options are invalid; the message has a sentence for each problem.
+        ValueError: the options are invalid; the message contains all problems.
     """
     if "own" in given:
         return cast("Options", given)
@@ -111,7 +111,7 @@ def _read(given: Mapping[str, Any]) -> tuple[Options, list[str]]:
 
 
 def _named(part: str) -> Callable[[str], str]:
-    """Return the function that names the options of a stage or a node check."""
+    """Return a function that adds the prefix of a stage or node check to an option name."""
     return lambda key: option(f"{part}_{key}")
 
 
@@ -136,7 +136,7 @@ def _problems(options: Options) -> list[str]:
         )
     elif options["backend"] == "mpi":
         problems += [
-            f"{option(key)}: the backend mpi runs its own program and uses no {what}: remove it, or "
+            f"{option(key)}: the backend mpi runs busbar's program and does not use {what}: remove it, or "
             f"set {option('backend')}=nccl"
             for key, what in (("binary", "nccl-tests"), ("image", "container image"))
             if options.get(key)
@@ -161,7 +161,7 @@ def _problems(options: Options) -> list[str]:
 def _inspector_problems(options: Options) -> list[str]:
     path = options.get("inspector", "")
     if path and options["backend"] != "nccl":
-        return [f"{option('inspector')}: it records NCCL, but {option('backend')} is {options['backend']}: remove it"]
+        return [f"{option('inspector')}: requires {option('backend')}=nccl (found {options['backend']}): remove it"]
     if path and not (path.startswith("/") and path.isprintable()):
         return [f"{option('inspector')}: {path!r} is not an absolute path of libnccl-profiler-inspector.so"]
     return []
@@ -172,7 +172,7 @@ def _user_problems(options: Options) -> list[str]:
     if not _USER.fullmatch(user):
         return [f"{option('user')}: {user!r} is not a valid user name"]
     if user == "root":
-        return [f"{option('user')}: tests do not run as root: set an unprivileged user, such as busbar-validation"]
+        return [f"{option('user')}: root cannot run tests: set an unprivileged user, such as busbar-validation"]
     return []
 
 
@@ -183,8 +183,8 @@ def _reservation_problems(options: Options) -> list[str]:
         problems.append(f"{option('reservation')}: {name!r} is not a valid reservation name")
     if name == OWN_NAME:
         problems.append(
-            f"{option('reservation')}: {name} is the one that busbar makes and deletes itself: leave the option empty, "
-            "or give your own another name"
+            f"{option('reservation')}: busbar creates and deletes the reservation {name}: leave the option empty, or "
+            "rename your reservation"
         )
     if resumed not in RESUMED:
         problems.append(f"{option('resume')}: {resumed!r} is not one of {', '.join(RESUMED)}")
@@ -196,12 +196,12 @@ def _topology_problems(options: Options) -> list[str]:
     for switch, nodes in options["topology"].items():
         for node in nodes:
             if switch_of.setdefault(node, switch) != switch:
-                return [f"{option('topology')}: {node} is under {switch_of[node]} and {switch}"]
+                return [f"{option('topology')}: {node} is listed under {switch_of[node]} and {switch}"]
     return _contradictions(switch_of, options["slurm_topology"])
 
 
 def _contradictions(switch_of: dict[str, str], declared: dict[str, list[str]]) -> list[str]:
-    """Return the differences between the search's switches and those declared to Slurm."""
+    """Return a problem if the topology option contradicts Slurm's topology."""
     other_of = {node: switch for switch, nodes in declared.items() for node in nodes}
     both = [node for node in switch_of if node in other_of]
     places: dict[str, str] = {}
@@ -213,14 +213,14 @@ def _contradictions(switch_of: dict[str, str], declared: dict[str, list[str]]) -
                 one, other = (option("topology"), "slurm_topology")[:: 1 if mine is switch_of else -1]
                 conflict = f"{one} has {first} and {node} under {mine[node]}"
                 but = f"{other} under {theirs[first]} and {theirs[node]}"
-                return [f"{option('topology')}: {conflict}, {but}; declare it once: remove {option('topology')}"]
+                return [f"{option('topology')}: {conflict}, {but}: remove {option('topology')}"]
     return []
 
 
 def _node_problems(options: Options) -> list[str]:
     nodes = options["nodes"]
     if not nodes:
-        return [f"{option('nodes')}: names no node"]
+        return [f"{option('nodes')}: is empty: list at least one compute node"]
     strange = [node for node in nodes if node not in options["pool"]]
     if strange:
         return [f"{option('nodes')}: {fold_hosts(strange)} is not a compute node ({fold_hosts(options['pool'])})"]

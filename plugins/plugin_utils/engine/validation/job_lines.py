@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse a job's lines about its nodes: step failures, software facts, differences between nodes, and port counters.
+"""Parse the lines that a job prints about its nodes: failed steps, software versions, and port error counters.
 
 The job prints ``# busbar counter: before NODE DEVICE NAME VALUE`` before its tests and the same with ``after`` at the
 end, omitting zeros; the last line of a node has the device ``-`` and the counter ``read``. Names are those of Linux'
@@ -27,9 +27,8 @@ __all__ = [
     "unconnected",
 ]
 
-# The format of slurm_error in slurmstepd (Slurm 24.11), with or without the prefix of srun --label. Pyxis 0.24 repeats
-# Enroot's log, indented by four more spaces, after "printing enroot log file:" (common.c, memfd_print_log); the other
-# messages are those of pyxis_slurmstepd.c.
+# Messages of Pyxis in slurmstepd's format (slurm_error, Slurm 24.11), with or without the prefix of srun --label. Pyxis
+# 0.24 repeats Enroot's log after "printing enroot log file:", indented by four more spaces (common.c, memfd_print_log).
 _PYXIS_LINE = re.compile(
     r"^(?:\s*\d{1,6}: )?slurmstepd(?:-(?P<node>[\w.-]+))?: error: pyxis:(?P<log> {5})?\s*(?P<words>\S.*?)\s*$"
 )
@@ -45,10 +44,10 @@ _LONGEST_REASON = 300
 
 
 def container_fault(text: str) -> str:
-    """Return why a step had no container, with the node if known; empty if the output has no such message.
+    """Return why the container of a step did not start, with the node if known; empty without such a message.
 
-    Enroot's log is more precise than the messages of Pyxis: its first error is used, or else its first line. Without
-    it, the first message of Pyxis that gives a reason is used, or else the first message.
+    The result is, in order of preference, the first error in Enroot's log, its first line, the first message of Pyxis
+    with a reason, or its first message.
     """
     matches = [match for line in text.splitlines() if "pyxis:" in line and (match := _PYXIS_LINE.match(line))]
     for match in matches:
@@ -62,16 +61,16 @@ def container_fault(text: str) -> str:
 
 
 def changed_variable(text: str) -> str:
-    """Return which variable had a different value in a program than in the job; empty if none is reported."""
+    """Return the variable that a program received with a different value than the job set; empty if none."""
     for line in text.splitlines():
         if "# busbar variable: " in line and (match := _VARIABLE.match(line)):
-            words = f"{match['words']}: the image, a hook or a task prolog also sets it"
+            words = f"{match['words']}: remove it from the image, hook or task prolog that sets it"
             return _of_node(match["node"], f"the program did not run as requested: {words}")
     return ""
 
 
 def unconnected(step: str, ranks: int) -> str:
-    """Return a message that a step's processes did not connect; empty unless several report rank 0.
+    """Return a message if the processes of a step did not connect, because several report rank 0; otherwise empty.
 
     This happens with Open MPI 5 under srun without PMIx (open-mpi/ompi#13523), and with a program built without MPI.
 
@@ -83,17 +82,17 @@ def unconnected(step: str, ranks: int) -> str:
     if programs <= 1:
         return ""
     return (
-        f"{programs} programs of one rank ran instead of one of {ranks} ranks, so nothing was measured between them: "
-        "the program is built without MPI, or its MPI does not know the launcher (PMIx, PMI-2)"
+        f"{programs} programs with one rank each ran instead of one with {ranks} ranks, so no communication was "
+        "measured: build the program with MPI, and the MPI with the launcher's interface (PMIx, PMI-2)"
     )
 
 
 def step_fault(text: str | None, *, ran: bool) -> str:
-    """Return why an output is invalid regardless of its values; empty if it is valid.
+    """Return why the values in an output are invalid; empty if they are valid.
 
     Args:
         text: output of the job, or of a part of it; None if missing.
-        ran: whether the program finished with a judgeable result. A container fault then belongs to another step.
+        ran: whether the program finished with a result; a container fault then belongs to another job step.
     """
     return changed_variable(text or "") or ("" if ran else container_fault(text or ""))
 
@@ -132,9 +131,9 @@ _CABLE = frozenset(
 
 
 def environment_of(text: str | None) -> dict[str, str]:
-    """Return the facts about the environment of a job, from lines such as ``# busbar: Kernel=6.1.0-44-amd64``.
+    """Return the environment of a job from lines such as ``# busbar: Kernel=6.1.0-44-amd64``.
 
-    Unrelated output before these lines is skipped, and parsing stops at the first other line after them.
+    Other lines before the first of these lines are skipped; parsing stops at the first other line after it.
     """
     found: dict[str, str] = {}
     for line in (text or "")[: _MOST_LINES * _LONGEST].splitlines():
@@ -148,7 +147,7 @@ def environment_of(text: str | None) -> dict[str, str]:
 
 
 def of_nodes(text: str | None) -> dict[str, dict[str, str]]:
-    """Return the facts of each node of a job by name, such as ``Kernel``.
+    """Return the environment of each node of a job by fact, such as ``Kernel``.
 
     The job prints ``# busbar node: NODE FACT=VALUE`` for each.
     """
@@ -163,9 +162,9 @@ def of_nodes(text: str | None) -> dict[str, dict[str, str]]:
 
 
 def differences(nodes: dict[str, dict[str, str]]) -> dict[str, dict[str, list[str]]]:
-    """Return the facts that differ between nodes: their values, the most frequent first, with the nodes of each.
+    """Return the facts that differ between nodes, each with the nodes by value, the most frequent value first.
 
-    A node without a fact that others report, such as one without the library, has an empty value.
+    A node without a fact that others report, such as the version of a missing library, has an empty value.
 
     Args:
         nodes: the result of of_nodes.
@@ -182,7 +181,7 @@ def differences(nodes: dict[str, dict[str, str]]) -> dict[str, dict[str, list[st
 
 
 def difference_words(fact: str, values: dict[str, list[str]]) -> str:
-    """Return a sentence that names the nodes that differ from the majority.
+    """Return a sentence about the nodes that differ from the majority.
 
     Args:
         fact: name of the fact, such as Kernel.
@@ -200,7 +199,7 @@ def port_findings(text: str | None, *, slow: bool) -> list[str]:
 
     Args:
         text: the output of the job.
-        slow: whether the test did not pass; signs of congestion are then reported as well, which are normal otherwise.
+        slow: whether the test did not pass; signs of congestion, which are otherwise normal, are then also reported.
     """
     before: dict[tuple[str, str, str], int] = {}
     after: dict[tuple[str, str, str], int] = {}
@@ -212,7 +211,7 @@ def port_findings(text: str | None, *, slow: bool) -> list[str]:
     cables: dict[tuple[str, str], list[str]] = {}
     crowded: dict[str, set[str]] = {}
     for (node, device, name), value in sorted(after.items()):
-        # A counter that was reset in between is ignored.
+        # A counter that was reset during the job is ignored.
         rose = value - before.get((node, device, name), 0) if node in read_nodes else 0
         if rose > 0 and name in _CABLE:
             cables.setdefault((node, device), []).append(f"{name} +{rose}")
@@ -222,8 +221,8 @@ def port_findings(text: str | None, *, slow: bool) -> list[str]:
         f"cable, transceiver or switch port at {device} of {node}: {', '.join(rises)} during the test"
         for (node, device), rises in cables.items()
     ]
-    more = [f"{len(found) - _MOST_FINDINGS} more ports counted errors"] if len(found) > _MOST_FINDINGS else []
+    more = [f"errors on {len(found) - _MOST_FINDINGS} more ports"] if len(found) > _MOST_FINDINGS else []
     signs = [
-        f"signs of congestion or loss: {name} rose on {fold_hosts(sorted(nodes))}" for name, nodes in crowded.items()
+        f"congestion or packet loss: {name} increased on {fold_hosts(sorted(nodes))}" for name, nodes in crowded.items()
     ]
     return found[:_MOST_FINDINGS] + more + signs

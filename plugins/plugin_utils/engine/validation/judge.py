@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Judge runs of nccl-tests: PASS, FAIL or INCONCLUSIVE, with the reason in words.
+"""Judge runs of nccl-tests: PASS, FAIL or INCONCLUSIVE, with the reason as text.
 
-The checks, in order: did it run, did all nodes take part, are the results right, fast enough, steady and plausible.
+The checks, in order: the program ran, all nodes took part, the results are correct, fast enough, steady and plausible.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ __all__ = [
 PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
-# Start of the reason if only a missing floor prevents a verdict, and the reason for a single rank.
+# Prefix of the reason if only a missing floor prevents a verdict, and the reason for a single rank.
 NO_FLOOR = "no floor is known"
-ONE_RANK = "a single rank has no peer, so there is no bandwidth to judge"
-# Start of the reason for a test that is slower than its peers.
+ONE_RANK = "a single rank does not communicate, so no bandwidth was measured"
+# Prefix of the reason for a test that is slower than its peers.
 STRAGGLER = "straggler"
-# A message must take at least a millisecond, or the result measures latency instead of bandwidth: on one NVLink node
-# 128 MiB (0.3 ms) shows 88 % of the plateau, 1 GiB (2 ms) 97 %.
+# If a message takes less than a millisecond, latency dominates: on one NVLink node, 128 MiB (0.3 ms) reaches 88 % of
+# the full bandwidth, 1 GiB (2 ms) 97 %.
 _SATURATED_S = 1e-3
-# Allowed spread of repeats, as a share of the best. Nine healthy repeats on one pair of nodes lie within 2.6 %
-# (alltoall) and 3.5 % (all_reduce): jianxiongzhang/nccl_test, 6kd_p2p_sys_plugin_*_raw_data.txt, commit 3ae8409. Three
-# times that is more than noise.
+# Allowed spread of repeats, as a share of the best: three times the normal spread. Nine healthy repeats on one pair of
+# nodes differ by 2.6 % (alltoall) and 3.5 % (all_reduce): jianxiongzhang/nccl_test,
+# 6kd_p2p_sys_plugin_*_raw_data.txt, commit 3ae8409.
 STEADY = 0.10
 _ABOVE = 1.03
 _IMPOSSIBLE = 1.15
@@ -67,12 +67,11 @@ class Expected:
         nodes: number of nodes.
         ranks: number of ranks; by default nodes times the profile's GPUs.
         hardware: name of the profile, for messages only.
-        floor: the operator's floor in GB/s, which overrides the profile's.
-        collective: program without "_perf"; by default the one of the runs, otherwise all_reduce.
+        floor: floor in GB/s that overrides the profile's.
+        collective: name of the program without "_perf"; by default that of the runs, otherwise all_reduce.
         allow_unchecked: whether results without a correctness check may pass.
         allow_missing_ranks: whether an output without its rank lines may pass.
-        allow_known_causes: whether a run with enough bandwidth may pass although NCCL reports a known fault on its
-            path.
+        allow_known_causes: whether a run with sufficient bandwidth may pass although NCCL's log shows a known fault.
         hosts: names of the hosts that must take part; empty for any.
         steady: allowed spread of repeats, as a share of the best.
         repeats: required number of runs of each collective; None for any.
@@ -131,8 +130,8 @@ def _not_everyone(run: dict[str, Any], expected: Expected, ranks: int | None) ->
     if run["ranks"] is None:
         span = ranks_from_ratio(run)
         if ranks is not None and span is not None and not span[0] <= ranks <= span[1]:
-            return f"{ranks} ranks were requested, but busbw / algbw is that of {span[0]} to {span[1]}"
-        return None if expected.allow_missing_ranks else "the rank lines are missing, so the participants are unknown"
+            return f"busbw / algbw is that of {span[0]} to {span[1]} ranks (expected {ranks})"
+        return None if expected.allow_missing_ranks else "the rank lines are missing, so the nodes that ran are unknown"
     if ranks is not None and run["ranks"] != ranks:
         return f"{run['ranks']} ranks took part (expected {ranks})"
     missing = [host for host in expected.hosts if host not in run["hosts"]]
@@ -177,14 +176,14 @@ def _wrong_number(runs: list[dict[str, Any]], collective: str, expected: Expecte
     """Return a message about unexpected programs or an unexpected number of runs, or None."""
     others = [str(run["program"]) for run in runs if run["program"] and _collective(run, Expected(1)) != collective]
     if others:
-        return f"the output is from {others[0].split('_perf', maxsplit=1)[0]} and not of {collective}"
+        return f"the output is from {others[0].split('_perf', maxsplit=1)[0]} (expected {collective})"
     if expected.repeats is not None and len(runs) != expected.repeats:
-        return f"{len(runs)} of {expected.repeats} repeats were found"
+        return f"the output contains {len(runs)} repeats (expected {expected.repeats})"
     return None
 
 
 def floor_remedy() -> str:
-    """Return how the user adds a missing floor."""
+    """Return the remedy for a missing floor."""
     return f"set {option('floor_gbs')}, or busbw of the hardware profile"
 
 
@@ -195,8 +194,8 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: 
     and the worst verdict counts.
 
     Args:
-        runs: results of ``nccl.output.parse_text``.
-        profile: the entry of the hardware catalogue, None if unknown.
+        runs: results of parse_text.
+        profile: the hardware profile; None if unknown.
         expected: the requested properties of the runs.
 
     Returns:
@@ -262,14 +261,14 @@ def _judge_one(
 
 
 def _unplaced(answer: _Verdict, together: float, why: str) -> None:
-    """Decide the verdict if it is unknown which nodes share an NVLink domain, and so which of two floors applies.
+    """Decide the verdict if the NVLink domains of the nodes are unknown, so that one of two floors applies.
 
-    A result below the lower floor is a FAIL, and one at or above the higher floor a PASS; in between it is undecided.
+    A result below the lower floor is a FAIL, one at or above the higher floor a PASS, and one in between INCONCLUSIVE.
     """
-    answer.findings.append(f"{why}; judged by the lower floor, {answer.floor:g} GB/s, not {together:g}")
+    answer.findings.append(f"{why}; the lower floor of {answer.floor:g} GB/s was applied instead of {together:g} GB/s")
     if answer.verdict == PASS and (answer.measured_busbw or 0.0) < together:
         answer.verdict = INCONCLUSIVE
-        answer.reason = f"{answer.reason}: enough for several NVLink domains, not for one ({together:g}); {why}"
+        answer.reason = f"{answer.reason}: sufficient for several NVLink domains, not for one ({together:g}); {why}"
 
 
 def _limits(profile: dict[str, Any] | None, expected: Expected, ranks: int | None, collective: str) -> dict[str, Any]:
@@ -303,7 +302,7 @@ def _speed(
     hardware = expected.hardware or "this hardware"
     measured, size, floor = answer.measured_busbw, answer.at_size, answer.floor
     if measured is None or size is None:
-        answer.reason = "no out-of-place bandwidth was printed"
+        answer.reason = "the output contains no out-of-place bandwidth"
     elif (ranks or min(run["ranks"] or 2 for run in runs)) < 2:  # noqa: PLR2004 - one rank sends nothing
         answer.reason = ONE_RANK
     elif floor is None:
@@ -311,7 +310,7 @@ def _speed(
         of_what = f"{expected.collective} of {hardware} on {expected.nodes} node(s)"
         answer.reason = f"{NO_FLOOR} for {of_what}; {found}: {floor_remedy()}"
     elif limits.get("limit") is not None and measured > _IMPOSSIBLE * limits["limit"]:
-        most = f"{hardware} reaches {limits['limit']:.4g} at most"
+        most = f"{hardware} reaches at most {limits['limit']:.4g} GB/s"
         answer.reason = f"{measured:g} GB/s is impossible: {most}; the measurement or the hardware profile is wrong"
     else:
         _compare(answer, runs, size, floor, expected.steady)
@@ -331,7 +330,7 @@ def _compare(answer: _Verdict, runs: list[dict[str, Any]], size: int, floor: flo
     spread = (high - low) / high if high > 0 else 0.0
     if high < floor:
         if high > 0 and size / (high * _GB) < _SATURATED_S:
-            answer.reason = f"{text}; the largest message is too small to reach the plateau"
+            answer.reason = f"{text}; the largest message is too small to reach the full bandwidth"
         else:
             answer.verdict, answer.reason = FAIL, f"too slow: {text}"
     elif low < floor:
@@ -340,8 +339,8 @@ def _compare(answer: _Verdict, runs: list[dict[str, Any]], size: int, floor: flo
         )
     elif spread > steady:
         answer.reason = (
-            f"not steady: {len(repeats)} repeats between {low:.4g} and {high:.4g} GB/s at {human_size(size)}, "
-            f"{spread:.0%} apart, at most {steady:.0%} allowed; floor {floor:g}"
+            f"not steady: {len(repeats)} repeats between {low:.4g} and {high:.4g} GB/s at {human_size(size)}, a spread "
+            f"of {spread:.0%} (allowed {steady:.0%}); floor {floor:g}"
         )
     else:
         answer.verdict, answer.reason = PASS, text
@@ -362,13 +361,13 @@ def _halves_differ(answer: _Verdict, run: dict[str, Any], size: int) -> None:
 def _believable(answer: _Verdict, measured: float, limits: dict[str, Any]) -> None:
     wire, limit = limits.get("wire"), limits.get("limit")
     if limit is not None and measured > _ABOVE * limit:
-        answer.findings.append(f"{measured:g} GB/s is above the computed ceiling of {limit:.4g}")
+        answer.findings.append(f"{measured:g} GB/s is above the computed ceiling of {limit:.4g} GB/s")
     elif wire is not None and measured > _ABOVE * wire:
         why = {"NVLS": "reduction in the NVSwitch (NVLS)", "tree": "a tree, or reduction in a switch"}.get(
             limits["algorithm"], "reduction in the network switches (SHARP), or a tree"
         )
         answer.findings.append(
-            f"above what a ring can carry ({wire:.4g} GB/s), most likely {why}: it does not measure the wire itself"
+            f"above the maximum of a ring ({wire:.4g} GB/s), probably because of {why}: the value is not the link rate"
         )
 
 
@@ -383,22 +382,22 @@ def _fabric_findings(
         line = float((profile.get("gpu") or {}).get("nvlink_gbs") or 0)
         below = answer.floor is not None and answer.measured_busbw < answer.floor
         if line >= 450 and below and 0.9 <= answer.measured_busbw / effective_nvlink(line) <= _RING_SHARE:  # noqa: PLR2004
-            _once(answer, "the figure is that of a ring: NVLS not in use")
+            _once(answer, "the bandwidth is that of a ring: NVLS not in use")
     return [] if expected.allow_known_causes else list(dict.fromkeys(item.words for item in found if item.counts))
 
 
 def _warnings(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
-    """Add NCCL's warnings, the known faults first."""
+    """Add NCCL's warnings, those with a known remedy first."""
     found = dict.fromkeys(warning for run in runs for warning in run.get("warnings") or [])
     texts = sorted(found, key=lambda text: not hint(text))
     for text in texts[:_MOST_WARNINGS]:
         _once(answer, f"NCCL warned: {text}{f' ({hint(text)})' if hint(text) else ''}")
     if len(texts) > _MOST_WARNINGS:
-        _once(answer, f"NCCL warned of {len(texts) - _MOST_WARNINGS} more things")
+        _once(answer, f"{len(texts) - _MOST_WARNINGS} more warnings of NCCL")
 
 
 def _known_causes(answer: _Verdict, named: list[str]) -> None:
-    """Apply known faults: they decide a result that would otherwise pass, and explain one that does not."""
+    """Apply known faults: a result that would pass becomes a FAIL, and the reason of any other result names them."""
     if named and answer.verdict == PASS:
         answer.verdict, answer.reason = FAIL, f"{KNOWN_CAUSE}: {'; '.join(named)}; {answer.reason}"
     elif named and answer.verdict == FAIL:
@@ -415,7 +414,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def did_not_run(runs: list[dict[str, Any]]) -> str | None:
-    """Return why the runs have no result to judge, or None if they have one."""
+    """Return why the runs have no result, or None if they have one."""
     outcomes = {
         "crashed": "the run crashed",
         "hung": "the run hung: it printed a header but no row",
@@ -437,10 +436,10 @@ def did_not_run(runs: list[dict[str, Any]]) -> str | None:
 def no_bandwidth(runs: list[dict[str, Any]]) -> str | None:
     """Return why the values are not the bandwidth of all ranks, or None."""
     if any(run.get("cpu_time") for run in runs):
-        return "the header says cputime (-C 1): it timed only the issuing of calls, so busbw is not a bandwidth"
+        return "the header contains cputime (-C 1): only the CPU time of the calls was measured, not the bandwidth"
     groups = max((run.get("groups") or 1 for run in runs), default=1)
     if groups > 1:
-        return f"the ranks ran in {groups} groups (NCCL_TESTS_SPLIT): the figures describe one group"
+        return f"the ranks ran in {groups} groups (NCCL_TESTS_SPLIT), so the bandwidth is that of one group"
     return None
 
 
@@ -453,5 +452,5 @@ def wrong_words(run: dict[str, Any]) -> str:
         if half is not None and (half["wrong"] or 0) > 0
     ]
     if cells and all(float(count).is_integer() for count, _ in cells):
-        return f"the sums are wrong: {cells[0][0]} wrong element(s) at {cells[0][1]} B, {len(cells)} bad measurement(s)"
-    return f"the sums are wrong: {run['out_of_bounds']} measurement(s) out of bounds"
+        return f"the sums are wrong: {cells[0][0]} wrong element(s) at {cells[0][1]} B, {len(cells)} wrong result(s)"
+    return f"the sums are wrong: {run['out_of_bounds']} result(s) out of bounds"

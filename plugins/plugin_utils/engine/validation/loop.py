@@ -1,8 +1,8 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Run a validation step by step: plan tests, run their jobs, judge their output, and plan the next tests.
+"""Run a validation: plan tests, run their jobs, judge their output, and plan the next tests.
 
-All access to hosts goes through a `Transport`, so that the loop can be tested without hosts.
+A `Transport` provides all access to hosts.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Loop"]
 
-# The controller may be busy or unreachable for this long before the loop gives up.
+# Time for which the controller may be busy or unreachable.
 _SILENCE_S = 60
 _AGAIN_S = 5
-# Short at first, so that small tests finish quickly; longer afterwards.
+# Pauses between queries: short at first, so that small tests finish quickly.
 _PATIENCE_S = (3.0, 5.0, 10.0, 15.0)
 _FETCH_S = 600
 _LAST_FETCH_S = 15
-# The keys of a submitted job that an answer may change; the others are already known.
+# The keys of a submitted job that a later answer may change.
 _NEWS = ("state", "reason", "exit_code", "batch_host", "seconds", "problem")
 _MOST_SHOWN = 4
-# slurmd cancels a job that it cannot launch. Each query opens a connection, and many jobs often share one cause.
+# slurmd cancels a job that it cannot launch.
 _CANCELLED = "the job ended as CANCELLED"
+# Number of slurmd logs to read: each needs a connection, and many jobs often have the same cause.
 _MOST_LOGS = 4
 _MOST_TEXT = 500
 
@@ -47,7 +48,7 @@ class Loop:
 
     Attributes:
         state: results so far.
-        stopped: why it ended early; empty if it did not.
+        stopped: why it ended early; otherwise empty.
         unended: IDs of jobs that could not be cancelled.
         reserved: whether a reservation was created for the tests.
         unrestored: nodes that were resumed for a test and could not be drained again, each with the remedy.
@@ -94,12 +95,12 @@ class Loop:
             Round(self, step).run()
 
     def _cut_by_limit(self) -> str:
-        """Return which tests the time limit cut off although all tests could start; empty if it cut off none."""
+        """Return a message about tests that the time limit ended although all tests could start; otherwise empty."""
         cut = [test["name"] for test in self.state["tests"] if test["job"]["problem"].startswith(CUT_BY_LIMIT)]
-        return f"the time of {self.options['time_limit']} s for all tests was over in {', '.join(cut)}" if cut else ""
+        return f"the time limit of {self.options['time_limit']} s for all tests ended {', '.join(cut)}" if cut else ""
 
     def release(self, seconds: float) -> str:
-        """Delete the reservation of the tests; return why it still exists, or an empty string.
+        """Delete the reservation of the tests; return the error, or an empty string on success.
 
         Args:
             seconds: how long to wait for its jobs to end.
@@ -109,7 +110,7 @@ class Loop:
         arguments = {"state": "released", "user": self.options["user"], "wait": int(seconds)}
         result = self.transport.request(arguments | {"reservation": self.reservation()})
         if result.get("answered") is not True:
-            return f"the reservation of the tests remains: {result.get('msg') or 'slurmctld does not answer'}"
+            return f"the reservation of the tests was not deleted: {result.get('msg') or 'slurmctld does not answer'}"
         given = result.get("problems")
         return "; ".join(str(problem) for problem in given) if isinstance(given, list) else ""
 
@@ -123,7 +124,7 @@ class Round:
         self.transport = loop.transport
         self.step = step
         self.entries: list[Entry] = []
-        # The facts about each job that only the controller knows, and repeats in later answers.
+        # Data about each job that only the controller has, and expects in later requests.
         self.notes: dict[str, dict[str, Any]] = {}
         self.open: set[str] = set()
         self.fetched: dict[str, str] = {}
@@ -132,13 +133,13 @@ class Round:
 
     def run(self) -> None:
         """Run the tests and add their results to the state, even if interrupted."""
-        self._say_what_runs()
+        self._report_step()
         try:
             self._submit()
             self._follow()
         except BaseException as exc:
             why = str(exc) if isinstance(exc, Interrupted) else f"{type(exc).__name__}: {exc}"
-            # Errors during this cleanup must not replace the original one.
+            # An error during this cleanup must not replace the original one.
             with contextlib.suppress(Exception):
                 self._cut(f"{CUT}{why}")
             with contextlib.suppress(Exception):
@@ -173,7 +174,7 @@ class Round:
             waited = max(0.0, self.transport.now() - began)
             more = {"tests": [test["job"] for test in self.step["tests"]], "waited": waited}
             more["reservation"] = self.loop.reservation()
-            # A job cannot be cancelled between its submission and the receipt of its ID.
+            # Between the submission of a job and the receipt of its ID, the job cannot be cancelled.
             with self.transport.uninterrupted():
                 result = self.transport.request(self._arguments(**more, patience=next(patience, _PATIENCE_S[-1])))
                 waits_for = self._waits_for(result)
@@ -250,7 +251,7 @@ class Round:
                 self.transport.sleep(_AGAIN_S)
 
     def _give_up(self, result: dict[str, Any], followed: float, silent: float) -> None:
-        """End the open jobs if no progress can be expected; this does not depend on an answer from the controller.
+        """End the open jobs if the controller does not answer or does not end them in time.
 
         Args:
             result: the last answer.
@@ -262,7 +263,7 @@ class Round:
             self._cut(CUT_BY_LIMIT)
         elif silent >= _SILENCE_S:
             why = " ".join(str(result.get("msg") or "slurmctld does not answer").split())[:_MOST_TEXT]
-            self.problem = f"no word from {controller} for {silent:.0f} s: {why}"
+            self.problem = f"{controller} did not answer for {silent:.0f} s: {why}"
             self._cut(f"{CUT}{self.problem}")
         elif followed > self.step["wait"] + self.step["time_limit"] + _SILENCE_S:
             self.problem = f"{controller} did not end these jobs in time: {_some(sorted(self.open))}"
@@ -347,7 +348,7 @@ class Round:
         if not self.entries:
             self.problem = self.problem or why.removeprefix(CUT)
         news = self._end(cut)
-        # The partial output of the jobs is worth saving.
+        # Save the partial output of the jobs.
         places = {name: {"batch_host": last["batch_host"]} for name, last in news.items() if last.get("batch_host")}
         whole = [_renewed(entry, places.get(entry["name"], {})) for entry in self.entries]
         self.entries = self._checked({"tests": whole})["tests"] or self.entries
@@ -362,7 +363,7 @@ class Round:
             self.loop.unended += set(jobs.values()) - set(self.loop.unended)
         return _by_name(result, jobs)
 
-    def _say_what_runs(self) -> None:
+    def _report_step(self) -> None:
         step, left = self.step, self.loop.left()
         nodes = fold_hosts(sorted({node for test in step["tests"] for node in test["job"]["nodes"]}))
         of = "culprit search, " if step["search"] else ""

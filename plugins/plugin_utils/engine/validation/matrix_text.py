@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Shared parsing of bandwidth matrices: undecorated lines, cells, matrices and nvidia-smi's topology."""
+"""Parse bandwidth matrices and nvidia-smi's topology: code shared by the parsers of the GPU copy programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def read_cells(words: list[str]) -> list[float | None] | None:
-    """Return the cells of a row, None for ``N/A``; return None if any cell is not a finite number of at least 0."""
+    """Return the cells of a row, with None for ``N/A``; None if any cell is not a finite number of at least 0."""
     cells: list[float | None] = []
     for word in words:
         if word in {"N/A", "-"}:
@@ -48,7 +48,7 @@ def blank(program: str) -> dict[str, Any]:
 
     Returns:
         program, version, devices (names), matrices, links (label of ``nvidia-smi topo -m`` by pair, such as "0-1"),
-        notes (omitted or unreachable parts, in words), wrong (signs of corrupt data) and errors (why the output is
+        notes (omitted parts, pairs without access), wrong (messages about corrupt data) and errors (why the output is
         incomplete). A matrix has title, unit (GB/s, us, ns or none), what (pairs, each or latency), p2p (whether a
         profile's floor applies), rows and columns (labels), and values (None if not measured).
     """
@@ -68,7 +68,7 @@ class Grid:
 
     @property
     def wanted(self) -> int:
-        """Number of expected rows: one per column, or one for a matrix of the host or of all GPUs."""
+        """Number of expected rows: one per column, or one for values of the host or of all GPUs."""
         return 1 if self.about["what"] == "each" else len(self.columns)
 
     @property
@@ -93,7 +93,7 @@ class Grid:
             return False
         cells = read_cells(words[1:])
         if int(words[0][:9]) != len(self.rows):
-            self.problem = self.problem or f"row {words[0][:9]} found where row {len(self.rows)} was expected"
+            self.problem = self.problem or f"row {words[0][:9]} (expected row {len(self.rows)})"
         elif cells is None:
             self.problem = (
                 self.problem or f"row {len(self.rows)} contains non-numeric cells: {' '.join(words[1:])[:80]}"
@@ -112,9 +112,9 @@ class Grid:
             found["errors"].append(f"{title}: {self.problem}")
         elif not self.full:
             wanted = self.wanted if self.columns else "its"
-            found["errors"].append(f"{title}: cut after {len(self.rows)} of {wanted} rows")
+            found["errors"].append(f"{title}: truncated after {len(self.rows)} of {wanted} rows")
         elif any(item["title"] == title for item in found["matrices"]):
-            found["errors"].append(f"{title}: printed twice: the outputs of two runs are mixed")
+            found["errors"].append(f"{title}: printed twice: the output of two runs is mixed")
         else:
             labels = [str(number) for number in self.columns]
             rows = [""] if self.about["what"] == "each" else labels

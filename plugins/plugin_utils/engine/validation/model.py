@@ -46,11 +46,11 @@ class Options(TypedDict):
     Attributes:
         nodes: nodes to test.
         pool: all nodes that may take part.
-        hardware: node to name of its profile in the catalogue.
-        nvlink_domains: node to name of its NVLink domain, empty or missing if unknown.
+        hardware: node to name of its hardware profile.
+        nvlink_domains: node to name of its NVLink domain; empty or missing if unknown.
         stages: names of the requested stages.
         check_jobs: kind of check to its job.
-        floor_gbs: a number, or collective to number; as catalogue.collectives reads it.
+        floor_gbs: a number, or collective to number.
         spread_limit: percent.
         drift: ignore, finding or fail; the effect of values below those of earlier reports.
         straggler_limit: percent below the median of the peers; 0 disables the comparison.
@@ -60,7 +60,7 @@ class Options(TypedDict):
         output: pattern of the path of a job's output, with %j for the job ID.
         started: ISO 8601.
         began: seconds since 1970.
-        wait: seconds to wait for one test to begin.
+        wait: seconds to wait for a test to start.
         out_of_service: whether drained or reserved nodes are tested.
         reservation: existing reservation in which the jobs run; empty to create one if needed.
         resume: drained nodes to resume after passing: own (drained by busbar), all or none.
@@ -68,7 +68,7 @@ class Options(TypedDict):
         time_limit: seconds for all tests, 0 for no limit.
         search_repeats: maximum number of measurements of a test of the search in one job.
         search_drop: percent below other tests of the search from which a node can be blamed.
-        last_results: node to whether the newest report that judged it proves it good.
+        last_results: node to whether it passed in the newest report that judged it.
         slurm_topology: switch or block to its nodes, as declared to Slurm.
         drain_limit: percent of the pool.
         own: options of each requested stage that has any, by stage name.
@@ -134,7 +134,7 @@ class Options(TypedDict):
 class Job(TypedDict):
     """A job in the format of the slurm_tests module.
 
-    It runs on its nodes and on partners chosen from the candidates, and starts only with the minimum number of nodes.
+    The job runs on its nodes and on partners from the candidates. It requires the minimum number of available nodes.
     """
 
     name: str
@@ -155,10 +155,10 @@ class Planned(TypedDict):
         stage: name of the stage in the report.
         kind: collective, or another kind of test.
         collectives: the measured collectives, in order.
-        rail: the only NIC of each node that it may use; empty for all.
+        rail: the only NIC of each node that the test may use; empty for all.
         nic_alone: whether GPUs may communicate only through NICs.
         repeats: number of measurements of each collective; 0 for the default of the options.
-        time_limit: seconds, if the test has its own limit.
+        time_limit: seconds, if it differs from that of the options.
     """
 
     name: str
@@ -174,10 +174,14 @@ class Planned(TypedDict):
 
 
 class Entry(TypedDict):
-    """The result of a job, as controller_answer.checked_answer returns it; seconds is its run time.
+    """The result of a job, as checked_answer returns it.
 
-    problem is the reason why it did not start or finish; busy are nodes used by other jobs, held are drained nodes,
-    each with the reason, and held_by names the user who drained each of these.
+    Attributes:
+        busy: nodes that other jobs use, each with these jobs.
+        held: drained nodes, each with the drain reason.
+        held_by: user who drained each of these nodes.
+        seconds: run time.
+        problem: why the job did not start or finish.
     """
 
     name: str
@@ -198,7 +202,7 @@ class Entry(TypedDict):
 
 
 class Result(TypedDict):
-    """A controller's answer to a step: the tests, or only a message if it could not run them."""
+    """The controller's answer to a step: the tests, or only a message if it could not run them."""
 
     tests: list[Entry]
     node_reasons: list[str]
@@ -224,7 +228,7 @@ class Blamed(TypedDict):
 
 
 class Peers(TypedDict):
-    """The peers of a test, including itself: their number, their median, and the lowest normal value, GB/s."""
+    """The peers of a test, including the test: their number, their median, and the lowest tolerated value, in GB/s."""
 
     count: int
     median: float
@@ -234,7 +238,7 @@ class Peers(TypedDict):
 class Test(TypedDict):
     """The report entry of a test; bandwidths in GB/s, sizes in bytes.
 
-    In addition, each stage stores its values under its name, and each check adds the keys of its results.
+    Each stage adds its values under its name, and each check the keys of its results.
     """
 
     name: str
@@ -272,7 +276,7 @@ class Step(TypedDict):
     Attributes:
         stage: stage name of the tests; empty when finished.
         search: whether the culprit search requested them.
-        wait: seconds to wait for a test to begin.
+        wait: seconds to wait for a test to start.
         time_limit: seconds per test.
         stopped: why the validation ends early.
         skipped: stages that cannot run, each with the reason.
@@ -337,14 +341,14 @@ class Culprit(TypedDict):
 
 
 class Unresolved(TypedDict):
-    """Nodes without a certain verdict."""
+    """Nodes without a conclusive verdict."""
 
     nodes: list[str]
     reason: str
 
 
 class Drain(TypedDict):
-    """The nodes to drain, each with the drain reason, or why none is drained, and the result of each drain."""
+    """The nodes to drain with their drain reasons, or why no node is drained, and the result of each drain."""
 
     nodes: list[Blamed]
     refused: str

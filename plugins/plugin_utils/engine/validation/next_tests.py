@@ -2,19 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the next tests of a validation, given all results so far.
 
-Each stage gates the next: a node that does not pass alone is excluded, and if all nodes together are slow, wrong, crash
-or hang, the culprit search requests tests until the faulty nodes are known. If rails are configured, all nodes together
-are tested again over each rail on its own. The stages are the classes in registry.STAGES.
+A node that does not pass alone is excluded from later stages. If all nodes together are slow, wrong, crash or hang, the
+culprit search requests tests until the faulty nodes are known. If rails are configured, all nodes are then tested over
+each rail separately. registry.STAGES contains the stages.
 
 Peers are tests of one stage with the same collective, hardware, floor, number of nodes and ranks, and largest message
-size; tests of single rails are compared across all rails. A test that is further below the median of its peers than
-``straggler_limit`` percent in addition to their noise (see curve.median_and_tolerance) is a straggler; a test that
-exceeds only one of the two is a finding. A straggler is a FAIL even above its floor: the floor allows all nodes to be
-this slow, but not a single one among faster ones.
+size; tests of single rails are compared across all rails. A test is a straggler if it is below the median of its peers
+by more than ``straggler_limit`` percent plus their noise (see median_and_tolerance), and gets a finding if it exceeds
+only one of the two. A straggler is a FAIL even above its floor, because a single slow node among faster ones is faulty.
 
-Only passed tests with enough peers are compared, so slow stages still have to meet the floor.
-
-Tests of the culprit search get only findings, because the search compares and repeats them itself.
+Only passed tests with enough peers are compared. Tests of the culprit search get only findings, because the search
+compares and repeats them itself.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ def with_peers(options: Options, tests: Sequence[Test]) -> list[Test]:
 
     Args:
         options: options of the validation; with a straggler_limit of 0 the tests are returned unchanged.
-        tests: all tests so far. Results of an earlier call are replaced, but a straggler stays one.
+        tests: all tests so far. Findings of an earlier call are replaced, but a straggler remains a FAIL.
     """
     if not options["straggler_limit"]:
         return list(tests)
@@ -62,7 +60,7 @@ def with_peers(options: Options, tests: Sequence[Test]) -> list[Test]:
     found = list(tests)
     for places in groups.values():
         if len(places) >= FEWEST:
-            _hold(options, found, places)
+            _compare(options, found, places)
     return found
 
 
@@ -78,8 +76,8 @@ def _kind(test: Test) -> tuple[Any, ...]:
     return (test["stage"], *what, nodes, test["ranks"], test["at_size"])
 
 
-def _hold(options: Options, tests: list[Test], places: list[int]) -> None:
-    """Compare tests with their peers, and replace those with a result by copies."""
+def _compare(options: Options, tests: list[Test], places: list[int]) -> None:
+    """Compare the tests at the given positions, and replace those with a result by copies."""
     figures = [tests[place]["measured_busbw"] or 0.0 for place in places]
     limit = options["straggler_limit"] / _PERCENT
     middle, less = median_and_tolerance(figures, limit, proof=True)
@@ -91,9 +89,7 @@ def _hold(options: Options, tests: list[Test], places: list[int]) -> None:
         kept = [finding for finding in test["findings"] if not finding.startswith(_BEHIND)]
         test["findings"] = kept + [f"{_BEHIND}{words}" for words in behind_peers(curve, curves)]
         if figure < middle - less and test["verdict"] == PASS and _decides(test):
-            problem = (
-                f"{STRAGGLER}: {_words(figure, middle, len(places))}; {_PERCENT * less / middle:.1f} % are allowed"
-            )
+            problem = f"{STRAGGLER}: {_words(figure, middle, len(places))} (allowed {_PERCENT * less / middle:.1f} %)"
             test["verdict"], test["reason"] = FAIL, f"{problem}; {test['reason']}"
         elif figure < middle - odd and not test["reason"].startswith(STRAGGLER):
             test["findings"].append(f"{_BEHIND}{_words(figure, middle, len(places))}")
@@ -114,9 +110,9 @@ _LEAST_S = 5
 
 
 def next_step(options: Mapping[str, Any], state: State | None = None, now: float | None = None) -> Step:
-    """Return the tests to run next, or no tests when the validation is finished.
+    """Return the tests to run next, or no tests if the validation is finished.
 
-    The function is pure: equal input gives equal output.
+    The function has no state: equal input gives equal output.
 
     Args:
         options: as for inputs.typed.
@@ -130,7 +126,7 @@ def next_step(options: Mapping[str, Any], state: State | None = None, now: float
     state = state or FIRST
     found, skipped = (Next(), {}) if state["problem"] else _chosen(checked, state)
     for test in found.tests:
-        # These precede the site's arguments, which override them because the last one counts.
+        # sbatch uses the last of several equal arguments, so the site's arguments override these.
         test["job"]["arguments"] = [*queue_arguments(checked, test["job"]["nodes"]), *test["job"]["arguments"]]
     limits = [test["time_limit"] for test in found.tests if "time_limit" in test]
     wait = checked["wait"] if found.wait is None else min(checked["wait"], found.wait)
@@ -149,7 +145,7 @@ def next_step(options: Mapping[str, Any], state: State | None = None, now: float
 
 
 def _chosen(options: Options, state: State) -> tuple[Next, dict[str, str]]:
-    """Return the next tests of the first unfinished stage, and the earlier stages that cannot run."""
+    """Return the next tests of the first unfinished stage, and the skipped stages before it with the reason."""
     skipped = {}
     for stage, nodes in each_stage(options, state):
         found = stage.next_tests(options, state, nodes) if stage.requested(options) else Next()
@@ -170,13 +166,13 @@ def each_stage(options: Options, state: State) -> Iterator[tuple[Stage[Any], lis
 
 
 def _bound(options: Options, state: State, step: Step, now: float) -> None:
-    """Apply the limits of the validation to a step, or end it."""
+    """Apply the time and round limits of the validation to a step, or end the validation."""
     total, rounds = options["time_limit"], options["locate_rounds"]
     left = int(options["began"] + total - now)
     if total and left < _LEAST_S:
-        step["stopped"] = f"the time of {total} s for all tests is over"
+        step["stopped"] = f"the time limit of {total} s for all tests was reached"
     elif step["search"] and state["search_rounds"] >= rounds:
-        step["stopped"] = f"{rounds} round(s) of the culprit search are used up"
+        step["stopped"] = f"the limit of {rounds} round(s) of the culprit search was reached"
     if step["stopped"]:
         step["tests"] = []
 
@@ -212,7 +208,7 @@ def with_results(
         "left_out": state["left_out"] | {node: why for test in fresh for node, why in test["left_out"].items()},
         "busy": state["busy"] | {node: jobs for entry in entries for node, jobs in entry.get("busy", {}).items()},
         "held": state["held"] | {node: why for entry in entries for node, why in entry.get("held", {}).items()},
-        # A restored drain was set by the validation itself, so the first answer about a node counts.
+        # The validation sets a drain again after a test, so only the first answer names the original user.
         "held_by": {node: who for entry in entries for node, who in entry.get("held_by", {}).items()}
         | state["held_by"],
         "not_started": state["not_started"] + [entry["name"] for entry in entries if _kept_waiting(entry)],
@@ -237,9 +233,9 @@ def search_done(options: Mapping[str, Any], state: State) -> bool:
 
 
 def budget(options: Mapping[str, Any]) -> str:
-    """Return one line with the planned tests and their maximum duration."""
+    """Return the planned tests and their maximum duration as one line."""
     checked = typed(options)
     budgets = [words for stage in registry.STAGES if stage.requested(checked) for words in stage.budget(checked)]
     total = checked["time_limit"]
-    end = f"; {total} s at most in total" if total else ""
+    end = f"; at most {total} s in total" if total else ""
     return f"validation of {fold_hosts(checked['nodes'])}: {'; '.join(budgets)}{end}"

@@ -1,12 +1,12 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Derive profiles for a part of the network: one NIC per node (a rail), or the NICs only.
+"""Derive hardware profiles for tests over one rail (one NIC per node), and for tests over NICs only.
 
-An all-reduce over the NICs only is a ring whose hops all cross the network. NCCL uses the network if neither
-peer-to-peer access nor shared memory is allowed (NCCL documentation, NCCL_SHM_DISABLE: "NCCL will use network (i.e.
-InfiniBand or IP sockets) to communicate between the CPU sockets when SHM is disabled"). Each of a node's g ranks then
-sends its part of the ring over the node's NICs, so busbw <= W/g. Two nodes of 8 GPUs with a 400 Gb/s NIC each reach
-42.45 of those 50 GB/s (jianxiongzhang/nccl_test, 6kd_p2p_disable_plugin_allreduce_raw_data.txt, commit 3ae8409).
+NCCL communicates only over NICs if peer-to-peer access and shared memory are disabled (NCCL documentation,
+NCCL_SHM_DISABLE: "NCCL will use network (i.e. InfiniBand or IP sockets) to communicate between the CPU sockets when SHM
+is disabled"). Each of a node's g ranks then sends its part of the ring over the node's NICs with the total rate W, so
+busbw <= W/g. Two nodes of 8 GPUs with one 400 Gb/s NIC per GPU reach 42.45 of 50 GB/s (jianxiongzhang/nccl_test,
+6kd_p2p_disable_plugin_allreduce_raw_data.txt, commit 3ae8409).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["of_nic_path", "of_one_rail", "rail_problems", "rail_share"]
 
 _RAIL = re.compile(r"[\w.-]+")
-# The margin below the single published value, the same as for the other floors.
+# Share of the NIC rate, below the only published value of 0.85.
 _SHARE = 0.75
 _SOURCE = (
     "computed: {share:g} of the {most:.4g} GB/s NIC bandwidth for each GPU; 0.85 is published for two nodes "
@@ -41,14 +41,14 @@ def rail_problems(options: Options) -> list[str]:
     if not all(_RAIL.fullmatch(rail) for rail in rails):
         return [f"{option('rails')}: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
     if len(set(rails)) < len(rails):
-        return [f"{option('rails')}: names a rail twice"]
+        return [f"{option('rails')}: contains a duplicate: remove it"]
     if rails and "cluster" not in options["stages"]:
         return [f"{option('rails')}: requires the stage cluster: add it to {option('stages')}"]
     return []
 
 
 def rail_share(options: Options, profile: dict[str, Any] | None) -> float:
-    """Return one rail's share of a node's NICs: those in the profile, or the configured rails if these are more."""
+    """Return one rail's share of a node's NICs: one by the number of NICs or, if larger, of configured rails."""
     nics = sum(int(nic["count"]) for nic in (profile or {}).get("nics") or [])
     return 1 / max(nics, len(options["rails"]))
 
@@ -56,8 +56,8 @@ def rail_share(options: Options, profile: dict[str, Any] | None) -> float:
 def of_one_rail(profile: dict[str, Any], share: float) -> dict[str, Any]:
     """Return a profile with one NIC per node and the given share of each rate, limit and floor between nodes.
 
-    It keeps only the floors for any number of nodes: the bandwidth of few nodes with all NICs is limited inside the
-    node, so their floors do not apply to one NIC.
+    Floors for specific numbers of nodes are removed: with all NICs, the node itself limits the bandwidth of few nodes,
+    which is not the case for one NIC.
     """
     rate = sum(float(nic["count"]) * float(nic["gbps"]) for nic in profile["nics"]) * share
     nic = {"count": 1, "gbps": rate, "rdma": any(nic["rdma"] for nic in profile["nics"])}
@@ -75,13 +75,13 @@ def _part(scope: dict[str, Any], share: float) -> dict[str, Any]:
 
 
 def of_nic_path(profile: dict[str, Any], ranks: int) -> dict[str, Any]:
-    """Return a profile for the NICs only: its NICs have the share of one rank, and its floors are derived from it.
+    """Return a profile for tests over NICs only: one rank's share of the NIC rate, and floors derived from it.
 
-    Without RDMA it has no floor, because the CPUs limit the rate of sockets.
+    Without RDMA it has no floor, because the CPU limits the rate of sockets.
 
     Args:
         profile: an entry of the hardware catalogue.
-        ranks: ranks of each node.
+        ranks: number of ranks on each node.
     """
     nics = [{**nic, "gbps": float(nic["gbps"]) / ranks} for nic in profile["nics"]]
     most = nic_rate(nics)
@@ -92,6 +92,6 @@ def of_nic_path(profile: dict[str, Any], ranks: int) -> dict[str, Any]:
     }
     known = all(nic.get("rdma") for nic in profile["nics"])
     busbw = {"intra_node": entry, "inter_node": entry} if known else {}
-    # Neither NVLink nor its switches are used, and no NVLink domain spans nodes.
+    # The test does not use NVLink.
     gpu = {**(profile.get("gpu") or {}), "nvlink_gbs": 0, "nvswitch": False}
     return {**profile, "nics": nics, "busbw": busbw, "gpu": gpu, "nvlink_domain_nodes": 1}

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Plan and judge the single-node checks other than collectives.
+"""Plan and judge the checks of single nodes, such as GPU copies and diagnoses.
 
-A check is a job of one node with its own script. Each kind is an entry of CHECKS that defines how its output is read
-and judged.
+A check is a job on one node with a separate script. CHECKS defines for each kind of check how its output is parsed and
+judged.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Check:
     """A kind of check.
 
     Attributes:
-        read: converts an output to data. It never raises; problems with the output are part of the data.
-        judge: takes that data and its context (node, hardware, profile or None, options), and returns the entry's
-            verdict, reason, findings and further keys, such as floor (GB/s) and source. It never raises.
-        gpus: minimum number of GPUs for the check; with 1 or more the job requests all of them.
+        read: parses an output. It never raises; problems with the output are part of the result.
+        judge: returns verdict, reason, findings and further keys of the report entry, such as floor (GB/s) and source,
+            given the parsed output and its context (node, hardware, profile or None, options). It never raises.
+        gpus: minimum number of GPUs for the check; if it is 1 or more, the job requests all GPUs of the node.
     """
 
     read: Callable[[str], dict[str, Any]]
@@ -71,12 +71,12 @@ def kind_of(test: Mapping[str, Any]) -> str:
 
 
 def collectives(tests: Sequence[Test]) -> list[Test]:
-    """Return the tests that ran a collective; only these cover the links between nodes."""
+    """Return the tests that ran a collective, which are the only ones that use links between nodes."""
     return [test for test in tests if kind_of(test) == COLLECTIVE]
 
 
 def failed_nodes(tests: Sequence[Test]) -> set[str]:
-    """Return the nodes with a failed check; a check without a result does not exclude a node."""
+    """Return the nodes with a failed check; an inconclusive check does not exclude a node."""
     return {node for test in tests if kind_of(test) != COLLECTIVE and test["verdict"] == FAIL for node in test["nodes"]}
 
 
@@ -89,7 +89,7 @@ def check_problems(options: Options) -> list[str]:
             problems.append(f"{option('node_checks')}: {kind!r} is not one of {', '.join(sorted(CHECKS))}")
         elif not 0 < jobs[kind]["time_limit"] <= _LONGEST_S:
             problems.append(
-                f"{option(f'{kind}_time_limit')}: {jobs[kind]['time_limit']} is not 1 to {_LONGEST_S} seconds"
+                f"{option(f'{kind}_time_limit')}: {jobs[kind]['time_limit']} is out of range (1 to {_LONGEST_S} s)"
             )
         elif 0 < options["time_limit"] < jobs[kind]["time_limit"]:
             problems.append(
@@ -99,12 +99,12 @@ def check_problems(options: Options) -> list[str]:
     if options["p2p_floor_gbs"] < 0:
         problems.append(f"{option('p2p_floor_gbs')}: must be GB/s above 0, or 0 for the floor of the hardware profile")
     if options["node_checks"] and "node" not in options["stages"]:
-        problems.append(f"{option('node_checks')}: they run in the stage node, which {option('stages')} lacks")
+        problems.append(f"{option('node_checks')}: requires the stage node: add it to {option('stages')}")
     return problems
 
 
 def planned_checks(options: Options, nodes: list[str]) -> list[Planned]:
-    """Return the checks of the nodes, without those that need more GPUs than the node's profile has."""
+    """Return the checks of the nodes, except those that require more GPUs than the node's profile has."""
     kinds = dict.fromkeys(options["node_checks"])
     return [_planned(options, kind, node) for kind in kinds for node in nodes if _makes_sense(options, kind, node)]
 
@@ -150,7 +150,7 @@ def _planned(options: Options, kind: str, node: str) -> Planned:
 
 
 def next_checks(options: Options, tests: Sequence[Test], nodes: list[str]) -> list[Planned]:
-    """Return the checks of the first kind that has not been run; a node runs one job at a time.
+    """Return the checks of the first kind that has not run yet, because a node runs one job at a time.
 
     Args:
         options: options of the validation.
@@ -170,7 +170,7 @@ def judged_test(options: Options, planned: Planned, entry: Entry, text: str | No
 
 
 def judged_check(options: Options, planned: Planned, entry: Entry, text: str | None) -> Test:
-    """Return the report entry of a check: the keys of validation.judged and those of its kind.
+    """Return the report entry of a check: the keys common to all tests and those of its kind.
 
     Args:
         options: options of the validation.

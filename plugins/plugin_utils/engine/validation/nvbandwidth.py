@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the output of nvbandwidth: text, or the JSON from its option -j."""
+"""Parse the output of nvbandwidth: text, or JSON (option -j)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _read_text(lines: list[str], found: dict[str, Any]) -> None:
         if match := _RUNNING.match(line):
             _end(grid, found)
             if empty:
-                found["errors"].append(f"{name}: printed nothing")
+                found["errors"].append(f"{name}: the test printed nothing")
             name, grid, empty = match.group(1), None, True
         elif match := _HEADING.match(line):
             _end(grid, found)
@@ -79,11 +79,11 @@ def _read_text(lines: list[str], found: dict[str, Any]) -> None:
             _aside(line, grid, found)
     _end(grid, found)
     if empty:
-        found["errors"].append(f"{name}: printed nothing")
+        found["errors"].append(f"{name}: the test printed nothing")
 
 
 def _aside(line: str, grid: Grid | None, found: dict[str, Any]) -> None:
-    """Process a line of the open matrix or one between matrices."""
+    """Process a line inside the open matrix or between matrices."""
     words = line.split()
     if match := _VERSION.match(line):
         found["version"] = match.group(1)
@@ -96,7 +96,7 @@ def _aside(line: str, grid: Grid | None, found: dict[str, Any]) -> None:
 
 
 def _end(grid: Grid | None, found: dict[str, Any]) -> None:
-    """Close a matrix that has no sum."""
+    """Close a matrix without a sum, and record an error."""
     if grid is None:
         return
     before = len(found["errors"])
@@ -107,7 +107,7 @@ def _end(grid: Grid | None, found: dict[str, Any]) -> None:
 
 
 def _sum(grid: Grid | None, stated: str, found: dict[str, Any]) -> None:
-    """Close a matrix at its sum, which must match its cells."""
+    """Close a matrix at its sum, and record an error if the sum does not match its cells."""
     if grid is None:
         return
     before = len(found["matrices"])
@@ -117,7 +117,7 @@ def _sum(grid: Grid | None, stated: str, found: dict[str, Any]) -> None:
 
 
 def _check_sum(found: dict[str, Any], stated: object) -> None:
-    """Reject the last matrix if its sum does not match its cells."""
+    """Record an error if the sum of the last matrix does not match its cells."""
     matrix = found["matrices"][-1]
     cells = [cell or 0.0 for row in matrix["values"] for cell in row]
     total = sum(cells)
@@ -127,7 +127,7 @@ def _check_sum(found: dict[str, Any], stated: object) -> None:
         wanted = math.nan
     if not abs(total - wanted) <= _DIGIT * len(cells) + _SIXTH_DIGIT * total:
         found["matrices"].pop()
-        found["errors"].append(f"{matrix['title']}: the sum of its cells is {total:.2f} and not to {str(stated)[:20]}")
+        found["errors"].append(f"{matrix['title']}: the sum of its cells is {total:.2f} (expected {str(stated)[:20]})")
 
 
 def _read_json(text: str, found: dict[str, Any]) -> None:
@@ -176,7 +176,7 @@ def _case(case: object, found: dict[str, Any]) -> None:
 
 
 def _rows(matrix: object) -> list[list[float | None]] | None:
-    """Return the rows of a matrix in JSON, whose cells are strings; None if it is malformed."""
+    """Return the rows of a matrix in the JSON, where cells are strings; None if it is malformed."""
     if not isinstance(matrix, list) or not matrix or not all(isinstance(row, list) and row for row in matrix):
         return None
     rows = [read_cells([str(cell) for cell in row]) for row in matrix]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Convert options to the types that a TypedDict declares; options from -e are always strings."""
+"""Convert options to the types that a TypedDict declares; options from `-e` are strings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Span:
     most: float | None = None
 
     def __str__(self) -> str:
-        """Return the bounds in words; empty if the number is unbounded."""
+        """Return the bounds as text for messages; empty if the number is unbounded."""
         if self.least is None:
             return "" if self.most is None else f", {self.most:g} or less"
         return f", {self.least:g} or more" if self.most is None else f", {self.least:g} to {self.most:g}"
@@ -48,15 +48,15 @@ def read_options(
     given: Mapping[str, object],
     named: Callable[[str], str] = option,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return options converted to the types of a TypedDict, and a message for each invalid or missing option.
+    """Return the converted options, and a message for each invalid, missing or unknown option.
 
     Integers, numbers and booleans may be strings; a list of strings may be one string, separated by commas. A number
-    annotated with a Span must lie within it. Only keys that are NotRequired may be missing.
+    annotated with a Span must lie within it. Only keys marked NotRequired may be missing.
 
     Args:
-        form: the TypedDict. Values of keys of type Any are not converted.
-        given: the options; unknown keys are problems.
-        named: returns the name of a key in messages.
+        form: the TypedDict. Values of type Any are not converted.
+        given: the options.
+        named: returns the option name of a key, for messages.
     """
     found: dict[str, Any] = {}
     problems = [f"{named(key)}: unknown option" for key in given if key not in form.__annotations__]
@@ -75,7 +75,7 @@ def _read(hint: Any, value: object, name: str) -> Any:  # noqa: ANN401, PLR0911 
     """Return a value converted to a type.
 
     Raises:
-        ValueError: the conversion failed; the message begins with the option's name.
+        ValueError: the value is invalid; the message begins with the option's name.
     """
     origin, span = get_origin(hint), Span()
     if origin in {NotRequired, Required}:

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judge each cell of a node's bandwidth matrices against its hardware profile and against similar cells.
 
-Healthy machines have several kinds of links: a DGX-1 has pairs with two NVLinks, with one, and with PCIe alone. A cell
-is therefore compared only with cells of the same kind. The kinds come from ``nvidia-smi topo -m``. Without it they are
-derived from the speed, and a slower kind is a fault only if no design explains it: one direction of a pair is much
-slower than the other, or all GPUs have the same number of links of that kind, except two that share one more.
+Healthy machines have several kinds of links: a DGX-1 has pairs with two NVLinks, one NVLink, and PCIe only. A cell is
+therefore compared only with cells of the same kind. The kinds come from ``nvidia-smi topo -m``. Without it they are
+derived from the speed, and a slower cell is a fault only if no server design explains it: one direction of a pair is
+much slower than the other, or all GPUs have the same number of slower links except two that share one more.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["judge_matrices", "pair_floor"]
 
-# Copy engines reach these shares of the line rate of a GPU's NVLinks: 0.82 (H100, 371 of 450 GB/s: Azure's health
-# checks for ND96isr_H100_v5, which require 335), 0.86 (H800, 172 of 200) and 0.92 (A100, 276 of 300).
+# Share of the NVLink line rate that each pair must reach. Copy engines reach 0.82 (H100, 371 of 450 GB/s: Azure's
+# health checks for ND96isr_H100_v5, which require 335), 0.86 (H800, 172 of 200) and 0.92 (A100, 276 of 300).
 _NVLINK_SHARE = 0.7
 # Copies through host memory reach 5.7 GB/s over PCIe 3 x16 (2 x RTX 2080 Ti) and 10.9 (4 x V100, Dell's guide of 2019);
 # slots with four lanes have a quarter of the rate.
@@ -34,10 +34,10 @@ _ODD_LATENCY = 3.0
 _MOST_FINDINGS = 12
 _MOST_NAMED = 3
 _TWO = 2
-# NVLinks of one kind differ by 3 % in all published matrices; copies over PCIe differ by a third between sockets.
+# In all published matrices, NVLinks of one kind differ by 3 %, and copies over PCIe by a third between sockets.
 _NVLINK_ALIKE = 0.7
 _PCIE_ALIKE = 0.5
-# No design makes one direction of a pair half as fast as the other.
+# In no server design is one direction of a pair half as fast as the other.
 _ONE_WAY = 0.5
 # Link types differ in bandwidth by at least 1.4x: one or two links, four or six, NVLink or PCIe.
 _GAP = 1.4
@@ -53,10 +53,10 @@ def pair_floor(profile: dict[str, Any] | None, wanted: float = 0.0) -> tuple[flo
     Args:
         profile: the hardware profile; its p2p (floor_gbs and source) applies, otherwise a share of the computed line
             rate.
-        wanted: the operator's floor in GB/s, which overrides it; 0 for none.
+        wanted: floor in GB/s from the options, which overrides the profile's; 0 for none.
     """
     if wanted > 0:
-        return wanted, "given by the operator"
+        return wanted, "set by an option"
     if profile is None or not profile.get("gpu"):
         return None, None
     if profile.get("p2p"):
@@ -139,7 +139,7 @@ def _verdict(
     """Return verdict and reason: whether the data is valid and complete, and each pair fast enough."""
     node, gpus = about["node"], _gpus(data)
     if data["wrong"]:
-        return FAIL, f"{node}: copies arrive with wrong data: {data['wrong'][0]}"
+        return FAIL, f"{node}: copied data is wrong: {data['wrong'][0]}"
     missing = _missing(data, about)
     if missing:
         return INCONCLUSIVE, missing
@@ -150,7 +150,7 @@ def _verdict(
         return INCONCLUSIVE, f"unknown hardware {name!r}: no floor" if name else "no hardware profile: no floor"
     value, pair, title = _lowest(data) or (0.0, (0, 0), "")
     slowest = f"slowest GPU {pair[0]} and GPU {pair[1]}: {value:.4g} GB/s ({title})"
-    return PASS, f"{gpus} GPUs, all pairs at {floor:.4g} GB/s or more and similar to their neighbours; {slowest}"
+    return PASS, f"{gpus} GPUs, all pairs at {floor:.4g} GB/s or more and similar to comparable pairs; {slowest}"
 
 
 def _missing(data: dict[str, Any], about: dict[str, Any]) -> str:
@@ -198,10 +198,10 @@ def _slow_words(slow: list[tuple[dict[str, Any], Odd]]) -> str:
     """Return a description of the worst cell, and of the other slow GPUs."""
     named = _named(slow)
     matrix, odd = min(slow, key=lambda item: item[1].value / item[1].usual)
-    what = f"{odd.value:.4g} GB/s, where {odd.why} is {odd.usual:.4g} ({_place(matrix, odd)})"
+    what = f"{odd.value:.4g} GB/s ({odd.why}: {odd.usual:.4g}; {_place(matrix, odd)})"
     shared = set(named[0]).intersection(*named)
     if len(named) > _TWO and len(shared) == 1:
-        return f"GPU {shared.pop()} is slow with {len(named)} others, {_who(named[0])}: {what}"
+        return f"GPU {shared.pop()} is slow with {len(named)} other GPUs, slowest {_who(named[0])}: {what}"
     more = [_who(gpus) for gpus in named[1 : _MOST_NAMED + 1]]
     rest = f", {len(named) - 1 - len(more)} more" if len(named) > _MOST_NAMED + 1 else ""
     return f"{_who(named[0])}: {what}{'; also ' + ', '.join(more) + rest if more else ''}"
@@ -214,9 +214,9 @@ def _place(matrix: dict[str, Any], odd: Odd) -> str:
 
 
 def _findings(data: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], *, skip_worst: bool) -> list[str]:
-    """Return the slow cells (without the worst if the reason names it), high latencies, and the notes of the output."""
+    """Return the slow cells (except the worst if `skip_worst`), high latencies, and the notes in the output."""
     found = [
-        f"{_place(matrix, odd)}: {odd.value:.4g} GB/s, {odd.why} is {odd.usual:.4g}"
+        f"{_place(matrix, odd)}: {odd.value:.4g} GB/s ({odd.why}: {odd.usual:.4g})"
         for matrix, odd in sorted(slow, key=lambda item: item[1].value / item[1].usual)
     ][1 if skip_worst else 0 :]
     for matrix in data["matrices"]:
@@ -228,7 +228,7 @@ def _findings(data: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], *, s
 
 
 def _late(matrix: dict[str, Any]) -> list[str]:
-    """Return the pairs with much higher latency than the others; the CUDA samples call these values unstable."""
+    """Return the pairs with a much higher latency than the others, as findings: the CUDA samples call it unstable."""
     cells = [
         (row, column, value)
         for row, line in enumerate(matrix["values"])
@@ -237,7 +237,7 @@ def _late(matrix: dict[str, Any]) -> list[str]:
     ]
     usual = median(value for _row, _column, value in cells) if cells else 0.0
     return [
-        f"{matrix['title']}, row {row}, column {column}: {value:.4g} {matrix['unit']}, the median is {usual:.4g}"
+        f"{matrix['title']}, row {row}, column {column}: {value:.4g} {matrix['unit']} (median: {usual:.4g})"
         for row, column, value in cells
         if value > _ODD_LATENCY * usual
     ]
@@ -248,8 +248,8 @@ class Odd:
     """A cell that is too slow.
 
     Attributes:
-        row: number of the row's GPU; 0 in a matrix with one row.
-        column: number of the column's GPU.
+        row: GPU of the row; 0 in a matrix with one row.
+        column: GPU of the column.
         value: GB/s.
         usual: reference in GB/s.
         why: description of the reference.
@@ -313,13 +313,13 @@ def _each(line: list[float | None]) -> list[Odd]:
 
 
 def _own(values: Values) -> list[Odd]:
-    """Return the GPUs whose own memory is slower than that of the others; 0 means not measured."""
+    """Return the GPUs whose local memory is slower than that of the others; 0 means not measured."""
     own = [line[place] for place, line in enumerate(values)]
     found = []
     for place, value in enumerate(own):
         others = [other for number, other in enumerate(own) if number != place and other]
         if value and others and value < _MEMORY_SHARE * median(others):
-            found.append(Odd(place, place, value, median(others), "the median of the other GPUs' own memory"))
+            found.append(Odd(place, place, value, median(others), "the median of the local memory of other GPUs"))
     return found
 
 
@@ -348,7 +348,7 @@ def _by_link(values: Values, links: dict[str, str]) -> list[Odd]:
 
 
 def _by_speed(values: Values, share: float) -> list[Odd]:
-    """Return the cells whose kind of link no design explains."""
+    """Return the cells with a slower kind of link that no server design explains."""
     speed: dict[tuple[int, int], float] = {}
     for row, column, value in _cells(values):
         pair = (min(row, column), max(row, column))
@@ -369,10 +369,10 @@ def _by_speed(values: Values, share: float) -> list[Odd]:
 
 
 def _misfits(pairs: list[tuple[int, int]], gpus: int, total: int) -> list[tuple[int, int]]:
-    """Return the pairs of a slower kind of links that no design explains.
+    """Return the pairs with a slower kind of link that no server design explains.
 
-    In every design, all GPUs have the same number of links of a kind. Two GPUs that share one additional slower link
-    have lost a faster one, and so has a GPU that is slow with all of at least five others.
+    In every design, all GPUs have the same number of links of a kind. If two GPUs share one additional slower link, or
+    one GPU is slow with all of at least five others, a faster link has failed.
     """
     count = Counter(gpu for pair in pairs for gpu in pair)
     degrees = [count[gpu] for gpu in range(gpus)]

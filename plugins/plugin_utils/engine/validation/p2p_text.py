@@ -26,7 +26,7 @@ _ERROR = re.compile(
     r"|error while loading shared|no CUDA-capable device|\bsrun: error:|\bslurmstepd(?:-[\w.-]+)?: error:|CANCELLED AT",
     re.IGNORECASE,
 )
-# Every release prints these; they prove a complete output if its last line is missing.
+# All releases print these matrices. If all are present, the output is complete even without its last line.
 _PARTS = (
     "unidirectional, P2P disabled",
     "unidirectional, P2P enabled",
@@ -60,7 +60,7 @@ def read_p2p(text: str) -> dict[str, Any]:
 
 
 def _opened(line: str) -> Grid | None:
-    """Return the matrix that a line starts, or None."""
+    """Return a new matrix if the line is the heading of one, otherwise None."""
     if match := _BANDWIDTH.match(line):
         way, p2p, how = match.group(1).lower(), match.group(2).lower(), match.group(3)
         reads = ", reads" if how == "P2P Reads" else ""
@@ -123,6 +123,6 @@ def _check_whole(found: dict[str, Any], *, whole: bool) -> None:
     elif missing := [part for part in _PARTS if part not in titles and (not whole or part == _NEEDED)]:
         found["errors"].append(f"the output is incomplete: {', '.join(missing)} is missing")
     elif len(sizes) > 1:
-        found["errors"].append(f"the matrices are of different sizes: {', '.join(map(str, sorted(sizes)))}")
+        found["errors"].append(f"the matrices have different sizes: {', '.join(map(str, sorted(sizes)))}")
     elif found["devices"] and len(found["devices"]) not in sizes:
-        found["errors"].append(f"{len(found['devices'])} devices are listed, but the matrices have {sizes.pop()}")
+        found["errors"].append(f"the matrices have {sizes.pop()} devices (expected {len(found['devices'])}, as listed)")

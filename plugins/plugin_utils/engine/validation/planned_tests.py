@@ -46,9 +46,9 @@ _PAIR = 2
 
 
 def unknown_profiles(options: Options) -> list[str]:
-    """Return a message about nodes with an unknown profile.
+    """Return a message for each group of nodes with an unknown profile.
 
-    A node without a profile is valid; its verdict is INCONCLUSIVE unless the operator sets a floor.
+    A node without a profile is valid; its verdict is INCONCLUSIVE unless the options set a floor.
 
     Args:
         options: options of the validation.
@@ -68,7 +68,7 @@ def gpu_count(profile: dict[str, Any] | None) -> int:
 
 
 def _ranks_per_node(options: Options, nodes: list[str], total: int) -> int:
-    """Return the ranks per node: one per GPU, or the configured number of MPI processes (two on a single node)."""
+    """Return the ranks per node: one per GPU, or the configured number of MPI processes (at least two in total)."""
     if options["backend"] == "mpi":
         per_node = options["mpi_ranks_per_node"]
         return max(_PAIR, per_node) if total == 1 else per_node
@@ -87,9 +87,9 @@ def profile_names(options: Options, nodes: list[str]) -> list[str]:
 
 
 def candidates(options: Options, nodes: list[str]) -> list[str]:
-    """Return possible partners: nodes with the same hardware as those tested, or any nodes if no others have it.
+    """Return possible partners: nodes with the same hardware as the tested ones, or all nodes if no others have it.
 
-    Nodes proven good by earlier reports are preferred; without any, those not known to be bad are used.
+    Nodes that passed in earlier reports are preferred; otherwise, those that did not fail are used.
     """
     last_results = options["last_results"]
     others = [node for node in options["pool"] if node not in nodes and last_results.get(node, True)]
@@ -133,7 +133,7 @@ def planned_test(  # noqa: PLR0913 - one for each property of a test
         collectives: measured collectives, in order; by default all requested ones.
         rail: the only NIC of each node that it may use; empty for all.
         nic_alone: whether GPUs may communicate only through NICs.
-        repeats: measurements of each collective, within half of the job's time; 0 for the default of the options.
+        repeats: measurements of each collective in half of the job's time; 0 for the default of the options.
     """
     others = candidates(options, nodes) if partners else []
     partners = min(partners, len(others))
@@ -172,9 +172,9 @@ def planned_test(  # noqa: PLR0913 - one for each property of a test
 
 
 def _profile(options: Options, nodes: list[str], collective: str) -> tuple[str, dict[str, Any] | None]:
-    """Return name and profile of the weakest hardware among the nodes, by the floor for this many nodes.
+    """Return name and profile of the hardware with the lowest floor for this number of nodes.
 
-    Hardware without a floor counts as the weakest, because another profile's floor does not apply to it.
+    Hardware without a floor is preferred, because the floor of another profile does not apply to it.
     """
     names = sorted({(options["hardware"].get(node) or "") for node in nodes})
     unknown = [name for name in names if name not in options["catalogue"]]
@@ -192,7 +192,7 @@ def _profile(options: Options, nodes: list[str], collective: str) -> tuple[str, 
 
 
 def floor_for(options: Options, nodes: list[str], collective: str) -> float | None:
-    """Return the floor in GB/s for a test on the given nodes, None if unknown."""
+    """Return the floor in GB/s of a test on the given nodes; None if unknown."""
     given = floor_of(options, collective)
     _name, profile = _profile(options, nodes, collective)
     if given is not None or profile is None:
@@ -219,8 +219,8 @@ def unknown_floors(options: Options) -> list[str]:
     ]
     if not lacking:
         return []
-    then = "a validation measures them and ends with INCONCLUSIVE"
-    return [f"{NO_FLOOR} for {', '.join(lacking)}: {then}. From the figures that it finds, {floor_remedy()}"]
+    then = "their verdict will be INCONCLUSIVE"
+    return [f"{NO_FLOOR} for {', '.join(lacking)}: {then}. Use the measured values to {floor_remedy()}"]
 
 
 def _domains(options: Options, nodes: list[str]) -> tuple[int, ...] | None:
@@ -320,7 +320,7 @@ def check_entry(  # noqa: PLR0913 - one for each part of an entry
         answer: verdict, reason, findings and the other keys of the check's judge.
         hardware: name of one or several profiles.
         ranks: number of ranks; 0 if not applicable.
-        proves: whether a FAIL is proof even if the job failed; a low speed on a node that is going down is not.
+        proves: whether a FAIL is kept if the job failed; a low speed on a failing node is not conclusive.
     """
     if not (proves and answer["verdict"] == FAIL):
         answer = answer | _check_job_first(answer, entry, text)
@@ -328,7 +328,7 @@ def check_entry(  # noqa: PLR0913 - one for each part of an entry
 
 
 def _check_job_first(answer: dict[str, Any], entry: Entry, text: str | None) -> dict[str, Any]:
-    """Return an INCONCLUSIVE verdict for a failed job; a program may also fail because it found a fault."""
+    """Return the answer, with the verdict INCONCLUSIVE and the job's failure as reason if the job failed."""
     reason = _no_output(entry, text)
     if not reason and (fault := step_fault(text, ran=answer["verdict"] != INCONCLUSIVE)):
         reason = fault
@@ -366,7 +366,7 @@ def _answer(
         share = rail_share(options, profile)
         floor, profile = floor and floor * share, profile and of_one_rail(profile, share)
     if planned.get("nic_alone"):
-        # The operator's floor applies to all paths together.
+        # A floor from the options applies to all paths together.
         floor, profile = None, profile and of_nic_path(profile, planned["ranks_per_node"])
     expected = Expected(
         nodes=max(1, len(nodes)),
@@ -383,8 +383,8 @@ def _answer(
     )
     answer = judge(runs, profile, expected)
     if measured < wanted:
-        steady = " unknown whether it is steady:" if measured == 1 else ""
-        answer["findings"].append(f"{measured} of {wanted} repeats:{steady} raise {option('test_time_limit')} for more")
+        steady = ", so steadiness is unknown" if measured == 1 else ""
+        answer["findings"].append(f"{measured} of {wanted} repeats in time{steady}: raise {option('test_time_limit')}")
     reason = _job_first(answer, entry, text, profile, name)
     if text is not None and not entry["problem"] and "sums are wrong" not in answer["reason"]:
         reason = step_fault("".join(pieces) or text, ran=answer["verdict"] != INCONCLUSIVE) or reason
@@ -395,7 +395,7 @@ def _answer(
 
 
 def _job_first(answer: Judged, entry: Entry, text: str | None, profile: dict[str, Any] | None, name: str) -> str:
-    """Return how the job failed if that explains more than its output; wrong results keep their verdict."""
+    """Return how the job failed if that is more informative than its output; wrong results keep their verdict."""
     if answer["verdict"] == FAIL and "sums are wrong" in answer["reason"]:
         return ""
     if missing := _no_output(entry, text):

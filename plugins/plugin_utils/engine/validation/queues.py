@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Choose partition, account and QOS for a validation's jobs by the hardware profile of their nodes."""
+"""Choose partition, account and QOS of a validation's jobs by the hardware profile of the nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+-]*")
 
 
 def _by_profile(options: Options, key: str) -> dict[str, str]:
-    """Return the values of an option by profile; a single value for all is stored under OTHERS."""
+    """Return the values of an option by profile; a value for all profiles has the key OTHERS."""
     given: Any = options.get(key) or {}
     return {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {OTHERS: str(given)}
 
@@ -46,10 +46,7 @@ def queue_arguments(options: Options, nodes: list[str]) -> list[str]:
 
 
 def queues(options: Options) -> list[dict[str, str]]:
-    """Return the distinct combinations of partition, account and qos with which jobs are submitted.
-
-    A combination without any value is omitted, so a site without these options gets Slurm's defaults.
-    """
+    """Return the distinct combinations of partition, account and qos of the jobs, except those without any value."""
     found = []
     for node in options["nodes"]:
         entry = {key: next(iter(_values(options, key, [node]))) for key in QUEUE_OPTIONS}
@@ -84,12 +81,12 @@ def _form_problems(given: object, where: str, catalogue: Mapping[str, Any]) -> l
 
 
 def _mixed(options: Options, key: str) -> list[str]:
-    """Return why one job cannot run on all nodes together, if a stage requires that."""
+    """Return a problem if nodes that a stage tests together have different values of an option."""
     values = _values(options, key, options["nodes"])
     if len(values) < 2 or set(options["stages"]) <= {"node"}:  # noqa: PLR2004 - a single value fits all nodes
         return []
     words = " and ".join(f"{value or 'the default'} for {fold_hosts(nodes)}" for value, nodes in values.items())
-    problem = f"{option(key)}: gives {words}, but one job of all nodes can have only one"
+    problem = f"{option(key)}: is {words}, but a job on all nodes requires the same value"
     remedy = (
         f"set a value that fits all, validate them separately with {option('nodes')}, or set {option('stages')}=node"
     )

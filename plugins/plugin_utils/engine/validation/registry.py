@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGES", "choices", "stage_of"]
 
-# Callers access this through the module at each use, so that tests can extend it.
+# Callers read this as an attribute of the module, so that tests can replace it.
 STAGES: tuple[Stage[Any], ...] = (
     Storage(),
     Node(),
@@ -45,10 +45,7 @@ def choices() -> tuple[str, ...]:
 
 
 def stage_of(test: Mapping[str, Any]) -> Stage[Any] | None:
-    """Return the stage of a planned or reported test; None if unknown.
-
-    The kind takes precedence over the stage, because it separates a stage's own job from a collective.
-    """
+    """Return the stage of a planned or reported test, by its kind or else its stage name; None if unknown."""
     kind, label = test.get("kind"), test["stage"]
     own = next((stage for stage in STAGES if stage.name == kind), None)
     return own or next((stage for stage in STAGES if label in (stage.labels or (stage.name,))), None)

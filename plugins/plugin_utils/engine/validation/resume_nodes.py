@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Decide which drained nodes to resume, and describe each node's changes."""
+"""Decide which drained nodes to resume after a validation, and describe the changes of each node."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ __all__ = [
     "slurm_reason",
 ]
 
-# Prefix of drain reasons set by a validation; other reasons come from admins or Slurm.
+# Prefix of drain reasons set by busbar; other reasons come from admins or Slurm.
 OWN_REASON = "busbar:"
 _MOST_REASON = 200
 _ALONE = "no test together with other nodes has passed"
-# Drain reasons of busbar that a passed test does not resolve: a driver that waits for a reboot, a layout that Slurm
-# does not know yet (mig_layout module), a node to be removed (remove_nodes playbook), and an admin who gave no reason.
-_NOT_OURS = (DRAIN_REASON, "busbar: MIG layout", "busbar: leaves the cluster", NO_REASON)
+# Drain reasons of busbar that a passed test does not resolve: a driver upgrade that requires a reboot, a new MIG layout
+# (mig_layout module), a node to be removed (remove_nodes playbook), and a drain without a reason.
+_NOT_RESOLVED = (DRAIN_REASON, "busbar: MIG layout", "busbar: leaves the cluster", NO_REASON)
 
 
 def keeps_reason(state: State, node: str) -> bool:
-    """Return whether a node had been drained by someone else, so that its drain reason is kept."""
+    """Return whether a node was drained by an admin or Slurm, so that its drain reason is kept."""
     reason = state["held"].get(node)
-    return reason is not None and (not reason.startswith(OWN_REASON) or reason.startswith(_NOT_OURS))
+    return reason is not None and (not reason.startswith(OWN_REASON) or reason.startswith(_NOT_RESOLVED))
 
 
 def slurm_reason(words: str) -> str:
-    """Return a drain reason in the form that Slurm accepts."""
+    """Return a drain reason in the format that Slurm accepts."""
     kept = "".join(char if char.isprintable() and char not in "\"'\\" else " " for char in words)
     return f"{OWN_REASON} {kept.removeprefix(OWN_REASON).strip()}"[:_MOST_REASON]
 
 
 def passed_nodes(state: State, report: Report, blamed: Sequence[Culprit]) -> list[str]:
-    """Return the drained nodes without open questions: all their tests passed, alone and with others.
+    """Return the drained nodes that passed all their tests, alone and with others.
 
-    A failed test with others does not count against a node if the search found another culprit. If a result is open,
-    the validation was cut off, or a link or a switch is the culprit, only nodes without any failed test have passed. A
-    new node must also have passed a test together with others.
+    A failed test with others does not count against a node if the search found a different culprit. If a result is
+    inconclusive, the validation ended early, or a link or a switch is the culprit, only nodes without any failed test
+    have passed. A new node must also have passed a test with others.
 
     Args:
         state: the final state.
@@ -63,7 +63,7 @@ def passed_nodes(state: State, report: Report, blamed: Sequence[Culprit]) -> lis
     guilty = {node for item in blamed for node in item["nodes"]}
     unclear = {node for item in report["unresolved"] for node in item["nodes"]}
     explained = bool(blamed) and all(item["kind"] in {"node", "rail"} for item in blamed)
-    # A FAIL without a culprit, such as one against the site's history, affects all nodes.
+    # A FAIL without a culprit, such as drift, counts against all nodes.
     unfinished = bool(report["stopped"] or state["problem"] or (report["verdict"] == FAIL and not blamed))
     found = []
     for node in sorted(state["held"].keys() - guilty - unclear - report["left_out"].keys()):
@@ -110,8 +110,8 @@ class NodeChange(NamedTuple):
 
     Attributes:
         what: drained, behind the gate, not drained, resumed, not resumed or stays drained.
-        node: its name.
-        why: the drain reason, or the problem.
+        node: name.
+        why: drain reason or problem.
     """
 
     what: str
@@ -129,11 +129,11 @@ def node_changes(
     """Return the node changes for a report.
 
     Args:
-        drained: nodes to be drained, each with the problem, empty on success.
-        resumed: nodes to be resumed, in the same form.
-        held: nodes that had been drained before, each with the reason.
+        drained: nodes to drain, each with the error; empty on success.
+        resumed: nodes to resume, in the same format.
+        held: nodes that were already drained, with the drain reason.
         held_by: user and time of these drains; may be incomplete.
-        reasons: drain reasons of the nodes; new nodes stay out of service for these.
+        reasons: drain reasons of the nodes; a new node with one stays out of service.
     """
     before = {node: f"{why} ({held_by[node]})" if held_by.get(node) else why for node, why in held.items()}
     new = {node: why for node, why in reasons.items() if is_new(why)}

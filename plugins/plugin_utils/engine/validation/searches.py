@@ -1,10 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The culprit searches of a validation: their triggers, nodes and collectives.
+"""Start the culprit searches of a validation, with the failed tests that trigger them, their nodes and collectives.
 
-A search measures the collective that failed. A reduction does not use all connections, so if that search finds no
-culprit, a second one uses alltoall, which uses every connection between its nodes. If tests over one rail are slow, the
-search uses only that rail.
+A search measures the failed collective, over one rail if the test used only that rail. If it finds no culprit, a second
+search uses alltoall, because a reduction does not use all connections between its nodes.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _BLAMED = ("nodes", "links", "boundaries")
 _Cause = tuple[list[str], str, str]
 _HALF_UNIT_GBS = 0.005
 _LONGEST_US = 1e7
-# Half a unit of the last digit of a time of at least 100 us.
+# Rounding error of a time of at least 100 us, as a share.
 _SHARE_OF_TIME = 0.0005
 _FEWEST_US = 100.0
 
@@ -52,10 +51,10 @@ class Search(TypedDict):
     """A culprit search.
 
     Attributes:
-        rail: empty for all rails.
-        nodes: the nodes that it examines.
-        explained: whether a later search found the culprit that this one left open.
-        answer: result of search.locate; its results are positions among all tests.
+        rail: the rail; empty for all.
+        nodes: the nodes to examine.
+        explained: whether a later search found the culprit that this one did not find.
+        answer: result of locate; its results are positions among all tests.
     """
 
     collective: str
@@ -66,7 +65,7 @@ class Search(TypedDict):
 
 
 def made_searches(options: Options, state: State, gated: list[str]) -> list[Search]:
-    """Return the culprit searches of a validation so far, in order; only the last may be unfinished.
+    """Return the culprit searches of a validation so far, in order; only the last one may be unfinished.
 
     Args:
         options: options of the validation.
@@ -88,7 +87,7 @@ def made_searches(options: Options, state: State, gated: list[str]) -> list[Sear
 
 
 def _causes(options: Options, state: State, wanted: str, gated: list[str]) -> list[tuple[_Cause, bool]]:
-    """Return the triggers of searches: nodes, collective and rail, and whether the nodes were only slow."""
+    """Return nodes, collective and rail of each search to start, and whether the nodes were only slow."""
     first = options["collectives"][0] if wanted == "auto" else wanted
     causes = [((gated, first, ""), False)] if "pair" in options["stages"] else []
     for test in state["tests"]:
@@ -100,7 +99,7 @@ def _causes(options: Options, state: State, wanted: str, gated: list[str]) -> li
 
 
 def _add_search(options: Options, state: State, found: list[Search], cause: _Cause) -> None:
-    """Add a search among those nodes of a cause that no earlier search has blamed."""
+    """Add a search for the cause among its nodes that no earlier search has blamed."""
     nodes, collective, rail = cause
     out = {item["node"] for search in found for item in search["answer"]["nodes"] if search["rail"] in {"", rail}}
     left = [node for node in nodes if node not in out]
@@ -111,9 +110,9 @@ def _add_search(options: Options, state: State, found: list[Search], cause: _Cau
 
 
 def _widen(options: Options, state: State, found: list[Search], nodes: list[str]) -> None:
-    """Add a search with alltoall if the last search has no culprit, or its parts passed and its whole is slow again.
+    """Add a search with alltoall if the last search found no culprit, or if only all its nodes together are slow.
 
-    If that finds no culprit either, the first search continues.
+    If the new search finds no culprit either, the first one continues.
     """
     before, count = found[-1]["answer"], len(found)
     if not before["done"] and not _fails_again(state, found[-1]):
@@ -142,7 +141,7 @@ def named(search: Search) -> bool:
 
 
 def _can_widen(options: Options, state: State, nodes: list[str]) -> bool:
-    """Return whether alltoall among the nodes can be judged and has not passed yet."""
+    """Return whether a floor for alltoall on the nodes is known, and alltoall has not passed yet."""
     fine = any(
         test["collective"] == _EVERY_CONNECTION and test["verdict"] == PASS and set(nodes) <= set(member_nodes(test))
         for test in state["tests"]
@@ -175,10 +174,9 @@ def _located(options: Options, state: State, cause: _Cause) -> dict[str, Any]:
 
 
 def calls_for_search(test: Test) -> bool:
-    """Return whether a test of all nodes shows a fault of some of them.
+    """Return whether the failure of a test of all nodes requires a search for the culprits.
 
-    Known causes and stragglers already name their nodes, and tests of fewer nodes could not show them because their
-    bandwidth is sufficient.
+    Tests with a known cause and stragglers do not: they have sufficient bandwidth, so a search would find no slow node.
     """
     named = test["reason"].startswith((KNOWN_CAUSE, STRAGGLER))
     return (test["verdict"] == FAIL and not named) or search_result(test)["outcome"] in {"crashed", "hung"}
@@ -190,10 +188,10 @@ def member_nodes(test: Test) -> list[str]:
 
 
 def search_result(test: Test) -> dict[str, Any]:
-    """Return a judged test in the format of the search: nodes, busbw, floor and repeats (GB/s) and outcome.
+    """Return a judged test in the format of the search: nodes, busbw, floor and repeats (GB/s), and outcome.
 
-    Tests without evidence about the nodes, such as a job that never started or unknown hardware, are inconclusive.
-    Tests that only lack a floor, or whose repeats differ, can still be compared with other tests.
+    Tests without evidence about the nodes, such as a job that did not start, are inconclusive. Tests without a floor
+    or with unsteady repeats can still be compared with other tests.
     """
     found = {run["outcome"] for run in test["runs"]}
     job = test["job"]
@@ -211,7 +209,7 @@ def search_result(test: Test) -> dict[str, Any]:
         outcome = "crashed"
     else:
         outcome = "inconclusive"
-    # A test that lacks a node still answers the question that requested it.
+    # A failed test counts for all its requested nodes, even if some were left out.
     nodes = member_nodes(test) if outcome == "ok" else list(dict.fromkeys(member_nodes(test) + list(test["left_out"])))
     measured = outcome == "ok"
     repeats = [repeat for run in test["runs"] for repeat in repeats_at(run, test["at_size"])] if measured else []
@@ -229,7 +227,7 @@ def repeats_at(run: dict[str, Any], size: int | None) -> Iterator[tuple[float, f
     """Yield the out-of-place busbw in GB/s of each row of a size, and its rounding error as a share.
 
     Args:
-        run: a consistent run from nccl.output.
+        run: a parsed run without contradictions.
         size: in bytes.
     """
     times = [

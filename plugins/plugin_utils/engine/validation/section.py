@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The presentation of a test as data, independent of the output format: charts, a table, facts and metrics."""
+"""Types and functions for the presentation of a test: charts, tables, facts and metrics, independent of the format."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class Table(TypedDict):
 
 
 class Series(TypedDict):
-    """Named values, one for each label of the chart, None if not measured.
+    """A series of values, one for each label of the chart; None if not measured.
 
     Attributes:
-        words: labels written on the bars, one each.
+        words: text on each bar.
         limits: limits of the values.
-        pale: whether it is shown only for comparison.
+        pale: whether the series is shown only for comparison.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Series(TypedDict):
 
 
 class Bars(TypedDict):
-    """Bars side by side for each label, vertical, or horizontal for many or long labels."""
+    """A bar chart with one bar per label and series; the bars are horizontal if `sideways`."""
 
     kind: Literal["bars"]
     title: str
@@ -101,7 +101,7 @@ Chart = Union[Bars, Lines]
 
 
 class Section(TypedDict):
-    """The section of a test on the page, in addition to the parts common to all tests.
+    """The stage-specific section of a test on the page.
 
     Attributes:
         facts: terms and values; empty values are left out.
@@ -115,7 +115,7 @@ class Section(TypedDict):
 
 
 class ShownTest(TypedDict):
-    """The keys of a parsed test that a stage may use.
+    """The keys of a parsed test that stages read.
 
     Attributes:
         own: the stage-specific values, None if missing.
@@ -134,10 +134,9 @@ class ShownTest(TypedDict):
 
 
 class Metric(TypedDict):
-    """A Prometheus metric: its name without the prefix busbar_, in base units; None if not measured.
+    """A Prometheus metric: name without the prefix busbar_, and value in base units; None if not measured.
 
-    A metric with the label node is kept until that node is measured again; any other belongs to the last validation
-    only.
+    A metric with the label node is exported until that node is measured again, and any other until the next validation.
     """
 
     name: str
@@ -147,13 +146,13 @@ class Metric(TypedDict):
 
 
 def finite(value: object, least: float = 0.0) -> float | None:
-    """Return a number from untrusted JSON, or None if it is not a number, not finite or below the minimum."""
+    """Return a number from untrusted JSON, or None if it is not a finite number of at least `least`."""
     known = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value < _MOST
     return float(value) if known and isinstance(value, (int, float)) else None
 
 
 def rows_of(value: Mapping[str, Any], most: int, key: str = "rows") -> list[dict[str, Any]]:
-    """Return the rows under a key of untrusted values, up to a limit and without entries of other types."""
+    """Return up to `most` rows from untrusted JSON; entries that are not dictionaries are skipped."""
     rows = value.get(key)
     return [row for row in rows[:most] if isinstance(row, dict)] if isinstance(rows, list) else []
 
@@ -172,7 +171,7 @@ def bars(title: str, unit: str, labels: list[str], series: list[Series], *, side
 
 
 def points(value: object, width: int, most: int = 1000) -> list[list[float | None]]:
-    """Return rows of `width` numbers from untrusted JSON; the first number of each is present, and they ascend."""
+    """Return rows of `width` numbers from untrusted JSON; the first number of each is not None, and these ascend."""
     rows = [row for row in value if isinstance(row, list) and len(row) == width] if isinstance(value, list) else []
     found = [[finite(each) for each in row] for row in rows[:most]]
     return sorted((row for row in found if row[0] is not None), key=lambda row: row[0] or 0.0)
@@ -208,7 +207,7 @@ def curves(  # noqa: PLR0913 - one for each part of a chart
 
 
 def at_least(*floors: tuple[float | None, str]) -> tuple[str, str]:
-    """Return a fact that lists the known floors, each formatted with its text."""
+    """Return a fact that lists the known floors, each formatted with the given text."""
     return "At least", ", ".join(text.format(floor) for floor, text in floors if floor)
 
 

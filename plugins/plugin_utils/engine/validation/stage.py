@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of a validation's stages, and the base class of the stages that run collectives."""
+"""The base class of a validation's stages, and that of the stages that run collectives."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Counts(Enum):
     """When the verdict of a test counts for the verdict of the validation."""
 
     ALWAYS = "always"
-    # A failure is intermittent, and so INCONCLUSIVE, if the same nodes passed at another time.
+    # A failure counts as intermittent (INCONCLUSIVE) if the same nodes passed another run of the test.
     UNLESS_IT_PASSED_TOO = "unless it passed too"
-    # A test of the culprit search does not count once the search is over.
+    # A test of the culprit search counts only until the search has finished.
     WHILE_SEARCHING = "while searching"
 
 
@@ -39,7 +39,7 @@ class Next:
         tests: empty if the stage is finished or cannot run.
         skipped: why it cannot run.
         search: whether the culprit search requested them; its rounds are counted.
-        wait: maximum seconds to wait for a test to begin; None for the option's value.
+        wait: maximum seconds to wait for a test to start; None for the value of the option.
         label: name of the step; by default the stage of the first test.
     """
 
@@ -51,22 +51,21 @@ class Next:
 
 
 class Stage(Generic[Own]):
-    """A stage; the order of registry.STAGES is the order in which they run.
+    """A stage of a validation; registry.STAGES determines the order.
 
-    A stage has no state between calls: its results depend only on the arguments. ``nodes`` are always those that no
-    earlier stage has excluded.
+    A stage keeps no state between calls. The argument ``nodes`` contains the nodes that no earlier stage has excluded.
 
     Attributes:
-        name: its name in validation_stages, in its option names and in the report.
-        labels: stage names of its tests; its name alone by default.
-        choice: whether validation_stages may list it.
-        form: a TypedDict of its options validation_NAME_*, and script, the job template job_NAME.sh.j2; None for a
-            stage without them.
+        name: name in validation_stages, in option names and in the report.
+        labels: stage names of its tests; by default only its name.
+        choice: whether validation_stages may list the stage.
+        form: a TypedDict of the options validation_NAME_* and of script, the job template job_NAME.sh.j2; None for a
+            stage without options.
         counts: when its tests count for the verdict of the validation.
         infers: whether culprits may be inferred from its tests if a report lists none.
-        title: heading of its section on the page; empty for tests listed with the curves and checks.
-        maps_pairs: whether its tests of two nodes form a map of the links between nodes.
-        rank: position of its tests among those with the same verdict, the most informative first; 0 covers all nodes.
+        title: heading of its section on the page; empty if its tests are listed with the curves and checks.
+        maps_pairs: whether the page shows its tests of two nodes as a map of links.
+        rank: sort position of its tests among those with the same verdict; the most informative tests have 0.
     """
 
     name: ClassVar[str]
@@ -80,7 +79,7 @@ class Stage(Generic[Own]):
     rank: ClassVar[int] = 2
 
     def own(self, options: Options) -> Own:
-        """Return the stage's own options."""
+        """Return the options of the stage."""
         return cast("Own", options["own"][self.name])
 
     def requested(self, options: Options) -> bool:
@@ -88,12 +87,12 @@ class Stage(Generic[Own]):
         return self.name in options["stages"]
 
     def problems(self, options: Options) -> list[str]:
-        """Return further problems with the typed options, each with its remedy, even if the stage is not requested."""
+        """Return problems with the options that conversion does not find; also called if the stage is not requested."""
         del options
         return []
 
     def budget(self, options: Options) -> list[str]:
-        """Return descriptions of the stage's tests and their maximum duration for the budget line."""
+        """Return descriptions of the stage's tests with their maximum duration."""
         return [f"{self.name}: at most {options['test_time_limit']} s"]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
@@ -117,7 +116,7 @@ class Stage(Generic[Own]):
         return {item["node"] for test in self.tests_of(state) for item in test.get("blamed", [])}
 
     def blame(self, options: Options, state: State, nodes: list[str]) -> tuple[list[Culprit], list[Unresolved]]:
-        """Return the faulty nodes and those without a certain verdict; by default those that its tests blame."""
+        """Return the faulty nodes, and nodes without a conclusive verdict; by default those that its tests blame."""
         del options, nodes
         found: dict[str, Culprit] = {}
         for test in self.tests_of(state):
@@ -127,12 +126,12 @@ class Stage(Generic[Own]):
         return list(found.values()), []
 
     def suspected(self, options: Options, state: State, nodes: list[str]) -> list[Unresolved]:
-        """Return nodes that may be slightly slow without proof; they do not affect the verdict."""
+        """Return nodes that may be slightly slow, but without proof; they do not affect the verdict."""
         del options, state, nodes
         return []
 
     def searching(self, options: Options, state: State, nodes: list[str]) -> bool:
-        """Return whether a culprit search of the stage needs more tests, regardless of limits."""
+        """Return whether a culprit search of the stage needs more tests; ignores the limits."""
         del options, state, nodes
         return False
 
@@ -150,7 +149,7 @@ class Stage(Generic[Own]):
         del value, plain
 
     def section(self, figures: Any) -> Section:  # noqa: ANN401 - the type that read returns
-        """Return the section of a test on the page; figures are the result of read and not None."""
+        """Return the section of a test on the page, given the result of read if it is not None."""
         del figures
         return {"charts": [], "table": None, "note": "", "facts": []}
 
@@ -161,7 +160,7 @@ class Stage(Generic[Own]):
 
 
 class Collective(Stage[None]):
-    """A stage whose tests run collectives, which cover nodes and the links between them."""
+    """A stage whose tests run collectives, which use the links between nodes."""
 
     infers = True
 

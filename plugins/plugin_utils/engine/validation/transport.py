@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The interface between a validation and a cluster: run jobs, fetch their output, report progress."""
+"""The interface through which a validation accesses a cluster: run jobs, fetch their output, report progress."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 __all__ = ["TOO_LONG", "Interrupted", "Output", "Transport"]
 
-# Start of the message about an output that exceeds the limit.
+# Prefix of the message about an output that exceeds the size limit.
 TOO_LONG = "the output is longer than "
 
 
 class Interrupted(BaseException):
-    """The validation was interrupted. Not an Exception, so that error handlers do not catch it."""
+    """The validation was interrupted. Handlers of Exception must not catch it."""
 
 
 class Output(NamedTuple):
@@ -31,8 +31,8 @@ class Transport(Protocol):
     """Runs the jobs of a validation on a cluster.
 
     Attributes:
-        controller: the host that answers requests, for messages.
-        share: whether nodes are tested while other jobs run on them.
+        controller: name of the host that answers requests, for messages.
+        share: whether to test nodes while other jobs run on them.
         home: home directory of the user who runs the jobs.
     """
 
@@ -47,11 +47,11 @@ class Transport(Protocol):
             arguments: arguments of the slurm_tests module.
 
         Returns:
-            the result of the slurm_tests module; only msg if the request could not be made.
+            the result of the slurm_tests module; only msg if the request failed.
         """
 
     def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
-        """Save outputs, remove them on their nodes, and return the problem with each by name (empty: none)."""
+        """Save outputs and delete them on their nodes; return the error of each by name, empty on success."""
 
     def launch_error(self, host: str, job_id: str) -> str:
         """Return why slurmd on a host could not launch a job; empty if its log has no such error."""

@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Create the report of a validation: its verdict, the culprits, and the nodes to drain.
 
-The verdict covers faulty nodes, links and switches and the final state, not every single test:
+The verdict depends on faulty nodes, links and switches and on the final state, not on each test:
 
 - A culprit found by the search, or a node that failed alone, leads to FAIL.
-- A failed test of all nodes leads to FAIL even without a culprit. If the same nodes passed the same test at another
-  time, the fault is intermittent and the verdict INCONCLUSIVE.
-- A test of the culprit search does not count once the search is over, because the search repeats failed tests before it
-  blames a node, and noise makes one of many pairs appear slow. If the search could not finish, the last result of each
-  set of nodes counts.
-- Open questions, left-out nodes and tests that could not run lead to INCONCLUSIVE.
+- A failed test of all nodes leads to FAIL even without a culprit. If the same nodes passed another run of the test, the
+  fault is intermittent and the verdict INCONCLUSIVE.
+- A test of a finished culprit search does not count: because of noise, some of many pairs appear slow, and the search
+  repeats failed tests before it blames a node. In an unfinished search, the last result of each set of nodes counts.
+- Unresolved nodes, left-out nodes and tests that could not run lead to INCONCLUSIVE.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ _Item = TypeVar("_Item", "Culprit", "Unresolved")
 
 
 def culprits(options: Mapping[str, Any], state: State) -> tuple[list[Culprit], list[Unresolved]]:
-    """Return the faulty nodes and those without a certain verdict, in the order of the stages.
+    """Return the faulty nodes and those without a conclusive verdict, in the order of the stages.
 
     Args:
-        options: as for stages.next_step.
-        state: the result of stages.with_results.
+        options: as for next_step.
+        state: the result of with_results.
     """
     checked = typed(options)
     found: list[Culprit] = []
@@ -68,28 +67,28 @@ def culprits(options: Mapping[str, Any], state: State) -> tuple[list[Culprit], l
 
 
 def _suspected(checked: Options, state: State, blamed: Sequence[Culprit]) -> list[Unresolved]:
-    """Return the suspected nodes without those that are blamed anyway."""
+    """Return the suspected nodes that are not blamed."""
     guilty = {node for item in blamed for node in item["nodes"]}
     found = [item for stage, nodes in each_stage(checked, state) for item in stage.suspected(checked, state, nodes)]
     return _once([item for item in found if guilty.isdisjoint(item["nodes"])])
 
 
 def _once(items: list[_Item]) -> list[_Item]:
-    """Return the items without those that concern the nodes of an earlier item."""
+    """Return the items, without those with the same nodes as an earlier item."""
     return list(
         {(item.get("kind"), item.get("rail"), tuple(item["nodes"])): item for item in reversed(items)}.values()
     )[::-1]
 
 
 def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Drain:
-    """Return the nodes to drain, each with the drain reason, or why none is drained.
+    """Return the nodes to drain with their drain reasons, or why no node is drained.
 
     Args:
         options: drain_failed, drain_limit (percent), pool (all compute nodes).
         blamed: the result of culprits; only nodes are drained, including those with a bad rail.
-        state: the final state. Nodes in node_reasons that busbar drained before count towards the limit. Of the held
-            nodes, those drained by busbar always get the new reason, and the others keep theirs. New nodes stay out of
-            service in any case: `release.not_admitted` has their reasons.
+        state: the final state. Nodes in node_reasons that busbar drained before count towards the limit. Already
+            drained nodes get the new reason if busbar drained them, and otherwise keep theirs. New nodes stay out of
+            service; `not_admitted` returns their reasons.
 
     Returns:
         nodes (a list of node and reason) and refused (string).
@@ -108,8 +107,8 @@ def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Dra
     out, whole, limit = len(before | guilty.keys()), len(options["pool"]), options["drain_limit"]
     if out * 100 > limit * whole:
         answer["refused"] = (
-            f"{fold_hosts(sorted(guilty.keys() - again.keys()))} not drained: {out} of {whole} nodes would be out, and "
-            f"{option('drain_limit')} allows {limit} %"
+            f"{fold_hosts(sorted(guilty.keys() - again.keys()))} not drained: {out} of {whole} nodes would be drained "
+            f"({option('drain_limit')}: {limit} %)"
         )
     else:
         answer["nodes"] = _with_reasons(guilty)
@@ -117,7 +116,7 @@ def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Dra
 
 
 def _was_in_service(reason: str) -> bool:
-    """Return whether this drain reason from ``sinfo -R`` shows that busbar drained a node that had been admitted."""
+    """Return whether a drain reason from ``sinfo -R`` shows that busbar drained an admitted node."""
     return reason.startswith(OWN_REASON) and not is_new(reason.rpartition(" (")[0])
 
 
@@ -131,9 +130,9 @@ def report(
     """Return the report of a validation.
 
     Args:
-        options: as for stages.next_step.
-        state: the result of stages.with_results.
-        stopped: why it ended early.
+        options: as for next_step.
+        state: the result of with_results.
+        stopped: why the validation ended early.
         drained: results of the drains, each with node and problem (empty on success).
     """
     checked = typed(options)
@@ -144,12 +143,12 @@ def report(
     counting = _counting(checked, state)
     verdicts = [test["verdict"] for test in counting] + [FAIL] * bool(blamed)
     verdicts += [INCONCLUSIVE] * bool(state["problem"] or unresolved or unrun or state["left_out"] or rest["skipped"])
-    # A search that found no fault is a result, though none of its tests counts.
+    # A search without a culprit counts as a pass, although none of its tests counts.
     verdicts += [PASS] * bool(tests and state["search_rounds"])
     verdict = worst(verdicts)
     reason = _reason(verdict, {**state, "tests": counting}, blamed, unresolved, unrun)
     started = [test for test in counting if test["name"] not in state["not_started"]]
-    # Only unavailable nodes kept the verdict from PASS.
+    # Without the unavailable nodes, the verdict would be PASS.
     not_tested = bool(
         (state["busy"] or state["left_out"])
         and not (blamed or unresolved or unrun or state["problem"])
@@ -170,14 +169,14 @@ def report(
         "skipped": rest["skipped"],
         "drain": {**drain_plan(checked, blamed, state), "done": drained or []},
     }
-    # Without a search, readers of the report infer culprits from unambiguous tests.
+    # Without a search, the reader of the report infers the culprits from the tests.
     if blamed or state["search_rounds"]:
         found["culprits"] = blamed
     return found
 
 
 def broken_report(options: Options, state: State, why: str) -> Report:
-    """Return a report with the tests so far and without a verdict, after an error while creating the real one.
+    """Return an INCONCLUSIVE report with the tests so far, if `report` raised an error.
 
     Args:
         options: the result of inputs.typed.
@@ -210,7 +209,7 @@ def broken_report(options: Options, state: State, why: str) -> Report:
 
 
 def _left_out_words(state: State, started: list[Test]) -> str:
-    """Return a message about nodes left out because of other jobs, and its effect on the verdict."""
+    """Return a message about nodes left out because of other jobs, and the result of the other nodes."""
     nodes_of: dict[str, list[str]] = {}
     for node, jobs in sorted(state["busy"].items()):
         nodes_of.setdefault(jobs, []).append(node)
@@ -236,7 +235,7 @@ def _counting(options: Options, state: State) -> list[Test]:
         elif when is Counts.UNLESS_IT_PASSED_TOO and test["verdict"] == FAIL and _who_and_what(test) in passed:
             once = test.copy()
             once["verdict"] = INCONCLUSIVE
-            once["reason"] = f"failed once ({test['reason']}), but passed with the same nodes at another time"
+            once["reason"] = f"failed once ({test['reason']}), but passed another run with the same nodes"
             counting.append(once)
         else:
             counting.append(test)
@@ -264,7 +263,7 @@ def _reason(
     unresolved: list[Unresolved],
     unrun: str,
 ) -> str:
-    """Return the reason of the verdict: the faulty nodes, else a test with that verdict, else what is missing."""
+    """Return the reason of the verdict: the faulty nodes, else a test with that verdict, else the missing results."""
     if blamed:
         first = blamed[0]
         more = f", and {len(blamed) - 1} more" if len(blamed) > 1 else ""
@@ -278,7 +277,7 @@ def _reason(
         return state["problem"]
     telling = [test for test in state["tests"] if test["verdict"] == verdict]
     if telling:
-        # Among passed tests, and among measured tests without a floor, the test of all nodes is the most informative.
+        # If all tests passed or lack a floor, the test of all nodes is the most informative.
         alike = verdict == PASS or all(test["reason"].startswith(NO_FLOOR) for test in telling)
         test = next((test for test in telling if alike and _speaks_for_all(test)), telling[0])
         return f"{test['name']}: {test['reason']}"
@@ -295,7 +294,7 @@ def _who(culprit: Culprit) -> str:
 
 
 def summary_lines(data: Report) -> list[str]:
-    """Return one line per test, then the excluded nodes, the faulty nodes and the verdict."""
+    """Return one line per test, then lines about left-out nodes, faulty nodes, node changes, and the verdict."""
     lines = []
     blamed = data.get("culprits", [])
     allowed = data["busy_allowed"]

@@ -68,7 +68,7 @@ def test_judge(  # noqa: PLR0913, PLR0917 - a table
         (p2p_text(changes={("uni", 1, 3): 16.1}), ["--hardware", "c4140_v100"], 1, "16.10*"),
         (p2p_text(changes={("uni", 1, 3): 16.1}), [], 1, "FAIL: matrix.txt: GPU 1 and GPU 3: 16.1 GB/s"),
         (p2p_text(), [], 3, "no hardware profile: no floor"),
-        (p2p_text(), ["--floor", "40"], 0, "floor from: given by the operator"),
+        (p2p_text(), ["--floor", "40"], 0, "floor from: set by an option"),
         (p2p_text(), ["--floor", "49"], 1, "the floor is 49"),
         (
             p2p_text(),

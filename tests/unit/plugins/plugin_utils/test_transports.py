@@ -1,4 +1,4 @@
-"""Validations through both transports: Ansible, and steps of one allocation."""
+"""Validations through both transports: Ansible, and steps of an allocation."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_limit_is_a_limit_for_all_that_runs(site: Site) -> None:
     assert found["verdict"] == "INCONCLUSIVE"
     assert found["tests"][0]["reason"] == "cut off: the time limit of the validation was reached"
     assert found["tests"][0]["job"]["seconds"] <= 12
-    assert found["stopped"] == "the time of 12 s for all tests was over in cluster"
+    assert found["stopped"] == "the time limit of 12 s for all tests ended cluster"
     assert "--time=1 " in (site.work / "1" / "asked").read_text(encoding="utf-8")
     assert site.running() == []
 

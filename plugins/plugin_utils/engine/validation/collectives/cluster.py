@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The all-node stages: over all rails at once, over each rail on its own, and over the NICs only."""
+"""The stages that run collectives on all nodes: over all rails, over each rail separately, and over the NICs only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NIC_COLLECTIVE = "all_reduce"
 
 
 class Cluster(Collective):
-    """Tests all nodes together; the culprit search follows a slow, wrong, crashed or hung run."""
+    """Tests all nodes together; if they are slow, wrong, crash or hang, the culprit search follows."""
 
     name = "cluster"
     counts = Counts.UNLESS_IT_PASSED_TOO
@@ -30,9 +30,9 @@ class Cluster(Collective):
 
     def budget(self, options: Options) -> list[str]:
         """Return the maximum duration, including a possible search."""
-        words = [f"cluster: all together, at most {options['test_time_limit']} s"]
+        words = [f"cluster: all nodes together, at most {options['test_time_limit']} s"]
         if "pair" not in options["stages"]:
-            words.append(f"only if that fails, the culprit search, at most {rounds(options)}")
+            words.append(f"if that fails, the culprit search, at most {rounds(options)}")
         return words
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
@@ -64,12 +64,12 @@ class Rail(Collective):
         return rail_problems(options)
 
     def budget(self, options: Options) -> list[str]:
-        """Return the number of rails."""
+        """Return the number of rails and the maximum duration for each."""
         each = f"at most {options['test_time_limit']} s"
-        return [f"then all together over each of {len(options['rails'])} rail(s), {each}"]
+        return [f"then all nodes together over each of {len(options['rails'])} rail(s), {each}"]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the test over the next rail once the cluster test has passed; the same partners take part."""
+        """Return the test over the next rail, with the partners of the cluster test, if that has passed."""
         whole = next((test for test in state["tests"] if test["stage"] == "cluster"), None)
         if whole is None or search_result(whole)["outcome"] != "ok":
             return Next()
@@ -84,7 +84,7 @@ class Rail(Collective):
 
 
 class Nic(Collective):
-    """Measures the NICs only, with an all-reduce that uses neither NVLink, PCIe peer-to-peer nor shared memory."""
+    """Measures only the NICs, with an all-reduce that does not use NVLink, PCIe peer-to-peer or shared memory."""
 
     name = "nic"
     counts = Counts.UNLESS_IT_PASSED_TOO
@@ -95,11 +95,11 @@ class Nic(Collective):
         """Return why NCCL cannot be restricted to the NICs."""
         if not self.requested(options) or options["backend"] == "nccl":
             return []
-        return [f"{option('stages')}: the stage nic disables other transports and needs {option('backend')} nccl"]
+        return [f"{option('stages')}: the stage nic requires {option('backend')}=nccl, to disable other transports"]
 
     def budget(self, options: Options) -> list[str]:
         """Return the maximum duration."""
-        return [f"nic: all together over their NICs alone, at most {options['test_time_limit']} s"]
+        return [f"nic: all nodes together over the NICs only, at most {options['test_time_limit']} s"]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
         """Return the stage's only test, unless it has already run."""

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The node stage: tests all nodes at once, each on its own; first the collectives, then one kind of check at a time."""
+"""The node stage: tests each node alone, all nodes at the same time; first collectives, then the other checks."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ class Node(Collective):
 
     def budget(self, options: Options) -> list[str]:
         """Return the number of nodes and the tests they run."""
-        words = f"node: {len(options['nodes'])} test(s) of one node at once, at most {options['test_time_limit']} s"
+        words = f"node: {len(options['nodes'])} test(s) of one node each, at most {options['test_time_limit']} s"
         for kind in dict.fromkeys(options["node_checks"]):
             words += f", then {kind}, at most {options['check_jobs'][kind]['time_limit']} s"
         return [words]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the collective tests of each node, then the next kind of check, including nodes that failed before."""
+        """Return the collective tests of each node, then the next kind of check, also for nodes that failed a test."""
         del nodes
         tests = [] if self.tests_of(state) else _alone(options)
         here = [node for node in options["nodes"] if node not in state["left_out"]]
         return Next(tests or next_checks(options, state["tests"], here))
 
     def held_back(self, options: Options, state: State, nodes: list[str]) -> set[str]:
-        """Return the nodes that did not pass alone or failed a check.
+        """Return the nodes that did not pass a collective alone or failed a check.
 
-        A node that only lacks a floor was measured and takes part in the later stages.
+        A node whose result is inconclusive only because no floor is known takes part in the later stages.
         """
         del nodes
         requested = [test["job"]["nodes"][0] for test in _alone(options)] if self.requested(options) else []
@@ -61,7 +61,7 @@ class Node(Collective):
         return (set(requested) - passed) | failed_nodes(self.tests_of(state))
 
     def blame(self, options: Options, state: State, nodes: list[str]) -> tuple[list[Culprit], list[Unresolved]]:
-        """Return the nodes that failed alone."""
+        """Return the nodes that failed a test or check alone."""
         del options, nodes
         return [
             {
@@ -76,7 +76,7 @@ class Node(Collective):
         ], []
 
     def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return verdict and slowest GPU pair of a check; metrics of collectives are exported for every stage."""
+        """Return verdict and slowest GPU pair of a check; the metrics of collectives are common to all stages."""
         if kind_of(test) == COLLECTIVE:
             return []
         found: list[Metric] = []
@@ -88,7 +88,7 @@ class Node(Collective):
             found.append(
                 {
                     "name": "check_slowest_pair_bytes_per_second",
-                    "help": "What the slowest pair of GPUs of a node reached with direct access.",
+                    "help": "Bandwidth of the slowest pair of GPUs of a node with direct access.",
                     "labels": labels,
                     "value": None if lowest is None else lowest * _GB,
                 }
@@ -97,6 +97,6 @@ class Node(Collective):
 
 
 def _alone(options: Options) -> list[Planned]:
-    """Return the tests of each node alone; a node with one GPU has none, since a single rank sends nothing."""
+    """Return the tests of each node alone; a node with one GPU has none, because a single rank sends nothing."""
     tests = [planned_test(options, f"node-{node}", "node", [node]) for node in options["nodes"]]
     return [test for test in tests if test["ranks_per_node"] >= _PAIR]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The pair stage: the culprit search, which runs always or only after the all-node test failed."""
+"""The pair stage: the culprit search, which runs if requested or after a failed test of all nodes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Pair"]
 
-# The nodes of a search have just run a test, so a node that disappeared will not return for the next.
+# The nodes of a search have just run a test, so a longer wait would not bring back an unavailable node.
 _WAIT_S = 30
 
 
 class Pair(Collective):
-    """Runs the culprit search, which requests tests until it knows the faulty nodes."""
+    """Runs the tests of the culprit search until the faulty nodes are known."""
 
     name = "pair"
     labels = ("pair", "search")
@@ -33,11 +33,11 @@ class Pair(Collective):
     rank = 4
 
     def requested(self, options: Options) -> bool:
-        """Return whether a search is possible; the all-node test may start one as well."""
+        """Return whether a search is possible: it is requested, or a failed test of all nodes may start it."""
         return bool({"pair", "cluster"}.intersection(options["stages"]))
 
     def budget(self, options: Options) -> list[str]:
-        """Return the maximum duration of a search that always runs."""
+        """Return the maximum duration of a requested search."""
         return [f"pair: the culprit search, at most {rounds(options)}"] if self.name in options["stages"] else []
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
@@ -83,7 +83,7 @@ class Pair(Collective):
         made = [search for search in made_searches(options, state, nodes) if not search["explained"]]
         items = [item for search in made for item in search["answer"]["suspected"]]
         found: list[Unresolved] = [{"nodes": item["nodes"], "reason": item["reason"]} for item in items]
-        # The size of a loss that noise can hide is known only after the search.
+        # The losses that noise can hide are known only after the search.
         answers = [
             (search["nodes"], search["answer"]) for search in made if not named(search) and search["answer"]["done"]
         ]
@@ -95,7 +95,7 @@ class Pair(Collective):
 
 
 def rounds(options: Options) -> str:
-    """Return the maximum duration of a search in words."""
+    """Return the maximum duration of a search as text."""
     return f"{options['locate_rounds']} rounds of at most {options['test_time_limit']} s each"
 
 
@@ -134,17 +134,17 @@ def _named(options: Options, search: Search) -> list[tuple[str, list[str], str, 
 
 
 def _link_words(options: Options, nodes: list[str], among: list[str]) -> str:
-    """Return the description of a slow link; a node alone does not use its NIC, so either node may be the cause."""
+    """Return the description of a slow link; without other nodes, either NIC may also be the cause."""
     pair = " and ".join(nodes)
     if set(among) <= set(nodes):
-        words = f"slow between {pair}, each fine alone: their link or one of the NICs; a third node would decide"
+        words = f"slow between {pair}, each fast alone: the link or a NIC is faulty; add a third node to find out which"
         failed = [node for node in options["pool"] if node not in nodes and options["last_results"].get(node) is False]
-        return f"{words}, but {fold_hosts(failed)} did not pass when last validated" if failed else words
-    return f"slow between {pair}, although each is fine with others"
+        return f"{words}; {fold_hosts(failed)} did not pass the last validation" if failed else words
+    return f"slow between {pair}, each fast with other nodes"
 
 
 def _boundary_words(sides: list[list[str]]) -> tuple[list[str], str]:
-    """Return the nodes of the smaller side and a description of the boundary to the other side."""
+    """Return the nodes of the smaller side, and a description of the boundary."""
     small, large = sorted(sides, key=len)
-    words = f"slow between {fold_hosts(list(small))} and {fold_hosts(list(large))}, each fine alone: a switch or uplink"
+    words = f"slow between {fold_hosts(list(small))} and {fold_hosts(list(large))}, each fast alone: a switch or uplink"
     return list(small), words

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Declare a stage's values once: how to read them from report.json, show them in a table, and export them."""
+"""Declare a stage's values: how to parse them from report.json, show them in a table, and export them as metrics."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Column(NamedTuple):
     Attributes:
         key: its name in report.json.
         title: its column title; None to omit it from the table.
-        kind: number; whole (an index or a count); text; long, a text that wraps.
-        factor: multiplies a number that the table shows.
-        read: custom function to read the value; by default the kind decides.
-        cell: custom function to create a row's cell; by default the kind decides.
+        kind: number; whole (an index or a count); text; long (a text that wraps).
+        factor: factor of a number in the table.
+        read: function that parses the value, if it differs from that of the kind.
+        cell: function that returns the cell of a row, if it differs from that of the kind.
         badge: badge of a non-empty text.
         former: its key in reports of earlier releases.
     """
@@ -44,7 +44,7 @@ class Column(NamedTuple):
     former: str = ""
 
     def value(self, given: object, plain: Callable[[object], str]) -> Any:  # noqa: ANN401 - depends on the column
-        """Return the value from untrusted JSON."""
+        """Return the parsed value from untrusted JSON."""
         if self.read:
             return self.read(given)
         if self.kind == "whole":
@@ -63,19 +63,19 @@ class Column(NamedTuple):
         )
 
 
-# The first columns of a table with a row for each device.
+# The first columns of a table with one row per device.
 DEVICE = (Column("node", "Node", "text"), Column("device", "Device", "whole"), Column("uuid", "UUID", "text"))
 
 
 class Gauge(NamedTuple):
-    """A Prometheus metric with one sample for each row.
+    """A Prometheus metric with one sample per row.
 
     Attributes:
-        name: without the prefix busbar_.
-        help: its description.
+        name: name without the prefix busbar_.
+        help: description.
         key: key in the row; a verdict is exported as its exit code.
-        labels: pairs of a label and the key of its value, in the row or in the test's values.
-        factor: converts the value to the base unit.
+        labels: pairs of a label and the key of its value in the row or in the test's values.
+        factor: factor from the value to the base unit.
     """
 
     name: str
@@ -101,9 +101,9 @@ class Figures:
 
     Attributes:
         columns: columns of each row.
-        values: values that apply to all rows.
+        values: values of the whole test.
         gauges: metrics of each row.
-        note: explains the table.
+        note: explanation of the table.
         rows: key of the rows.
         order: sort key of the rows on the page; None to keep their order.
     """

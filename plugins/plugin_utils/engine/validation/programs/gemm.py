@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The gemm stage: all GPUs multiply the same matrices and copy their memory at the same time."""
+"""The gemm stage: all GPUs multiply the same matrices, and copy memory, at the same time."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def _results(row: dict[str, Any]) -> Cell:
 
 
 class Gemm(ProgramStage[GemmOptions]):
-    """Finds GPUs that are slower than comparable ones, and those that compute wrong results."""
+    """Finds GPUs that are slower than comparable ones, and GPUs that compute wrong results."""
 
     name = "gemm"
     form = GemmOptions
-    title = "Products of matrices"
+    title = "Matrix products"
     rank = 1
     per_gpu = True
     figures = Figures(
@@ -58,7 +58,7 @@ class Gemm(ProgramStage[GemmOptions]):
             Column("kind", "Kind", "text"),
             Column("tflops", "TFLOP/s"),
             Column("lowest_tflops", "Slowest batch"),
-            Column("median_share", "Of the median, %", factor=100),
+            Column("median_share", "Share of median, %", factor=100),
             Column("memory_gbs", "Memory, GB/s"),
             Column("wrong", "Results", "text", read=lambda value: value is True, cell=_results),
         ),
@@ -77,8 +77,8 @@ class Gemm(ProgramStage[GemmOptions]):
             Gauge("gemm_wrong", "1 if a device gave wrong results, else 0.", "wrong"),
         ),
         note=(
-            "All GPUs multiply the same matrices at once. Shares are of the median of like GPUs. A result that differs "
-            "from that of its like, or from what it was before, is silent data corruption."
+            "All GPUs multiply the same matrices at the same time. The median is that of equal GPUs. A result that "
+            "differs from that of equal GPUs, or from an earlier result of the same GPU, is silent data corruption."
         ),
         order=lambda row: (not row["wrong"], row["tflops"] or 0.0),
     )
@@ -86,7 +86,7 @@ class Gemm(ProgramStage[GemmOptions]):
     def budget(self, options: Options) -> list[str]:
         """Return the maximum duration."""
         seconds = self.own(options)["seconds"]
-        return [f"gemm: all GPUs at once for {seconds:g} s, at most {options['test_time_limit']} s"]
+        return [f"gemm: all GPUs together for {seconds:g} s, at most {options['test_time_limit']} s"]
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
         """Return the devices with wrong results or low speed."""
@@ -120,7 +120,7 @@ class Gemm(ProgramStage[GemmOptions]):
         )
 
     def charts(self, figures: dict[str, Any]) -> list[Chart]:
-        """Return a chart of the slowest device of each node, slowest first."""
+        """Return a bar chart of the slowest device of each node, slowest first."""
         slowest: dict[str, float | None] = {}
         for row in figures["rows"]:
             slowest.setdefault(row["node"], row["tflops"])
@@ -137,7 +137,7 @@ class Gemm(ProgramStage[GemmOptions]):
 
 
 def _doubt(floors: list[Floor]) -> str:
-    """Return why speeds above all floors are inconclusive; empty if they are conclusive."""
+    """Return why the result is inconclusive although no speed is below a floor; otherwise empty."""
     for what, key in (("", "tflops"), (" of the memory", "memory_gbs")):
         if any(getattr(floor, key) is None for floor in floors):
             return f"no floor{what} is known: set gemm in the hardware profile, or {option(f'gemm_{key}')}"

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse and compare the results of busbar_gemm.py, which the gemm and soak stages run.
 
-Three results are wrong at any speed: a product that differs from an earlier run of the same product, a copy that
-differs from its source, and a result that differs from that of most devices of the same kind with the same library. If
-two results are equally frequent, one of them is wrong, but the faulty node is unknown.
+A result is wrong if a repeated product differs, a copy differs from its source, or the product differs from that of
+most devices of the same kind with the same library. If two products are equally frequent, the faulty node is unknown.
 
-A straggler is a device that is below the median of its kind by more than a given share; the median requires at least
-four devices, so that a single one does not determine it.
+A straggler is a device that is below the median of its kind by more than a given share. The median requires at least
+four devices.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ Rank = dict[str, Any]
 
 
 class Floor(NamedTuple):
-    """The floors of a device: TFLOP/s and GB/s; None if not known."""
+    """The floors of a device in TFLOP/s and GB/s; None if unknown."""
 
     tflops: float | None = None
     memory_gbs: float | None = None
 
 
 def known_floor(profile: dict[str, Any]) -> Floor:
-    """Return the floors of a hardware profile: shares of the peak of a GPU's tensor cores and of its memory."""
+    """Return the floors of a hardware profile: shares of the peaks of a GPU's tensor cores and memory."""
     declared = profile.get("gemm") or {}
     peak = declared.get("peak_tflops") or (profile.get("training") or {}).get("peak_tflops")
     share, memory, memory_share = (declared.get(key) for key in ("share_floor", "memory_gbs", "memory_share_floor"))
@@ -47,7 +46,7 @@ def known_floor(profile: dict[str, Any]) -> Floor:
 
 
 def read_products(text: str, nodes: list[str], what: str) -> tuple[list[Rank], dict[str, str]]:
-    """Return the measurements of each rank of the nodes, and the error of each node without any; it never raises.
+    """Return the measurements of each rank, and the error of each node without any; it never raises.
 
     Args:
         text: the output of the job.
@@ -55,7 +54,7 @@ def read_products(text: str, nodes: list[str], what: str) -> tuple[list[Rank], d
         what: gpu or cpu; other ranks are skipped.
 
     Returns:
-        For each rank the keys _TEXTS, _WHOLE (integers) and _SPEEDS; incomplete lines are left out.
+        For each rank the keys _TEXTS, _WHOLE (integers) and _SPEEDS; incomplete lines are skipped.
     """
     ranks: list[Rank] = []
     messages: dict[str, str] = {}
@@ -83,7 +82,7 @@ def device_name(what: str, device: int) -> str:
 
 
 def gaps_of(ranks: list[Rank], messages: dict[str, str], nodes: list[str], per_node: int) -> dict[str, str]:
-    """Return why ranks are missing, for each node that lacks some."""
+    """Return a message for each node with missing ranks."""
     found = Counter(rank["node"] for rank in ranks)
     words = "{} of {} rank(s) reported results"
     return {node: messages.get(node) or words.format(found[node], per_node) for node in nodes if found[node] < per_node}
@@ -113,7 +112,7 @@ def compared(ranks: list[Rank], floors: dict[str, Floor], spread: float) -> list
     Args:
         ranks: ranks of all devices.
         floors: floors of each node.
-        spread: share of 1 that a device may be below the median of its kind.
+        spread: tolerated deviation below the median of a kind of device, as a share.
     """
     faults = []
     for group in _like_devices(ranks):
@@ -123,7 +122,7 @@ def compared(ranks: list[Rank], floors: dict[str, Floor], spread: float) -> list
     for rank in ranks:
         if rank["changed"]:
             batches = f"{rank['changed']} of {rank['batches']}"
-            words = f"the same product came out differently in {batches} batches: silent data corruption"
+            words = f"the same product had different results in {batches} batches: silent data corruption"
             faults.append(_wrong(rank, words))
         elif rank["copies_changed"]:
             faults.append(_wrong(rank, f"{rank['copies_changed']} copies in memory differ from their source"))
@@ -135,7 +134,7 @@ def compared(ranks: list[Rank], floors: dict[str, Floor], spread: float) -> list
             faults += [_wrong(rank, words) for rank in group if rank["digest"] != counted[0][0]]
         elif len(counted) > 1:
             who = fold_hosts(list(dict.fromkeys(rank["node"] for rank in group)))
-            words = f"equal devices gave {len(counted)} different results without a majority: test more devices"
+            words = f"{len(counted)} different results of equal devices, without a majority: test more devices"
             unclear.append(Fault("", f"{who}: {words}"))
     return [*faults, *unclear, *_slow(ranks, floors, spread)]
 

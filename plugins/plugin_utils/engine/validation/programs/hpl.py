@@ -3,8 +3,8 @@
 """The hpl stage: High-Performance Linpack on all nodes together.
 
 Linpack prints a line such as ``WR11C2R4 200 80 1 1 0.00 1.513e+00``, in some builds with the rate per GPU in brackets,
-and a residual line that ends with PASSED or FAILED. It counts 2/3 n^3 + 3/2 n^2 operations for any algorithm, so the
-rate must follow from the time (HPL 2.3, testing/ptest/HPL_pdtest.c).
+and a residual line that ends with PASSED or FAILED. The rate is always (2/3 n^3 + 3/2 n^2) / time (HPL 2.3,
+testing/ptest/HPL_pdtest.c).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Hpl", "read_hpl"]
 
 _CPU_N, _CPU_NB, _GPU_NB = 2000, 80, 1024
 _DOUBLE, _MIB = 8, 1 << 20
-# Share of a GPU's memory for the matrix; the rest is for the panels and the libraries.
+# Share of GPU memory for the matrix; panels and libraries use the rest.
 _OF_MEMORY = 0.8
 _HUNDREDTH, _ROUNDED = 0.005, 0.001
 _NUMBER = r"\d+\.?\d*(?:e[+-]?\d+)?"
@@ -78,7 +78,7 @@ class Hpl(ProgramStage[HplOptions]):
             Gauge("hpl_flops", "Operations per second of Linpack on all nodes together.", "gflops", (), 1e9),
             Gauge("hpl_solved", "1 if the solution of Linpack is correct, else 0.", "passed", ()),
         ),
-        note="One system of n equations, solved by P x Q ranks in blocks of NB; the residual must be below 16.",
+        note="P x Q ranks solve a system of n equations in blocks of NB; the residual must be below 16.",
     )
 
     def exported(self, options: Options, ranks: int) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Hpl(ProgramStage[HplOptions]):
         return {"BUSBAR_HPL_N": own["n"], "BUSBAR_HPL_N_EACH": each, "BUSBAR_HPL_NB": block}
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
-        """Return whether the last system was solved correctly and fast enough; any wrong solution is a fault."""
+        """Return whether all solutions are correct and the last system was solved fast enough."""
         solved, ranks, floor = read_hpl(text), ranks * len(nodes), self.own(options)["gflops"]
         gap, result, fault = _gap(solved, ranks), "", ""
         if not gap:
@@ -139,13 +139,13 @@ def read_hpl(text: str) -> list[dict[str, Any]]:
 def _gap(solved: list[dict[str, Any]], ranks: int) -> str:
     """Return why the output is inconclusive; empty if it is conclusive."""
     if not solved:
-        return f"no system was solved ({option('hpl_program')}, {option('hpl_image')})"
+        return f"no system was solved: check {option('hpl_program')} and {option('hpl_image')}"
     last, took = solved[-1], solved[-1]["p"] * solved[-1]["q"]
     if last["passed"] is None:
         return f"n {last['n']}: the solution was not checked"
     if took != ranks:
-        return f"n {last['n']}: {took} rank(s) in {last['p']} x {last['q']} took part (requested: {ranks})"
+        return f"n {last['n']}: {took} rank(s) in {last['p']} x {last['q']} took part (expected {ranks})"
     work, seconds = (2 / 3 * last["n"] ** 3 + 3 / 2 * last["n"] ** 2) / 1e9, last["seconds"]
     slow = last["gflops"] < work / (seconds + _HUNDREDTH) * (1 - _ROUNDED)
     fast = seconds > _HUNDREDTH and last["gflops"] > work / (seconds - _HUNDREDTH) * (1 + _ROUNDED)
-    return f"n {last['n']}: {last['gflops']:g} Gflop/s do not match {seconds:g} s" if slow or fast else ""
+    return f"n {last['n']}: the rate of {last['gflops']:g} Gflop/s contradicts {seconds:g} s" if slow or fast else ""

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse the output of perftest's ib_write_bw from the clients of all pairs.
 
-The job puts ``busbar-rdma RAIL CLIENT SERVER: `` before each line of a client, so that lines of several clients can be
-separated. The heading names the unit, ``BW average[Gb/sec]`` or ``BW average[MiB/sec]`` (``[MB/sec]`` before it was
-renamed), and the row has bytes, iterations, peak, average and message rate (linux-rdma/perftest
-src/perftest_parameters.h, RESULT_FMT and REPORT_FMT, commit 00b55b6660d0170dabe2c1b49193e8fbe265086e). Warnings may
-appear between the two.
+The job puts ``busbar-rdma RAIL CLIENT SERVER: `` before each line of a client. The heading contains the unit, ``BW
+average[Gb/sec]`` or ``BW average[MiB/sec]`` (``[MB/sec]`` in older releases), and the row has bytes, iterations, peak,
+average and message rate (linux-rdma/perftest src/perftest_parameters.h, RESULT_FMT and REPORT_FMT, commit
+00b55b6660d0170dabe2c1b49193e8fbe265086e). Warnings may appear between the two.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TOLERANCE = 0.02
 
 
 class Way(NamedTuple):
-    """A rail, the sender and the receiver."""
+    """One direction of a pair on one rail: the rail, the sender and the receiver."""
 
     rail: str
     client: str
@@ -38,16 +37,16 @@ class Way(NamedTuple):
 
 
 class Measured(TypedDict):
-    """The bandwidth that one client measured in Gb/s, or None and the reason."""
+    """The bandwidth of one client in Gb/s; if it was not measured, None and the reason."""
 
     gbps: float | None
     message: str
 
 
 def read_pairs(text: str) -> dict[Way, Measured]:
-    """Return the bandwidth in each direction; it never raises.
+    """Return the bandwidth of each direction; it never raises.
 
-    Output with two rows, or with a message rate that contradicts the average, counts as not measured.
+    Output with several rows, or with a message rate that contradicts the average, counts as not measured.
     """
     lines: dict[Way, list[str]] = {}
     for line in text.splitlines():
@@ -63,7 +62,7 @@ def _measured(lines: list[str]) -> Measured:
             unit = _UNITS.get(head[2])
         elif unit and (row := _ROW.match(line)):
             average = float(row[4]) * unit
-            # perftest prints the rate in 10^6 messages per second, so this is Gb/s.
+            # In Gb/s, because perftest prints 10^6 messages per second.
             expected = int(row[1]) * 8 * float(row[5] or 0) / 1e3
             if row[5] and abs(expected - average) > _TOLERANCE * max(expected, average):
                 return {

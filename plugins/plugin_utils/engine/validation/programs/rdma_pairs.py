@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The rdma_pairs stage: RDMA writes from each node to its two neighbours and back, one rail at a time."""
+"""The rdma_pairs stage: RDMA writes between neighbouring nodes in both directions, one rail at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["RdmaPairs"]
 
 _TWO = 2
-# Published RDMA writes on healthy 100 Gb/s links reach 0.97 of the NIC rate or more.
+# Published RDMA writes on healthy 100 Gb/s links reach at least 0.97 of the NIC rate.
 _SHARE, _SOURCE = 0.9, "computed: 0.9 of the rate of the profile's NICs"
 _RAIL = re.compile(r"[\w.-]+")
 
@@ -41,7 +41,7 @@ class RdmaPairsOptions(TypedDict):
 
 
 class RdmaPairs(ProgramStage[RdmaPairsOptions]):
-    """Finds a rail that is slow in one direction, which collectives hide by using the other rails."""
+    """Finds rails that are slow in one direction, which collectives hide because they also use the other rails."""
 
     name = "rdma_pairs"
     form = RdmaPairsOptions
@@ -78,7 +78,7 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
         """Return the stage's only test if at least two nodes are available."""
         if not self.tests_of(state) and len(nodes) + options["partners"] < _TWO:
-            return Next(skipped=f"{len(nodes)} node(s) passed the earlier stages; a pair needs two")
+            return Next(skipped=f"{len(nodes)} node(s) passed the earlier stages (required: 2)")
         return super().next_tests(options, state, nodes)
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
@@ -97,7 +97,7 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
         ]
         speeds = f"{min(good.values()):.4g} to {max(good.values()):.4g} Gb/s" if good else ""
         return Judged(
-            result=f"{len(good)} ways, {speeds}" if good else "nothing was measured",
+            result=f"{len(good)} directions, {speeds}" if good else "nothing was measured",
             faults=[*_blamed(good, slow, floor or 0.0), *(Fault("", words) for words in each)],
             gaps=_gaps(found, nodes, rails),
             doubt=""
@@ -116,7 +116,7 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
         return [at_least((figures["gbps_floor"], "{:g} Gb/s on each rail"))]
 
     def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return the slowest outgoing rate of each node over each rail."""
+        """Return the lowest rate at which each node sends over each rail."""
         rows = [row for row in (test["own"] or {"rows": []})["rows"] if row["gbps"] is not None]
         lowest = {(row["client"], row["rail"]): row for row in sorted(rows, key=lambda row: -row["gbps"])}
         return self.figures.metrics({"rows": list(lowest.values())})
@@ -125,7 +125,7 @@ class RdmaPairs(ProgramStage[RdmaPairsOptions]):
 def _gaps(found: dict[Way, Measured], nodes: list[str], rails: int) -> list[str]:
     """Return the missing measurements."""
     if len(nodes) < _TWO:
-        return ["a pair needs two nodes"]
+        return ["a pair requires two nodes"]
     lost = {way: item["message"] for way, item in found.items() if item["gbps"] is None}
     gaps = [f"{way.rail}: {way.client} to {way.server}: {message}" for way, message in lost.items()]
     known = sorted({way.rail for way in found})
@@ -139,7 +139,7 @@ def _gaps(found: dict[Way, Measured], nodes: list[str], rails: int) -> list[str]
 
 
 def _blamed(good: dict[Way, float], slow: dict[Way, float], floor: float) -> list[Fault]:
-    """Return the nodes that are too slow to, or from, two neighbours that are fast enough with another node."""
+    """Return the nodes that are too slow in one direction with two neighbours that are fast with other nodes."""
     faults = []
     for place, words in ((1, "sends"), (2, "receives")):
         for rail, node in dict.fromkeys((way.rail, way[place]) for way in slow):

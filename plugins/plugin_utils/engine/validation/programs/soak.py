@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The soak stage: alternating matrix products and all-reduces for a given time, while all nodes are monitored."""
+"""The soak stage: alternates matrix products and all-reduces for a given time, and monitors all nodes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SoakOptions(TypedDict):
 
 
 class Soak(ProgramStage[SoakOptions]):
-    """Finds faults that appear only with heat and over time."""
+    """Finds faults that appear only under sustained load."""
 
     name = "soak"
     form = SoakOptions
@@ -51,17 +51,17 @@ class Soak(ProgramStage[SoakOptions]):
     figures = Figures(
         columns=(
             *DEVICE,
-            Column("tflops_first", "TFLOP/s at first"),
-            Column("tflops_last", "At last"),
+            Column("tflops_first", "TFLOP/s, first"),
+            Column("tflops_last", "TFLOP/s, last"),
             Column("lowest_clock_mhz", "Lowest clock, MHz"),
             Column("median_clock_mhz", "Median clock, MHz"),
-            Column("highest_temperature_c", "Highest, °C"),
-            Column("highest_power_w", "Highest, W"),
+            Column("highest_temperature_c", "Highest temperature, °C"),
+            Column("highest_power_w", "Highest power, W"),
             Column("uncorrectable", "Uncorrectable errors"),
             Column("correctable", "Correctable errors"),
             Column("pcie_replays", "PCIe replays"),
             Column("nvlink_errors", "NVLink errors"),
-            Column("slowed", "Held down", "long", badge="fail"),
+            Column("slowed", "Throttling", "long", badge="fail"),
         ),
         values=(
             *map(Column, ("seconds", "turns", "decay_limit")),
@@ -74,8 +74,8 @@ class Soak(ProgramStage[SoakOptions]):
             Gauge("soak_uncorrectable_errors", "Uncorrectable memory errors of a device in a soak.", "uncorrectable"),
         ),
         note=(
-            "Matrix products and all-reduces alternate. At first and at last refer to the first and the last turn; "
-            "held down lists the throttling that nvidia-smi reported in its samples or counters."
+            "Matrix products and all-reduces alternate. First and last refer to the first and last turn. The column "
+            "Throttling contains the reasons that nvidia-smi reported."
         ),
         order=lambda row: (not row["uncorrectable"], not row["slowed"], row["tflops_last"] or 0.0),
     )
@@ -102,12 +102,12 @@ class Soak(ProgramStage[SoakOptions]):
         return problems
 
     def job_limit(self, options: Options) -> int:
-        """Return the seconds after which the job is cancelled; the last turn may start at the end of the time."""
+        """Return the seconds after which the job is cancelled, including a last turn that starts at the end."""
         return int(self.own(options)["minutes"] * _MINUTE_S) + options["test_time_limit"]
 
     def budget(self, options: Options) -> list[str]:
         """Return the duration."""
-        return [f"soak: all together for {self.own(options)['minutes']:g} min, at most {self.job_limit(options)} s"]
+        return [f"soak: all nodes for {self.own(options)['minutes']:g} min, at most {self.job_limit(options)} s"]
 
     def exported(self, options: Options, ranks: int) -> dict[str, Any]:
         """Return the duration of the job."""
@@ -139,7 +139,7 @@ class Soak(ProgramStage[SoakOptions]):
         return [
             ("Asked for", "" if seconds is None else f"{seconds / _MINUTE_S:.4g} min"),
             ("Turns", "" if turns is None else f"{turns:.0f}"),
-            ("May fall by", "" if limit is None else f"{limit:.0%}"),
+            ("Allowed loss of speed", "" if limit is None else f"{limit:.0%}"),
         ]
 
     def metrics(self, test: ShownTest) -> list[Metric]:

@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Judge whether nodes sustain load: constant speed, no errors, and complete monitoring.
+"""Judge whether nodes sustain the load of a soak: constant speed, no errors, complete monitoring.
 
-A proven fault counts even if other data is missing: a wrong result, an Xid, an uncorrectable error, a lost GPU. A loss
-of speed counts only with at least four turns; the first tenth is compared with the last.
+A wrong result, an Xid, an uncorrectable error and a lost GPU are faults even if other data is missing. A loss of speed
+is a fault only with at least four turns; the first tenth of the turns is compared with the last.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["expected_of", "judge_soak"]
 _FEWEST_TURNS = 4
 _TENTH = 10
 _MOST_GAP = 4
-# Required share of the time: the last turn may end early, and a step takes a moment to start.
+# Required share of the duration: the last turn may end early, and job steps start with a delay.
 _ENOUGH = 0.95
 _ANY_SPEED = 1e-12
 # Seconds since 1970 and a speed.
@@ -48,9 +48,9 @@ class Expected:
         what: gpu or cpu.
         seconds: required duration.
         interval: seconds between two samples of a node.
-        spread: share of 1 that a device may be below the median of its kind.
-        decay: share of 1 by which the last tenth may be below the first.
-        kernel_log: whether the kernel log must have been read.
+        spread: tolerated deviation below the median of a kind of device, as a share.
+        decay: tolerated loss of speed from the first to the last tenth of the turns, as a share.
+        kernel_log: whether the kernel log must be readable.
     """
 
     per_node: int
@@ -70,7 +70,7 @@ def expected_of(own: Mapping[str, Any], ranks: int, what: str) -> Expected:
 
 @dataclass
 class _Measured:
-    """Speeds in the order of the turns, faults and gaps of both programs; alone means a single rank in total."""
+    """Speeds by turn, faults and gaps of both programs; `alone` is set if there is a single rank in total."""
 
     busbw: Speeds = field(default_factory=list)
     devices: dict[tuple[str, int], Speeds] = field(default_factory=dict)
@@ -103,10 +103,10 @@ def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
         if speeds:
             first, last = _ends(speeds)
             lasted = f"{count} sustained the load for {expected.seconds / 60:.4g} min"
-            result = f"{lasted}: {what} {first:.4g} {unit} at first, {last:.4g} at last"
+            result = f"{lasted}: {what} {first:.4g} {unit} in the first turns, {last:.4g} in the last"
     return Judged(
         result=result,
-        # Faults that name a node come first.
+        # Faults of a single node come first.
         faults=sorted([*watched, *found.faults, *slower], key=lambda fault: not fault.node),
         gaps=[*found.gaps, *([too_few] if too_few else [])],
         notes=notes,
@@ -118,7 +118,7 @@ def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
 
 
 def _ends(values: Speeds) -> tuple[float, float]:
-    """Return the medians of the first and of the last tenth of the turns, at least one turn each."""
+    """Return the median of the first tenth of the turns, and that of the last tenth; at least one turn each."""
     count = max(1, len(values) // _TENTH)
     return median(value for _at, value in values[:count]), median(value for _at, value in values[-count:])
 
@@ -129,7 +129,7 @@ def _gaps(soaked: Soaked, nodes: list[str], expected: Expected) -> list[str]:
     over = [ran for ran in soaked.ran if ran.ended is not None and ran.code == 0]
     lasted = (over[-1].ended or 0.0) - soaked.ran[0].began if over else 0.0
     if lasted < _ENOUGH * expected.seconds:
-        gaps.append(f"it lasted {lasted:.0f} s of {expected.seconds:.0f} s")
+        gaps.append(f"the soak lasted {lasted:.0f} s (expected {expected.seconds:.0f} s)")
     for ran in sorted(soaked.ran, key=lambda ran: ran.code is None):
         if ran.code != 0:
             how = "did not end" if ran.code is None else f"ended with exit code {ran.code}{_last_words(ran)}"
@@ -161,8 +161,8 @@ def _node_gaps(soaked: Soaked, node: str, expected: Expected) -> list[str]:
         gaps.append(f"nvidia-smi listed {devices} of {expected.per_node} GPU(s)")
     if expected.what == "gpu" and expected.kernel_log and not (seen.begin["kernel_log"] and seen.end["kernel_log"]):
         gaps.append(
-            f"the kernel log could not be read, so an Xid would go unnoticed: add {option('user')} to the group "
-            f"systemd-journal there, or set {option('soak_kernel_log')}: false"
+            f"the kernel log could not be read for Xids: add {option('user')} to the group systemd-journal there, or "
+            f"set {option('soak_kernel_log')}: false"
         )
     return gaps
 
@@ -182,7 +182,7 @@ def _all_reduce(ran: Ran, nodes: list[str], expected: Expected, found: _Measured
     if answer["verdict"] == FAIL:
         found.faults.append(Fault("", words))
     elif answer["reason"] == ONE_RANK:
-        # The results were checked. A soak on one GPU is judged by its products only.
+        # A single rank has no bandwidth, so only its matrix products are judged.
         found.alone = True
     elif answer["verdict"] != PASS or answer["measured_busbw"] is None:
         found.gaps.append(words)
@@ -201,7 +201,7 @@ def _products(turns: list[Ran], nodes: list[str], expected: Expected, found: _Me
         for key, rank in mine.items():
             found.devices.setdefault(key, []).append((ran.began, rank["tflops"]))
             first = whole.setdefault(key, dict(rank, changed=0, copies_changed=0, batches=0))
-            # The same product must be equal in all turns.
+            # All turns compute the same product.
             differs = rank["digest"] != first["digest"] and rank["library"] == first["library"]
             first["changed"] += rank["changed"] + differs
             first["copies_changed"] += rank["copies_changed"]
@@ -220,7 +220,7 @@ def _decayed(found: _Measured, expected: Expected) -> tuple[list[Fault], str]:
     collectives = [] if found.alone else [found.busbw]
     fewest = min([len(values) for values in (*collectives, *found.devices.values())], default=0)
     if fewest < _FEWEST_TURNS or not found.devices:
-        return [], f"{fewest} turns are too few to compare beginning and end: raise {option('soak_minutes')}"
+        return [], f"{fewest} turn(s) ran (required: {_FEWEST_TURNS}): raise {option('soak_minutes')}"
     every = [("", "the all-reduce", "GB/s", speeds) for speeds in collectives]
     every += [
         (node, f"{device_name(expected.what, device)}:", "TFLOP/s", speeds)
@@ -230,6 +230,6 @@ def _decayed(found: _Measured, expected: Expected) -> tuple[list[Fault], str]:
     for node, name, unit, speeds in every:
         first, last = _ends(speeds)
         if last < first * (1 - expected.decay):
-            fell = f"fell by {1 - last / first:.0%}: {first:.4g} {unit} at first, {last:.4g} at last"
+            fell = f"fell by {1 - last / first:.0%}: {first:.4g} {unit} in the first turns, {last:.4g} in the last"
             faults.append(Fault(node, f"{name} {fell}"))
     return faults, ""

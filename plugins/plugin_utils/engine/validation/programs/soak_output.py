@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the output of a soak: programs in sequence, and between them the samples of each node."""
+"""Parse the output of a soak job: the programs that ran one after another, and the samples of each node."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _COUNTERS = ("ecc_volatile_uncorrected_total", "ecc_volatile_corrected_total", "
 
 @dataclass
 class Ran:
-    """A program that ran: gemm or all_reduce, the turn, seconds since 1970, its exit code and its output.
+    """A program that ran: gemm or all_reduce, its turn, start and end (seconds since 1970), exit code and output.
 
-    The exit code is None if the output ends before the program.
+    The exit code is None if the output ends before the program does.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Seen:
 
 @dataclass
 class Soaked:
-    """The whole output; done is whether the job finished."""
+    """The parsed output; done is whether the job finished."""
 
     ran: list[Ran] = field(default_factory=list)
     nodes: dict[str, Seen] = field(default_factory=dict)

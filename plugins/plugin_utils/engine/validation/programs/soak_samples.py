@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The samples of nodes under load: errors that prove a fault, further findings, and the values for the report."""
+"""Evaluate the samples of nodes under load: faults, further findings, and the values for the report."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _US = 1_000_000
 _LONGEST = 120
 _MOST_POINTS = 200
 _MOST_WORDS = 3
-# Throttling that protects the hardware from damage. A software power cap and the clocks of an idle GPU are normal.
+# Throttling that protects the hardware from damage. A software power cap and low clocks of an idle GPU are normal.
 _SLOWDOWNS = {
-    "hw_slowdown": "slowed down by the hardware",
-    "hw_thermal_slowdown": "too hot, slowed down by the hardware",
-    "hw_power_brake_slowdown": "slowed down by the power brake of the server",
-    "sw_thermal_slowdown": "too hot, slowed down by the driver",
+    "hw_slowdown": "throttled by the hardware",
+    "hw_thermal_slowdown": "throttled by the hardware because of its temperature",
+    "hw_power_brake_slowdown": "throttled by the power brake of the server",
+    "sw_thermal_slowdown": "throttled by the driver because of its temperature",
 }
 _IDLE = "gpu_idle"
 # The corresponding counters of nvidia-smi.
@@ -45,7 +45,7 @@ _RISES = {
 
 
 def watched_faults(seen: dict[str, Seen], nodes: list[str]) -> tuple[list[Fault], list[str]]:
-    """Return the faults that the samples prove, and further findings."""
+    """Return the faults in the samples, and further findings."""
     faults: list[Fault] = []
     notes: list[str] = []
     for node in nodes:
@@ -113,7 +113,7 @@ def _errors(node: str, record: Seen, faults: list[Fault], notes: list[str]) -> N
     for key, words in _RISES.items():
         for device, count in _rises(record, key).items():
             if count:
-                notes.append(f"{node} {_name(end, device)}: {count:.0f} {words} meanwhile")
+                notes.append(f"{node} {_name(end, device)}: {count:.0f} {words} during the soak")
 
 
 def _name(record: dict[str, Any], device: int) -> str:
@@ -122,7 +122,7 @@ def _name(record: dict[str, Any], device: int) -> str:
 
 
 def _rows(begin: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    """Yield the devices whose memory was remapped, or could not be."""
+    """Yield the devices with remapped memory rows, or rows that could not be remapped, each with a message."""
     before = {device["device"]: device["remapped_rows"] for device in begin["devices"]}
     for device in end["devices"]:
         was, rows = before.get(device["device"], {}), device["remapped_rows"]
@@ -137,10 +137,9 @@ def _number(value: object) -> float:
 
 
 def _xids(begin: dict[str, Any], lines: list[str]) -> Iterator[tuple[str, bool]]:
-    """Yield the Xids in lines of the kernel log, once per GPU, and whether each is a fault.
+    """Yield a message for each Xid and GPU in lines of the kernel log, and whether it is a fault.
 
-    An error that the driver calls nonfatal is not a fault. An unparsable line counts as a fault, because it may be
-    fatal.
+    An Xid that the driver calls nonfatal is not a fault. An Xid that cannot be parsed counts as a fault.
     """
     known = {normal_address(device["address"]): device["device"] for device in begin["devices"] if device["address"]}
     named = set()
@@ -148,7 +147,7 @@ def _xids(begin: dict[str, Any], lines: list[str]) -> Iterator[tuple[str, bool]]
         xid, switch = read_xid(line), read_sxid(line)
         words, fault = "", True
         if xid and xid.number != RECOVERY_CHANGED:
-            # The log omits the PCI function of the device.
+            # The log omits the PCI function.
             where = next((device for address, device in known.items() if _same(address, xid.address)), None)
             name = f"GPU {where}" if where is not None else f"GPU at {xid.address}"
             name += f" {xid.instance}" if xid.instance else ""
@@ -171,7 +170,7 @@ def soak_figures(soaked: Soaked, busbw: Speeds, devices: dict[tuple[str, int], S
     """Return the speeds and the samples for the report.
 
     Args:
-        soaked: as read_soak returns it.
+        soaked: the result of read_soak.
         busbw: seconds since 1970 and GB/s of each all-reduce.
         devices: by node and device, seconds since 1970 and TFLOP/s of each turn.
     """
@@ -190,7 +189,7 @@ def _thinned(values: list[Any]) -> list[Any]:
 
 
 def _over_time(nodes: dict[str, Seen], began: float) -> list[list[float | None]]:
-    """Return minutes, lowest and median clock, and the highest temperature of all devices."""
+    """Return rows of minutes, lowest and median clock, and highest temperature of all devices."""
     every = [(item["at"], item["devices"]) for seen in nodes.values() for item in seen.samples]
     if not every:
         return []
@@ -215,7 +214,7 @@ def _known(devices: Iterable[dict[str, Any]], key: str) -> list[float]:
 
 
 def _clocks(devices: list[dict[str, Any]]) -> list[float]:
-    """Return the clocks of samples under load; between two programs a GPU is idle, and its clock is meaningless."""
+    """Return the clocks under load, without those of idle GPUs between two programs."""
     return _known((device for device in devices if _IDLE not in device["reasons"]), "clock_mhz")
 
 

@@ -23,15 +23,14 @@ _PAIR = 2
 
 
 class ProgramStage(Stage[Own]):
-    """A stage that runs one job on all nodes; a single node gets the requested number of partners.
+    """A stage that runs one job on all nodes; a single node runs with the configured number of partners.
 
-    A subclass declares its options (`form`) and its `figures`, and implements `judged`. The job template is
-    job_NAME.sh.j2.
+    A subclass declares its options (`form`) and `figures`, and implements `judged`. The job template is job_NAME.sh.j2.
 
     Attributes:
-        per_gpu: whether the job has a rank on each GPU; otherwise one on each node.
+        per_gpu: whether the job has one rank per GPU instead of one per node.
         figures: values of its tests in report.json; without columns if the stage has none.
-        proves: whether a FAIL counts even if the job failed; a low speed of a node that is going down does not.
+        proves: whether a FAIL is kept if the job failed; a low speed on a failing node is not conclusive.
     """
 
     per_gpu: ClassVar[bool] = False
@@ -41,7 +40,7 @@ class ProgramStage(Stage[Own]):
     # -- the job -------------------------------------------------------------------------------------------------
 
     def exported(self, options: Options, ranks: int) -> dict[str, Any]:
-        """Return the variables that the job needs in addition to BUSBAR_RANKS_PER_NODE."""
+        """Return the environment variables of the job, in addition to BUSBAR_RANKS_PER_NODE."""
         del options, ranks
         return {}
 
@@ -51,7 +50,7 @@ class ProgramStage(Stage[Own]):
         return None
 
     def _ranks_per_node(self, options: Options, nodes: list[str]) -> int:
-        """Return the ranks on each node; with GPUs, as many as the node with the fewest GPUs has."""
+        """Return the ranks per node: 1, or the number of GPUs of the node with the fewest."""
         if not self.per_gpu:
             return 1
         if options["backend"] == "mpi":
@@ -94,7 +93,7 @@ class ProgramStage(Stage[Own]):
     # -- its output ----------------------------------------------------------------------------------------------
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
-        """Return the result of the job's output; it never raises.
+        """Return the evaluated output of the job; it never raises.
 
         Args:
             options: options of the validation.
@@ -123,12 +122,12 @@ class ProgramStage(Stage[Own]):
         return self.figures.read(value, plain) if self.figures.columns else None
 
     def charts(self, figures: dict[str, Any]) -> list[Chart]:
-        """Return the charts of a test; the rows are in the order of the page."""
+        """Return the charts of a test, from its values with rows in the order of the page."""
         del figures
         return []
 
     def facts(self, figures: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return terms and values shown next to the table."""
+        """Return the terms and values that are shown below the table."""
         del figures
         return []
 

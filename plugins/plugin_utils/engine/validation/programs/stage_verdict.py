@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Derive a verdict from the results of a stage: a fault is FAIL, a gap or a doubt is INCONCLUSIVE, otherwise PASS."""
+"""Derive the verdict of a stage: FAIL for a fault, INCONCLUSIVE for missing or doubtful results, otherwise PASS."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Fault(NamedTuple):
     """A proven fault.
 
     Attributes:
-        node: the culprit; empty unless a single node is to blame.
+        node: the faulty node; empty if it is unknown.
         words: description of the fault.
-        line: the same for the report; by default the node and the description.
+        line: line for the report; by default the node and the description.
     """
 
     node: str
@@ -39,9 +39,9 @@ class Judged:
     Attributes:
         result: the result in one line.
         figures: values for the report under the stage's name; None if the stage has none.
-        faults: the most informative first.
-        gaps: missing results, which prevent a verdict.
-        doubt: why a result without faults and gaps is inconclusive.
+        faults: faults, the most informative first.
+        gaps: messages about missing results, which lead to INCONCLUSIVE.
+        doubt: why the result is inconclusive without faults and gaps; otherwise empty.
         notes: further findings.
         source: source of the floors.
         program: name of the program.
@@ -70,7 +70,7 @@ class Judged:
         else:
             verdict, reason = PASS, self.result
         rest = [line for line in dict.fromkeys([*lines, *self.gaps, *self.notes]) if line not in reason]
-        more = [f"{len(rest) - self.most} more such lines are in the output"] if len(rest) > self.most else []
+        more = [f"{len(rest) - self.most} more findings in the output"] if len(rest) > self.most else []
         blamed: dict[str, str] = {}
         for fault in self.faults:
             if fault.node:
@@ -89,7 +89,7 @@ class Judged:
 
 @dataclass
 class Floors:
-    """Chooses between the operator's floor and the hardware's, and records the source of each."""
+    """Chooses between floors from options and hardware profiles, and records their sources."""
 
     sources: list[str] = field(default_factory=list)
 
@@ -97,9 +97,9 @@ class Floors:
         """Return a floor, or None if neither is known.
 
         Args:
-            given: the operator's floor, 0 if not set.
-            known: the hardware's floor.
-            sources: sources of the hardware's floor.
+            given: floor from the options; 0 if not set.
+            known: floor from the hardware profile.
+            sources: sources of the latter.
         """
         found = given or known or None
         if found:

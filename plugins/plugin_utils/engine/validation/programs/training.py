@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The training stage: one job on all nodes that runs one scale after another."""
+"""The training stage: one job that trains on an increasing number of ranks: one, a whole node, several nodes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _gauge(name: str, words: str, key: str) -> Gauge:
 class TrainingOptions(TypedDict):
     """The validation_training_* options.
 
-    efficiency is a share of 1, rate is in samples/s, tflops in 10^12 operations per second of a rank (0: use the
-    profile's); loss is 0 without a reference, and loss_tolerance is a share of it.
+    efficiency is a share, rate is in samples/s, tflops in 10^12 operations per second of a rank (0: use the profile's).
+    loss is 0 without a reference, and loss_tolerance a share of it.
     """
 
     script: str
@@ -65,18 +65,18 @@ class Training(ProgramStage[TrainingOptions]):
             Column("nodes", kind="whole"),
             Column("ranks", "Ranks", "whole"),
             Column("samples_per_second", "Samples/s"),
-            Column("ideal", "As many alone"),
+            Column("ideal", "Ideal, samples/s"),
             Column("efficiency", "Efficiency, %", factor=100),
             Column("step_seconds", "Step, ms", factor=1000),
             Column("compute_seconds", "Computation", factor=1000),
             Column("all_reduce_seconds", "Communication", factor=1000),
-            Column("all_reduce_share", "Its share, %", factor=100),
-            Column("cause", "Most is lost to", "text"),
-            Column("efficiency_floor", "At least, %", factor=100),
-            Column("data_seconds", "Samples waited for, ms", factor=1000),
+            Column("all_reduce_share", "Communication, %", factor=100),
+            Column("cause", "Bottleneck", "text"),
+            Column("efficiency_floor", "Floor, %", factor=100),
+            Column("data_seconds", "Wait for samples, ms", factor=1000),
             Column("tokens_per_second", "Tokens/s"),
             Column("tflops_per_rank", "TFLOP/s per rank"),
-            Column("peak_share", "Of the peak, %", factor=100),
+            Column("peak_share", "Share of peak, %", factor=100),
             Column("losses", read=lambda value: [row for row in points(value, 2, 200) if row[1] is not None]),
         ),
         values=(
@@ -85,30 +85,29 @@ class Training(ProgramStage[TrainingOptions]):
             *map(Column, ("efficiency_floor", "rate_floor", "tflops_floor", "loss_limit")),
         ),
         gauges=(
-            _gauge(
-                "samples_per_second", "Samples per second of all ranks of a training together.", "samples_per_second"
-            ),
+            _gauge("samples_per_second", "Samples per second of all ranks of a training run.", "samples_per_second"),
             _gauge(
                 "efficiency_ratio",
                 "Samples per second relative to that of one rank times the number of ranks.",
                 "efficiency",
             ),
             _gauge("tflops", "Operations of the model per second and rank, in units of 10^12.", "tflops_per_rank"),
-            _gauge("communication_ratio", "Share of a step that is only communication.", "all_reduce_share"),
+            _gauge("communication_ratio", "Share of a step that is spent only on communication.", "all_reduce_share"),
         ),
         note=(
-            "Step: a whole step, median. Computation: the same step of the slowest rank without the others. "
-            "Communication: the difference, which no computation hides. TFLOP/s: the model's operations (2 for each "
-            "multiplication and addition, forward and backward) over the time of a step."
+            "Ideal: throughput of one rank times the number of ranks. Step: median duration of a step. Computation: "
+            "duration of a step of the slowest rank without communication. Communication: the difference of both, "
+            "which computation does not hide. TFLOP/s: operations of the model (2 for each multiplication and "
+            "addition, forward and backward) per second."
         ),
     )
 
     def budget(self, options: Options) -> list[str]:
         """Return the maximum duration."""
-        return [f"training: one rank, one node, then more of them at once, at most {options['test_time_limit']} s"]
+        return [f"training: one rank, one node, then more nodes, at most {options['test_time_limit']} s"]
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
-        """Return the result of each scale, judged by the operator's floors, otherwise those of the nodes' hardware."""
+        """Return the result, judged by the floors from the options or else from the nodes' hardware profiles."""
         own, profiles = self.own(options), [profile_of(options, node) for node in nodes]
         expected = Expected(
             scales=scales_of(len(nodes), ranks),
@@ -121,7 +120,7 @@ class Training(ProgramStage[TrainingOptions]):
         return judge_training(read_training(text), expected)
 
     def charts(self, figures: dict[str, Any]) -> list[Chart]:
-        """Return the throughput of each scale next to that of as many single ranks, and the loss with its limit."""
+        """Return charts of the throughput of each scale compared with the ideal one, and of the loss with its limit."""
         rows, limit = figures["rows"], figures["loss_limit"]
         shares = [row["efficiency"] if row["ranks"] > 1 else None for row in rows]
         series: list[Series] = [
@@ -130,7 +129,7 @@ class Training(ProgramStage[TrainingOptions]):
                 "values": [row["samples_per_second"] for row in rows],
                 "words": ["" if share is None else f"{100 * share:.3g} %" for share in shares],
             },
-            {"name": "as many ranks alone", "values": [row["ideal"] for row in rows], "pale": True},
+            {"name": "ideal", "values": [row["ideal"] for row in rows], "pale": True},
         ]
         labels = [row["label"] for row in rows]
         losses, limits = rows[0]["losses"] if rows else [], [] if limit is None else [limit]
@@ -142,7 +141,7 @@ class Training(ProgramStage[TrainingOptions]):
     def facts(self, figures: dict[str, Any]) -> list[tuple[str, str]]:
         """Return the model and the floors."""
         least = at_least(
-            (figures["efficiency_floor"], "{:.0%} of as many ranks alone"),
+            (figures["efficiency_floor"], "{:.0%} efficiency"),
             (figures["rate_floor"], "{:.4g} samples/s of one rank"),
             (figures["tflops_floor"], "{:.3g} TFLOP/s of one rank"),
         )

@@ -1,17 +1,16 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The floors of a training run: the operator's, else those of the weakest hardware, else derived from the network.
+"""The floors of a training run: from the options, else from the weakest hardware, else derived from the network.
 
-Without a declared efficiency, the floor for a real model is derived from the floors of the collectives, which the other
-stages require from the same network: a step without any overlap of communication takes the time of one rank plus that
-of an all-reduce of all gradients, 2(n-1)/n of their bytes at the floor of busbw (nccl-tests doc/PERFORMANCE.md). DDP
-overlaps most of that with the backward pass (Li et al., PyTorch Distributed, VLDB 2020, section 3.2.3), so only a
-training that is slower than its network can miss the floor. A tenth is reserved for ranks that share power, memory and
-cores.
+If no efficiency is declared, that of a real model is derived from the busbw floors of the collectives: a step without
+any overlap takes the time of one rank plus that of an all-reduce of all gradients, 2(n-1)/n of their bytes at the busbw
+floor (nccl-tests doc/PERFORMANCE.md). DDP overlaps most of the all-reduce with the backward pass (Li et al., PyTorch
+Distributed, VLDB 2020, section 3.2.3), so only a training run that is slower than its network can miss the floor. A
+tenth is subtracted for ranks that share power, memory and cores.
 
-The loss must decrease and reach that of a reference. Seed and samples are always the same (train_ddp.py), so one rank
-reaches the reference loss, except for rounding, after the same number of steps with the same batches. Many ranks see
-more samples in each step, so the reference applies to one rank.
+The loss must decrease and reach that of a reference. Seed and samples are fixed (train_ddp.py), so one rank reaches the
+reference loss after the same number of steps with the same batches, except for rounding. The reference applies only to
+one rank, because several ranks process more samples per step.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["Floors", "Reference", "efficiency_floor", "gap_of_loss", "known_floo
 _SHARED = 0.9
 _GB = 1e9
 _COMPUTED = "computed: 0.9 of the efficiency with gradients at the hardware's busbw floor and no overlap"
-# The toy model computes almost nothing, so it does not represent the network's share of a real step.
+# Models with a realistic ratio of computation to communication; the toy model computes almost nothing.
 _REAL = ("gpt", "resnet50")
 _BETWEEN = ("inter_node", "inter_domain")
 # With fewer steps, the loss may still be above its initial value.
@@ -39,13 +38,13 @@ class Floors:
     """The floors of a training run; None if unknown.
 
     Attributes:
-        efficiency: minimum of the samples/s of all ranks, divided by those of one rank times the number of ranks.
+        efficiency: minimum samples/s of all ranks as a share of those of one rank times the number of ranks.
         rate: minimum samples/s of one rank.
         tflops: minimum speed of one rank in 10^12 operations per second.
         peak: peak speed of a GPU's tensor cores in bf16, in 10^12 operations per second.
-        inside: busbw that the all-reduce of one node must reach, GB/s.
-        between: the same between several nodes.
-        source: where the floors come from.
+        inside: busbw floor of all_reduce on one node, GB/s.
+        between: busbw floor of all_reduce on several nodes, GB/s.
+        source: sources of the floors.
     """
 
     efficiency: float | None = None
@@ -58,12 +57,12 @@ class Floors:
 
 
 def known_floors(own: dict[str, Any], profiles: list[dict[str, Any]], backend: str) -> Floors:
-    """Return the floors; a floor that is unknown for any node is None, since another node's does not apply to it.
+    """Return the floors; a floor that is unknown for any node is None.
 
     Args:
-        own: the options of the stage: efficiency, rate, tflops (0 if not set) and model.
-        profiles: the hardware profile of each node, empty if unknown.
-        backend: nccl or mpi; the speed of CPUs that sandbox nodes share is unpredictable.
+        own: options of the stage: efficiency, rate, tflops (0 if not set) and model.
+        profiles: hardware profile of each node; empty if unknown.
+        backend: nccl or mpi; with mpi, sandbox nodes share CPUs, so no floor of the hardware applies.
     """
     declared = [profile.get("training") or {} for profile in profiles]
     chosen, sources = Chosen(), [item.get("source") for item in declared]
@@ -93,7 +92,7 @@ def _slowest(profiles: list[dict[str, Any]], scopes: tuple[str, ...]) -> float |
 
 
 def efficiency_floor(floors: Floors, nodes: int, result: dict[str, Any], base: dict[str, Any] | None) -> float | None:
-    """Return the efficiency that a run must reach relative to single ranks, None if unknown.
+    """Return the minimum efficiency of a run relative to single ranks; None if unknown.
 
     Args:
         floors: the known floors.
@@ -132,7 +131,7 @@ class Reference:
 
 
 def wrong_loss(result: dict[str, Any], reference: Reference) -> str:
-    """Return why the loss of a run is wrong; empty if it is right.
+    """Return why the loss of a run is wrong; empty if it is correct.
 
     Args:
         result: an entry of read_training, with any number of ranks.
@@ -145,7 +144,7 @@ def wrong_loss(result: dict[str, Any], reference: Reference) -> str:
         return f"the model did not learn: the loss went from {first:.4g} to {final:.4g}"
     most = reference.most
     if most is not None and result["world_size"] == 1 and not gap_of_loss(result, reference) and final > most:
-        return f"the loss is {final:.4g} after {reference.steps} steps, {most:.4g} at most by the reference"
+        return f"the loss is {final:.4g} after {reference.steps} steps (at most {most:.4g}, from the reference)"
     return ""
 
 
@@ -155,6 +154,6 @@ def gap_of_loss(result: dict[str, Any], reference: Reference) -> str:
     if reference.loss is None or result["world_size"] != 1 or took == reference.steps:
         return ""
     return (
-        f"{took} of {reference.steps} steps were completed, so the loss is not comparable: train longer "
-        f"({option('training_seconds')})"
+        f"{took} of {reference.steps} steps were completed, so the loss is not comparable: raise "
+        f"{option('training_seconds')}"
     )

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judge how well a training run scales with the number of nodes, and find the bottleneck.
 
-A step of many ranks cannot be faster than a step of one. The difference is lost time. To attribute it to causes, the
+A step of many ranks takes at least as long as a step of one rank; the difference is lost time. To find its causes, the
 program also measures steps without communication on all ranks at the same time.
 
 - communication: step time minus the slowest rank's computation; all ranks wait for the network.
@@ -10,9 +10,9 @@ program also measures steps without communication on all ranks at the same time.
 - slow node: the slowest rank's computation minus the median rank's.
 - sharing: the median rank's computation minus that of one rank with a node to itself (memory, power, cores).
 
-The largest part is the cause. Sources: all ranks wait for the slowest, since DDP's all-reduce is a barrier (Li et al.,
-PyTorch Distributed, VLDB 2020, section 3.2); a ring of n ranks sends 2(n-1)/n of the gradients from each (nccl-tests
-doc/PERFORMANCE.md), which gives the minimum time on the wire.
+The largest part is reported as the cause. Sources: DDP's all-reduce is a barrier, so all ranks wait for the slowest (Li
+et al., PyTorch Distributed, VLDB 2020, section 3.2); in a ring of n ranks, each sends 2(n-1)/n of the gradients
+(nccl-tests doc/PERFORMANCE.md), which gives the minimum time on the network.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _CAUSES = {
     "sharing": "ranks of one node compete for resources",
 }
 _NO_TORCH = 3
-# Above this efficiency the baseline was disturbed, because n ranks cannot be faster than n times one rank.
+# Above this efficiency the measurement of the single rank was disturbed: n ranks cannot exceed n times one rank.
 _TOO_GOOD = 1.2
-# A node that takes this many times the median for the same work is reported regardless of the verdict.
+# A node that takes this many times the median for the same work is reported even if the run passes.
 _SLOW = 1.25
 _FEWEST = 3
 # Waiting for samples is reported as a cause if it takes at least this share of a step.
@@ -68,7 +68,7 @@ class Expected:
 
 
 def scales_of(nodes: int, ranks: int) -> list[tuple[int, int]]:
-    """Return nodes and ranks per node of each run: one rank, a whole node, 2, 4, 8, … and all nodes."""
+    """Return nodes and ranks per node of each run: one rank, one node, 2, 4, 8, … and all nodes."""
     found = [(1, 1), (1, ranks)]
     count = _TWO
     while count < nodes:
@@ -129,15 +129,15 @@ def _reached(rows: list[dict[str, Any]], expected: Expected) -> str:
 
 def _odd(row: dict[str, Any]) -> list[str]:
     """Return further findings about a scale."""
-    slow = f"{row['label']}: {', '.join(row['slow_nodes'])} far slower than the others with the same work"
+    slow = f"{row['label']}: {', '.join(row['slow_nodes'])} is far slower than the others for the same work"
     return [*filter(None, [_disturbed(row)]), *([slow] if row["slow_nodes"] else [])]
 
 
 def _doubt(rows: list[dict[str, Any]], expected: Expected) -> str:
-    """Return why values above all floors are inconclusive; empty if they are conclusive."""
+    """Return why the result is inconclusive although no value is below a floor; otherwise empty."""
     disturbed = [words for row in rows if (words := _disturbed(row))]
     if disturbed:
-        return f"{disturbed[-1]}; train again, longer ({option('training_seconds')})"
+        return f"{disturbed[-1]}; raise {option('training_seconds')} and run again"
     if any(row["efficiency_floor"] is None for row in rows if row["ranks"] > 1):
         return (
             "no floor is known for the scaling efficiency: set training in the hardware profile, or "
@@ -177,20 +177,20 @@ def _strange(scale: tuple[int, int], result: dict[str, Any], expected: Expected)
     nodes, ranks = scale
     if (result["nodes"], result["world_size"]) != (nodes, nodes * ranks):
         took = f"{result['world_size']} rank(s) on {result['nodes']} node(s) took part"
-        return f"{took} (requested: {nodes * ranks} on {nodes})"
+        return f"{took} (expected {nodes * ranks} on {nodes})"
     if result["backend"] != expected.backend:
-        return f"trained over {result['backend'] or 'nothing known'}, not {expected.backend}: torch sees no GPU"
+        return f"used the backend {result['backend'] or 'unknown'} (expected {expected.backend}): torch finds no GPU"
     if expected.model and result["model"] != expected.model:
-        return f"trained {result['model'] or 'nothing known'}, not {expected.model}"
+        return f"trained the model {result['model'] or 'unknown'} (expected {expected.model})"
     if expected.floors.tflops and expected.floors.peak and result["precision"] != "bf16":
-        return f"computed in {result['precision'] or 'nothing known'}, but the floor is for bf16: torch or GPU lacks it"
+        return f"computed in {result['precision'] or 'unknown precision'} (expected bf16, for which the floor is set)"
     if not result["step_seconds"] or not result["samples_per_second"]:
         return "nothing was measured"
     return "TFLOP/s were not measured" if expected.floors.tflops and result["tflops_per_rank"] is None else ""
 
 
 def _wrong(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expected) -> str:
-    """Return why the loss of a run is wrong; empty if it is right."""
+    """Return why the loss of a run is wrong; empty if it is correct."""
     result = (found or {}).get("result")
     words = wrong_loss(result, expected.reference) if result and result["world_size"] else ""
     return f"{_label(scale)}: {words}" if words else ""
@@ -199,7 +199,7 @@ def _wrong(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expec
 def _row(
     scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | None, expected: Expected
 ) -> dict[str, Any]:
-    """Return the report values of a scale; times are in seconds per step."""
+    """Return the report values of a scale; times in seconds per step."""
     ranks = result["world_size"]
     ideal = base["samples_per_second"] * ranks if base else None
     efficiency = result["samples_per_second"] / ideal if ideal else None
@@ -256,7 +256,7 @@ def _slow_nodes(result: dict[str, Any]) -> list[str]:
 
 
 def _wire_seconds(scale: tuple[int, int], result: dict[str, Any], expected: Expected) -> float | None:
-    """Return the minimum time of the gradients on the wire; None inside a node or if the wire rate is unknown."""
+    """Return the minimum time of the gradients on the network; None inside a node or if its rate is unknown."""
     nodes, size = scale[0], result["gradient_bytes"]
     if nodes == 1 or not expected.wire or not size:
         return None
@@ -286,19 +286,19 @@ def _too_slow(row: dict[str, Any], floors: Floors) -> str:
         return ""
     waits = row["data_seconds"] or 0.0
     if waits > _MUCH * row["step_seconds"]:
-        words += f"; it waits {_ms(waits)} of a step of {_ms(row['step_seconds'])} for its samples"
+        words += f"; it waits for samples for {_ms(waits)} of a step of {_ms(row['step_seconds'])}"
     return words
 
 
 def _disturbed(row: dict[str, Any]) -> str:
-    """Return a message if the single rank was measured too slow, otherwise an empty string."""
+    """Return a message if the measured speed of the single rank is too low; otherwise empty."""
     if row["efficiency"] is None or row["efficiency"] <= _TOO_GOOD:
         return ""
     return f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank: the single rank was disturbed"
 
 
 def _why(row: dict[str, Any]) -> str:
-    """Return a description of the causes of lost time."""
+    """Return a description of the main cause of lost time."""
     if not row["cause"]:
         return "the cause was not measured"
     lost, cause = row["lost_seconds"], row["cause"]
@@ -307,15 +307,15 @@ def _why(row: dict[str, Any]) -> str:
     if cause == "communication":
         words += f"all-reduce takes {_ms(lost[cause])} of a step of {_ms(row['step_seconds'])}"
         if row["wire_seconds"]:
-            words += f" (the network needs {_ms(row['wire_seconds'])} at the least)"
+            words += f" (the network requires at least {_ms(row['wire_seconds'])})"
     elif cause == "slow node":
         who = ", ".join(row["slow_nodes"]) or "one of the nodes"
-        words += f"{who} makes each step {_ms(lost[cause])} longer"
+        words += f"{who} delays each step by {_ms(lost[cause])}"
     elif cause == "loader":
-        words += f"a rank waits {_ms(lost[cause])} longer for them than alone"
+        words += f"a rank waits {_ms(lost[cause])} longer for samples than a single rank"
     else:
-        words += f"a rank's own work takes {_ms(lost[cause])} longer than alone"
-    return f"{words}, {share:.0%} of what is lost"
+        words += f"the computation of a rank takes {_ms(lost[cause])} longer than that of a single rank"
+    return f"{words}, {share:.0%} of the lost time"
 
 
 def _ms(seconds: float) -> str:

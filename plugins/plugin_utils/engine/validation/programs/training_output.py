@@ -45,8 +45,8 @@ def read_training(text: str) -> list[dict[str, Any]]:
         text: the output of the job.
 
     Returns:
-        For each scale nodes and ranks_per_node (as requested), code (exit code; None if it did not end), said (the
-        program's message if it gave up) and result: None, or backend, torch, device, model, precision (strings),
+        For each scale nodes and ranks_per_node (as requested), code (exit code; None if it did not end), message (of
+        the program if it failed) and result: None, or backend, torch, device, model, precision (strings),
         world_size and nodes (integers), samples_per_second, step_seconds, data_seconds, compute_seconds,
         all_reduce_seconds, tflops_per_rank, tokens_per_sample, cpus_per_rank, workers_per_rank, first_loss, final_loss,
         gradient_bytes, batch_per_rank and steps (numbers, None if not measured), losses (pairs of a step and its loss),
@@ -61,7 +61,7 @@ def read_training(text: str) -> list[dict[str, Any]]:
         elif scales and end:
             scales[-1]["code"] = int(end[3])
         elif scales and _MARK in line:
-            # NCCL's buffer may have ended in the middle of a line, which the program's line then continues.
+            # A line of the program may follow an incomplete line of NCCL.
             found = json_object(line.partition(_MARK)[2])
             scales[-1]["result"] = _result(found) if found else None
         elif scales and line.startswith(_MESSAGE) and not scales[-1]["message"]:

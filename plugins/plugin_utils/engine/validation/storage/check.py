@@ -1,9 +1,9 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Judge whether nodes really share a directory tree, and whether each of them is fast enough.
+"""Judge whether nodes share a directory tree correctly, and whether each node is fast enough.
 
-Faults take precedence over missing results, and both over speed. A node is blamed only if it differs from the others; a
-fault that all nodes have belongs to the tree.
+Faults take precedence over missing results, and these over speed. If all nodes have the same fault, the tree and not a
+node is at fault.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["judge_storage"]
 
 _ENOUGH = 2
 _MOST_FINDINGS = 40
-# Files in a node's memory or on its root file system are not shared with other machines.
+# Types of file systems that nodes cannot share.
 _PRIVATE = frozenset({"tmpfs", "ramfs", "overlay"})
 _RESULTS = {
     "missing": "does not see the file of {peer}",
@@ -42,7 +42,7 @@ _RESULTS = {
 
 
 def judge_storage(data: list[dict[str, Any]], nodes: list[str], limits: Limits) -> dict[str, Any]:
-    """Return verdict, reason, findings, blamed (node and reason of each) and storage (the values for the report).
+    """Return verdict, reason, findings, blamed (node and reason of each) and storage (values for the report).
 
     Args:
         data: the result of read_storage.
@@ -54,10 +54,10 @@ def judge_storage(data: list[dict[str, Any]], nodes: list[str], limits: Limits) 
     for node in nodes:
         _own(found, node, answers.get(node))
     groups = _groups(found, answers, limits.path)
-    _complaints(found, answers, groups)
+    _peer_file_faults(found, answers, groups)
     _locks(found, answers, groups)
     if len(nodes) < _ENOUGH:
-        found.unknown.append(f"a single node cannot test sharing: add others with {option('partners')}")
+        found.unknown.append(f"the test requires at least two nodes: set {option('partners')}")
     if limits.speed:
         _speeds(found, answers, limits)
     _unexplained(found, nodes, answers, limits)
@@ -75,24 +75,24 @@ def judge_storage(data: list[dict[str, Any]], nodes: list[str], limits: Limits) 
 
 
 def _own(found: Found, node: str, item: dict[str, Any] | None) -> None:
-    """Judge a node's results about itself."""
+    """Judge the results of a node that do not depend on other nodes."""
     if item is None or item["write_error"] is None:
         found.gap(node, "gave no result" if item is None else "did not start writing")
     elif item["write_error"] == "no room":
-        found.gap(node, f"no space: {size_words(item['free'])} free, {size_words(item['needed'])} needed by all nodes")
+        found.gap(node, f"not enough space: {size_words(item['free'])} free (expected {size_words(item['needed'])})")
     elif item["write_error"]:
-        found.fault(node, f"cannot write: {item['write_error']}{_squash(item['write_error'])}")
+        found.fault(node, f"cannot write: {item['write_error']}{_ownership_remedy(item['write_error'])}")
     elif item["back"] not in {None, "ok"}:
         found.fault(node, f"reads back different data: {item['back']}")
 
 
-def _squash(error: str) -> str:
+def _ownership_remedy(error: str) -> str:
     denied = "denied" in error or "not permitted" in error
-    return f" ({option('user')} must be able to write there: use a folder that it owns)" if denied else ""
+    return f" (use a directory that {option('user')} owns)" if denied else ""
 
 
 def _groups(found: Found, answers: dict[str, dict[str, Any]], path: str) -> dict[str, int]:
-    """Return the tree that each node sees, and record the nodes that see a different tree than the majority."""
+    """Return the number of the tree that each node sees, and record nodes that see a different tree than most."""
     tree = {
         node: item["tree"]
         for node, item in answers.items()
@@ -116,7 +116,7 @@ def _groups(found: Found, answers: dict[str, dict[str, Any]], path: str) -> dict
 
 
 def _private(answers: dict[str, dict[str, Any]], tree: dict[str, int], largest: set[int]) -> set[str]:
-    """Return the nodes among equally large groups whose mount cannot be shared, if that leaves one group."""
+    """Return the nodes of equally large groups that mount a local file system, if that leaves one group."""
     suspects = {
         node
         for node, number in tree.items()
@@ -126,8 +126,8 @@ def _private(answers: dict[str, dict[str, Any]], tree: dict[str, int], largest: 
     return suspects if len(left) == 1 else set()
 
 
-def _complaints(found: Found, answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
-    """Judge what the nodes on one tree reported about each other's files."""
+def _peer_file_faults(found: Found, answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
+    """Judge the reports of nodes on one tree about each other's files."""
     names = {item["rank"]: node for node, item in answers.items()}
     complaints: dict[tuple[str, str], str] = {}
     for node, item in answers.items():
@@ -165,13 +165,13 @@ def _bad_renames(item: dict[str, Any]) -> list[tuple[int, str]]:
     counts = {
         "missing": "missing",
         "wrong": "incomplete",
-        "back": "older than before",
-        "other": "not readable",
+        "back": "in an older version than before",
+        "other": "unreadable",
     }
-    bad = [f"{rename[key]} times {words}" for key, words in counts.items() if rename and rename[key]]
+    bad = [f"{words} {rename[key]} times" for key, words in counts.items() if rename and rename[key]]
     if not bad:
         return []
-    return [(rename["peer"], f"saw a file {', '.join(bad)} while {{peer}} replaced it {rename['reads']} looks long")]
+    return [(rename["peer"], f"read a file {rename['reads']} times while {{peer}} replaced it: {', '.join(bad)}")]
 
 
 def _locks(found: Found, answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
@@ -217,28 +217,27 @@ def _unexplained(found: Found, nodes: list[str], answers: dict[str, dict[str, An
         wanted = {"read back": item["back"], "tree": item["tree"]}
         if len(nodes) >= _ENOUGH:
             wanted |= {"rename": item["rename"], "lock": item["lock"]}
-            wanted |= {"look at others": {sight["version"] for sight in item["sees"]} >= {1, 2} or None}
+            wanted |= {"the files of other nodes": {sight["version"] for sight in item["sees"]} >= {1, 2} or None}
         if limits.speed:
             wanted |= {f"speed of {way}": item["speed"][way] for way in WAYS}
         missing = [what for what, value in wanted.items() if value is None]
         if item["problems"] or missing:
-            lack = [f"no result of {', '.join(missing)}"] if missing else []
+            lack = [f"no result for {', '.join(missing)}"] if missing else []
             found.gap(node, "; ".join([*item["problems"][:1], *lack]))
 
 
 def lock_faults(answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> dict[str, Any]:
     """Return the faults that the lock tests show.
 
-    A node whose locks have no effect on others fails at both of its positions in the ring, as holder and as competitor;
-    its two neighbours fail at one position each.
+    If the locks of a node have no effect on other nodes, it fails both of its tests in the ring, as holder of a lock
+    and as competitor, and each of its two neighbours fails one test.
 
     Args:
         answers: the entry of each node in read_storage.
         groups: node to the tree that it sees; nodes of different trees share no locks.
 
     Returns:
-        ``faults`` and ``gaps`` (lists of node and message), and ``common`` (messages about faults without a single
-        culprit).
+        ``faults`` and ``gaps`` (lists of node and message), and ``common`` (messages about faults of unknown nodes).
     """
     names = {item["rank"]: node for node, item in answers.items()}
     answer: dict[str, Any] = {"faults": [], "gaps": [], "common": []}
@@ -249,7 +248,7 @@ def lock_faults(answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> d
         if not lock or lock["result"] == "refused" or (holder and groups[holder] != groups[node]):
             continue
         if lock["result"] == "error":
-            answer["faults"].append((node, f"cannot lock: {lock['error'] or 'without a reason'}"))
+            answer["faults"].append((node, f"cannot lock a file: {lock['error'] or 'unknown error'}"))
         elif not holder:
             continue
         elif lock["result"] == "granted":
@@ -260,12 +259,14 @@ def lock_faults(answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> d
             continue
         else:
             answer["gaps"].append((node, f"could not try the lock of {holder}: {lock['result']}"))
-    _lay(answer, answers, granted)
+    _blame_for_locks(answer, answers, granted)
     return answer
 
 
-def _lay(answer: dict[str, Any], answers: dict[str, dict[str, Any]], granted: list[tuple[str, str]]) -> None:
-    """Record the culprits for locks that were granted while another node held them."""
+def _blame_for_locks(
+    answer: dict[str, Any], answers: dict[str, dict[str, Any]], granted: list[tuple[str, str]]
+) -> None:
+    """Record the faulty nodes for locks that were granted while another node held them."""
     places: dict[str, int] = {}
     for pair in granted:
         for node in pair:
@@ -275,11 +276,11 @@ def _lay(answer: dict[str, Any], answers: dict[str, dict[str, Any]], granted: li
     if not guilty and len(twice) < len(answers):
         guilty = {node for node in twice if all(places[other] < _ENOUGH for other in _others(node, granted))}
     for node in sorted(guilty):
-        local = ": its mount keeps locks local" if answers[node]["local_locks"] else ""
+        local = ": remove local_lock or nolock from its mount options" if answers[node]["local_locks"] else ""
         others = ", ".join(sorted(_others(node, granted)))
-        answer["faults"].append((node, f"its locks are not honoured between it and {others}{local}"))
+        answer["faults"].append((node, f"file locks have no effect between it and {others}{local}"))
     answer["common"] += [
-        f"locks have no effect: {tried} got a lock that {held} held"
+        f"file locks have no effect: {tried} acquired a lock that {held} held"
         for held, tried in granted
         if not {held, tried} & guilty
     ]

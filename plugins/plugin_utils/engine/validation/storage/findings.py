@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The results of a shared tree check, with their messages and report values."""
+"""Collect the results of the storage stage, and format them as messages and report values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 WAYS = ("write", "read")
-# A node far below its peers is reported even without a floor; normal noise does not reach half.
+# A node below this share of the median is reported even without a floor; noise is smaller.
 _FAR_BELOW = 0.5
 _FEWEST_PEERS = 3
 _ENOUGH = 2
@@ -37,8 +37,8 @@ class Limits:
     """The limits of the verdict.
 
     Attributes:
-        path: the shared tree.
-        floors: node to the minimum bytes/s while all nodes run at once, by direction (write, read); None if unknown.
+        path: path of the shared tree.
+        floors: node to the minimum bytes/s by direction (write, read) while all nodes run; None if unknown.
         source: source of the floors.
         speed: whether the speed is measured.
     """
@@ -51,7 +51,7 @@ class Limits:
 
 @dataclass
 class Found:
-    """Faults (node to reasons), missing results (node to reasons), and faults without a single culprit."""
+    """Faults and missing results (each node to messages), and faults that do not belong to a single node."""
 
     faults: dict[str, list[str]] = field(default_factory=dict)
     gaps: dict[str, list[str]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def mount_words(item: dict[str, Any]) -> str:
 
 
 def blamed_nodes(found: Found, nodes: list[str]) -> list[dict[str, str]]:
-    """Return the culprits; an empty list if all nodes have the fault."""
+    """Return the faulty nodes; empty if all nodes have the same fault."""
     if len(nodes) >= _ENOUGH and set(found.faults) >= set(nodes):
         return []
     return [{"node": node, "reason": "; ".join(reasons)} for node, reasons in sorted(found.faults.items())]
@@ -103,10 +103,10 @@ def words_of(
     open_ones = [f"{who}: {words}" for who, words in _folded(found.gaps)]
     lines = [*found.common, *bad, *open_ones, *found.unknown]
     if not lines:
-        return _praise(nodes, answers, limits), []
+        return _pass_reason(nodes, answers, limits), []
     first = lines[0]
     if found.faults and not blamed and not found.common:
-        first = f"all nodes, so the tree or its server is at fault: {first}"
+        first = f"all nodes, so the file system or its server is faulty: {first}"
     more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
     kept = lines[:_MOST_FINDINGS]
     return first + more, kept + ([f"and {len(lines) - len(kept)} more"] if len(lines) > len(kept) else [])
@@ -125,7 +125,7 @@ def _rates(answers: dict[str, dict[str, Any]], way: str) -> dict[str, int]:
     return {node: speed["rate"] for node, speed in speeds.items() if speed and speed["rate"]}
 
 
-def _praise(nodes: list[str], answers: dict[str, dict[str, Any]], limits: Limits) -> str:
+def _pass_reason(nodes: list[str], answers: dict[str, dict[str, Any]], limits: Limits) -> str:
     shared = f"{len(nodes)} nodes share {limits.path}, with working locks and atomic renames"
     parts = []
     for way in WAYS if limits.speed else ():
@@ -150,7 +150,7 @@ def slow_peers(answers: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def figures(found: Found, nodes: list[str], answers: dict[str, dict[str, Any]], limits: Limits) -> dict[str, Any]:
-    """Return the storage check's own keys of the report entry; rates and floors in bytes/s."""
+    """Return the storage stage's keys of the report entry; rates and floors in bytes/s."""
     rows = []
     for node in nodes:
         item = answers.get(node)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the output of busbar_storage_check: one observation per line, from all nodes in any order."""
+"""Parse the output of busbar_storage_check: one result per line, from all nodes in any order."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _COUNTS = ("reads", "missing", "wrong", "back", "other")
 
 
 def read_storage(text: str) -> list[dict[str, Any]]:
-    """Return the observations of each node by rank; it never raises, and unreadable values count as missing.
+    """Return the results of each node, ordered by rank; it never raises, and invalid values count as missing.
 
     Args:
         text: the output of the job.
 
     Returns:
-        Each has node, rank, mount, type and source (strings), local_locks, free and needed (bytes), write_error (empty
-        on success), back, tree, rename (peer and counts), lock (peer, result, error), each None if missing; sees (file,
-        peer, version, result), problems (strings), and speed: write and read, each None or rate (bytes/s or None), mode
-        and error.
+        For each node: node, rank, mount, type and source (strings), local_locks, free and needed (bytes), write_error
+        (empty on success), back, tree, rename (peer and counts), lock (peer, result, error), each None if missing; sees
+        (file, peer, version, result), problems (strings), and speed: write and read, each None or rate (bytes/s or
+        None), mode and error.
     """
     nodes: dict[int, dict[str, Any]] = {}
     for line in text.splitlines():
@@ -66,7 +66,7 @@ def _blank(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _note(node: dict[str, Any], found: dict[str, Any]) -> None:
-    """Store an observation; the last of its kind counts."""
+    """Store a result, which replaces an earlier one of the same kind."""
     check, peer = found["check"], _whole(found.get("peer"))
     if check == "see" and peer is not None:
         entry = {"file": _words(found.get("file")), "peer": peer, "version": _whole(found.get("version"))}
@@ -84,7 +84,7 @@ def _note(node: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def _note_own(node: dict[str, Any], found: dict[str, Any]) -> None:
-    """Store an observation of a node about itself."""
+    """Store a result that does not depend on other nodes."""
     check = found["check"]
     if check == "mount":
         node |= {key: _words(found.get(key)) for key in ("mount", "type", "source")}
@@ -92,7 +92,7 @@ def _note_own(node: dict[str, Any], found: dict[str, Any]) -> None:
     elif check == "room":
         node |= {"free": _whole(found.get("free")), "needed": _whole(found.get("needed"))}
     elif check == "write":
-        node["write_error"] = _words(found.get("error")) or ("" if found.get("ok") is True else "without a reason")
+        node["write_error"] = _words(found.get("error")) or ("" if found.get("ok") is True else "unknown error")
     elif check == "back":
         node["back"] = _words(found.get("result"))
     elif check == "tree":

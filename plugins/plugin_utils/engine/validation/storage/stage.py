@@ -28,7 +28,7 @@ __all__ = ["Storage"]
 _MB = 1e6
 _MOST_BARS = 40
 _ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
-_MODES = {"direct": "bypassing the node's cache", "fsync": "until stored on the server"}
+_MODES = {"direct": "without the node's cache", "fsync": "including fsync"}
 _gauge = partial(Gauge, labels=(("path", "path"), ("node", "node")))
 
 _LEAST_BYTES = 1 << 20
@@ -36,7 +36,7 @@ _PATH = re.compile(r"/[^\x00-\x1f]*")
 
 
 class StorageOptions(TypedDict):
-    """The validation_storage_* options: size for bytes_of, floors in bytes/s (0: use the profile's)."""
+    """The validation_storage_* options: size such as 16M, floors in bytes/s (0: use the profile's)."""
 
     script: str
     path: str
@@ -48,7 +48,7 @@ class StorageOptions(TypedDict):
 
 
 class Storage(ProgramStage[StorageOptions]):
-    """Tests that all nodes share a tree, and how fast each of them is."""
+    """Tests whether all nodes share a directory tree correctly, and the speed of each node."""
 
     name = "storage"
     form = StorageOptions
@@ -80,13 +80,13 @@ class Storage(ProgramStage[StorageOptions]):
                 "Write rate of a node to the shared tree while all nodes write.",
                 "write",
             ),
-            _gauge("storage_write_floor_bytes_per_second", "Lowest permitted write rate of a node.", "write_floor"),
+            _gauge("storage_write_floor_bytes_per_second", "Minimum write rate of a node.", "write_floor"),
             _gauge(
                 "storage_read_bytes_per_second",
                 "Read rate of a node from the shared tree while all nodes read.",
                 "read",
             ),
-            _gauge("storage_read_floor_bytes_per_second", "Lowest permitted read rate of a node.", "read_floor"),
+            _gauge("storage_read_floor_bytes_per_second", "Minimum read rate of a node.", "read_floor"),
         ),
         rows="nodes",
         order=lambda row: _ORDER[row["verdict"]],
@@ -108,17 +108,17 @@ class Storage(ProgramStage[StorageOptions]):
         return problems
 
     def budget(self, options: Options) -> list[str]:
-        """Return the tested path and the maximum duration."""
+        """Return the path to test and the maximum duration."""
         where = self.own(options)["path"]
-        return [f"storage: all together at {where}, at most {options['test_time_limit']} s"]
+        return [f"storage: all nodes together at {where}, at most {options['test_time_limit']} s"]
 
     def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
-        """Return the results for the tree and for each node."""
+        """Return verdict, reason, findings and the values of each node."""
         del planned
         return judge_storage(read_storage(text), nodes, self._limits(options, nodes))
 
     def _limits(self, options: Options, nodes: list[str]) -> Limits:
-        """Return the operator's floors, or those of each node's hardware profile."""
+        """Return the limits, with floors from the options or else from each node's hardware profile."""
         own, chosen = self.own(options), Floors()
         given = {"read": own["read_floor"], "write": own["write_floor"]}
         floors: dict[str, dict[str, float | None]] = {}

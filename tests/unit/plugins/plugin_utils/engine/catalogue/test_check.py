@@ -1,4 +1,4 @@
-"""The catalogue and what is refused."""
+"""Invalid hardware profiles are rejected."""
 
 from __future__ import annotations
 
@@ -81,31 +81,51 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
         ("l40s", "gpu.mig", {"profile": "1g.10gb"}, "gpu.mig: no MIG profiles are known for NVIDIA L40S"),
         ("dgx_h100", "gpu.gres_mode", "rsmi", "gpu.gres_mode: 'rsmi' is unknown"),
         ("dgx_h100", "gpu.slurm_type", "", "gpu.slurm_type: '' is empty"),
-        ("dgx_h100", "gpu.cpu_sockets", [0, 1], "names the socket of 2 GPUs, and gpu.count is 8"),
-        ("dgx_h100", "gpu.cpu_sockets", [0] * 7 + [2], "gpu.cpu_sockets: socket 2 does not exist, the last one is 1"),
+        ("dgx_h100", "gpu.cpu_sockets", [0, 1], "has 2 entries (expected 8, as gpu.count)"),
+        ("dgx_h100", "gpu.cpu_sockets", [0] * 7 + [2], "gpu.cpu_sockets: socket 2 does not exist (expected 0 to 1)"),
         ("dgx_h100", "gpu.cpu_sockets", [0] * 7 + [-1], "gpu.cpu_sockets[7]: -1 is less than 0"),
-        ("dgx_h100", "gpu.device_files", "/dev/nvidia0", "gpu.cpu_sockets needs a file for each GPU, and 1 are named"),
+        (
+            "dgx_h100",
+            "gpu.device_files",
+            "/dev/nvidia0",
+            "gpu.device_files: has 1 files (expected one per entry of gpu.cpu_sockets)",
+        ),
         ("dgx_h100", "gpu.nvswitch", "yes", "gpu.nvswitch: 'yes' is not true or false"),
-        ("l40s", "gpu.nvswitch", True, "gpu.nvswitch: GPUs behind NVSwitches have NVLinks"),
+        ("l40s", "gpu.nvswitch", True, "gpu.nvswitch: requires nvlink_gbs above 0"),
         ("l40s", "gpu.generation", "kepler", "gpu.generation: 'kepler' is not one of maxwell, pascal"),
         ("dgx_h100", "nics", [], "nics: [] is empty"),
         ("dgx_h100", "nics", [{"count": 1}], "nics[0].gbps: is missing"),
-        ("dgx_h100", "busbw.inter_node.source", " ", "every figure needs its source"),
+        ("dgx_h100", "busbw.inter_node.source", " ", "source of each value; required"),
         ("dgx_h100", "busbw.inter_node.floor_gbs", 401, "is above limit 400"),
         ("dgx_h100", "busbw.between_planets", {}, "busbw.between_planets: unknown key"),
         ("c4140_v100", "p2p.floor_gbs", 0, "p2p.floor_gbs: 0 is not above 0"),
         ("c4140_v100", "p2p.source", " ", "p2p.source: ' ' is empty"),
-        ("c4140_v100", "p2p.floor_gbs", 151, "no pair of GPUs reaches the floor 151"),
-        ("sandbox_gpu", "p2p", {"floor_gbs": 64, "source": "x"}, "no pair of GPUs reaches the floor 64"),
+        ("c4140_v100", "p2p.floor_gbs", 151, "floor 151 GB/s is above the line rate of 150 GB/s"),
+        ("sandbox_gpu", "p2p", {"floor_gbs": 64, "source": "x"}, "floor 64 GB/s is above the line rate of 63 GB/s"),
         # Thresholds that somebody publishes and no node can reach.
-        ("dgx_h100", "busbw.inter_node", {"limit_gbs": 900, "floor_gbs": 800, "source": "x"}, "no hardware reaches"),
-        ("dgx_b200", "busbw.inter_node", {"limit_gbs": 900, "floor_gbs": 900, "source": "x"}, "no hardware reaches"),
-        ("hgx_a100", "busbw.intra_node", {"limit_gbs": 400, "floor_gbs": 350, "source": "x"}, "no hardware reaches"),
+        (
+            "dgx_h100",
+            "busbw.inter_node",
+            {"limit_gbs": 900, "floor_gbs": 800, "source": "x"},
+            "is above the computed ceiling of",
+        ),
+        (
+            "dgx_b200",
+            "busbw.inter_node",
+            {"limit_gbs": 900, "floor_gbs": 900, "source": "x"},
+            "is above the computed ceiling of",
+        ),
+        (
+            "hgx_a100",
+            "busbw.intra_node",
+            {"limit_gbs": 400, "floor_gbs": 350, "source": "x"},
+            "is above the computed ceiling of",
+        ),
         (
             "rtx_3060_desktop",
             "busbw.inter_node",
             {"limit_gbs": 1, "floor_gbs": 0.5, "source": "x"},
-            "no hardware reaches",
+            "is above the computed ceiling of",
         ),
         ("dgx_h100", "busbw.intra_node.limit_gbs", 900, "above the computed ceiling"),
         (
@@ -119,10 +139,15 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
             "dgx_h100",
             "busbw.inter_node.collectives.alltoall.floor_gbs",
             90,
-            "collectives.alltoall: no hardware reaches the floor 90",
+            "collectives.alltoall: floor 90 is above the computed ceiling of",
         ),
         # No switch adds up a gather, so 460 is for all_reduce only.
-        ("dgx_h100", "busbw.intra_node.collectives.all_gather.floor_gbs", 480, "all_gather: no hardware reaches"),
+        (
+            "dgx_h100",
+            "busbw.intra_node.collectives.all_gather.floor_gbs",
+            480,
+            "all_gather: floor 480 is above the computed ceiling",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(name: str, path: str, value: Any, words: str) -> None:  # noqa: ANN401 - any value
@@ -143,7 +168,7 @@ def test_hosts_and_place_are_those_given() -> None:
 
 
 def test_a_floor_that_half_a_node_reaches_is_a_warning() -> None:
-    assert "under half" in floor_advice(changed("dgx_b200", "busbw.intra_node.floor_gbs", 420))[0]["problem"]
+    assert "below half" in floor_advice(changed("dgx_b200", "busbw.intra_node.floor_gbs", 420))[0]["problem"]
     (said,) = floor_advice(changed("dgx_h100", "busbw.inter_node.collectives.alltoall.floor_gbs", 25))
     assert said["key"] == "hardware dgx_h100: busbw.inter_node.collectives.alltoall"
-    assert said["problem"].startswith("floor 25 GB/s, under half of 50.38")
+    assert said["problem"].startswith("floor 25 GB/s is below half of 50.38")

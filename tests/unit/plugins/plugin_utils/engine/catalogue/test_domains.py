@@ -1,4 +1,4 @@
-"""Which floor speaks about nodes of an NVLink rack."""
+"""Floors for nodes of NVLink racks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floors for numbers of nodes: the rule between them, and published figures held against them."""
+"""Floors by number of nodes, and comparison with published values."""
 
 from __future__ import annotations
 
@@ -260,14 +260,14 @@ def with_floors(name: str, floors: Any, scope: str = "inter_node") -> list[str]:
 @pytest.mark.parametrize(
     ("name", "counts", "words"),
     [
-        ("dgx_h100", [(2, 440), (8, 300)], "floors[1].nodes: 2 and 8 leave a gap: add a floor for 4 nodes"),
-        ("dgx_h100", [(4, 320)], "floors[0].nodes: the counts start at 2: add a floor for 2 nodes"),
-        ("dgx_h100", [(2, 440), (2, 430)], "floors[1].nodes: 2 after 2: sort the counts ascending"),
-        ("dgx_h100", [(4, 320), (2, 440)], "floors[1].nodes: 2 after 4: sort the counts ascending"),
-        ("dgx_h100", [(2, 600)], "floors[0]: no hardware reaches the floor 600 on 2 nodes; the ceiling is 514.8 GB/s"),
-        ("dgx_a100", [(2, 180), (4, 270)], "floors[1]: no hardware reaches the floor 270 on 4 nodes; the ceiling is"),
-        ("l40s", [(2, 30)], "floors[0]: no hardware reaches the floor 30 on 2 nodes; the ceiling is 25 GB/s"),
-        ("sandbox_gpu", [(2, 200)], "floors[0]: no hardware reaches the floor 200 on 2 nodes; the ceiling is 100"),
+        ("dgx_h100", [(2, 440), (8, 300)], "floors[1].nodes: 8 is more than twice 2: add a floor for 4 nodes"),
+        ("dgx_h100", [(4, 320)], "floors[0].nodes: 4 is the first entry: add a floor for 2 nodes"),
+        ("dgx_h100", [(2, 440), (2, 430)], "floors[1].nodes: 2 after 2: sort the entries by nodes"),
+        ("dgx_h100", [(4, 320), (2, 440)], "floors[1].nodes: 2 after 4: sort the entries by nodes"),
+        ("dgx_h100", [(2, 600)], "floors[0]: floor 600 on 2 nodes is above the computed ceiling of 514.8 GB/s"),
+        ("dgx_a100", [(2, 180), (4, 270)], "floors[1]: floor 270 on 4 nodes is above the computed ceiling of"),
+        ("l40s", [(2, 30)], "floors[0]: floor 30 on 2 nodes is above the computed ceiling of 25 GB/s"),
+        ("sandbox_gpu", [(2, 200)], "floors[0]: floor 200 on 2 nodes is above the computed ceiling of 100"),
     ],
 )
 def test_gaps_and_floors_above_the_ceiling_are_refused(name: str, counts: list[tuple[int, float]], words: str) -> None:
@@ -278,7 +278,11 @@ def test_gaps_and_floors_above_the_ceiling_are_refused(name: str, counts: list[t
 @pytest.mark.parametrize(
     ("floors", "scope", "words"),
     [
-        ({2: 440}, "inter_node", "busbw.inter_node.floors: {2: 440} is not a list; expected: floors by the number of"),
+        (
+            {2: 440},
+            "inter_node",
+            "busbw.inter_node.floors: {2: 440} is not a list; expected: floors by number of nodes",
+        ),
         ([], "inter_node", "busbw.inter_node.floors: [] is empty"),
         ([{"nodes": 1, "floor_gbs": 4, "source": "x"}], "inter_node", "floors[0].nodes: 1 is less than 2"),
         ([{"nodes": 2, "floor_gbs": 4}], "inter_node", "floors[0].source: is missing"),

@@ -1,4 +1,4 @@
-"""From a machine to its profile: it is valid, preflight agrees with it, and the nearest known one is found."""
+"""Profiles generated from machines are valid, pass the preflight, and match the nearest known profile."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_text_is_yaml_and_folds_machines_that_are_alike() -> None:
     text = description_text(machines, CATALOGUE)
     assert "  # n[1-2]\n  # matches the known profile dgx_h100: set hardware: dgx_h100" in text
     assert "  # slurmd -C: CPUs=224\n" in text
-    assert "  # cpu1\n  # has no GPUs; every known profile has\n" in text
+    assert "  # cpu1\n  # the machine has no GPUs, but all known profiles do\n" in text
     profiles = yaml.safe_load(text)["hardware_profiles_extra"]
     assert list(profiles) == ["h100x8", "cpu112"]
     assert profiles["cpu112"]["nics"] == [{"count": 1, "gbps": 25, "rdma": False}]

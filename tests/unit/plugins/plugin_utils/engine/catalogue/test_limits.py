@@ -1,4 +1,4 @@
-"""Ceilings against published figures."""
+"""Ceilings compared with published values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profiles that come with the collection, their schema, and how a site's entries lie over them."""
+"""Profiles of the collection, their schema, and merging with a site's entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Host lists: folded for people and for Slurm, and unfolded."""
+"""Folding and unfolding of host lists."""
 
 from __future__ import annotations
 

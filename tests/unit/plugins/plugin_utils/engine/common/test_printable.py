@@ -1,4 +1,4 @@
-"""Text that others wrote commands no terminal."""
+"""Untrusted text cannot control a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An output without what the library says again and again: the same runs, whatever is left out."""
+"""Outputs without NCCL's repeated lines give the same runs."""
 
 from __future__ import annotations
 
@@ -80,5 +80,5 @@ def test_warnings_are_kept_for_people_but_not_without_end() -> None:
 
 
 def test_more_than_can_be_kept_is_an_error() -> None:
-    with pytest.raises(ValueError, match="holds more than 1000 characters"):
+    with pytest.raises(ValueError, match="has more than 1000 characters"):
         short("x" * 100 + "\n" * 2000, 1000)

@@ -1,4 +1,4 @@
-"""Labels that launchers and log collectors write before lines, and tables that must not be mixed."""
+"""Labels that launchers and log collectors add to lines, and mixed tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds the parser against published outputs that lie beside the checkout; they are others' data and not copied."""
+"""The parser on published outputs, which are read from a folder next to the checkout and not copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published outputs, damaged in one place: none of them may pass. They lie beside the checkout and are not copied.
+"""Published outputs that are damaged in one place must not pass; they are read from a folder next to the checkout.
 
 How many damages are tried is BUSBAR_TEST_DAMAGES (scripts/test full sets 10,000).
 """

@@ -1,4 +1,4 @@
-"""What NCCL's Inspector recorded: who has no records, who is behind, and the slowest operation of all."""
+"""Records of NCCL's Inspector: missing ranks, late ranks, and the slowest operation."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_the_slowest_operation_is_reported_with_the_rank_that_the_others_waited_
     lines["gpu1"].insert(0, record(0, 0, coll_exec_time_us=99999, coll_msg_size_bytes=8))
     (found,) = inspector_words(said(lines))
     assert found == (
-        f"{TITLE}: the slowest AllReduce of 17179869184 B took 60003 us, 400 GB/s; in it rank 0 of gpu1 was longest, "
-        "rank 1 of gpu2 shortest (20003 us): the others waited for it; rank 1 was so in 3 of 3; mean of 3: 60002 us"
+        f"{TITLE}: the slowest AllReduce of 17179869184 B took 60003 us, 400 GB/s; longest on rank 0 of gpu1, shortest "
+        "on rank 1 of gpu2 (20003 us), for which the others waited; rank 1 was shortest in 3 of 3; mean of 3: 60002 us"
     )
 
 
@@ -87,7 +87,7 @@ def test_operations_between_two_ranks_are_passed_over() -> None:
         (record(0, coll_sn=True), "lacks a number"),
         (record(0, coll_exec_time_us="61974"), "lacks a number"),
         (record(0, coll_msg_size_bytes=None), "lacks a number"),
-        (record(0, coll=""), "names no communicator or collective"),
+        (record(0, coll=""), "lacks the name of a communicator or collective"),
         (record(2), "contradicts itself"),
         (record(0, coll_busbw_gbs=float("nan")), "contradicts itself"),
         (record(0, coll_busbw_gbs=-1), "contradicts itself"),

@@ -1,4 +1,4 @@
-"""Outputs whole, wrapped, cut and wrong."""
+"""Complete, wrapped, truncated and wrong outputs."""
 
 from __future__ import annotations
 

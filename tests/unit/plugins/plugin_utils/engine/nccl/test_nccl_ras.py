@@ -1,4 +1,4 @@
-"""What NCCL's RAS says of a job that hangs, in the words of a report."""
+"""Messages from NCCL's RAS about a hanging job."""
 
 from __future__ import annotations
 
@@ -123,15 +123,15 @@ ZERO = "rank 0 (GPU 0 of 172.16.64.245)"
         (
             changed({"collective_counts": {"AllReduce": 6650}}),
             [
-                f"{NAME}: {ZERO} is behind: 0 AllReduce begun where 1 of 2 ranks have begun 6650",
+                f"{NAME}: {ZERO} is behind: started 0 AllReduce, while 1 of 2 ranks started 6650",
             ],
         ),
         (changed({"status": {"async_error": 6}}), [f"{NAME}: {FIRST} reports error 6"]),
         (changed({"status": {"init_state": 7}}), [f"{NAME}: {FIRST} has not finished its initialization"]),
         (changed({}), ["NCCL's RAS reports that all ranks respond and none is behind"]),
-        (DOCUMENTED[:500], ["NCCL's RAS gave an incomplete answer; see the output"]),
+        (DOCUMENTED[:500], ["the answer of NCCL's RAS is incomplete; see the output"]),
         ('{"communicators": []}', ["NCCL's RAS reports no communicator"]),
-        ("[1]{", ["NCCL's RAS gave an incomplete answer; see the output"]),
+        ("[1]{", ["the answer of NCCL's RAS is incomplete; see the output"]),
     ],
 )
 def test_who_does_not_answer_and_who_is_behind_is_named(answer: str, words: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""A validation against the site's own history."""
+"""Drift: a validation compared with the site's history."""
 
 from __future__ import annotations
 

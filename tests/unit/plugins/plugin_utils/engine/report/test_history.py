@@ -80,7 +80,7 @@ def test_new_nodes_are_held_against_the_rest_of_the_fleet() -> None:
     new = normalised(validation([{"name": "node-new1", "stage": "node", "nodes": ["new1"], "peak": 400.0}]))
     item = drift(new, PAST)[0]
     assert item["fleet_median"] == pytest.approx(473)
-    assert "of 5 of the same kind" in item["flags"][0]
+    assert "of 5 comparable results" in item["flags"][0]
 
 
 def test_the_node_that_is_slow_in_all_its_pairs_is_flagged() -> None:

@@ -1,4 +1,4 @@
-"""Which nodes earlier reports show to be good."""
+"""Nodes that passed in earlier reports."""
 
 from __future__ import annotations
 

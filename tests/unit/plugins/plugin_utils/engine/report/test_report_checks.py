@@ -1,4 +1,4 @@
-"""Matrices and diagnoses in a report, also in one that somebody has spoilt."""
+"""Matrices and diagnoses in a report, including damaged ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports as they are read: the published schema, and the shape that all readers rely on."""
+"""Parsing of reports: the published schema, and the normalised format."""
 
 from __future__ import annotations
 

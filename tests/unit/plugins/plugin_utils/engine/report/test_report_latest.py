@@ -1,4 +1,4 @@
-"""The last figures of each node over several validations, as Prometheus reads them."""
+"""Latest values of each node over several validations, as Prometheus metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shared tree in a report: its table, bars and metrics, also in a report that somebody has spoilt."""
+"""The storage stage in a report: table, bars and metrics, including damaged reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The culprit search, driven by plain results."""
+"""The culprit search with given results."""
 
 from __future__ import annotations
 
@@ -159,10 +159,10 @@ def test_relative_to_peers_without_a_floor() -> None:
 @pytest.mark.parametrize(
     ("nodes", "results", "topology", "words"),
     [
-        (["a", "a"], [], None, "named twice: a"),
+        (["a", "a"], [], None, "listed twice: a"),
         (["a", "b"], [], {"s": ["a"]}, "does not list b"),
         (["a"], [], {"s": ["a"], "t": ["a"]}, "lists a under s and t"),
-        (["a"], [{"nodes": []}], None, "result 0 names no nodes"),
+        (["a"], [{"nodes": []}], None, "result 0 has no nodes"),
         (["a"], [{"nodes": ["a"], "outcome": "bad"}], None, "outcome 'bad'"),
         (["a"], [{"nodes": ["a"], "busbw": "fast"}], None, "busbw 'fast'"),
         (["a"], [{"nodes": ["a"], "busbw": float("nan")}], None, "busbw nan"),
@@ -235,6 +235,6 @@ def test_few_nodes_that_are_slower_together_than_pairs_are_suspected_at_once() -
     (suspected,) = locator.found["suspected"]
     assert (suspected["nodes"], suspected["reason"].split(",")[0]) == (
         ["a", "b", "c", "d"],
-        "slower together than smaller groups; too few tests of this size to decide whether that is normal",
+        "slower together than smaller groups; too few tests of this size to determine whether that is normal",
     )
     assert [kind for kind, found in locator.found.items() if found] == ["suspected"]

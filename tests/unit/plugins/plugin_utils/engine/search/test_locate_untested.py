@@ -1,4 +1,4 @@
-"""Which pairs are untested, and how they are tested half at a time."""
+"""Untested pairs, and tests that cover half of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow or noise: the sequential test, and what is normal."""
+"""The sequential test that separates slow nodes from noise, and the normal value."""
 
 from __future__ import annotations
 
@@ -63,10 +63,8 @@ def test_what_was_printed_too_coarsely_is_suspected_and_not_slow(rounding: float
     assert [reading.coarse for reading in asked] == [kind == PASSED] + [False] * 7
     if kind == PASSED:
         reason = readings.suspected(asked[0])["reason"]
-        assert reason.startswith(
-            "82 % of the normal value for this number of nodes, but printed in so few digits that it may be "
-        )
-        assert reason.endswith("off by 20 %: suspected, measure with a validation_max_bytes that takes less than 10 s")
+        assert "82 % of the normal value for this number of nodes, with a rounding error of up to 20 %" in reason
+        assert "lower validation_max_bytes until a message takes less than 10 s" in reason
 
 
 def test_slow_tests_do_not_make_slow_normal() -> None:

@@ -1,4 +1,4 @@
-"""A controller's answer: what may be taken over, and what a forged one comes to."""
+"""The controller's answer: accepted values, and rejected forgeries."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def test_whose_jobs_have_a_node_is_taken_over_as_a_text_of_one_line() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"batch_host": "localhost"}, "gives batch_host 'localhost' for the test cluster, which is not one"),
-        ({"batch_host": "127.0.0.1"}, "gives batch_host '127.0.0.1'"),
-        ({"batch_host": "login"}, "gives batch_host 'login'"),
-        ({"batch_host": "gpu3"}, "gives batch_host 'gpu3'"),
-        ({"batch_host": ["gpu1"]}, "gives batch_host ['gpu1']"),
-        ({"job_id": "../../home/op/secrets/ssh_ca"}, "gives job_id '../../home/op/secrets/ssh_ca' for the test"),
-        ({"job_id": "7; rm -rf /"}, "gives job_id '7; rm -rf /'"),
-        ({"job_id": "7\n"}, "gives job_id '7\\n'"),
-        ({"job_id": "\u0667"}, "gives job_id"),
-        ({"job_id": 7}, "gives job_id 7"),
-        ({"nodes": ["gpu1", "localhost"]}, "gives a node 'localhost' for nodes of the test cluster"),
+        ({"batch_host": "localhost"}, "returned batch_host 'localhost' for the test cluster, which is not one"),
+        ({"batch_host": "127.0.0.1"}, "returned batch_host '127.0.0.1'"),
+        ({"batch_host": "login"}, "returned batch_host 'login'"),
+        ({"batch_host": "gpu3"}, "returned batch_host 'gpu3'"),
+        ({"batch_host": ["gpu1"]}, "returned batch_host ['gpu1']"),
+        ({"job_id": "../../home/op/secrets/ssh_ca"}, "returned job_id '../../home/op/secrets/ssh_ca' for the test"),
+        ({"job_id": "7; rm -rf /"}, "returned job_id '7; rm -rf /'"),
+        ({"job_id": "7\n"}, "returned job_id '7\\n'"),
+        ({"job_id": "\u0667"}, "returned job_id"),
+        ({"job_id": 7}, "returned job_id 7"),
+        ({"nodes": ["gpu1", "localhost"]}, "returned a node 'localhost' for nodes of the test cluster"),
         ({"nodes": ["gpu1", "gpu1"]}, "which is not one of gpu[1-2]"),
-        ({"nodes": "gpu1"}, "gives a list 'gpu1' for nodes of the test cluster"),
-        ({"partners": ["gpu3"]}, "gives a node 'gpu3' for partners of the test cluster"),
-        ({"left_out": {"ctl": "x"}}, "gives a node 'ctl' for left_out"),
-        ({"busy": {"ctl": "x"}}, "gives a node 'ctl' for busy"),
+        ({"nodes": "gpu1"}, "returned a list 'gpu1' for nodes of the test cluster"),
+        ({"partners": ["gpu3"]}, "returned a node 'gpu3' for partners of the test cluster"),
+        ({"left_out": {"ctl": "x"}}, "returned a node 'ctl' for left_out"),
+        ({"busy": {"ctl": "x"}}, "returned a node 'ctl' for busy"),
         ({"name": "../../report.html"}, "has no entry of that name"),
     ],
 )

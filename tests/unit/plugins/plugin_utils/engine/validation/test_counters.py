@@ -1,4 +1,4 @@
-"""What ports counted during a job."""
+"""Error counters of ports during a job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_errors_that_rose_name_the_port() -> None:
 def test_signs_of_congestion_count_where_a_test_was_slow() -> None:
     text = _said("after gpu2 eth1 rx_prio3_pause 90", "after gpu1 eth1 rx_prio3_pause 5")
     assert port_findings(text, slow=False) == []
-    assert port_findings(text, slow=True) == ["signs of congestion or loss: rx_prio3_pause rose on gpu[1-2]"]
+    assert port_findings(text, slow=True) == ["congestion or packet loss: rx_prio3_pause increased on gpu[1-2]"]
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_many_ports_are_counted() -> None:
     text = _said(*(f"after {node} mlx5_0/1 symbol_error 5" for node in nodes), asked=nodes)
     found = port_findings(text, slow=False)
     assert len(found) == 9
-    assert found[-1] == "22 more ports counted errors"
+    assert found[-1] == "errors on 22 more ports"

@@ -1,4 +1,4 @@
-"""Diagnoses of dcgmi, read and judged."""
+"""Parsing and verdict of dcgmi diagnoses."""
 
 from __future__ import annotations
 
@@ -141,8 +141,8 @@ def test_undiagnosed_gpus_are_reported_missing() -> None:
         ('{"other": {}}', "the output contains no JSON from dcgmi diag"),
         ('{"DCGM Diagnostic": {}}', "contains no test"),
         ('{"DCGM Diagnostic": {"runtime_error": "nvvs crashed"}}', "did not run: nvvs crashed"),
-        ('{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "pcie"}]}]}}', "pcie: has no result"),
-        ('{"DCGM Diagnostic": {"test_categories": [3, {"tests": [4]}]}}', "a test: has no result"),
+        ('{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "pcie"}]}]}}', "the test pcie has no result"),
+        ('{"DCGM Diagnostic": {"test_categories": [3, {"tests": [4]}]}}', "has no result"),
         ("[" * 100_000, "the output contains no JSON"),
         ('{"a":' * 2000, "the output contains no JSON"),
     ],

@@ -1,4 +1,4 @@
-"""What differs between the nodes of a test, and who differs."""
+"""Differences between the nodes of a test."""
 
 from __future__ import annotations
 

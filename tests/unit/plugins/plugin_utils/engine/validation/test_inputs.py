@@ -1,4 +1,4 @@
-"""The options of a validation as -e gives them: text becomes what it means, or one clear error."""
+"""Options of a validation from `-e`: conversion of strings, and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts, in the order in which they are reached."""
+"""Verdicts, in the order of the checks."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_good_run_passes_with_all_keys() -> None:
         ("", {}, INCONCLUSIVE, "no output"),
         ("srun: error: gpu1: task 0: Killed\n", {}, INCONCLUSIVE, "did not start"),
         (WHOLE.replace("       0\n", "       3\n", 1), {}, FAIL, "sums are wrong: 3 wrong element"),
-        (WHOLE.replace("values : 0 OK", "values : 4 FAILED"), {"nodes": 9}, FAIL, "4 measurement(s) out of bounds"),
+        (WHOLE.replace("values : 0 OK", "values : 4 FAILED"), {"nodes": 9}, FAIL, "4 result(s) out of bounds"),
         (re.sub(r"(\d\.\d\d)       0\b", r"\1     N/A", WHOLE), {}, INCONCLUSIVE, "not checked"),
         (re.sub(r"(\d\.\d\d)       0\b", r"\1     N/A", WHOLE), {"allow_unchecked": True}, PASS, ""),
         (
@@ -110,8 +110,8 @@ def test_a_good_run_passes_with_all_keys() -> None:
         (WHOLE + scaled(0.88), {}, INCONCLUSIVE, "not steady: 2 repeats between 308 and 350 GB/s at 8 GiB, 12% apart"),
         (WHOLE + scaled(0.88), {"steady": 0.15}, PASS, "floor 300"),
         (scaled(0.5) + scaled(0.3), {}, FAIL, "too slow: 140 GB/s at 8 GiB (median of 2: 105 to 175), floor 300"),
-        (WHOLE, {"repeats": 3}, INCONCLUSIVE, "1 of 3 repeats were found"),
-        (WHOLE, {"collective": "all_gather"}, INCONCLUSIVE, "the output is from all_reduce and not of all_gather"),
+        (WHOLE, {"repeats": 3}, INCONCLUSIVE, "the output contains 1 repeats (expected 3)"),
+        (WHOLE, {"collective": "all_gather"}, INCONCLUSIVE, "the output is from all_reduce (expected all_gather)"),
         (
             table(program="all_gather", factor=15 / 16).replace("all_gather", "gather"),
             {},
@@ -142,7 +142,7 @@ def test_a_message_too_small_for_the_plateau_does_not_fail() -> None:
 def test_what_is_above_the_wire_is_flagged() -> None:
     found = verdict(scaled(1.3))
     assert found["verdict"] == PASS
-    assert any("above what a ring can carry" in finding for finding in found["findings"])
+    assert any("above the maximum of a ring" in finding for finding in found["findings"])
 
 
 @pytest.mark.parametrize(
@@ -225,8 +225,12 @@ def rails(listed: dict[str, str], carried: dict[str, str]) -> str:
     ("listed", "carried", "findings"),
     [
         ({"gpu1": "m0 m1", "gpu2": "m0 m1"}, {"gpu1": "0 1", "gpu2": "0 1"}, []),
-        ({"gpu1": "m0 m1", "gpu2": "m0"}, {}, ["rail m1 of node gpu2 is not in use, unlike on other nodes"]),
-        ({"gpu1": "m0 m1", "gpu2": "m0 m1"}, {"gpu1": "0 1", "gpu2": "0"}, ["rail m1 of node gpu2 is idle, unlike on"]),
+        ({"gpu1": "m0 m1", "gpu2": "m0"}, {}, ["rail m1 of node gpu2 is not in use, but is used on other nodes"]),
+        (
+            {"gpu1": "m0 m1", "gpu2": "m0 m1"},
+            {"gpu1": "0 1", "gpu2": "0"},
+            ["rail m1 of node gpu2 is idle, but is used on"],
+        ),
         # One node with a NIC more than all others is no fault of the others.
         ({"gpu1": "m0 m1", "gpu2": "m0", "gpu3": "m0"}, {}, []),
         ({"gpu1": "m0 m1", "gpu2": "m0 m1"}, {"gpu1": "1", "gpu2": "1"}, []),
@@ -260,7 +264,7 @@ def test_each_collective_has_its_own_floor_and_ceiling() -> None:
 @pytest.mark.parametrize(
     ("allowed", "wanted", "words"),
     [
-        ({}, INCONCLUSIVE, "rank lines are missing, so the participants are unknown"),
+        ({}, INCONCLUSIVE, "rank lines are missing, so the nodes that ran are unknown"),
         ({"allow_missing_ranks": True}, INCONCLUSIVE, "not checked"),
         ({"allow_unchecked": True, "allow_missing_ranks": True}, PASS, "81.53 GB/s at 8 GiB, floor 76"),
     ],
@@ -297,7 +301,7 @@ def test_the_published_dgx2h_run_passes_by_its_peak() -> None:
             None,
             None,
             INCONCLUSIVE,
-            "floor 180: enough for several NVLink domains, not for one (730); unknown NVLink domains",
+            "floor 180: sufficient for several NVLink domains, not for one (730); unknown NVLink domains",
         ),
         ((3,), None, INCONCLUSIVE, "not for one (730); 2 nodes took part, but the NVLink domains contain 3"),
         (None, 100.0, PASS, "floor 100"),
@@ -322,7 +326,9 @@ def test_trays_of_a_rack_are_judged_by_what_joins_them(
 def test_without_racks_only_statements_valid_for_all_trays_are_made(share: float, wanted: str, words: str) -> None:
     found = verdict(scaled(share), RACK, hardware="gb200_nvl72", ranks=16)
     assert (found["verdict"], words in found["reason"]) == (wanted, True), found["reason"]
-    assert any("judged by the lower floor, 180 GB/s, not 730" in finding for finding in found["findings"])
+    assert any(
+        "the lower floor of 180 GB/s was applied instead of 730 GB/s" in finding for finding in found["findings"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -339,7 +345,7 @@ def test_a_floor_that_half_a_node_reaches_is_a_finding(
     profile: dict[str, Any], asked: dict[str, Any], *, said: bool
 ) -> None:
     found = verdict(WHOLE, profile, **asked)
-    assert any("under half of" in finding for finding in found["findings"]) is said, found
+    assert any("is below half of" in finding for finding in found["findings"]) is said, found
 
 
 SHARP = "gpu1:1:1 [0] NCCL INFO CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA\n"
@@ -366,7 +372,7 @@ def test_nics_of_other_names_and_the_rails_of_a_root_are_findings() -> None:
     }
     for collective, counts in (("all_reduce", True), ("broadcast", False)):
         (cause,) = causes([{"fabric": {"rails": idle}}], two, collective, 2, None)
-        assert cause == ("rail m1 of node gpu1 is idle, unlike on other nodes", counts)
+        assert cause == ("rail m1 of node gpu1 is idle, but is used on other nodes", counts)
 
 
 HEADER = WHOLE[: WHOLE.index("NCCL version")]

@@ -1,4 +1,4 @@
-"""The loop of a validation, on a cluster of words with a clock that stands still unless somebody waits."""
+"""The loop of a validation, with a simulated cluster and clock."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_nothing_runs_or_waits_beyond_the_limit_and_what_was_cut_is_named(pendin
     found = told(loop)
     assert (found["verdict"], found["stopped"]) == (
         "INCONCLUSIVE",
-        "the time of 100 s for all tests was over in cluster",
+        "the time limit of 100 s for all tests ended cluster",
     )
     assert "cut off" in found["reason"]
 
@@ -129,7 +129,7 @@ def test_a_job_that_was_cut_blames_no_node() -> None:
     found = told(loop)
     assert judged_of(loop)["pair-gpu1-gpu2"]["reason"].startswith("cut off: ")
     assert not any({"gpu1", "gpu2"} & set(item["nodes"]) for item in found.get("culprits", []))
-    assert found["stopped"] == "the time of 60 s for all tests is over"
+    assert found["stopped"] == "the time limit of 60 s for all tests was reached"
 
 
 def test_a_test_has_its_own_limit_at_any_time_left() -> None:
@@ -215,10 +215,10 @@ def test_a_controller_that_dies_is_given_up_and_its_outputs_are_gathered() -> No
     assert cluster.time - BEGAN < 150
     found = told(loop)
     assert found["verdict"] == "INCONCLUSIVE"
-    assert found["reason"].startswith("no word from ctl for ")
+    assert found["reason"].startswith("ctl did not answer for ")
     assert "Failed to connect to the host via ssh" in found["reason"]
     assert judged_of(loop)["node-gpu1"]["verdict"] == "PASS"
-    assert judged_of(loop)["node-gpu4"]["reason"].startswith("cut off: no word from ctl for ")
+    assert judged_of(loop)["node-gpu4"]["reason"].startswith("cut off: ctl did not answer for ")
     assert loop.unended == ["10"]
     assert "node-gpu4.out" in cluster.saved
 
@@ -246,7 +246,7 @@ def test_a_forged_answer_about_a_job_ends_it_and_fetches_nothing() -> None:
     cluster.forged = {"batch_host": "localhost"}
     loop = loop_of(cluster, stages=["cluster"])
     loop.run()
-    assert "ctl gives batch_host 'localhost' for the test cluster, which is not one" in told(loop)["reason"]
+    assert "ctl returned batch_host 'localhost' for the test cluster, which is not one" in told(loop)["reason"]
     assert cluster.saved == {}
     assert cluster.cancelled == ["7"]
 
@@ -344,7 +344,7 @@ def test_what_could_not_be_put_back_is_known() -> None:
     cluster.unreleased = ["reservation of the tests remains"]
     assert loop.release(20) == "reservation of the tests remains"
     cluster.dead = True
-    assert loop.release(20) == "the reservation of the tests remains: Failed to connect to the host via ssh"
+    assert loop.release(20) == "the reservation of the tests was not deleted: Failed to connect to the host via ssh"
 
 
 def test_without_leave_and_without_need_there_is_no_reservation() -> None:

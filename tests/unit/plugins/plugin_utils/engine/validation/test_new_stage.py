@@ -1,4 +1,4 @@
-"""A stage that no product file knows: registered here, it is planned, judged, blamed, reported and told to Prometheus.
+"""A stage that is registered only here is planned, judged, reported and exported.
 
 It asks each node how far its clock is off, and holds that against an option of its own.
 """
@@ -149,7 +149,7 @@ def test_it_is_planned_in_its_place_with_its_options_in_their_types() -> None:
     job = step["tests"][0]["job"]
     assert (job["nodes"], job["script"], job["minimum"]) == (NODES, CLOCK["script"], 1)
     assert typed(OPTIONS)["own"]["clock"]["most_ms"] == 5
-    assert "clock: at most 600 s; cluster: all together" in budget(OPTIONS)
+    assert "clock: at most 600 s; cluster: all nodes together" in budget(OPTIONS)
     assert next_step(OPTIONS | {"stages": ["cluster"]})["stage"] == "cluster"
 
 

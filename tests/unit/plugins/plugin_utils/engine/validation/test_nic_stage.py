@@ -1,4 +1,4 @@
-"""The stage nic: all nodes together, and nothing but their NICs between any two GPUs."""
+"""Stage nic: all nodes together, with communication only over NICs."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ def test_nvlink_has_no_part_in_it(name: str) -> None:
 def test_mpi_has_no_such_way() -> None:
     asked = validation_options(NODES, stages=["nic"], backend="mpi", binary="")
     assert input_problems(asked) == [
-        "validation_stages: the stage nic disables other transports and needs validation_backend nccl"
+        "validation_stages: the stage nic requires validation_backend=nccl, to disable other transports"
     ]

@@ -1,4 +1,4 @@
-"""Checks of single nodes within a validation, with a check of words instead of a program."""
+"""Checks of single nodes in a validation, with a simulated check."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_left_out_node_is_not_waited_for_again() -> None:
         ({"check_jobs": {"words": {"script": "", "time_limit": 0}}, "node_checks": ["words"]}, "0 is not 1 to 86400"),
         ({"time_limit": 60}, "time_limit: 60 is less than the 900 s that words may take"),
         ({"p2p_floor_gbs": -1}, "validation_p2p_floor_gbs: must be"),
-        ({"stages": ["cluster"]}, "run in the stage node"),
+        ({"stages": ["cluster"]}, "requires the stage node"),
     ],
 )
 def test_wrong_options_are_named(changes: dict[str, Any], words: str) -> None:

@@ -1,4 +1,4 @@
-"""Bandwidth matrices of single nodes, read and judged."""
+"""Parsing and verdict of bandwidth matrices."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_latency_and_lost_access_are_findings() -> None:
         (p2p_text().replace("  48.30", "", 1), "has 3 cells (expected 4)"),
         (p2p_text(4) + p2p_text(4), "printed twice"),
         (p2p_text(3), "3 GPU(s) took part (expected 4)"),
-        (p2p_text().replace("Device: 3, ", "Gerät: 3, "), "3 devices are listed, but the matrices have 4"),
+        (p2p_text().replace("Device: 3, ", "Gerät: 3, "), "the matrices have 4 devices (expected 3, as listed)"),
         (p2p_text() + "Cuda failure p2p.cu:77: 'an illegal memory access was encountered'", "illegal memory access"),
     ],
 )
@@ -195,7 +195,7 @@ def test_unknown_hardware_has_no_floor_and_a_given_one_counts() -> None:
     assert judged(read_p2p(p2p_text()), None)["verdict"] == "INCONCLUSIVE"
     assert judged(read_p2p(p2p_text()), None, floor=40.0)["verdict"] == "PASS"
     slow = judged(read_p2p(p2p_text()), "c4140_v100", floor=49.0)
-    assert (slow["verdict"], slow["source"]) == ("FAIL", "given by the operator")
+    assert (slow["verdict"], slow["source"]) == ("FAIL", "set by an option")
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_spoilt_data_fails() -> None:
     text = nvbandwidth_text()[:900] + "\n Invalid value when checking the pattern at 0x735f80000000\n"
     found = judged(read_nvbandwidth(text), "dgx_h100")
     assert found["verdict"] == "FAIL"
-    assert "arrive with wrong data" in found["reason"]
+    assert "copied data is wrong" in found["reason"]
 
 
 @pytest.mark.parametrize("entry", TOPOLOGIES, ids=[entry["file"] for entry in TOPOLOGIES])

@@ -1,4 +1,4 @@
-"""Tests held against those like them: stragglers above their floor, and sizes at which one is slower."""
+"""Comparison of similar tests: stragglers above their floor, and slow message sizes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_straggler_above_its_floor_fails_and_its_node_is_named() -> None:
     assert [(item["kind"], item["nodes"]) for item in found["culprits"]] == [("node", ["gpu3"])]
     (test,) = [test for test in found["tests"] if test["verdict"] == "FAIL"]
     assert test["reason"].startswith("straggler: 440 GB/s is 8.")
-    assert "% below the median of 5 similar tests, 479 GB/s; 6.1 % are allowed; 440 GB/s at " in test["reason"]
+    assert "% below the median of 5 similar tests, 479 GB/s (allowed 6.1 %); 440 GB/s at " in test["reason"]
     assert test["reason"].endswith("floor 400")
     assert test["peers"]["count"] == 5
     # 5 % of 479, and 3.5 x 1.4826 x 1 of noise.
@@ -168,7 +168,10 @@ CURVE: Curve = {8 << 20: (100.0, 84.0), 16 << 20: (140.0, 120.0), 32 << 20: (200
         ({}, []),
         ({32 << 20: (400.0, 70.0)}, ["dip at 32 MiB: 70 GB/s, between 120 and 192"]),
         ({32 << 20: (260.0, 90.0)}, []),
-        ({64 << 20: (900.0, 80.0)}, ["the curve falls: 80 GB/s at 64 MiB, 168 before"]),
+        (
+            {64 << 20: (900.0, 80.0)},
+            ["bandwidth drops at the largest size: 80 GB/s at 64 MiB, but 168 GB/s at a smaller one"],
+        ),
         # Times of a few microseconds scatter.
         ({1 << 10: (9.0, 0.2), 2 << 10: (40.0, 0.05), 4 << 10: (9.0, 0.8)}, []),
     ],

@@ -1,4 +1,4 @@
-"""The bus bandwidth of slow networks is taken from the time, which has more digits."""
+"""The bandwidth of slow networks is computed from the time, which has more digits."""
 
 from __future__ import annotations
 

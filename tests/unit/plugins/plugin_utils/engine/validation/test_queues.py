@@ -58,7 +58,7 @@ def test_the_site_s_own_arguments_come_last_and_win() -> None:
         ({"qos": {"dgx_h100": "x y"}}, "validation_qos: dgx_h100: 'x y' is not a name"),
         (
             {"partition": {"dgx_h100": "new"}, "stages": ["node", "cluster"]},
-            "validation_partition: gives new for gpu[1-2] and the default for gpu3, but one job of all nodes can have",
+            "validation_partition: is new for gpu[1-2] and the default for gpu3, but a job on all nodes requires",
         ),
     ],
 )
@@ -73,7 +73,7 @@ def test_what_cannot_be_is_refused_with_a_remedy(changes: dict[str, Any], words:
         ({"reservation": "a b"}, "validation_reservation: 'a b' is not a valid reservation name"),
         (
             {"reservation": "busbar-validation"},
-            "is the one that busbar makes and deletes itself: leave the option empty",
+            "busbar creates and deletes the reservation",
         ),
         ({"resume": "some"}, "validation_resume: 'some' is not one of own, all, none"),
     ],

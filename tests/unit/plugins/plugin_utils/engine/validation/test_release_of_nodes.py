@@ -1,4 +1,4 @@
-"""Which drained nodes are given back after a validation."""
+"""Nodes that are resumed after a validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A validation stage by stage, on a cluster of words instead of machines."""
+"""The stages of a validation, with a simulated cluster."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_tests_without_enough_time_do_not_pass() -> None:
     result = {"tests": [one for one, _text in both], "node_reasons": []}
     state = with_results(options, None, step, result, [text for _one, text in both])
     late = next_step(options, state, 1000.0 + 7199)
-    assert (late["tests"], late["stopped"]) == ([], "the time of 7200 s for all tests is over")
+    assert (late["tests"], late["stopped"]) == ([], "the time limit of 7200 s for all tests was reached")
     assert report(options, state, late["stopped"])["verdict"] == "INCONCLUSIVE"
     assert report(options, state)["verdict"] == "INCONCLUSIVE"
     # A test may still take its own time: what is left of the whole is the loop's to keep.
@@ -262,9 +262,9 @@ def test_a_node_that_was_drained_before_gets_a_new_reason_only_where_busbar_drai
 
 def test_the_budget_is_reported_in_one_line() -> None:
     said = budget(OPTIONS)
-    assert said.startswith("validation of gpu[1-4]: node: 4 test(s) of one node at once, at most 600 s; cluster: ")
-    assert said.endswith("7200 s at most in total")
-    assert "only if that fails, the culprit search, at most 30 rounds" in said
+    assert said.startswith("validation of gpu[1-4]: node: 4 test(s) of one node each, at most 600 s; cluster: ")
+    assert said.endswith("at most 7200 s in total")
+    assert "if that fails, the culprit search, at most 30 rounds" in said
 
 
 def test_one_bad_nic_among_five_hundred_new_nodes_is_found_and_the_others_are_admitted() -> None:

@@ -1,4 +1,4 @@
-"""The culprit search of a validation: what calls for it, what it measures and whom it names."""
+"""The culprit searches of a validation: triggers, collectives and culprits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_slow_link_is_named_and_no_node_drained() -> None:
 def test_with_two_nodes_no_node_is_cleared_by_others() -> None:
     found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2])
     assert (found["verdict"], guilty(found)) == ("FAIL", [("link", ["gpu1", "gpu2"])])
-    assert "each fine alone: their link or one of the NICs; a third node would decide" in found["reason"]
+    assert "each fast alone: the link or a NIC is faulty; add a third node to find out which" in found["reason"]
     assert "but" not in found["reason"]
     assert found["drain"]["nodes"] == []
 
@@ -46,7 +46,7 @@ def test_with_two_nodes_the_reason_for_no_third_node_is_reported() -> None:
     changes: dict[str, Any] = {"pool": NAMES[:4], "partners": 2, "last_results": last_results}
     found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2], **changes)
     assert guilty(found) == [("link", ["gpu1", "gpu2"])]
-    assert "a third node would decide, but gpu[3-4] did not pass when last validated" in found["reason"]
+    assert "add a third node to find out which; gpu[3-4] did not pass the last validation" in found["reason"]
 
 
 def test_a_job_that_never_started_calls_for_no_search() -> None:
@@ -68,7 +68,7 @@ def test_the_search_ends_at_its_bound_and_names_the_node_that_explains_all(
     assert (found["search_rounds"], guilty(found)) == (rounds, named)
     # Nothing is known of the noise before the search is over, so no other node is suspected.
     assert found["suspected"] == []
-    assert f"{rounds} round(s) of the culprit search are used up" in found["stopped"]
+    assert f"the limit of {rounds} round(s) of the culprit search was reached" in found["stopped"]
     assert any(line.startswith("stopped  ") for line in summary_lines(found))
 
 
@@ -88,7 +88,7 @@ def test_a_pair_that_is_slow_once_does_not_fail() -> None:
     assert "culprit search found no fault" in found["reason"]
     assert next(test for test in found["tests"] if test["name"] == "pair-gpu1-gpu2")["verdict"] == "FAIL"
     cut, _stages = drive(Fabric(slow="gpu3"), stages=["pair"], locate_rounds=1)
-    assert (cut["verdict"], cut["stopped"]) == ("FAIL", "1 round(s) of the culprit search are used up")
+    assert (cut["verdict"], cut["stopped"]) == ("FAIL", "the limit of 1 round(s) of the culprit search was reached")
 
 
 def test_a_whole_that_fails_only_once_comes_and_goes() -> None:
@@ -97,7 +97,7 @@ def test_a_whole_that_fails_only_once_comes_and_goes() -> None:
 
     found, _stages = drive(fabric)
     assert (found["verdict"], found.get("culprits")) == ("INCONCLUSIVE", [])
-    assert "but passed with the same nodes at another time" in found["reason"]
+    assert "but passed another run with the same nodes" in found["reason"]
 
 
 def of_all_connections(test: dict[str, Any], link: frozenset[str]) -> tuple[dict[str, Any], str | None]:
@@ -257,7 +257,7 @@ def test_a_new_node_with_a_bad_nic_is_named_and_drained() -> None:
     # It is the link indeed.
     found, _stages = drive(with_partners("", frozenset({"gpu1", "gpu5"})), partners=2, **changes)
     assert guilty(found) == [("link", ["gpu1", "gpu5"])]
-    assert "each is fine with others" in found["culprits"][0]["reason"]
+    assert "each fast with other nodes" in found["culprits"][0]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_what_noise_may_be_is_suspected_and_passes() -> None:
         told += [(found, item) for item in found["suspected"] if "gpu3" in item["nodes"]]
     assert told
     found, item = told[0]
-    assert "suspected, repeat with" in item["reason"]
+    assert "suspected; validate with" in item["reason"]
     assert any(line.startswith("suspected  ") for line in summary_lines(found))
 
 
@@ -334,8 +334,8 @@ def test_what_noise_may_be_is_suspected_and_passes() -> None:
     ("noise", "repeats", "named", "said"),
     [
         (0.05, 16, [("node", ["gpu3"])], ""),
-        (0.2, 16, [], "a noise of 32 % hides losses of less than 41 %: measure when the cluster is quieter"),
-        (0.1, 6, [], "a noise of 12 % hides losses of less than 28 %: repeat with 87 repeats"),
+        (0.2, 16, [], "a noise of 32 % hides losses below 41 %: validate when the cluster is idle"),
+        (0.1, 6, [], "a noise of 12 % hides losses below 28 %: validate with 87 repeats"),
     ],
 )
 def test_a_search_without_a_culprit_reports_the_hidden_drop(

@@ -1,4 +1,4 @@
-"""What is said of the containers and the variables of steps, in the words of Slurm 24.11, Pyxis 0.24 and Enroot 4.1."""
+"""Messages about containers and variables of job steps, from Slurm 24.11, Pyxis 0.24 and Enroot 4.1."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_why_a_step_had_no_container(text: str, words: str) -> None:
 
 def test_a_variable_with_another_value_is_reported_with_both() -> None:
     assert changed_variable(VARIABLE) == (
-        "gpu2: the program did not run as requested: NCCL_IB_HCA is mlx5_9, the job set =mlx5_0: the image, a hook "
-        "or a task prolog also sets it"
+        "gpu2: the program did not run as requested: NCCL_IB_HCA is mlx5_9, the job set =mlx5_0: remove it from the "
+        "image, hook or task prolog that sets it"
     )
     assert changed_variable("# busbar variable: gpu2\nmy # busbar variable: gpu1 A is b, the job set c\n") == ""
 

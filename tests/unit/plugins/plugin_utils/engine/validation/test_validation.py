@@ -71,7 +71,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ({"nvlink_domains": ["rack1"]}, "validation_nvlink_domains"),
         ({"rails": 5}, "validation_rails: 5 is not a list"),
         ({"rails": ["a b"]}, "validation_rails: must be a list of names of NICs"),
-        ({"rails": ["a", "a"]}, "validation_rails: names a rail twice"),
+        ({"rails": ["a", "a"]}, "validation_rails: contains a duplicate"),
         ({"rails": ["a"], "stages": ["node"]}, "validation_rails: requires the stage cluster"),
         ({"repeats": 0}, "validation_repeats: 0 is not a whole number, 1 to 100"),
         ({"wait": "soon"}, "validation_wait: 'soon' is not a whole number, 0 or more"),
@@ -79,7 +79,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ({"collectives": []}, "validation_collectives: must be a list"),
         ({"collectives": ["all_reduce", "sum"]}, "validation_collectives: 'sum' is not one of all_reduce"),
         ({"collectives": ["reduce"]}, "validation_collectives: 'reduce' is not one of all_reduce"),
-        ({"collectives": ["alltoall", "alltoall"]}, "names a collective twice"),
+        ({"collectives": ["alltoall", "alltoall"]}, "contains a duplicate"),
         ({"search_collective": "best"}, "validation_search_collective: 'best' is not auto or one of"),
         ({"floor_gbs": "fast"}, "validation_floor_gbs: 'fast' is not a bandwidth in GB/s"),
         ({"floor_gbs": "nan"}, "validation_floor_gbs: 'nan' is not a bandwidth"),
@@ -89,7 +89,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ({"floor_gbs": {"allreduce": 3}}, "validation_floor_gbs: 'allreduce' is not one of"),
         (
             {"floor_gbs": 3, "collectives": ["all_reduce", "alltoall"]},
-            "one number cannot hold for several collectives: write {all_reduce: …, alltoall: …}",
+            "one number cannot apply to several collectives: set {all_reduce: …, alltoall: …}",
         ),
         (
             {"backend": "nccl", "binary": "/opt/run.sh", "collectives": ["all_reduce", "alltoall"]},
@@ -98,7 +98,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ({"topology": {"leaf1": "gpu[1-"}}, "validation_topology: leaf1: "),
         ({"topology": {"leaf1": "gpu1", "leaf2": ["gpu1"]}}, "gpu1 is under leaf1 and leaf2"),
         ({"nodes": "gpu[1-"}, "validation_nodes"),
-        ({"nodes": []}, "names no node"),
+        ({"nodes": []}, "validation_nodes: is empty"),
         ({"nodes": "gpu[8-9]"}, "gpu[8-9] is not a compute node (gpu[1-3])"),
     ],
 )
@@ -110,7 +110,7 @@ def test_input_problems(change: dict[str, Any], words: str) -> None:
 def test_an_impossible_floor_is_refused_before_any_job() -> None:
     catalogue = copy.deepcopy(CATALOGUE)
     catalogue["dgx_h100"]["busbw"]["inter_node"].update(floor_gbs=800, limit_gbs=900)
-    assert "no hardware reaches" in input_problems({**OPTIONS, "nodes": "gpu3", "catalogue": catalogue})[0]
+    assert "is above the computed ceiling of" in input_problems({**OPTIONS, "nodes": "gpu3", "catalogue": catalogue})[0]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_programs_of_one_rank_each_prove_nothing_however_their_lines_mix() -> No
         text = "\n".join(["# busbar test: all_reduce 1", *lines, "# busbar exit: all_reduce 1 0", ""])
         found = judged(text)
         assert found["verdict"] == "INCONCLUSIVE"
-        assert "2 programs of one rank ran instead of one of 2 ranks" in found["reason"]
+        assert "2 programs with one rank each ran instead of one with 2 ranks" in found["reason"]
 
 
 def test_each_collective_is_judged_by_its_own_part_and_floor() -> None:
@@ -190,7 +190,7 @@ def test_repeats_are_counted_and_the_median_stands() -> None:
     text = part.format(1, 1) + part.format(2, 2)
     assert judged(text, repeats=2)["verdict"] == "PASS"
     assert "(median of 2: " in judged(text, repeats=2)["reason"]
-    assert "2 of 3 repeats were found" in judged(text, repeats=3)["reason"]
+    assert "the output contains 2 repeats (expected 3)" in judged(text, repeats=3)["reason"]
 
 
 def test_repeats_that_the_job_had_no_time_for_are_no_fault_but_told() -> None:
@@ -200,10 +200,10 @@ def test_repeats_that_the_job_had_no_time_for_are_no_fault_but_told() -> None:
     assert test["verdict"] == "PASS"
     assert "2 of 3 repeats: raise validation_test_time_limit for more" in test["findings"]
     (test,) = judged(part.format(1) + said.format(1), repeats=3)["tests"]
-    told = "1 of 3 repeats: unknown whether it is steady: raise validation_test_time_limit for more"
+    told = "1 of 3 repeats in time, so steadiness is unknown: raise validation_test_time_limit"
     assert (test["verdict"], told in test["findings"]) == ("PASS", True)
     # What is cut off is not what there was no time for.
-    assert "1 of 2 repeats were found" in judged(part.format(1) + said.format(2), repeats=3)["reason"]
+    assert "the output contains 1 repeats (expected 2)" in judged(part.format(1) + said.format(2), repeats=3)["reason"]
 
 
 def test_a_number_is_the_floor_of_the_one_collective_that_is_measured() -> None:
@@ -274,7 +274,7 @@ def test_tests_that_could_not_be_run_are_inconclusive() -> None:
 @pytest.mark.parametrize(
     ("user", "words"),
     [
-        ("root", "validation_user: tests do not run as root"),
+        ("root", "validation_user: root cannot run tests"),
         ("a b;c", "'a b;c' is not a valid user name"),
         ("", "'' is not a valid user name"),
     ],

@@ -1,4 +1,4 @@
-"""The stage gemm: what its program prints is read, judged and shown."""
+"""Stage gemm: parsing, verdict and report."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_is_fast_and_alike_passes() -> None:
         ({"memory_gbs": 2000.0}, "gpu2 GPU 3: 2000 GB/s of memory, floor 2345"),
         ({"memory_gbs": 2500.0}, "gpu2 GPU 3: 2500 GB/s of memory, 14% below the median of 16 equal devices"),
         ({"digest": "ab"}, "gpu2 GPU 3: its result differs from that of 15 equal devices: silent data corruption"),
-        ({"changed": 2}, "gpu2 GPU 3: the same product came out differently in 2 of 900 batches: silent data corrup"),
+        ({"changed": 2}, "gpu2 GPU 3: the same product had different results in 2 of 900 batches: silent data corrup"),
         ({"copies_changed": 1}, "gpu2 GPU 3: 1 copies in memory differ from their source"),
     ],
 )
@@ -89,7 +89,7 @@ def test_another_kind_or_library_may_give_another_result() -> None:
 def test_equally_frequent_results_fail_and_blame_no_node() -> None:
     test = judged(output({("gpu2", device): {"digest": "bb"} for device in range(8)}))
     assert (test["verdict"], test["blamed"]) == ("FAIL", [])
-    assert test["reason"].startswith("gpu[1-2]: equal devices gave 2 different results without a majority")
+    assert test["reason"].startswith("gpu[1-2]: 2 different results of equal devices, without a majority")
 
 
 def test_three_are_too_few_to_make_one_a_straggler() -> None:
@@ -164,7 +164,7 @@ def test_a_gpu_as_fast_as_the_published_one_is_well_above_its_floor(name: str, p
 def test_the_page_and_the_metrics_show_each_gpu(tmp_path: Path) -> None:
     text = output({("gpu2", 3): {"digest": "ab", "uuid": EVIL}})
     section, told = stage_pages(tmp_path, stage_report("gemm", OWN, NODES, text))
-    for words in ("Slowest of each node", "Of the median, %", "8192 x 8192, bf16", "544.2 TFLOP/s", ">wrong<"):
+    for words in ("Slowest of each node", "Share of median, %", "8192 x 8192, bf16", "544.2 TFLOP/s", ">wrong<"):
         assert words in section
     assert EVIL not in section
     assert len(told["busbar_gemm_tflops"]) == 16

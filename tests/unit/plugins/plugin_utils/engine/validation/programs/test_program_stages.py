@@ -1,4 +1,4 @@
-"""All program stages: damaged figures in a report never break its pages, and the declaration covers what is written."""
+"""All program stages: damaged values do not break the page, and all values are declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage rdma_pairs: who writes to whom, and what ib_write_bw says of it."""
+"""Stage rdma_pairs: pairs of nodes, and output of ib_write_bw."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_the_operators_floor_and_rails_count() -> None:
         "validation_rdma_pairs_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"
     ]
     alone = validation_options(NODES[:1], stages=["rdma_pairs"], rdma_pairs=OWN)
-    assert next_step(alone)["skipped"] == {"rdma_pairs": "1 node(s) passed the earlier stages; a pair needs two"}
+    assert next_step(alone)["skipped"] == {"rdma_pairs": "1 node(s) passed the earlier stages (required: 2)"}
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7])

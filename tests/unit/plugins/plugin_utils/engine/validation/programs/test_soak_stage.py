@@ -1,4 +1,4 @@
-"""The stage soak: what its job prints is read, judged and shown."""
+"""Stage soak: parsing, verdict and report."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_it_asks_for_all_gpus_for_as_long_as_it_takes() -> None:
     job = step["tests"][0]["job"]
     assert job["arguments"] == ["--ntasks-per-node=8", "--export=ALL", "--gpus-per-node=8"]
     assert "export BUSBAR_RANKS_PER_NODE=8\nexport BUSBAR_SOAK_SECONDS=600\n" in job["script"]
-    assert "soak: all together for 10 min, at most 1200 s" in budget(asked)
+    assert "soak: all nodes for 10 min, at most 1200 s" in budget(asked)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_nonfatal_nvlink_error_is_a_finding_and_no_fault() -> None:
         ({"samples": {"lost": True}}, "gpu2: GPU 3 is lost"),
         (
             {"products": lambda turn, node, gpu: {"digest": "ab"} if (turn, node, gpu) == (7, "gpu2", 3) else {}},
-            "gpu2: GPU 3: the same product came out differently in 1 of 9000 batches: silent data corruption",
+            "gpu2: GPU 3: the same product had different results in 1 of 9000 batches: silent data corruption",
         ),
         (
             {"products": lambda _turn, node, gpu: {"tflops": 600.0} if (node, gpu) == ("gpu2", 3) else {}},
@@ -178,7 +178,7 @@ def test_a_nonfatal_nvlink_error_is_a_finding_and_no_fault() -> None:
         ),
         (
             {"products": lambda turn, node, gpu: {"tflops": 655.0} if (turn, node, gpu) == (10, "gpu2", 3) else {}},
-            "gpu2: GPU 3: fell by 6%: 700 TFLOP/s at first, 655 at last",
+            "gpu2: GPU 3: fell by 6%: 700 TFLOP/s in the first turns, 655 in the last",
         ),
     ],
 )
@@ -207,9 +207,9 @@ def test_what_holds_clocks_down_and_what_rises_a_little_are_findings() -> None:
     assert test["findings"] == [
         "gpu2 GPU 3 (GPU-gpu2-3): 3 correctable ECC errors meanwhile",
         "gpu2 GPU 3 (GPU-gpu2-3): 4 PCIe replays meanwhile",
-        "gpu2 GPU 3: slowed down by the hardware, in 20 of 21 samples",
-        "gpu2 GPU 3: too hot, slowed down by the hardware, 2.5 s",
-        "gpu2 GPU 3: slowed down by the power brake of the server, in 20 of 21 samples",
+        "gpu2 GPU 3: throttled by the hardware, in 20 of 21 samples",
+        "gpu2 GPU 3: throttled by the hardware because of its temperature, 2.5 s",
+        "gpu2 GPU 3: throttled by the power brake of the server, in 20 of 21 samples",
     ]
 
 
@@ -262,7 +262,7 @@ def test_the_page_and_the_metrics_show_it(tmp_path: Path) -> None:
     text = output(end={"uuid": EVIL, "ecc_volatile_uncorrected_total": 1})
     section, told = stage_pages(tmp_path, stage_report("soak", OWN, NODES, text))
     assert section.count('class="plot"') == 3
-    for words in ("All-reduce", "Clocks", "Temperature", "Median clock, MHz", "Held down"):
+    for words in ("All-reduce", "Clocks", "Temperature", "Median clock, MHz", "Throttling"):
         assert words in section
     assert EVIL not in section
     assert [sample.labels["turn"] for sample in told["busbar_soak_busbw_bytes_per_second"]] == ["first", "last"]

@@ -1,4 +1,4 @@
-"""The training as a stage: what is planned, what the report says and draws, and who is not blamed."""
+"""Stage training: planned job, report and figures, and nodes that are not blamed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_it_is_one_job_of_all_nodes_with_a_rank_per_gpu() -> None:
     assert (job["nodes"], job["minimum"]) == (NAMES, 1)
     assert job["script"].replace("export BUSBAR_RANKS_PER_NODE=1\n", "") == TRAINING["script"] != job["script"]
     assert job["arguments"] == ["--ntasks-per-node=1", "--export=ALL", "--gpus-per-node=1"]
-    assert "training: one rank, one node, then more of them at once, at most 600 s" in budget(OPTIONS)
+    assert "training: one rank, one node, then more nodes, at most 600 s" in budget(OPTIONS)
 
 
 def test_on_cpus_it_asks_for_no_gpu_and_for_gloo() -> None:
@@ -167,9 +167,9 @@ def test_table_and_bars() -> None:
     assert rows[2][2:10] == ["1463", "2560", "57.14", "175", "100", "75", "42.86", "communication"]
     assert rows[2][10:14] == ["80", "0", "1.498e+06", "5.714"]
     assert {len(row) for row in rows} == {len(shown["table"]["columns"])}
-    assert shown["facts"] == [("Trained", "gpt, bf16"), ("At least", "80% of as many ranks alone")]
+    assert shown["facts"] == [("Trained", "gpt, bf16"), ("At least", "80% efficiency")]
     figure = Figure(chart_figure(shown["charts"][0]))
-    assert [(bar.type, bar.name) for bar in figure.data] == [("bar", "measured"), ("bar", "as many ranks alone")]
+    assert [(bar.type, bar.name) for bar in figure.data] == [("bar", "measured"), ("bar", "ideal")]
     assert list(figure.data[0].x) == ["1 GPU", "2 nodes", "4 nodes"]
     assert list(figure.data[0].text) == ["", "66.7 %", "57.1 %"]
     empty: Any = dict.fromkeys(("efficiency_floor", "rate_floor", "tflops_floor", "loss_limit")) | {

@@ -1,4 +1,4 @@
-"""Who shares a tree and who only seems to: outputs with one thing wrong, and whom the judge names."""
+"""Verdict of the storage stage on outputs with a single fault."""
 
 from __future__ import annotations
 
@@ -66,20 +66,35 @@ def test_all_well_passes_and_names_the_slowest(count: int) -> None:
         (4, [edit("see", peer=1, result="missing")], ["gpu2"], "its files are not seen correctly by gpu"),
         (2, [edit("see", "gpu1", result="wrong")], ["gpu1"], "reads different bytes than gpu2 wrote"),
         (2, [edit("see", "gpu1", result="Input/output {error}")], ["gpu1"], "of gpu2: Input/output (error)"),
-        (3, [edit("rename", "gpu1", missing=3)], ["gpu1"], "saw a file 3 times missing while gpu3 replaced it"),
-        (3, [edit("rename", "gpu1", wrong=1)], ["gpu1"], "1 times incomplete"),
-        (3, [edit("rename", "gpu1", back=2)], ["gpu1"], "2 times older than before"),
+        (3, [edit("rename", "gpu1", missing=3)], ["gpu1"], "while gpu3 replaced it: missing 3 times"),
+        (3, [edit("rename", "gpu1", wrong=1)], ["gpu1"], "incomplete 1 times"),
+        (3, [edit("rename", "gpu1", back=2)], ["gpu1"], "in an older version than before 2 times"),
         (2, [edit("write", "gpu2", ok=False, error="Read-only file system")], ["gpu2"], "cannot write: Read-only"),
-        (3, [edit("write", "gpu2", ok=False, error="Permission denied")], ["gpu2"], "(validation_user must"),
+        (
+            3,
+            [edit("write", "gpu2", ok=False, error="Permission denied")],
+            ["gpu2"],
+            "(use a directory that validation_user owns)",
+        ),
         (2, [edit("back", "gpu2", result="wrong")], ["gpu2"], "reads back different data: wrong"),
-        (3, [edit("lock", "gpu2", result="error", error="No locks available")], ["gpu2"], "cannot lock: No locks"),
+        (
+            3,
+            [edit("lock", "gpu2", result="error", error="No locks available")],
+            ["gpu2"],
+            "cannot lock a file: No locks",
+        ),
         (3, [edit("lock", "gpu2", result="never")], ["gpu2"], "did not get the lock that gpu1 had released"),
-        (2, [edit("mount", "gpu2", locks="local"), edit("lock", result="granted")], ["gpu2"], "keeps locks local"),
+        (
+            2,
+            [edit("mount", "gpu2", locks="local"), edit("lock", result="granted")],
+            ["gpu2"],
+            "remove local_lock or nolock from its mount options",
+        ),
         (
             4,
             [edit("lock", "gpu2", result="granted"), edit("lock", "gpu3", result="granted")],
             ["gpu2"],
-            "its locks are not honoured between it and gpu1, gpu3",
+            "file locks have no effect between it and gpu1, gpu3",
         ),
         (3, [edit("speed-read", "gpu2", rate=90_000_000)], ["gpu2"], "reads 90 MB/s, floor 100 MB/s"),
         (2, [edit("speed-write", "gpu2", rate=1)], ["gpu2"], "writes 1e-06 MB/s"),
@@ -97,8 +112,12 @@ def test_the_odd_one_is_named(count: int, changes: list[Any], who: list[str], wo
 @pytest.mark.parametrize(
     ("count", "changes", "words"),
     [
-        (2, [edit("write", ok=False, error="Read-only file system")], "all nodes, so the tree or its server"),
-        (3, [edit("lock", result="error", error="No locks available")], "gpu[1-3]: cannot lock: No locks available"),
+        (2, [edit("write", ok=False, error="Read-only file system")], "all nodes, so the file system or its server"),
+        (
+            3,
+            [edit("lock", result="error", error="No locks available")],
+            "gpu[1-3]: cannot lock a file: No locks available",
+        ),
         (3, [edit("lock", result="granted")], "locks have no effect: gpu"),
         (2, [edit("lock", result="granted")], "locks have no effect: gpu"),
         (3, [edit("speed-write", rate=5_000_000)], "gpu[1-3]: writes 5 MB/s, floor 100 MB/s"),
@@ -116,9 +135,9 @@ def test_a_fault_of_all_nodes_blames_no_node(count: int, changes: list[Any], wor
     ("count", "changes", "floors", "words"),
     [
         (3, [drop("", "gpu2")], LOW, "gpu2: gave no result"),
-        (3, [drop("lock", "gpu3")], LOW, "gpu3: no result of lock"),
-        (3, [drop("speed-read", "gpu1")], LOW, "gpu1: no result of speed of read"),
-        (3, [drop("see", "gpu1")], LOW, "gpu1: no result of look at others"),
+        (3, [drop("lock", "gpu3")], LOW, "gpu3: no result for lock"),
+        (3, [drop("speed-read", "gpu1")], LOW, "gpu1: no result for speed of read"),
+        (3, [drop("see", "gpu1")], LOW, "gpu1: no result for the files of other nodes"),
         (3, [drop("write", "gpu1")], LOW, "gpu1: did not start writing"),
         (3, [edit("lock", "gpu1", result="no-turn")], LOW, "gpu1: could not try the lock of gpu3: no-turn"),
         (2, [edit("speed-write", "gpu2", rate=None, error="fio is not installed")], LOW, "fio is not installed"),
@@ -127,11 +146,11 @@ def test_a_fault_of_all_nodes_blames_no_node(count: int, changes: list[Any], wor
             2,
             [edit("write", ok=False, error="no room"), edit("room", free=0)],
             LOW,
-            "no space: 0 MB free, 10 MB needed",
+            "not enough space: 0 MB free (expected 10 MB)",
         ),
         (2, [], NONE, "no floor is known for the speed of write and read"),
         (2, [], {"write": 1.0, "read": None}, "no floor is known for the speed of read"),
-        (1, [], LOW, "a single node cannot test sharing"),
+        (1, [], LOW, "the test requires at least two nodes"),
     ],
 )
 def test_what_is_not_known_is_never_a_pass(

@@ -1,4 +1,4 @@
-"""The check of the shared tree as a stage: what is planned, what the report says, who goes on."""
+"""Stage storage: planned job, report, and nodes that continue."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_it_comes_first_as_one_job_of_all_nodes() -> None:
     job = step["tests"][0]["job"]
     assert (job["nodes"], job["script"], job["partners"]) == (NAMES, STORAGE["script"], 0)
     assert job["arguments"] == ["--ntasks-per-node=1", "--partition=batch"]
-    assert "storage: all together at /shared, at most 600 s" in budget(OPTIONS)
+    assert "storage: all nodes together at /shared, at most 600 s" in budget(OPTIONS)
 
 
 def test_one_node_gets_the_partners_that_are_asked_for() -> None:
@@ -81,7 +81,7 @@ def test_a_fault_of_all_nodes_drains_no_node() -> None:
     state = after(said(edit("write", ok=False, error="Read-only file system")))
     data = report(OPTIONS, state)
     assert (data["verdict"], data.get("culprits"), data["drain"]["nodes"]) == ("FAIL", None, [])
-    assert "all nodes, so the tree or its server is at fault" in data["reason"]
+    assert "all nodes, so the file system or its server is faulty" in data["reason"]
     assert next_step(OPTIONS, state)["tests"][0]["job"]["nodes"] == NAMES
 
 

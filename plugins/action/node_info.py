@@ -12,7 +12,7 @@ from ..plugin_utils.common.node_answer import clock_offset, failure_kind, short_
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Runs the module, measures the node's clock offset, and turns failures into data."""
+    """Runs the module, measures the clock offset of the host, and returns failures as data."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result, or the kind and message of the failure."""

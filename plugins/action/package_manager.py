@@ -13,7 +13,7 @@ from ..plugin_utils.engine.common.printable import printable
 
 # Seconds between progress messages while waiting.
 AGAIN_S = 60
-# The module itself waits; this pause limits retries if a host's clock is wrong or its answer is malformed.
+# The module waits for the lock; this pause limits the retries if the clock or the answer of a host is wrong.
 PAUSE_S = 1
 
 
@@ -43,7 +43,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 return {**result, "msg": printable(over_limit_text(holder, waited))}
             text = printable(holder_text(holder))
             if text != shown or time.monotonic() - shown_at >= AGAIN_S:
-                # `busbar provision` shows lines with this prefix at once.
+                # `busbar provision` shows lines with this prefix immediately.
                 Display().display(f"WAITING {host}: {text}; {round(waited)} of {LIMIT_S} s")
                 shown, shown_at = text, time.monotonic()
             time.sleep(PAUSE_S)

@@ -18,7 +18,7 @@ SPEC: dict[str, dict[str, Any]] = {
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Fails if there are problems or a message; a key of the result marks the failure as invalid input."""
+    """Fails if there are problems or a message; a key in the result marks the failure as caused by invalid input."""
 
     TRANSFERS_FILES = False
 

@@ -35,10 +35,10 @@ _COMPARE = "compare it with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` o
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Compares the machine that answers with the last known machine, or records the outcome."""
+    """Compares the current machine of a node with the previous one, or records the replacement."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the detected event, the written record, or the reason why the machine is refused."""
+        """Return the detected event, the written record, or the reason why the machine is rejected."""
         result = dict(super().run(tmp, task_vars)) | {"changed": False}
         _checked, arguments = self.validate_argument_spec(SPEC)
         known = task_vars or {}
@@ -70,7 +70,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         vouched = self._vouched(address, arguments, former_keys(ledger))
         if vouched.get("msg"):
             return refused | {"msg": f"{node}: {vouched['msg']}"}
-        # An open multiplexed connection would still lead to the previous machine.
+        # An open multiplexed SSH connection would still use the previous machine.
         self._connection.reset()
         answer = self._machine(known)
         if "record" not in answer:
@@ -108,15 +108,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             return {}
         shown = scan_keys(address, arguments["port"])
         if any(key in former for key in shown):
-            return {
-                "msg": ("the machine presents a revoked host key. Remedy: on it, rm /etc/ssh/ssh_host_*; ssh-keygen -A")
-            }
+            return {"msg": ("its host key is revoked. Remedy: on the machine, rm /etc/ssh/ssh_host_*; ssh-keygen -A")}
         good = [key for key in shown if fingerprint(key) in wanted]
         if shown and not good:
             found = ", ".join(f"{key.split()[0]} {fingerprint(key)}" for key in shown)
-            return {
-                "msg": f"replace_node_fingerprint: the machine presents other host keys ({found}). Remedy: {_COMPARE}"
-            }
+            return {"msg": f"replace_node_fingerprint: no host key matches (found {found}). Remedy: {_COMPARE}"}
         if good and not self._task.check_mode:
             try:
                 trust_keys(Path(arguments["known_hosts"]), arguments["names"], arguments["port"], good)
@@ -150,7 +146,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
 
 def _reported(node: str, place: Path) -> list[Any]:
-    """Return the node's parts from the newest report that contains them, or an empty list."""
+    """Return the hardware parts of the node from the newest report that contains them, or an empty list."""
     try:
         from ..plugin_utils.report_files import folders, read_report  # noqa: PLC0415 - a library may be missing
 

@@ -22,7 +22,7 @@ SPEC: dict[str, dict[str, Any]] = {
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Renders all files on the provisioning host, and writes them with one module call on the managed host."""
+    """Renders all files on the provisioning host, and writes them with a single call of the module."""
 
     TRANSFERS_FILES = False
 

@@ -47,7 +47,7 @@ SPEC = {
 # `busbar validate` shows lines with this prefix immediately.
 PROGRESS_LABEL = "VALIDATION"
 _LONGEST = 600
-# Limit in characters of an output, without repeated lines. The longest tables and rank lists have about 10 MB.
+# Maximum number of characters of an output without repeated lines. The longest tables and rank lists have about 10 MB.
 _MOST_KEPT = 1 << 26
 _BEGINS = "# busbar test: "
 
@@ -138,7 +138,7 @@ class AnsibleTransport:
         return str(result.get("stderr") or result.get("msg") or "the controller did not answer").strip()
 
     def report_progress(self, line: str) -> None:
-        """Show a line, unless the validation was interrupted: then the parent process no longer reads the output."""
+        """Show a line; do nothing after an interruption, because the parent process no longer reads the output."""
         if not self.interruption.why:
             Display().display(f"{PROGRESS_LABEL} {printable(' '.join(line.split()))[:_LONGEST]}")
 
@@ -156,7 +156,7 @@ class AnsibleTransport:
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Runs a validation; its outputs and a report are kept even if it fails."""
+    """Runs a validation, and keeps outputs and report even if it fails."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the verdict and the path of the report."""
@@ -187,8 +187,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if done["folder"]:
             done["link_problem"] = point_to(folder)
         if transport.interruption.why:
-            # After Ctrl-C, ansible-playbook no longer reads results: a result larger than a pipe (64 KiB) would block
-            # this worker.
+            # After Ctrl-C, ansible-playbook no longer reads results; one larger than 64 KiB would block this worker.
             self._task.args = {}
             done["metrics"] = ""
         return done

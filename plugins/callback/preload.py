@@ -1,28 +1,26 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Callback that loads shared plugins before workers are forked, and gives each run separate SSH connections."""
+"""Callback that loads shared plugins before Ansible forks workers, and gives each run separate SSH connections."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: preload
 type: aggregate
-short_description: Load the collection's filters and hardware profiles once, and share no SSH connection with other runs
+short_description: Load filters and hardware profiles once per run, and separate the SSH connections of runs
 description:
-  - Ansible forks a process for each task on each host. The first of our filters that such a process meets makes it read
-    and compile every filter of the collection. This callback has them loaded before the first fork, so that the forked
-    processes find them in memory. The same holds for the hardware profiles, the library that checks them, and
-    what renders templates.
-  - The forked processes also do without the garbage collector of Python. They live for one task, and looking for
-    garbage makes them copy the memory that they share with their parent.
-  - Ansible keeps what a task was given on each host until the task has ended on all hosts. Of the check of a role's
-    options that is the role's whole C(meta/argument_specs.yml), once per host. This callback drops it from the results
-    of checks that passed, so that the memory of the run, and with it what each later fork costs, does not grow by it.
-    Callbacks that come after this one do not see it.
-  - A run has its own directory for the sockets of SSH connections that are kept open. In Ansible's own, which all runs
-    share, a connection of an earlier run hides for two minutes that a host's key has changed. A directory that the user
-    names, in the environment or in C(ansible.cfg), stays.
-  - It is enabled in the C(ansible.cfg) of this collection.
+  - Ansible forks a worker process for each task on each host. Without this callback, each worker that uses a filter of
+    the collection loads and compiles all of them. This callback loads the filters, the C(template) lookup, the
+    C(templates) action, the hardware profiles and the library that validates them before the first fork.
+  - Disables Python's garbage collector in workers. A worker ends after one task, and garbage collection would copy the
+    memory that it shares with its parent.
+  - Removes C(argument_spec) from the results of passed argument validations. Ansible keeps the arguments of a task for
+    each host until the task has finished on all hosts, which would increase memory and the duration of each fork.
+    Callbacks that run after this one do not receive it.
+  - Gives each run a private directory for the control sockets of persistent SSH connections. With Ansible's shared
+    directory, a connection of an earlier run hides a changed host key for two minutes. A directory that is set in the
+    environment or in C(ansible.cfg) is kept.
+  - The C(ansible.cfg) of this collection enables this callback.
 version_added: "0.1.0"
 author: The busbar contributors (@busbar)
 requirements:
@@ -42,7 +40,7 @@ from ansible import constants
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import action_loader, filter_loader, lookup_loader
 
-from ..plugin_utils.engine.catalogue import check  # noqa: F401 - for those who are forked
+from ..plugin_utils.engine.catalogue import check  # noqa: F401 - loaded for the workers
 from ..plugin_utils.engine.catalogue.profiles import site_catalogue
 from ..plugin_utils.engine.catalogue.schema import validator
 
@@ -64,7 +62,7 @@ def own_control_paths() -> None:
     if origin != "default":
         return
     usual = Path(os.path.expandvars(given)).expanduser()
-    parent = usual if len(str(usual)) < LONGEST - len("/run-12345678") else Path("/tmp")  # noqa: S108 - mkdtemp's own
+    parent = usual if len(str(usual)) < LONGEST - len("/run-12345678") else Path("/tmp")  # noqa: S108 - mkdtemp is safe
     try:
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = tempfile.mkdtemp(prefix="run-", dir=parent)
@@ -80,8 +78,8 @@ def _remove(folder: str, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no types
-    """Loads plugins once when a playbook starts, so that the forked workers share them."""
+class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no types
+    """Loads plugins when a playbook starts, so that the forked workers share them."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"

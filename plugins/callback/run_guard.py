@@ -7,17 +7,17 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: run_guard
 type: aggregate
-short_description: Refuse an inventory that cannot be read or that another run works on
+short_description: Refuse an invalid inventory or one that another run uses
 description:
-  - When a playbook starts, files of the inventory that are not valid YAML, keys and hosts that stand there twice, files
-    that cannot be decrypted, and tags that the playbook does not have are named with file and line, and the run ends
-    with exit code 2 before it contacts any host.
-  - Then the file C(<inventory>.lock) beside the inventory's directory is locked until the run ends. A second run on the
-    same inventory is refused in the same way, with a message that names the process holding the lock.
-  - A run with C(--check), the playbooks C(preflight.yml) and C(describe.yml), C(user.yml --tags elevate) and
+  - When a playbook starts, checks the inventory for invalid YAML, duplicate keys and hosts, files that cannot be
+    decrypted, and unknown tags. Prints each problem with file and line, and ends the run with exit code 2 before it
+    contacts any host.
+  - Then locks C(inventory.lock) in the site folder until the run ends. A second run on the same inventory is refused
+    with exit code 2 and a message that names the process holding the lock.
+  - C(--check), the playbooks C(preflight.yml) and C(describe.yml), C(user.yml --tags elevate) and
     C(backup.yml --tags backup_verify) need no lock.
-  - The lock is released as soon as its process ends, even if it is killed. If a run killed on another host left
-    its lock behind, the message names that lock and the command that removes it.
+  - The kernel releases the lock when the process ends, even if it is killed. If a run on another host did not release
+    its lock, the message contains the command that removes it.
 version_added: "0.1.0"
 author: The busbar contributors (@busbar)
 requirements:
@@ -47,7 +47,7 @@ def _path(word: str) -> Path:
     return OWN_PLAYBOOKS / f"{word.removeprefix(COLLECTION)}.yml" if word.startswith(COLLECTION) else Path(word)
 
 
-class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no types
+class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no types
     """Checks the inventory and locks it when the first playbook of a run starts."""
 
     CALLBACK_VERSION = 2.0

@@ -1,14 +1,14 @@
-"""Filter that returns the hosts and networks that may mount an export."""
+"""Filter that returns the addresses and networks that may mount an export."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cluster_clients
 author: busbar contributors
-short_description: Addresses of hosts, merged into declared networks
+short_description: Addresses that may mount an export, merged into declared networks
 description:
   - The address of a host is its C(hosts_address), else its C(ansible_host), else its name.
-  - Addresses are merged only into declared networks, since other networks would admit foreign hosts.
+  - Addresses are merged only into declared networks, because other networks could include hosts outside of the cluster.
 options:
   _input:
     description: Hosts of the inventory.

@@ -1,4 +1,4 @@
-"""Filter plugin of `cluster_entries`."""
+"""Filter that returns names and addresses of hosts from the inventory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ name: cluster_entries
 author: busbar contributors
 short_description: Names and addresses of hosts from the inventory
 description:
-  - The address of a host is its C(hosts_address), else its C(ansible_host), else its name, when that is an IP address.
-  - Further names of a host are its C(hosts_aliases).
-  - The port of SSH is its C(ssh_port), else its C(ansible_port), else 22.
+  - The address of a host is its C(hosts_address), else its C(ansible_host), else its name, if that is an IP address.
+  - Additional names of a host come from C(hosts_aliases).
+  - The SSH port is C(ssh_port), else C(ansible_port), else 22.
 options:
   _input:
     description: Hosts of the inventory.
@@ -33,7 +33,7 @@ entries: "{{ groups['all'] | busbar.cluster.cluster_entries(hostvars, domain='cl
 RETURN = r"""
 _value:
   description:
-    - C(name), C(target) (what Ansible connects to), C(address) (empty when the inventory gives none), C(names),
+    - C(name), C(target) (the address that Ansible connects to), C(address) (empty if the inventory has none), C(names),
       C(port) of SSH, and C(known_as), the names of the host in known_hosts.
   type: list
   elements: dict

@@ -6,8 +6,8 @@ DOCUMENTATION = r"""
 name: enroot_credentials
 author: busbar contributors
 short_description: Files with credentials for registries, one per user
-description: Writes credentials for registries to files, each readable only by its user. They never reach the module
-  M(busbar.cluster.enroot_configuration).
+description: Generates one file per user with the credentials for registries. The module
+  M(busbar.cluster.enroot_configuration) does not receive the credentials.
 options:
   _input:
     description: Items of C(enroot_credentials).
@@ -19,7 +19,7 @@ options:
     type: str
     required: true
   kept:
-    description: Users with an existing file, as M(busbar.cluster.enroot_configuration) returns in C(credentials).
+    description: Users with an existing file, from C(credentials) of M(busbar.cluster.enroot_configuration).
     type: list
     elements: str
     default: []

@@ -5,8 +5,8 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: fold_hosts
 author: busbar contributors
-short_description: Host names folded for reading
-description: Host names folded for reading.
+short_description: Fold host names into a host list
+description: Folds host names into a host list such as C(gpu[01-04]), for messages.
 options:
   _input:
     description: Host names.
@@ -21,7 +21,7 @@ text: "{{ ['gpu1', 'gpu2', 'ctl'] | busbar.cluster.fold_hosts }}"
 
 RETURN = r"""
 _value:
-  description: The names in one text, such as C(ctl,gpu[1-2]).
+  description: The host list, such as C(ctl,gpu[1-2]).
   type: str
 """
 

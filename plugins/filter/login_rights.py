@@ -1,12 +1,12 @@
-"""Filter plugin of `login_rights`."""
+"""Filter that groups the declared users by permissions: sudo, login, Slurm accounts."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: login_rights
 author: busbar contributors
-short_description: Rights of the declared users
-description: Sorts the declared users into admins, plain users and Slurm users.
+short_description: Permissions of the declared users
+description: Groups the declared users into admins with sudo, other login users, and users with a Slurm account.
 options:
   _input:
     description: Items of C(users_accounts).
@@ -27,8 +27,8 @@ admins: "{{ (users_accounts | busbar.cluster.login_rights(users_groups)).admin_u
 RETURN = r"""
 _value:
   description:
-    - Names under C(admin_users) and C(admin_groups), which have sudo rules, and C(plain_users), all others with a uid.
-    - C(slurm_users) are items for M(busbar.cluster.slurm_accounting).
+    - C(admin_users) and C(admin_groups), names with sudo rules; C(plain_users), names of the other users with a UID.
+    - C(slurm_users), items for M(busbar.cluster.slurm_accounting).
   type: dict
 """
 

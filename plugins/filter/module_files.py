@@ -1,13 +1,13 @@
-"""Filter plugin of `module_files`."""
+"""Filter that generates Lmod module files."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: module_files
 author: busbar contributors
-short_description: Files of a tree of Lmod modules
+short_description: Generate Lmod module files
 description:
-  - Renders declared modules as Lua, for M(busbar.cluster.templates).
+  - Generates a Lua file for each declared module, for M(busbar.cluster.templates).
 options:
   _input:
     description: Items of C(lmod_modules).
@@ -15,7 +15,7 @@ options:
     elements: dict
     required: true
   path:
-    description: Path of the tree.
+    description: Root directory of the module files.
     type: str
     required: true
   header:

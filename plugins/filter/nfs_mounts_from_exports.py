@@ -1,4 +1,4 @@
-"""Filter plugin of `nfs_mounts_from_exports`."""
+"""Filter that derives a client's NFS mounts from the exports of the first server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ options:
     type: dict
     required: true
   host:
-    description: Name of the client. A server mounts nothing.
+    description: Name of the client. The result is empty for a server.
     type: str
     required: true
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: node_admission
 author: busbar contributors
-short_description: Nodes that a running cluster must admit, test, or forget
+short_description: Nodes to admit to, test in, or remove from a running cluster
 description: Compares the compute nodes of the inventory with those of Slurm.
 options:
   _input:
@@ -24,7 +24,7 @@ options:
     type: raw
     default: ""
   drained:
-    description: Nodes that check mode only pretends to drain, as a list or folded.
+    description: Nodes that would be drained by now outside of check mode, as a list or folded.
     type: raw
     default: ""
 """
@@ -36,9 +36,9 @@ new: "{{ (groups['slurm_compute'] | busbar.cluster.node_admission(shown.stdout))
 RETURN = r"""
 _value:
   description:
-    - C(new), nodes to admit, which Slurm lacks or which wait behind its gate, in inventory order.
-    - C(untested), nodes behind the gate without a completed validation.
-    - C(forgotten), nodes of Slurm that were deleted or renamed in the inventory.
+    - C(new), nodes to admit in inventory order. Slurm does not know them, or they are in the reservation busbar-new.
+    - C(untested), nodes in the reservation busbar-new without a completed validation.
+    - C(forgotten), nodes known to Slurm that are not in the inventory.
   type: dict
 """
 

@@ -21,8 +21,8 @@ options:
     required: true
   names:
     description: >-
-      Names of the variables with results, C(hardware) and C(nvlink) of M(busbar.cluster.node_info) with
-      O(busbar.cluster.node_info#module:devices), C(slurmd) of C(slurmd -C), and C(lldp) of C(lldpctl -f json0).
+      Names of registered variables. C(hardware) and C(nvlink) contain results of M(busbar.cluster.node_info) with
+      O(busbar.cluster.node_info#module:devices), C(slurmd) that of C(slurmd -C), C(lldp) that of C(lldpctl -f json0).
     type: dict
     required: true
   source:
@@ -31,11 +31,11 @@ options:
     choices: [hardware, lldp, nvlink]
     default: hardware
   catalogue:
-    description: The known hardware by name, for V(hardware).
+    description: Known hardware profiles by name, for V(hardware).
     type: dict
     default: {}
   interfaces:
-    description: A shell pattern for the network interfaces that count with V(lldp).
+    description: Shell pattern of the network interfaces to use with V(lldp).
     type: str
     default: "*"
 """
@@ -50,8 +50,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(text), the YAML with comments, empty if no host answered; and C(problem), the reason for a missing topology, in
-      one sentence.
+    - C(text), the YAML with comments, empty if no host answered; and C(problem), the reason if there is no topology.
   type: dict
 """
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: nvidia_driver_lock
 author: busbar contributors
-short_description: Version of the NVIDIA driver for the whole cluster
+short_description: Choose one NVIDIA driver version for the cluster
 description:
-  - Chooses for each driver branch the version that all hosts of a run can install with all its parts. Versions in the
-    lock file stay.
+  - Chooses for each driver branch a version that all hosts of the run can install with all related packages. Keeps the
+    versions in the lock file unless O(upgrade) is set.
 options:
   _input:
-    description: Names of the hosts of the run.
+    description: Hosts of the run.
     type: list
     elements: str
     required: true
@@ -34,11 +34,11 @@ options:
     required: true
   elsewhere:
     description: >-
-      C(installed), the driver version of a host outside of this run, and C(known), whether it answered. Leave it
-      out if the run includes all hosts.
+      C(installed), the driver version of a host outside of this run, and C(known), whether that host answered. Omit it
+      if the run includes all hosts.
     type: dict
   upgrade:
-    description: Whether to choose the newest version again.
+    description: Whether to replace locked versions with the newest available version.
     type: bool
     default: false
 """
@@ -50,8 +50,8 @@ lock: "{{ ansible_play_hosts | busbar.cluster.nvidia_driver_lock(hostvars, 'offe
 RETURN = r"""
 _value:
   description: >-
-    C(versions) by branch, the C(text) of the file, C(renewed) if it must be written, and C(problems), each with
-    C(hosts), C(key), C(problem), C(remedy).
+    C(versions) by branch; C(text), the content of the lock file; C(renewed), whether to write it; and C(problems), each
+    with C(hosts), C(key), C(problem), C(remedy).
   type: dict
 """
 

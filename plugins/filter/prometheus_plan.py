@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: prometheus_plan
 author: busbar contributors
-short_description: Passwords and rules of Prometheus
+short_description: Check the options of Prometheus, and generate its secret and rule files
 description: Checks the options of the role prometheus, moves their passwords to files, and merges the rules.
 positional: host
 options:
@@ -28,10 +28,10 @@ plan: "{{ settings | busbar.cluster.prometheus_plan(inventory_hostname) }}"
 RETURN = r"""
 _value:
   description:
-    - C(problems).
+    - C(problems), as for M(busbar.cluster.refuse).
     - C(jobs), C(scrape_access), C(scrape_extra), C(alertmanager_access) and C(remote_write), without their passwords.
-    - C(secrets), contents by path; and C(confidential), whether passwords stay in the options because Prometheus reads
-      them from no file.
+    - C(secrets), content of each secret file by path; and C(confidential), whether the options still contain passwords
+      that Prometheus cannot read from a file.
     - C(rules), the rule files as entries for M(busbar.cluster.templates), empty if there are problems.
   type: dict
 """

@@ -5,10 +5,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: role_problems
 author: busbar contributors
-short_description: Problems that the checks of a role find in its options
+short_description: Check the options of a role
 description:
-  - Calls the function C(check), or the one in O(check), of the role's file C(checks.py).
-  - Passes all other named arguments to the check as information about the cluster; each check documents which it reads.
+  - Calls the function O(check) of C(roles/NAME/checks.py), and returns the problems that it finds.
+  - Passes all other named arguments to the function as information about the cluster. The docstring of each function
+    lists those that it reads.
 options:
   _input:
     description: Options of the role by name, without its prefix.
@@ -23,7 +24,7 @@ options:
     type: str
     default: check
   host:
-    description: Host of the options.
+    description: Host to which the options apply.
     type: str
 """
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def role_problems(
-    options: Any,  # noqa: ANN401 - as the check takes them
+    options: Any,  # noqa: ANN401 - depends on the check
     role: str,
     check: str = "check",
     host: str | None = None,

@@ -5,12 +5,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: rolling_plan
 author: busbar contributors
-short_description: Batches of a rolling update
-description: Plans the batches of nodes, the skipped nodes, and the nodes that an earlier run has finished.
+short_description: Plan a rolling update
+description: Splits the nodes into batches. Leaves out skipped nodes and those that an earlier run has updated.
 options:
   _input:
     description: >-
-      The request, with C(nodes), C(batch), C(by), C(max_failures), and the values that identify an update.
+      The requested update, with C(nodes), C(batch), C(by), C(max_failures), and the values that identify an update.
     type: dict
     required: true
   cluster:
@@ -34,7 +34,7 @@ RETURN = r"""
 _value:
   description: >-
     C(problems), C(batches), C(allowed), C(skipped), C(finished), C(key), C(lines), and C(holder), which describes this
-    run. A run that left its C(holder) in the state and may still be at work is a problem.
+    run. If the state contains the C(holder) of another run that may still be running, C(problems) reports it.
   type: dict
 """
 

@@ -20,7 +20,7 @@ options:
     type: dict
     required: true
   catalogue:
-    description: The known hardware by name.
+    description: Known hardware profiles by name.
     type: dict
     required: true
 """

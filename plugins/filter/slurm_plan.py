@@ -9,7 +9,7 @@ short_description: Slurm configuration from the inventory
 description:
   - Generates the lines of slurm.conf, gres.conf and topology.conf for all compute nodes of the inventory, regardless of
     the limit of the run. Reads variables only, not facts.
-  - Folds lines, so that a thousand equal nodes need one line.
+  - Combines equal nodes into one line.
 options:
   _input:
     description: Names of the compute nodes.
@@ -22,10 +22,10 @@ options:
     required: true
   declared:
     description:
-      - The declaration of the cluster, with the keys C(catalogue), C(controllers), C(databases), C(logins),
+      - Options and hosts of the cluster, with the keys C(catalogue), C(controllers), C(databases), C(logins),
         C(partitions), C(groups), C(config), C(own), C(topology), C(accounting), C(health), C(job_scripts),
         C(scripts_folder), C(checks_partition), C(state_shared) and C(state_directory).
-      - C(own) are the role's keys of slurm.conf. The site's C(config) overrides them.
+      - C(own) contains the role's keys of slurm.conf, which the site's C(config) overrides.
     type: dict
     required: true
 """
@@ -39,7 +39,7 @@ _value:
   description:
     - C(problems) is a list for M(busbar.cluster.refuse). If it is not empty, the other keys are missing.
     - C(config), C(nodes), C(partitions), C(gres) and C(topology) are lists of lines.
-    - C(plugins) are the plugins by which nodes detect their GPUs, such as V(gpu_nvml). Slurm must have them.
+    - C(plugins) are Slurm's GPU detection plugins for these nodes, such as V(gpu_nvml), which must be installed.
   type: dict
 """
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: uninstall_choice
 author: busbar contributors
-short_description: Hosts of an uninstallation, sorted
+short_description: Order the hosts to uninstall
 description:
-  - Sorts hosts by their steps. Compute nodes are drained first; hosts that others need come last.
+  - Groups hosts by uninstallation step. Compute nodes are drained first; servers with clients are uninstalled last.
 options:
   _input:
-    description: Names of hosts, as a list or folded as in C(gpu[3-4]).
+    description: Host names, as a list or folded, such as C(gpu[3-4]).
     type: raw
     required: true
   groups:

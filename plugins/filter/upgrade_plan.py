@@ -5,8 +5,8 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: upgrade_plan
 author: busbar contributors
-short_description: Order of an upgrade of Slurm
-description: Plans the upgrade of each host, its versions, the order, and the obstacles.
+short_description: Plan an upgrade of Slurm
+description: Determines the order of the hosts, the old and new versions, and the problems that prevent the upgrade.
 options:
   _input:
     description: Result of M(busbar.cluster.slurm_release) of each reachable host, by name.

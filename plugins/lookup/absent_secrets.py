@@ -16,9 +16,9 @@ options:
     elements: str
   secrets:
     description:
-      - For each name C(used), whether the site uses it, and C(option), the variable that holds it.
-      - A secret whose variable has another value needs no file.
-      - If the file C(previous) exists, the secret is being rotated and its absence is intended.
+      - For each name, C(used) (whether the site uses the secret) and C(option) (the variable with its value).
+      - A secret needs no file if the site sets this variable to a different value.
+      - If the file C(previous) exists, a rotation is in progress and the file of the secret may be absent.
     type: dict
     default: {}
   directory:

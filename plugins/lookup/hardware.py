@@ -9,10 +9,9 @@ name: hardware
 author: busbar contributors
 short_description: The hardware profile of a host, or all hardware profiles
 description:
-  - Returns a profile by name from those of the collection and the site's C(hardware_profiles_extra), which are merged
-    over them.
-  - Returns an empty dictionary for an empty name, as of a host that is not a compute node.
-  - Fails for an unknown name, and for an invalid profile of the site.
+  - Returns the profile with the given name. The site's C(hardware_profiles_extra) overrides the collection's profiles.
+  - Returns an empty dictionary for an empty name, for hosts without hardware such as login nodes.
+  - Fails if the name is unknown or the site's profile is invalid.
   - Reads only the requested profile. Without a name, returns all profiles by name.
   - Adds C(generation) to the GPU if the profile has none and the model is known.
 options:
@@ -21,15 +20,15 @@ options:
     type: list
     elements: str
   catalogue:
-    description: Profiles by name, instead of those of the collection and the site.
+    description: Profiles by name, which replace those of the collection and the site.
     type: dict
   mig:
     description: MIG layout of the host. The GPU then gets C(smi_places), the nvidia-smi index of each GPU number in
       Slurm.
     type: raw
   check:
-    description: Whether to fail for an invalid profile of the site. If false, the caller validates it. Only without a
-      name.
+    description: Whether to fail if a profile of the site is invalid. If false, the caller checks the profiles. Applies
+      only without a name.
     type: bool
     default: true
 notes:

@@ -17,8 +17,8 @@ options:
     elements: str
   cluster:
     description:
-      - Input of the checks. Must include C(catalogue), the known hardware by name, and C(compute), the compute nodes.
-        Each check documents what else it reads.
+      - Input of the checks. Requires C(catalogue), hardware profiles by name, and C(compute), the compute nodes.
+        The docstring of each check lists further keys.
       - The inventory's C(groups), C(hostvars) and C(settings) are added.
     type: dict
     required: true
@@ -113,7 +113,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         self.set_options(var_options=known, direct=kwargs)
         groups = {name: list(hosts) for name, hosts in known["groups"].items()}
         sources = known["ansible_inventory_sources"]
-        # Host variables contain only the effective value, so read the inventory again to find every definition.
+        # Host variables contain only the effective values; all definitions are in the inventory.
         inventory = InventoryManager(loader=self._loader, sources=list(sources))
         settings = site_settings(inventory, self._loader, sources)
         cluster = dict(self.get_option("cluster").items())
@@ -142,7 +142,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             wrong_profiles = catalogue_problems(hosts, catalogue)
             problems += wrong_profiles
             judge.wrong.update({PROFILES} if wrong_profiles else ())
-            # Unknown hardware is reported separately: the checks treat those hosts as hosts without GPUs.
+            # Unknown hardware is reported separately; other checks treat these hosts as hosts without GPUs.
             named: dict[str, Any] = {host["hardware"]: {} for host in hosts if host["hardware"]}
             cluster["catalogue"] = {**named, **catalogue}
         for module in modules:

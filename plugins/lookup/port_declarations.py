@@ -10,8 +10,7 @@ author: busbar contributors
 short_description: Files in which the collection's roles declare their ports
 description:
   - Each role with services for other hosts has a C(meta/ports.yml), a list of services with C(service), C(when),
-    C(protocol), C(ports) and C(from). Render its expressions with P(ansible.builtin.template#lookup) and the variables
-    of a host.
+    C(protocol), C(ports) and C(from). P(ansible.builtin.template#lookup) renders its expressions for a host.
 options:
   _terms:
     description: Not used.

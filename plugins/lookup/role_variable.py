@@ -66,7 +66,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         role = self.get_option("role")
         folder = _ROLES / role
         if not (folder / "tasks").is_dir():
-            message = f"role {role}: this collection does not have this role"
+            message = f"role {role}: the collection does not contain this role"
             raise AnsibleLookupError(message)
         facts = known.get("ansible_facts") or {}
         own = self._read(folder / "vars/main.yml") | self._of_system(folder / "vars", facts)

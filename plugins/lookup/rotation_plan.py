@@ -5,8 +5,8 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: rotation_plan
 author: busbar contributors
-short_description: Plan of a rotation of secrets
-description: Compares the selected secrets with those of the site, their files and the reachable hosts.
+short_description: Plan the rotation of secrets
+description: Checks the selected secrets against the site's secrets, their files and the reachable hosts.
 options:
   _terms:
     description: Selected secrets, as a list or separated by commas.
@@ -15,9 +15,9 @@ options:
     required: true
   known:
     description:
-      - For each name C(secret), the name of its file; C(used), whether the site has it, and C(unused), the message if
-        not; C(hosts) with the secret or a derived value; C(pause), the services that pause; C(option), the variable
-        that holds it, if any; and C(rolling), whether hosts may be prepared in several runs.
+      - For each name, C(secret) (file name), C(used) (whether the site uses it), C(unused) (message if not), C(hosts)
+        (hosts with the secret or a derived value), C(pause) (interrupted services), C(option) (variable that overrides
+        the file, if any) and C(rolling) (whether hosts may be prepared in several runs).
     type: dict
     required: true
   reached:

@@ -10,7 +10,7 @@ description:
   - Returns the content of the file O(_terms) in O(directory).
   - Creates a missing file with O(bytes) random bytes, mode 0600.
   - Safe for concurrent use; all hosts get the same secret.
-  - In check mode a missing secret is not written. Returns a random value, only for that call.
+  - In check mode a missing secret is not written, and the lookup returns a temporary random value.
   - Fails if the file is unreadable, not a regular file, too short, or accessible to others.
 options:
   _terms:
@@ -19,7 +19,7 @@ options:
     type: list
     elements: str
   bytes:
-    description: Number of random bytes. A shorter secret is refused.
+    description: Number of random bytes. The lookup fails for a shorter secret.
     type: int
     default: 32
   encoding:

@@ -7,10 +7,9 @@ name: ssh_host_certificate
 author: busbar contributors
 short_description: Certificate for the public SSH key of a host
 description:
-  - Returns the current certificate if the cluster's certificate authority signed this key for these principals, and it
-    expires neither soon nor later than a new one would.
-  - Otherwise signs a new one with the private key of the certificate authority, which never leaves the provisioning
-    host.
+  - Returns the current certificate if it is valid for this key and these principals, signed by the cluster's authority,
+    does not expire within O(renew_days), and does not expire later than a new one.
+  - Otherwise signs a new one with the private key of the certificate authority on the provisioning host.
 options:
   _terms:
     description: Public keys of type ed25519, one line each.
@@ -22,7 +21,7 @@ options:
     type: str
     default: ''
   identity:
-    description: Identity of the certificate in logs.
+    description: Key ID of the certificate, which sshd logs.
     type: str
     required: true
   principals:

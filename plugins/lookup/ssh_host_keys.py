@@ -9,13 +9,13 @@ short_description: Host keys of the cluster and their certificate authority
 description:
   - Records the host key of each host of a run in C(ssh_host_keys.json) in O(directory), and returns the keys of all
     hosts.
-  - A key is former if its host has another one or has left the inventory. It is removed when no certificate of it can
-    be valid any more.
+  - A key is former if its host has a different key or was removed from the inventory. It is deleted when all its
+    certificates have expired.
   - The authority's private key is C(ssh_ca) in O(directory), generated on first use. During a rotation C(ssh_ca_next)
-    or C(ssh_ca_previous) is trusted, too. In check mode a missing authority is generated only for that call.
+    or C(ssh_ca_previous) is also trusted. In check mode a missing authority is generated for this call only.
 options:
   _terms:
-    description: None.
+    description: Not used.
   present:
     description: Public key of each host of this run.
     type: dict
@@ -30,7 +30,7 @@ options:
     type: int
     default: 90
   note:
-    description: Whether to record the keys. Not in check mode, nor during a rotation of the keys.
+    description: Whether to record the keys. Set it to false in check mode and during a rotation of the keys.
     type: bool
     default: false
   directory:

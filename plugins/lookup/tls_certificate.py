@@ -7,14 +7,14 @@ name: tls_certificate
 author: busbar contributors
 short_description: TLS certificate of a host, and the trusted certificate authorities
 description:
-  - Returns the current certificate if the cluster's certificate authority signed this key for these names, and it does
-    not expire soon.
-  - Otherwise signs a new one with the authority's private key (C(tls_ca) in O(directory)), which is generated on first
-    use and never leaves the provisioning host.
-  - With O(custom), reads certificate, key and authority from the site's files instead, and returns their problems.
+  - Returns the current certificate if it is valid for this key and these names, signed by the cluster's certificate
+    authority, and does not expire within O(renew_days).
+  - Otherwise signs a new one on the provisioning host with the authority's private key (C(tls_ca) in O(directory)),
+    which is generated on first use.
+  - With O(custom), returns certificate, key and authority from the site's files instead, or the problems with them.
   - With O(next), creates the next authority C(tls_ca_next) if it does not exist. The current authority signs
-    certificates until that file replaces C(tls_ca); from then on all hosts must trust both.
-  - In check mode nothing is written. A missing authority is generated only for that call.
+    certificates until that file replaces C(tls_ca). From then on, all hosts must trust both.
+  - In check mode nothing is written, and a missing authority is generated for this call only.
 options:
   _terms:
     description: Public keys of type ecdsa in OpenSSH format; in check mode one may be empty.
@@ -38,7 +38,7 @@ options:
     type: int
     default: 90
   cluster:
-    description: Name of the cluster, for the name of the authority.
+    description: Name of the cluster, used in the common name of the authority.
     type: str
     default: cluster
   custom:
@@ -72,8 +72,8 @@ _raw:
   description:
     - For each term C(certificate) and C(trusted), both PEM, C(not_after), its expiry in seconds since 1970, and
       C(trusted_not_after), the earliest expiry of an authority in C(trusted).
-    - With O(custom) one such dictionary, with the C(key) too, or with C(problems). With O(next) the C(certificate) of
-      the authority.
+    - With O(custom), one such dictionary with an additional C(key), or only C(problems). With O(next), the
+      C(certificate) of the next authority.
   type: list
   elements: dict
 """
@@ -85,7 +85,7 @@ from ..plugin_utils.access.tls_certificate import (
     authority_certificate,
     end_of,
     first_end,
-    made_up_key,
+    placeholder_key,
     renewal_reason,
     sign_host,
 )
@@ -115,7 +115,7 @@ class LookupModule(SecretsLookup):
             return [{"certificate": authority_certificate(made)}]
         authority = signing_authority(directory, self.get_option("cluster"), now, create=create)
         trusted = trusted_certificates(directory, authority)
-        keys = [term if create else term or made_up_key() for term in terms]
+        keys = [term if create else term or placeholder_key() for term in terms]
         certificates = [self._certificate(key, authority, now) for key in keys]
         authorities: dict[str, str | int] = {"trusted": trusted, "trusted_not_after": first_end(trusted)}
         return [{"certificate": each, "not_after": end_of(each), **authorities} for each in certificates]

@@ -1,4 +1,4 @@
-"""Convert exceptions that pure functions raise on invalid input into Ansible errors."""
+"""Convert exceptions that invalid input causes into Ansible errors, for filters and lookups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["BAD_INPUT", "Filters", "border", "lookup_border", "reason"]
 
 BAD_INPUT = (AnsibleError, AttributeError, LookupError, OSError, TypeError, ValueError)
-"""Errors that invalid input raises: templates that fail, values of the wrong type, unreadable files."""
+"""Exceptions that invalid input causes: failed templates, values of the wrong type, unreadable files."""
 
 Filters: TypeAlias = "dict[str, Callable[..., Any]]"
 P = ParamSpec("P")
@@ -32,9 +32,9 @@ def border(
 
     Args:
         function: the function to wrap; the error names its arguments `host` and `key`, if it has them.
-        hint: the expected values, for functions whose own errors do not describe them.
-        secret: whether values may be secrets; the error then contains only the exception's class.
-        error: the class of the Ansible error.
+        hint: the expected values, if the function's errors do not describe them.
+        secret: whether values may be secrets; the error then contains only the class of the exception.
+        error: class of the Ansible error.
     """
 
     @functools.wraps(function)
@@ -44,7 +44,7 @@ def border(
         except BAD_INPUT as exc:
             cause = type(exc).__name__ if secret else reason(exc)
             message = ": ".join(filter(None, (*_place(function, args, kwargs), hint, cause)))
-            # Ansible appends the messages of causes; `exc` is already in the message, so keep only its traceback.
+            # Ansible appends the message of the cause, which the new message may already contain or must not contain.
             hide_cause = secret or isinstance(exc, AnsibleError)
             raise error(message).with_traceback(exc.__traceback__) from (None if hide_cause else exc.__cause__)
 
@@ -52,7 +52,7 @@ def border(
 
 
 def reason(exc: BaseException) -> str:
-    """Return the user-facing text of an exception, with its class if neither busbar nor Ansible raised it."""
+    """Return the text of an exception for users, with its class if neither busbar nor Ansible raised it."""
     if isinstance(exc, KeyError):
         return f"{exc} is missing"
     if isinstance(exc, (AnsibleError, OSError, ValueError)):
@@ -69,7 +69,7 @@ def _place(function: Callable[..., object], args: tuple[object, ...], kwargs: di
     """Return the values of a call's arguments `host` and `key`, if it has them."""
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
-    except TypeError:  # missing arguments: the original error reports them
+    except TypeError:  # missing arguments, which the call itself reports
         return []
     bound.apply_defaults()
     given = (bound.arguments.get(name) for name in ("host", "key"))

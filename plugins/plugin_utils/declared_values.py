@@ -1,4 +1,4 @@
-"""Template a site's options; failures become problems that name the option and entry."""
+"""Template the options of a site, and report values that cannot be templated."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ _NAMING = ("name", "path")
 
 
 class DeclaredValues:
-    """The options that a site sets, templated on demand.
-
-    Parts of a value that cannot be templated are left out.
+    """The options of a site, templated on demand without the parts that cannot be templated.
 
     Attributes:
         absent: problems with values that read missing files.
@@ -56,7 +54,7 @@ class DeclaredValues:
         return self._values[name]
 
     def _look_for_files(self, setting: Setting) -> None:
-        """Record missing files that a value reads; other failures may depend on the host and are ignored."""
+        """Record missing files that a value reads; other errors may depend on the host and are ignored."""
         for place, text in _leaves(setting.name, setting.value):
             if _READS_FILE.search(text):
                 try:
@@ -98,12 +96,12 @@ class DeclaredValues:
         """Return the paths where Ansible looks for a file."""
         if name.startswith(("/", "~")):
             return [name]
-        # Ansible searches role directories first, but roles contain no files of a site.
+        # Ansible searches role directories first, but these contain no files of a site.
         return [f"{self._loader.get_basedir()}/{part}{name}" for part in ("files/", "")]
 
 
 def _entries(key: str, entries: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each entry of a list with its key, such as users[alice], or its index if it has no name."""
+    """Yield each entry of a list with its key, such as users[alice], or users[0] for an entry without a name."""
     for number, entry in enumerate(entries):
         named = entry if isinstance(entry, dict) else {}
         yield f"{key}[{next((named[name] for name in _NAMING if named.get(name)), number)}]", entry

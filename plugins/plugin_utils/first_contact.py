@@ -1,4 +1,4 @@
-"""Scan the host keys of a machine before the first connection, and write known_hosts."""
+"""Read the host keys of a machine before the first connection, and add them to known_hosts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def scan_keys(address: str, port: int) -> list[str]:
 
 
 def trust_keys(path: Path, names: Sequence[str], port: int, keys: Collection[str]) -> None:
-    """Replace the keys of a host in a known_hosts file; marked lines (@) and comments stay.
+    """Replace the keys of a host in a known_hosts file; lines with a marker (@) and comments are kept.
 
     Raises:
         OSError: if the file cannot be written.
@@ -53,5 +53,5 @@ def trust_keys(path: Path, names: Sequence[str], port: int, keys: Collection[str
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in [*kept, *(f"{','.join(known_as)} {key}" for key in keys)])
-    os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)  # noqa: PTH101 - the argument is a path name
-    os.replace(name, path)  # noqa: PTH105 - the argument is a path name
+    os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)  # noqa: PTH101
+    os.replace(name, path)  # noqa: PTH105

@@ -1,4 +1,4 @@
-"""Merge the removed `slurm_users` option into `users_accounts`, for a message with YAML to paste."""
+"""Merge the removed option `slurm_users` into `users_accounts`, for a message with the new YAML."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["former_users_problems", "merged_users"]
 
 FORMER, USERS = "slurm_users", "users_accounts"
-# The preflight rejects this value of password_hash, so a pasted entry cannot remove a password.
+# Printed instead of a password hash. The preflight rejects this value, so that pasting it cannot remove a password.
 KEEP = "keep the current value"
-_HINT = f"the log shows them without line breaks; replace '{KEEP}' with your current value"
+_HINT = f"copy them from the terminal, because the log has no line breaks; replace '{KEEP}' with the current value"
 
 
 def former_users_problems(settings: Sequence[Setting], values: Mapping[str, Any]) -> list[Problem]:
@@ -30,7 +30,7 @@ def former_users_problems(settings: Sequence[Setting], values: Mapping[str, Any]
 
     Args:
         settings: the variables that the site sets.
-        values: the two options after templating, for lists that are templates or set in several places.
+        values: both options after templating, used for lists that are templates or set in several places.
     """
     where = [each for each in settings if each.name == FORMER]
     if not where:
@@ -43,13 +43,13 @@ def former_users_problems(settings: Sequence[Setting], values: Mapping[str, Any]
 
 
 def merged_users(accounts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Merge `slurm_users` into the entries of users_accounts; users without an entry get one."""
+    """Return the entries of users_accounts with those of slurm_users merged into them or added."""
     merged: dict[str, dict[str, Any]] = {str(entry["name"]): dict(entry) for entry in accounts}
     for user in users:
         entry = merged.setdefault(str(user["name"]), {"name": user["name"]})
         if is_present(user):
             if not is_present(entry):
-                # The login is removed but the Slurm account is kept: the user moved to a directory service.
+                # The entry removes the local login, but the user still has a Slurm account, probably from a directory.
                 entry = merged[str(user["name"])] = {"name": user["name"]}
             accounts = user.get("accounts") or []
             names = [user.get("default_account"), *([accounts] if isinstance(accounts, str) else accounts)]
@@ -64,7 +64,7 @@ def merged_users(accounts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[
 
 
 def _entries(settings: Sequence[Setting], values: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """Return the entries of a list as written if they are set once as a list, else after templating."""
+    """Return the entries of a list as written if it is set in one place, otherwise after templating."""
     written = [each.value for each in settings if each.name == name]
     value = written[0] if len(written) == 1 and isinstance(written[0], list) else values[name]
     return [each for each in value if isinstance(each, dict) and each.get("name")] if isinstance(value, list) else []

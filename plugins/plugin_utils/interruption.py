@@ -1,7 +1,7 @@
-"""Let an action clean up when its run is interrupted.
+"""Convert signals to an exception, so that an action can clean up when its run is interrupted.
 
-By default, an Ansible worker dies immediately from the signals that ansible-playbook forwards. This class handles the
-signals instead; ansible-playbook waits for its workers before it exits.
+Without a handler, the signals that ansible-playbook forwards end its workers immediately. ansible-playbook waits for
+its workers before it exits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption:
-    """Turns the first signal into an exception, and ignores later ones."""
+    """Raises Interrupted at the first signal, and ignores later ones."""
 
     def __init__(self, signals: Sequence[signal.Signals] = _SIGNALS) -> None:
         """Store the parent process ID; the context manager is reentrant."""
@@ -54,7 +54,7 @@ class Interruption:
             raise Interrupted(self.why)
 
     def look(self) -> None:
-        """Check whether ansible-playbook has exited, which sends no signal.
+        """Raise Interrupted if ansible-playbook has exited, because then no signal arrives.
 
         Raises:
             Interrupted: if ansible-playbook has exited.

@@ -24,16 +24,16 @@ _INI = frozenset({"", ".ini"})
 _VARIABLE_FOLDERS = frozenset({"group_vars", "host_vars"})
 _GROUP_KEYS = ("hosts", "children", "vars")
 _VAULT = "$ANSIBLE_VAULT"
-# First line of YAML or JSON; in Ansible's INI format, a host name cannot end with a colon.
+# First line of a file in YAML or JSON; in Ansible's INI format, host names cannot end with a colon.
 _BEGINS_YAML = re.compile(r"---|\{|\S+:(\s|$)")
 
 
 def yaml_problems(sources: Sequence[str], playbook: Path | None = None) -> list[str]:
-    """Return one line for each problem: path, line, column and description.
+    """Return a message for each problem: path, line, column and description.
 
     Args:
         sources: the inventory, as given with `-i`.
-        playbook: its group_vars and host_vars are checked as well.
+        playbook: a playbook, whose group_vars and host_vars are also checked.
     """
     listed = [path for source in sources if "," not in source for path in _ini_files(Path(source).absolute())]
     problems = [problem for path in variable_files(sources, playbook) for problem in _problems(path)]
@@ -41,7 +41,7 @@ def yaml_problems(sources: Sequence[str], playbook: Path | None = None) -> list[
 
 
 def variable_files(sources: Sequence[str], playbook: Path | None) -> list[Path]:
-    """Return the YAML files of an inventory, including group_vars and host_vars, also those of the playbook."""
+    """Return the YAML files of an inventory, and of the group_vars and host_vars of inventory and playbook."""
     files = dict.fromkeys(_files(sources))
     if playbook is not None:
         files.update(dict.fromkeys(_variables_beside(playbook.absolute().parent)))
@@ -67,7 +67,7 @@ def variable_places(sources: Sequence[str]) -> dict[tuple[str, str], str]:
 
 
 def _variables_in(path: Path, root: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
-    """Yield the variables of a file, each with its scope: the group or host that it is set for."""
+    """Yield the variables of a file, each with its scope, the group or host."""
     for folder in path.parents:
         if folder.name in {"group_vars", "host_vars"}:
             name = Path(path.relative_to(folder).parts[0])
@@ -132,7 +132,7 @@ def _variables_beside(folder: Path) -> Iterator[Path]:
 
 
 def _problems(path: Path) -> list[str]:
-    """Return the problems with a file, without its values, which may be secrets."""
+    """Return the problems with a file; messages do not contain values, because these may be secrets."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         if text.startswith(_VAULT):
@@ -153,7 +153,7 @@ def _problems(path: Path) -> list[str]:
 
 
 def _duplicates(path: Path, node: yaml.Node | None, seen: set[int]) -> Iterator[str]:
-    """Yield the duplicate keys of mappings: Ansible uses the last one, so a mistyped host replaces another."""
+    """Yield a message for each duplicate key, of which Ansible uses only the last one."""
     if node is None or id(node) in seen:
         return
     seen.add(id(node))  # aliases refer to the same node
@@ -171,7 +171,7 @@ def _duplicates(path: Path, node: yaml.Node | None, seen: set[int]) -> Iterator[
 
 
 def _group_faults(path: Path, root: yaml.Node | None) -> Iterator[str]:
-    """Yield problems with an inventory's groups: keys that Ansible ignores, and lists instead of mappings."""
+    """Yield a message for each group key that Ansible ignores, and for lists instead of mappings."""
     if not isinstance(root, yaml.MappingNode) or _VARIABLE_FOLDERS & set(path.parts):
         return
     if any(key.value == "plugin" for key, _ in root.value):
@@ -183,7 +183,7 @@ def _group_faults(path: Path, root: yaml.Node | None) -> Iterator[str]:
         for key, value in _items(group):
             if key.value not in _GROUP_KEYS:
                 near = near_name(str(key.value), _GROUP_KEYS)
-                meant = f": did you mean {near}?" if near else ": put hosts below hosts and groups below children"
+                meant = f": did you mean {near}?" if near else ": list hosts under hosts, and groups under children"
                 yield f"{_where(path, key)}: {key.value} has no effect in the group {name.value}{meant}"
             elif isinstance(value, yaml.SequenceNode):
                 remedy = "write each name on its own line, with a colon and without a dash"
@@ -233,7 +233,7 @@ def _ini_files(source: Path) -> list[Path]:
 
 
 def _ini_duplicates(path: Path) -> Iterator[str]:
-    """Yield the hosts that an INI group lists twice, and the variables that it sets twice."""
+    """Yield a message for each host that an INI group lists twice, and each variable that it sets twice."""
     section, first = "", dict[tuple[str, str], int]()
     for number, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
         words = line.split("#", 1)[0].split(";", 1)[0].split()

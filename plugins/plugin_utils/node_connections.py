@@ -26,11 +26,10 @@ class NodeConnection:
         self._connection = connection
         self._context = context
 
-    # Cached: a local connection knows its login user only after the first command. A later command without become would
-    # then wait for the success marker of the first one.
+    # Cached, because a local connection reports its user only after the first command, which would change the result.
     @functools.cached_property
     def _becomes(self) -> bool:
-        """Return whether commands run as a user other than the login user; root never becomes root, as in any task."""
+        """Return whether commands run as a different user than the login user; root does not become root."""
         if not self._connection.become:
             return False
         user = self._context.remote_user
@@ -50,7 +49,7 @@ class NodeConnection:
             command = connection.become.build_become_command(command, get_shell_plugin(executable=executable))
         if connection.allow_executable:
             command = f"{executable} -c {shlex.quote(command)}"
-        # Passing stdin prevents a terminal, which would alter bytes and mix stderr into stdout.
+        # With input, Ansible requests no terminal, which would change bytes and merge stderr into stdout.
         code, out, err = connection.exec_command(command, in_data=script.encode(), sudoable=True)
         return int(code or 0), bytes(out), bytes(err)
 
@@ -77,8 +76,7 @@ class NodeConnections:
         connection = connection_loader.get(name, context, ansible_playbook_pid=str(os.getppid()))
         keys = {**self._task.dump_attrs(), "timeout": context.timeout}
         keys.pop("retries", None)
-        # Passwords from the command line apply to all hosts, but passwords from the variables of the action's host do
-        # not.
+        # Passwords from the command line apply to all hosts, but those from variables of the action's host do not.
         mine = self._hostvars.get(self._task.delegate_to or "", {})
         for key in ("password", "become_pass"):
             typed = getattr(context, key, None)

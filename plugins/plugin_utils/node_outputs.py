@@ -1,6 +1,6 @@
 """Fetch files from nodes in pieces, each file in a separate process, with limits on size and time.
 
-A node may be compromised: it must not decide how much memory, disk space or time a transfer takes.
+A compromised node must not be able to exhaust the memory, disk space or time of the provisioning host.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PIECE = 4 << 20
 _HEAD = b"busbar-output "
 _LONGEST_HEAD = 1 << 16
 _PIECE_S = 120
-# Memory for one piece beyond the current usage; an honest node never sends more.
+# Additional memory of a process that fetches a file, more than a piece requires.
 _MEMORY = 512 << 20
 _LONGEST_PROBLEM = 300
 _PAUSE_S = 0.05
@@ -65,15 +65,15 @@ class Bounds(NamedTuple):
 def fetch(
     wanted: list[Wanted], node: Callable[[str], Node], user: str, bounds: Bounds, too_long: str
 ) -> dict[Path, str]:
-    """Save files and remove them on their nodes; return the error of each unsaved file by target, '' on success.
+    """Save files and delete them on their nodes; return the error of each file by target, '' on success.
 
-    Existing targets are skipped: a file is removed on its node as soon as it is complete here. An incomplete file stays
+    Existing targets are skipped. A file is deleted on its node as soon as it is complete. An incomplete file is kept
     next to its target as NAME.part.
 
     Args:
         wanted: the files.
         node: returns the connection to a host.
-        user: owner of the files; they are read as this user, because root would follow links that the user planted.
+        user: owner of the files, as whom they are read: root would follow symbolic links of this user to other files.
         bounds: limits of the transfer.
         too_long: error for a file beyond the size limit.
     """
@@ -113,7 +113,7 @@ def _result(pipe: Pipe) -> str:
     try:
         return str(pipe.recv())
     except (EOFError, OSError):
-        return "the process that fetched it failed"
+        return "the transfer process failed"
     finally:
         pipe.close()
 
@@ -130,7 +130,7 @@ def _kill(process: ForkProcess) -> None:
 def _child(  # noqa: PLR0913, PLR0917 - multiprocessing passes them by position
     pipe: Pipe, item: Wanted, node: Callable[[str], Node], user: str, most: int, too_long: str
 ) -> None:
-    """Fetch one file in a child process, and send the error through the pipe."""
+    """Fetch one file in the child process, and send the error to the parent through the pipe."""
     os.setpgid(0, 0)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -174,7 +174,7 @@ def _fetched(item: Wanted, node: Node, user: str, most: int, too_long: str) -> s
             if not data:
                 return "the transfer was incomplete"
     part.replace(item.target)
-    # The file is complete here, even if it remains on the node.
+    # The transfer is successful even if the file cannot be deleted on the node.
     with contextlib.suppress(Exception):
         node.run(f"rm -f -- {shlex.quote(item.path)}\n")
     return problem
@@ -193,7 +193,7 @@ def fetch_piece(node: Node, user: str, path: str, at: int, count: int) -> tuple[
     name = shlex.quote(user)
     become = f'setpriv --reuid={name} --regid="$(id -g -- {name})" --init-groups'
     code, out, err = node.run(f"exec timeout {_PIECE_S} {become} sh -c {shlex.quote(inner)} {shlex.quote(path)}\n")
-    # A login shell or the become method may print something before the header.
+    # A login shell or the become method may print text before the header.
     start = out.find(_HEAD, 0, _LONGEST_HEAD)
     end = out.find(b"\n", start)
     if code or start < 0 or end < 0:

@@ -1,4 +1,4 @@
-"""Permanent node records of a site, in a JSON Lines file next to the reports on the provisioning host."""
+"""Read and append the node records of a site, a JSON Lines file next to the reports on the provisioning host."""
 
 from __future__ import annotations
 

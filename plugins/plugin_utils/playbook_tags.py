@@ -20,19 +20,19 @@ _TASKS = ("import_tasks", "include_tasks")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml if available
-    """Loads values with Ansible's YAML tags as None."""
+    """A YAML loader that reads values with Ansible's tags as None."""
 
 
 _Loader.add_multi_constructor("!", lambda _loader, _suffix, _node: None)
 
 
 def tag_problems(playbooks: Sequence[Path], wanted: Iterable[str], skipped: Iterable[str]) -> list[str]:
-    """Return one line for each tag that the playbooks do not have; playbooks of the site are not checked.
+    """Return a message for each tag that does not exist; playbooks of the site are not checked.
 
     Args:
-        playbooks: the files of one run.
-        wanted: the values of `--tags`.
-        skipped: the values of `--skip-tags`; these may also be tags of other playbooks.
+        playbooks: the playbooks of a run.
+        wanted: the values of `--tags`, tags of these playbooks.
+        skipped: the values of `--skip-tags`, tags of any playbook of the collection.
     """
     wanted, skipped = _words(wanted), _words(skipped)
     folder = _COLLECTION / "playbooks"
@@ -59,7 +59,7 @@ def _tags(*playbooks: Path) -> set[str]:
 
 
 class _Tags:
-    """The tags of a playbook, including all playbooks, roles and task files that it may include."""
+    """The tags of playbooks, including those of all playbooks, roles and task files that they may include."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()
@@ -99,7 +99,7 @@ class _Tags:
             if role:
                 self._role(role, _named(task, _ROLES, "tasks_from") or "main")
             if included:
-                # The file name is a template: use all files in the folder.
+                # If the file name is a template, use all files in the folder.
                 for path in sorted(folder.glob("*.yml")) if "{{" in included else [folder / included]:
                     self._tasks(self._read(path), folder)
             for part in ("block", "rescue", "always"):
@@ -110,7 +110,7 @@ class _Tags:
         self.found.update(word for each in words if (word := str(each).strip()) and "{{" not in word)
 
     def _read(self, path: Path) -> Iterator[dict[str, Any]]:
-        """Yield the entries of a file, once only: a role that includes itself would recurse forever."""
+        """Yield the entries of a file when it is first read; a role may include itself."""
         if path in self._seen or not path.is_file():
             return
         self._seen.add(path)
@@ -119,7 +119,7 @@ class _Tags:
 
 
 def _named(task: dict[str, Any], actions: tuple[str, ...], key: str = "") -> str:
-    """Return the name (or argument `key`) that a task or play passes to one of the given actions, or ''."""
+    """Return the file or role name (or the argument `key`) of a task with one of the given actions, or ''."""
     for action in actions:
         value = task.get(f"ansible.builtin.{action}") or task.get(action)
         if value:

@@ -24,10 +24,10 @@ def program(paths: Sequence[Path]) -> bytes:
     It is not compressed, because the output of zlib differs between releases.
 
     Args:
-        paths: the entry point, and modules that are added under their names.
+        paths: the entry point, and further modules to add.
 
     Raises:
-        FileNotFoundError: if one of them, or a file that they import, does not exist.
+        FileNotFoundError: if one of them or an imported file does not exist.
     """
     files = {"__main__.py" if path == paths[0] else path.name: path for path in paths}
     top = Path(PACKAGE.replace(".", "/"))

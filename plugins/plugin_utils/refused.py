@@ -1,4 +1,4 @@
-"""Detect failed results that were caused by invalid input."""
+"""Detect results of tasks that failed because of invalid input."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ __all__ = ["is_refused"]
 
 
 def is_refused(result: dict[str, Any]) -> bool:
-    """Return whether a result is a refusal; for a loop, whether all failed items are."""
+    """Return whether a task failed because of invalid input; for a loop, whether this applies to all failed items."""
     failed = [item for item in result.get("results") or [] if isinstance(item, dict) and item.get("failed")]
     return result.get(REFUSED) is True or (bool(failed) and all(item.get(REFUSED) is True for item in failed))

@@ -64,12 +64,12 @@ def _decoded(raw: bytes) -> object:
     try:
         return json.loads(raw, parse_constant=lambda _word: None)
     except (ValueError, RecursionError) as exc:
-        message = f"no JSON: {exc}"
+        message = f"is not JSON: {exc}"
         raise ValueError(message) from exc
 
 
 def folders(place: Path) -> list[Path]:
-    """Return the folders of all reports, oldest first, without the link to the latest.
+    """Return the folders of all reports, oldest first, without the link `latest`.
 
     Raises:
         OSError: if the directory cannot be read.
@@ -89,7 +89,7 @@ def history(folder: Path) -> list[ReadReport]:
 
 
 def write_pages(folder: Path, nodes: Collection[str] | None = None, raw: bytes | None = None) -> list[Path]:
-    """Write report.html, junit.xml and busbar.prom beside report.json, each atomically.
+    """Write report.html, junit.xml and busbar.prom next to report.json, each atomically.
 
     Args:
         folder: the folder of report.json.
@@ -117,7 +117,7 @@ def _page_files(raw: bytes) -> PageFiles:
     try:
         version = metadata.version("busbar")
     except metadata.PackageNotFoundError:
-        version = "of a checkout"
+        version = "from a checkout"
     return PageFiles(
         template=texts["page.html.j2"],
         style=texts["page.css"],

@@ -1,4 +1,4 @@
-"""Save a validation report in a folder; errors in its pages never hide the verdict."""
+"""Save a validation report in a folder. Errors while writing its pages do not affect the report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def unwritable(folder: Path) -> str:
         place = place.parent
     if not place.is_dir():
         return f"{folder}: {place} is not a folder"
-    # Permission bits are not reliable for root, root-squashed shares and pseudo file systems, so try to write.
+    # Try to write, because permission bits are not reliable for root, with root_squash and on pseudo file systems.
     try:
         Path(tempfile.mkdtemp(dir=place, prefix=".busbar.")).rmdir()
     except OSError as exc:
@@ -36,12 +36,12 @@ def save_report(folder: Path, report: Mapping[str, Any], nodes: Collection[str])
 
     Args:
         folder: named after the report's time.
-        report: as returned by validation.verdicts.report.
+        report: the report.
         nodes: nodes of the cluster, for the metrics.
 
     Returns:
-        ``metrics``, the path of the Prometheus file or ''; ``pages_problem``, the error of the pages or ''; and
-        ``incomplete``, whether a disk error caused it.
+        ``metrics``, the path of the Prometheus file or ''; ``pages_problem``, the error while writing the pages or '';
+        and ``incomplete``, whether it was a disk error.
 
     Raises:
         OSError: if the report itself cannot be written.
@@ -55,13 +55,13 @@ def save_report(folder: Path, report: Mapping[str, Any], nodes: Collection[str])
     try:
         from .report_files import METRICS, write_pages  # noqa: PLC0415 - libraries may be missing
 
-        # Metrics are written before the page, which may fail.
+        # The metrics were written before the page, which may have failed.
         done["metrics"] = str(folder / METRICS)
         write_pages(folder, nodes, raw)
     except Exception as exc:  # noqa: BLE001 - see above
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else f"{type(exc).__name__}: {exc}"
         done["pages_problem"] = f"the pages of the report could not be written to {folder}: {reason}"
-        # A missing library may be intentional; a full disk leaves an unreadable report.
+        # A missing library may be intentional, but after a disk error the report may be unreadable.
         done["incomplete"] = isinstance(exc, OSError)
     if done["metrics"] and not Path(done["metrics"]).is_file():
         done["metrics"] = ""
@@ -69,7 +69,7 @@ def save_report(folder: Path, report: Mapping[str, Any], nodes: Collection[str])
 
 
 def point_to(folder: Path) -> str:
-    """Point the link ``latest`` beside a folder to it; return the error, or '' on success."""
+    """Set the link ``latest`` next to a folder to it; return the error, or '' on success."""
     link, fresh = folder.parent / LATEST, folder.parent / f".{LATEST}.{folder.name}"
     try:
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Run the option checks of roles, roles/NAME/checks.py, on the values that sites set.
+"""Run the option checks of roles (roles/NAME/checks.py) on the values that a site sets.
 
 `check(options, cluster)` returns the problems with options, given by name without the role prefix. The role calls it
 with all options and the facts of its host; the preflight calls it with the options that a site sets, with defaults that
@@ -70,11 +70,11 @@ def value_problems(settings: Iterable[Setting]) -> list[Problem]:
         role, own = options[setting.name].role, {setting.name: setting.value}
         alone = roles.get(role, {})
         beside = alone | set_by_role[role]
-        # The check may not be able to read another option of the role.
+        # The check is also tried without the site's other options, which it may not be able to read.
         found = _role_problems(role, beside | own, alone | own) if role in roles else []
         for problem in _port(setting) + found:
             name = re.split(r"[.:\[]", problem["key"])[0]
-            # A missing option is reported once, with the option that needs it.
+            # If a missing option is the problem, it is reported only once, for the option that requires it.
             others = beside | {setting.name: defaults.get(setting.name)}
             if name in computed or (name not in {setting.name, *latest} and problem in _role_problems(role, others)):
                 continue
@@ -95,7 +95,7 @@ def _port(setting: Setting) -> list[Problem]:
 
 
 def _role_problems(role: str, *attempts: Known) -> list[Problem]:
-    """Return the problems that a role's check finds for the first set of options that it can read."""
+    """Return the problems that a role's check finds, for the first of several sets of options that it can read."""
     for written in attempts:
         options = {name.removeprefix(f"{role}_"): value for name, value in written.items()}
         with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):

@@ -1,6 +1,6 @@
 """Lock an inventory, so that only one run at a time changes its hosts; the lock file describes its holder.
 
-A rolling update also stores such a description on the controller, because another provisioning host may have a separate
+A rolling update stores the same description on the controller, because another provisioning host may have a separate
 copy of the inventory.
 """
 
@@ -37,12 +37,12 @@ __all__ = [
 ]
 
 READ_ONLY = frozenset({"describe.yml", "preflight.yml"})
-# Maps a playbook to the tag of a part that needs no lock if it runs on its own. The elevation writes a file that no
-# other run uses, and must not wait for a long run in an emergency; the backup verification only reads.
+# Maps a playbook to the tag of a part that requires no lock if only this part runs. `elevate` writes a file that no
+# other run uses, and must work during a long run in an emergency; `backup_verify` changes nothing.
 ELEVATION = "elevate"
 LOCKLESS_PARTS = {"user.yml": ELEVATION, "backup.yml": "backup_verify"}
 OWN_PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
-# A process that only probes the lock holds it for a moment.
+# Retries, because a process that only probes the lock holds it briefly.
 _ATTEMPTS, _PAUSE_S = 5, 0.1
 _LARGEST = 1 << 16
 _MINUTE = 60
@@ -63,8 +63,8 @@ class Holder:
         user: the user who started the run.
         pid: the process of ansible-playbook on that host.
         since: seconds since 1970.
-        command: the command without its options, which may contain secrets.
-        began: boot ID and start time of the process, because PIDs are reused.
+        command: the command, without options, which may contain secrets.
+        began: boot ID and start time of the process, to detect a reused PID.
     """
 
     host: str
@@ -111,9 +111,9 @@ class Holder:
 
 
 def other_run(found: Mapping[str, Any] | None) -> str:
-    """Return the user, host and PID of a recorded run, or '' if it is this run or has ended.
+    """Return user, host and PID of a recorded run, or '' if it is this run or has ended.
 
-    Whether a run on another host has ended cannot be determined here.
+    A run on another host counts as running, because its process cannot be checked from here.
     """
     if not found:
         return ""
@@ -122,7 +122,7 @@ def other_run(found: Mapping[str, Any] | None) -> str:
         return ""
     words = f"{found['user']} on {found['host']} (pid {found['pid']})"
     if found["host"] != mine.host:
-        return f"{words}, which cannot be checked from {mine.host}"
+        return f"{words}, whose state cannot be checked from {mine.host}"
     return words if found["began"] and _began(int(found["pid"])) == found["began"] else ""
 
 
@@ -147,7 +147,7 @@ def lock_paths(sources: Sequence[str]) -> list[Path]:
         if "," in source or not path.exists():
             continue
         folder, site = inventory_folder(path), site_folder(path)
-        # If the folder itself is the inventory, a hidden file keeps Ansible from reading the lock.
+        # In an inventory folder, Ansible would read a file that is not hidden.
         found[site / (".inventory.lock" if folder == site else "inventory.lock")] = None
     return sorted(found)
 
@@ -180,8 +180,8 @@ def refuse_if_locked(sources: Sequence[str]) -> None:
 class RunLock:
     """The lock of one inventory.
 
-    The kernel releases it when the process ends, so a stale lock file from this host has no effect. If the holder is
-    another host that shares the folder, the description in the file is trusted.
+    The kernel releases the lock when the process ends, so a stale lock file of this host has no effect. For a run on
+    another host that shares the folder, the description in the file decides.
     """
 
     def __init__(self, path: Path) -> None:
@@ -224,7 +224,7 @@ class RunLock:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
-        # Otherwise forked workers would inherit the lock and could outlive a killed run.
+        # Forked workers must not inherit the lock, because they may outlive a killed run.
         os.register_at_fork(after_in_child=self._close)
         return left
 
@@ -251,14 +251,14 @@ class RunLock:
         left = Holder.read(os.pread(descriptor, _LARGEST, 0).decode(errors="replace"))
         if not locked:
             message = (
-                f"another run uses this inventory: {left or 'an unidentified run'}. "
-                f"Wait until it ends; --check, preflight and describe need no lock (lock file: {self._path})."
+                f"another run uses this inventory: {left or 'unknown run'}. Wait until it ends. "
+                f"--check, preflight and describe do not require the lock (lock file: {self._path})."
             )
             raise LockedError(message)
         if left is not None and left.host != socket.gethostname():
             message = (
-                f"another host may use this inventory: {left}. Whether that process still runs cannot be checked from "
-                f"here. Wait until it ends. If it was killed, or {left.host} no longer exists: rm {self._path}"
+                f"another host may use this inventory: {left}. This host cannot check whether that process is running. "
+                f"Wait until it ends. If it was killed, or {left.host} no longer exists: rm {self._path}"
             )
             raise LockedError(message)
         return left

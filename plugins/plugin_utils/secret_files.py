@@ -28,7 +28,7 @@ def secret_problems(directory: str, secrets: Mapping[str, int]) -> list[Problem]
     if not directory or not place.exists():
         return []
     if not place.is_dir():
-        return [make_problem([], directory, "is not a directory, but must contain the secrets", "move it away")]
+        return [make_problem([], directory, "is not a directory (expected the secrets directory)", "move it away")]
     problems = []
     if stat.S_IMODE(place.stat().st_mode) & _OTHERS:
         problem = f"is accessible to other users (mode {stat.S_IMODE(place.stat().st_mode):04o})"

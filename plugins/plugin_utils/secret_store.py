@@ -19,7 +19,7 @@ _LARGEST = 1 << 20
 
 
 class SecretError(ValueError):
-    """An unusable secret; the message names the file and the remedy."""
+    """A secret cannot be used; the message contains the file and the remedy."""
 
 
 def make_secret(size: int, encoding: str = "urlsafe") -> str:
@@ -70,14 +70,14 @@ def get_secret(directory: Path, name: str, size: int, encoding: str = "urlsafe",
 
 
 def read_secret(path: Path, minimum: int) -> str:
-    """Return the secret in `path`, without surrounding white space.
+    """Return the secret in `path`, without leading and trailing whitespace.
 
     Raises:
         FileNotFoundError: if the file does not exist.
         SecretError: if it is not a private regular file of at least `minimum` characters.
     """
     try:
-        # O_NONBLOCK: opening a FIFO would block before its type can be checked.
+        # Without O_NONBLOCK, opening a FIFO would block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _refuse_unsafe(os.fstat(descriptor), path)
@@ -119,7 +119,7 @@ def store_secret(path: Path, text: str) -> None:
             stream.write(text + "\n")
             stream.flush()
             os.fsync(stream.fileno())
-        # Unlike rename, link never replaces a file that another process created first.
+        # Unlike rename, link does not replace a file that another process has created.
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
             _keep_entry(path.parent)
@@ -132,7 +132,7 @@ def store_secret(path: Path, text: str) -> None:
 
 
 def _keep_entry(directory: Path) -> None:
-    """Sync a directory: a secret must survive a power loss, because hosts may already use it."""
+    """Sync a directory, so that the new secret survives a power loss, because hosts may already use it."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

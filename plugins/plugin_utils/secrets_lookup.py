@@ -26,7 +26,7 @@ class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible is untyped
         """
         known = variables or {}
         self.set_options(var_options=known, direct=options)
-        # Read the variable directly: as a plugin option, it would not be templated yet.
+        # The variable is read directly, because as a plugin option it would not be templated.
         declared = self._templar.template(known.get("cluster_secrets_dir", ""))
         directory = Path(self.get_option("directory") or declared)
         if not directory.is_absolute():
@@ -50,6 +50,6 @@ def _is_read(directory: Path, source: Path) -> bool:
 
 
 def is_taken(name: str, option: str | None, variables: Mapping[str, Any]) -> bool:
-    """Return whether an option uses the secret: it is unset, or its template names the secret."""
-    # Compare the raw text: templating it would generate the secret.
+    """Return whether the secret file is used: the option is unset, or its template contains the name of the secret."""
+    # Templating would generate the secret.
     return not option or option not in variables or name in str(variables[option])

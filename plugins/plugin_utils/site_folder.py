@@ -1,4 +1,4 @@
-"""Find the site folder on the provisioning host, which contains secrets, reports, logs and the lock."""
+"""Find the site folder on the provisioning host, which contains secrets, reports, logs and the lock file."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def site_folder(source: str | Path) -> Path:
 
 
 def is_read_whole(source: str | Path) -> bool:
-    """Return whether Ansible would read the site folder's files as inventory, as it does for an inventory folder."""
+    """Return whether Ansible would read all files of the site folder as inventory."""
     return Path(source).is_dir() and site_folder(source) == inventory_folder(source)

@@ -1,4 +1,4 @@
-"""Collect the variables that a site sets, with their places, and the options of all roles."""
+"""Collect the variables that a site sets, with file and line, and the options of all roles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SITE_VARIABLES", "declared_options", "family_names", "site_settings", "stray_files"]
 
-# Variables that are not options of one role, with their types; "raw" ones have separate checks.
+# Variables that are not options of a single role, with their types; those with type raw have separate checks.
 SITE_VARIABLES: dict[str, dict[str, str]] = {
     "hardware": {"type": "str"},
     "hardware_profiles_extra": {"type": "dict"},
@@ -36,20 +36,20 @@ SITE_VARIABLES: dict[str, dict[str, str]] = {
     "slurm_node_features": {"type": "list", "elements": "str"},
     "slurm_node_params": {"type": "dict"},
     "slurm_node_weight": {"type": "int"},
-    # Removed; `former_users` prints the entries of users_accounts that replace it.
+    # Removed; former_users.py prints the replacement.
     "slurm_users": {"type": "raw"},
     "storage_backend": {"type": "raw"},
 }
 
 _COLLECTION = Path(__file__).resolve().parents[2]
-# Prefixes of variables that belong to several roles or to none.
+# Prefixes of variables that several roles or no role use.
 _FAMILIES = ("hardware", "monitoring", "storage")
 
 
 @cache
 def declared_options() -> Mapping[str, Option]:
     """Return the options of all roles by name."""
-    # libyaml, if available, takes a tenth of the time.
+    # libyaml, if available, is ten times as fast.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     options = {}
     for path in sorted(_COLLECTION.glob("roles/*/meta/argument_specs.yml")):
@@ -62,7 +62,7 @@ def declared_options() -> Mapping[str, Option]:
 
 def family_names() -> list[str]:
     """Return the prefixes of options: role names, and the shared prefixes."""
-    # The prefix site_ is common for a site's own variables, and the role `site` has no such option.
+    # Sites often use the prefix site_ for custom variables, and the role `site` has no options with it.
     roles = {path.parents[1].name for path in _COLLECTION.glob("roles/*/meta/argument_specs.yml")} - {"site"}
     return sorted(roles | {*_FAMILIES})
 
@@ -93,7 +93,7 @@ def site_settings(inventory: InventoryManager, loader: DataLoader, sources: Sequ
 
 
 def stray_files(inventory: InventoryManager, sources: Sequence[str]) -> list[Problem]:
-    """Return the files in group_vars and host_vars for groups or hosts that are not in the inventory.
+    """Return advice for each file in group_vars and host_vars whose group or host is not in the inventory.
 
     Args:
         inventory: the site's inventory.

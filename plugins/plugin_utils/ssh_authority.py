@@ -39,7 +39,7 @@ def signing_key(directory: Path, *, create: bool = True) -> str:
 
 
 def trusted_lines(directory: Path, *, create: bool = True) -> list[str]:
-    """Return the public keys that nodes trust: the signing one, and during a rotation the next or previous one.
+    """Return the public keys that nodes trust: the current one, and during a rotation the next or previous one.
 
     Raises:
         SecretError: if a file cannot be read, written or trusted.

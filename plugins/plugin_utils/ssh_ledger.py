@@ -1,4 +1,4 @@
-"""The ledger of certified host keys, a file next to the secrets on the provisioning host."""
+"""Read and write the ledger of certified SSH host keys, a file in the secrets directory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_ledger(directory: Path) -> list[dict[str, Any]]:
     if not isinstance(entries, list) or not all(
         isinstance(entry, dict) and entry.keys() >= _FIELDS for entry in entries
     ):
-        raise _damaged(path, "it contains no list of keys")
+        raise _damaged(path, "does not contain a list of keys")
     return entries
 
 

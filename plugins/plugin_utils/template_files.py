@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "checked", "sources"]
 
-# Keys that are passed to the module unchanged.
+# Keys that are passed to the module.
 HANDED_ON = ("mode", "owner", "group", "validate", "hidden", "state")
 KEYS = ("dest", "src", "content", "program", "vars", "when", *HANDED_ON)
 STATES = ("present", "absent")
 
 
 def checked(listed: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """Return the listed files whose condition is true.
+    """Return the files whose condition (`when`) is true.
 
     Args:
         listed: the files of the task, with the keys of `KEYS`.
-        more: files that are already rendered, with `path`.
+        more: rendered files, with `path`.
 
     Raises:
-        ValueError: if an entry is invalid; the message names its file and key.
+        ValueError: if an entry is invalid; the message contains file and key.
     """
     for entry in listed:
         _check(entry)
@@ -52,7 +52,7 @@ def _check(entry: Mapping[str, Any]) -> None:
         raise ValueError(message)
     given = [key for key in ("src", "content", "program") if key in entry]
     if given[1:]:
-        message = f"{dest}: {given[0]} and {given[1]} exclude each other: remove one"
+        message = f"{dest}: {given[0]} and {given[1]} cannot be combined: remove one"
         raise ValueError(message)
     if entry.get("state", "present") not in STATES:
         message = f"{dest}: state: {entry['state']!r} is not valid: use {' or '.join(STATES)}"

@@ -1,4 +1,4 @@
-"""The cluster's TLS certificate authority, stored as a file on the provisioning host."""
+"""The cluster's TLS certificate authority, stored as files on the provisioning host, and custom certificates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CURRENT", "NEXT", "PREVIOUS", "judge", "signing_authority", "trusted_certificates"]
 
-# Key and certificate share a file, so that they always match, even if several processes create them.
+# Key and certificate are in one file, so that they match even if several processes create them.
 CURRENT, NEXT, PREVIOUS = "tls_ca", "tls_ca_next", "tls_ca_previous"
 
 
@@ -48,7 +48,7 @@ def signing_authority(directory: Path, cluster: str, now: int, *, create: bool =
 
 
 def trusted_certificates(directory: Path, authority: str) -> str:
-    """Return the certificates that hosts trust, as PEM: the signing one, and in a rotation the next or previous one.
+    """Return the certificates that hosts trust as PEM: the current one, and in a rotation the next or previous one.
 
     Raises:
         SecretError: if a file cannot be read or trusted.
@@ -97,7 +97,7 @@ def read_files(host: str, files: Mapping[str, Any]) -> tuple[dict[str, str], lis
 
 
 def judge(host: str, files: Mapping[str, Any], reached_by: Sequence[str], now: int) -> dict[str, Any]:
-    """Return the content of one host's files, or only `problems`."""
+    """Return the content of a host's custom certificate files, or only `problems`."""
     problems = declaration_problems(host, files)
     if problems:
         return {"problems": problems}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterTransport", "free_folder", "run_validation"]
 
-# Time for cancelled jobs to end, before an interrupted run is killed.
+# Time for cancelled jobs to end. An interrupted run is killed after a longer time.
 _RELEASE_S = 20
 
 
@@ -31,7 +31,7 @@ class ClusterTransport(Transport, Protocol):
     """A transport that also changes nodes in Slurm.
 
     Attributes:
-        interruption: the signals that end the validation.
+        interruption: handler of the signals that end the validation.
     """
 
     interruption: Interruption
@@ -46,18 +46,18 @@ def run_validation(
     """Run a validation and write its report.
 
     Args:
-        options: as for inputs.typed.
+        options: options of the validation, which may be untyped.
         transport: runs the jobs.
-        folder: the report folder; earlier reports are next to it.
+        folder: folder of the report; earlier reports are next to it.
         left_out: nodes that cannot be tested, with the reason.
 
     Returns:
-        The result of the `validation` action plugin.
+        The result of the `validation` action.
     """
     options = options | {"last_results": _last_results(options, folder)}
     if int(options["partners"]) and not any(options["last_results"].values()):
         transport.report_progress(
-            f"no earlier report in the folder of {folder} has a node that passed: the partners are unverified"
+            f"no node passed in an earlier report next to {folder}, so the partners are not verified"
         )
     loop = Loop(options, transport)
     loop.state = {**loop.state, "left_out": dict(left_out or {})}
@@ -67,7 +67,7 @@ def run_validation(
             loop.run()
         except BaseException as exc:  # noqa: BLE001 - a report must always be written
             broken = exc
-        # Later interruptions are deferred until the report is written.
+        # Write the report before the next interruption.
         with contextlib.suppress(Interrupted), transport.uninterrupted():
             done = _reported(loop, transport, folder, broken)
     if broken is not None and not isinstance(broken, Exception) and not transport.interruption.why:
@@ -76,7 +76,7 @@ def run_validation(
 
 
 def _reported(loop: Loop, transport: ClusterTransport, folder: Path, broken: BaseException | None) -> dict[str, Any]:
-    """Write the report, drain and resume nodes, and return the result for the caller."""
+    """Write the report, drain and resume nodes, and return the result of the validation."""
     why = transport.interruption.why or (f"{type(broken).__name__}: {broken}" if broken is not None else "")
     data = _against_history(_report(loop, why), loop, folder)
     blamed = data.get("culprits", [])
@@ -114,7 +114,7 @@ def _reported(loop: Loop, transport: ClusterTransport, folder: Path, broken: Bas
 
 
 def _last_results(options: dict[str, Any], folder: Path) -> dict[str, bool]:
-    """Return for each node whether earlier reports prove it good."""
+    """Return whether each node passed in the newest report that judged it."""
     with contextlib.suppress(OSError, ImportError):
         from .report_files import history  # noqa: PLC0415 - libraries may be missing
 
@@ -123,13 +123,13 @@ def _last_results(options: dict[str, Any], folder: Path) -> dict[str, bool]:
 
 
 def free_folder(place: Path, name: str) -> Path:
-    """Return the path of a folder that does not exist yet: NAME, or NAME with a number."""
+    """Return the path of a new folder: NAME, or NAME with a number if it exists."""
     names = (name, *(f"{name}-{number}" for number in range(2, 100)))
     return place / next((name for name in names if not (place / name).exists()), name)
 
 
 def _report(loop: Loop, why: str) -> Report:
-    """Return the report, or a minimal one if the state is invalid."""
+    """Return the report, or a minimal one if it cannot be created."""
     state, stopped = loop.state, why or loop.stopped
     if loop.unended:
         left = f"could not be cancelled: scancel {' '.join(loop.unended)}"
@@ -143,7 +143,7 @@ def _report(loop: Loop, why: str) -> Report:
 
 
 def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
-    """Return the report with its values compared to earlier ones, or unchanged if that is not possible."""
+    """Return the report with drift findings, or unchanged if earlier reports cannot be read."""
     how = loop.options["drift"]
     if how == "ignore":
         return data
@@ -155,7 +155,7 @@ def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
         read = normalised(json.loads(json.dumps(data)))
         return cast("Report", with_drift(dict(data), read, history(folder) if folder.parent.is_dir() else [], how))
     except Exception as exc:  # noqa: BLE001 - a report must always be written
-        why = f"the figures could not be compared with earlier reports: {type(exc).__name__}: {exc}"
+        why = f"the values could not be compared with earlier reports: {type(exc).__name__}: {exc}"
         loop.transport.report_progress(why)
         if how == "fail" and data["verdict"] == PASS:
             return {**data, "verdict": INCONCLUSIVE, "reason": why}
@@ -163,9 +163,9 @@ def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
 
 
 def _released(loop: Loop, transport: ClusterTransport, data: Report, nodes: list[str]) -> None:
-    """Delete the reservation of the tests, resume the drained nodes that passed, and record the outcome.
+    """Delete the reservation of the tests, resume the drained nodes that passed, and record the results.
 
-    The tests have already drained these nodes again, so they stay out of service if this step fails.
+    The tests drain these nodes again when they end, so the nodes stay drained if this step fails.
     """
     left = loop.release(_RELEASE_S)
     data["leftovers"] = [f"{node} {words}" for node, words in loop.unrestored.items()] + [left] * bool(left)

@@ -22,11 +22,11 @@ _REMEDY = "use --ask-vault-pass (-J) or --vault-password-file FILE, or set vault
 
 
 def vault_problems(sources: Sequence[str], playbooks: Sequence[Path], loader: DataLoader) -> list[str]:
-    """Return one line for each file with encrypted content that cannot be decrypted.
+    """Return a message for each file with encrypted content that cannot be decrypted.
 
     Args:
         sources: the inventory, as given with `-i`.
-        playbooks: their group_vars and host_vars are checked as well.
+        playbooks: playbooks, whose group_vars and host_vars are also checked.
         loader: Ansible's data loader, with the vault passwords of this run.
     """
     problems = []
@@ -52,7 +52,7 @@ def vault_problems(sources: Sequence[str], playbooks: Sequence[Path], loader: Da
 
 
 def _failures(data: object, key: str = "") -> Iterator[tuple[str, AnsibleError]]:
-    """Yield the keys of values that cannot be decrypted: each may need a different password."""
+    """Yield the key and error of each value that cannot be decrypted; values may have different passwords."""
     if isinstance(data, EncryptedString):
         try:
             str(data)

@@ -148,7 +148,7 @@ def test_each_fault_is_listed(said: str, key: str, place: str, words: str) -> No
         ("munge_keys: is not an option of any role (given by -e)", "munge_key?"),
         ("gpu1: hardware: unknown hardware 'dgx_x1'", "set hardware to one of: "),
         (
-            "gpu2: hardware: is in several hardware groups: gpus says dgx_x1, others says dgx_h100",
+            "gpu2: hardware: is in several groups that set different values (gpus: dgx_x1, others: dgx_h100)",
             "one of these groups",
         ),
         ("gpu3: hardware: is not set for a compute node", "set hardware"),

@@ -1,4 +1,4 @@
-"""Find secrets that hosts have but the provisioning host lacks, so that a run does not replace them."""
+"""Find secrets that hosts have but the provisioning host lacks, which a run would replace."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Site(TypedDict):
     """State of the secrets on the provisioning host.
 
     Attributes:
-        directory: the directory of the secrets.
+        directory: the secrets directory.
         absent: names of the missing secrets.
-        known: properties of each secret; `meaning` describes it in words.
+        known: properties of each secret; `meaning` is its description.
         rotated: names of the secrets to replace.
-        others: hosts that are not in this run.
+        others: hosts that are not part of this run.
     """
 
     directory: str
@@ -35,11 +35,11 @@ class Site(TypedDict):
 def held_problems(
     answers: Mapping[str, Mapping[str, Any]], controller: tuple[str, Mapping[str, Any]], site: Site
 ) -> list[Problem]:
-    """Return the secrets that a run would overwrite, and the hosts that would keep an old one.
+    """Return problems for secrets that a run would replace, and for hosts that would keep an old secret.
 
     Args:
         answers: the `secret_info` result of each host in the run; a host that did not answer has no `held`.
-        controller: name and answer of a controller outside the run; an empty answer if it was not asked.
+        controller: name of a controller outside the run, and its `secret_info` result; empty if it was not queried.
         site: the secrets on the provisioning host.
     """
     name, answer = controller
@@ -61,7 +61,7 @@ def held_problems(
     renewed = [each for each in absent if holders[each] and each in rotated]
     if renewed and site["others"]:
         problem = f"would keep the old {', '.join(renewed)}, because they are not part of this run"
-        problems.append(make_problem(site["others"], _OPTION, problem, "run it on all hosts, without --limit"))
+        problems.append(make_problem(site["others"], _OPTION, problem, "run on all hosts, without --limit"))
     if was_queried and "held" not in answer:
         reason = str(answer.get("msg") or "no answer")
         problem = f"cannot be checked for {', '.join(absent)}, missing in {directory}: {reason}"
@@ -87,7 +87,7 @@ def rotation_problems(
             remedy = f"use one or more of: {', '.join(known)}"
             problems.append(make_problem([], _OPTION, f"{name!r} is not a secret of the cluster", remedy))
         elif name in present:
-            remedy = f"move {directory}/{name} away to generate a new one, or remove {_OPTION}"
+            remedy = f"move {directory}/{name} to another directory to generate a new one, or remove {_OPTION}"
             problems.append(
                 make_problem([], _OPTION, f"{directory}/{name} exists, so it would not be replaced", remedy)
             )

@@ -1,4 +1,4 @@
-"""Permissions of the declared users: sudo, logins between hosts without a key, Slurm accounts."""
+"""Group the declared users by permissions: sudo, login, Slurm accounts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def login_rights(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[st
 
     Returns:
         `admin_users` and `admin_groups`, names with sudo rules; `plain_users`, names of the other users with a local
-        account; `slurm_users`, in the format of the slurm_accounting module.
+        account; `slurm_users`, for the slurm_accounting module.
     """
     admin_groups = [group["name"] for group in filter(is_present, groups) if group.get("sudo")]
     present = list(filter(is_present, users))

@@ -1,6 +1,6 @@
-"""Password hashes that stay the same from run to run.
+"""Reproducible password hashes, which do not change between runs.
 
-For the provisioning host only, where bcrypt is a dependency of paramiko.
+Runs only on the provisioning host, where bcrypt is installed as a dependency of paramiko.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def bcrypt_hash(password: str, salt: str, rounds: int) -> str:
         message = f"the password has {len(secret)} bytes (expected 1 to {_LONGEST}, without a zero byte)"
         raise ValueError(message)
     if not salt:
-        message = "the salt is empty: pass a random text that stays the same between runs"
+        message = "the salt is empty: pass a random text that is the same in all runs"
         raise ValueError(message)
     digest = hashlib.sha256(salt.encode()).digest()[:_SALT_BYTES]
     encoded = base64.b64encode(digest).rstrip(b"=").translate(bytes.maketrans(_STANDARD, _BCRYPT))

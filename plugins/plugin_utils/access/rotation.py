@@ -1,4 +1,4 @@
-"""Plan the rotation of a cluster's secrets: the affected hosts and the conflicts. All functions are pure."""
+"""Plan the rotation of a cluster's secrets: the affected hosts, and the problems that prevent it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def rotation_plan(
 
     Args:
         chosen: names of `known`, as a list or separated by commas.
-        known: the secrets by name, each with `secret`, the file name; `option`, the variable that overrides it, if any;
-            `used`, whether the site uses it, and `unused`, the message if not; `hosts`, the hosts that have it or a
-            value derived from it; `pause`, the services that are interrupted; `rolling`, whether hosts may be prepared
-            in several runs (--limit).
-        reached: hosts of this run that answer.
+        known: the secrets by name, each with `secret` (file name), `option` (variable that overrides the file, if any),
+            `used` (whether the site uses it), `unused` (message if not), `hosts` (hosts with the secret or a derived
+            value), `pause` (interrupted services) and `rolling` (whether hosts may be prepared in several runs with
+            --limit).
+        reached: reachable hosts of this run.
         files: names of the existing secret files.
-        given: options that the site sets to a value other than the secret's file.
+        given: options that the site sets to a different value than the secret's file.
 
     Returns:
         `problems`; `hosts`, by name of the secret, in the order of `known`; `lines`, the plan as text.
@@ -103,5 +103,5 @@ def _begun(secret: str, files: Collection[str]) -> bool:
 
 
 def _line(name: str, each: Mapping[str, Any], files: Collection[str]) -> str:
-    what = "resumes where it stopped" if _begun(str(each["secret"]), files) else f"a new {each['secret']}"
-    return f"{name}: {what}, on {fold_hosts(each['hosts'])}; pause: {each['pause']}"
+    what = "resumes where it stopped" if _begun(str(each["secret"]), files) else f"generates a new {each['secret']}"
+    return f"{name}: {what}, on {fold_hosts(each['hosts'])}; interrupts: {each['pause']}"

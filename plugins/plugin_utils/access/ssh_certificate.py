@@ -1,6 +1,6 @@
 """Check SSH host certificates, and sign new ones.
 
-For the provisioning host only: nodes may lack the imported libraries.
+Runs only on the provisioning host, because nodes may lack the imported libraries.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def sign_host_key(  # noqa: PLR0913 - each is a field of the certificate
 ) -> str:
     """Return a certificate for a host's public key, as one line.
 
-    It is valid from yesterday, because the clock of a new node may still be behind.
+    It is valid from one day ago, because the clock of a new node may be behind.
 
     Args:
         public_key: the host's public key, as a line in OpenSSH format.
@@ -81,7 +81,7 @@ def certificate_end(certificate: str) -> int:
         message = "the certificate cannot be read"
         raise ValueError(message) from exc
     if not isinstance(found, serialization.SSHCertificate):
-        message = "this is a plain key, not a certificate"
+        message = "is a plain key (expected a certificate)"
         raise ValueError(message)  # noqa: TRY004 - the value is invalid, not its type
     return int(found.valid_before)
 
@@ -96,7 +96,7 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
     renew_days: int,
     days: int,
 ) -> str:
-    """Return why a certificate needs renewal, or '' if it is good.
+    """Return why a certificate must be renewed, or '' if it is valid.
 
     Args:
         certificate: the current certificate, as one line; '' if the host has none.

@@ -1,4 +1,4 @@
-"""Ledger of the host keys that the cluster certified: the current ones, and the retired ones, which are revoked."""
+"""Ledger of the certified SSH host keys: the current keys, and the retired keys, which are revoked."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def updated_ledger(  # noqa: PLR0913 - each is compared with the entries
 ) -> list[Entry]:
     """Return the updated ledger.
 
-    A key is retired when its host presents another one or leaves the inventory. Its entry is deleted when no
-    certificate for it can still be valid: all have expired, or their authority is no longer trusted.
+    A key is retired if its host has a different key or was removed from the inventory. Its entry is deleted when all
+    its certificates have expired or their authority is no longer trusted.
 
     Args:
         ledger: entries with `host`, `key`, `authority`, `days` and `retired` (seconds since 1970, or None).
-        present: the key that each host of this run presents.
+        present: the current key of each host of this run.
         hosts: the hosts of the inventory.
         trusted: public keys of the certificate authorities, the signing one first.
         now: seconds since 1970.
@@ -50,7 +50,7 @@ def updated_ledger(  # noqa: PLR0913 - each is compared with the entries
 
 
 def former_keys(ledger: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the retired keys, except those that a host uses now."""
+    """Return the retired keys, except those that a host currently uses."""
     present = set(current_keys(ledger).values())
     return sorted({str(entry["key"]) for entry in ledger if entry["retired"] is not None} - present)
 
@@ -61,7 +61,7 @@ def current_keys(ledger: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _judged(entry: Entry, shown: Mapping[str, str], hosts: Collection[str], now: int) -> Entry:
-    """Return an entry, retired if its host has another key or left the inventory."""
+    """Return an entry, which is retired if its host has a different key or was removed from the inventory."""
     gone = entry["host"] not in hosts or shown.get(entry["host"], entry["key"]) != entry["key"]
     if gone and entry["retired"] is None:
         entry["retired"] = now
@@ -69,7 +69,7 @@ def _judged(entry: Entry, shown: Mapping[str, str], hosts: Collection[str], now:
 
 
 def _restore(entries: list[Entry], host: str, shown: Mapping[str, str]) -> None:
-    """Reinstate the last key of a host that returned to the inventory and is unreachable now."""
+    """Restore the last key of an unreachable host that was added to the inventory again."""
     own = [entry for entry in entries if entry["host"] == host]
     if own and host not in shown and all(entry["retired"] is not None for entry in own):
         max(own, key=lambda entry: int(entry["retired"]))["retired"] = None

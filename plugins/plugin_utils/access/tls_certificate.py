@@ -1,7 +1,7 @@
 """Issue and check TLS certificates for hosts, and decide when to renew them.
 
-For the provisioning host only: nodes may lack the imported libraries. Keys are P-256, which all TLS libraries in a
-cluster support (including Go and GnuTLS).
+Runs only on the provisioning host, because nodes may lack the imported libraries. Keys are P-256, which all TLS
+libraries in a cluster support, including those of Go and GnuTLS.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = [
     "authority_certificate",
     "end_of",
     "first_end",
-    "made_up_key",
     "make_authority",
+    "placeholder_key",
     "read_authority",
     "read_certificates",
     "renewal_reason",
@@ -74,7 +74,7 @@ def make_authority(cluster: str, now: int) -> str:
     return (private + builder.sign(key, hashes.SHA256()).public_bytes(_PEM)).decode()
 
 
-def made_up_key() -> str:
+def placeholder_key() -> str:
     """Return the public key of a discarded private key, in OpenSSH format, for check mode."""
     key = ec.generate_private_key(ec.SECP256R1()).public_key()
     return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
@@ -90,13 +90,13 @@ def read_authority(text: str) -> Authority:
         key = serialization.load_pem_private_key(text.encode(), password=None)
         certificate = read_certificates(text)[0]
     except (ValueError, TypeError, UnsupportedAlgorithm) as exc:
-        message = "it does not contain an unencrypted private key and its certificate in PEM format"
+        message = "does not contain an unencrypted private key and its certificate in PEM format"
         raise ValueError(message) from exc
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        message = "its private key is not an elliptic curve key"
+        message = "contains a private key that is not an elliptic curve key"
         raise ValueError(message)  # noqa: TRY004 - the value is invalid, not its type
     if _bytes(key.public_key()) != _bytes(certificate.public_key()):
-        message = "its certificate does not match its private key"
+        message = "contains a certificate that does not match the private key"
         raise ValueError(message)
     return Authority(key, certificate)
 
@@ -137,7 +137,7 @@ def alternative_names(names: Sequence[str]) -> list[x509.GeneralName]:
 def sign_host(public_key: str, authority: str, *, names: Sequence[str], now: int, days: int) -> str:
     """Return a server and client certificate for a host, as PEM.
 
-    It is valid from yesterday, because the clock of a new node may still be behind, and expires no later than its
+    It is valid from one day ago, because the clock of a new node may be behind, and expires no later than its
     authority.
 
     Args:
@@ -178,7 +178,7 @@ def sign_host(public_key: str, authority: str, *, names: Sequence[str], now: int
 def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
     certificate: str, public_key: str, authority: str, *, names: Sequence[str], now: int, days: int, renew_days: int
 ) -> str:
-    """Return why a certificate needs renewal, or '' if it is good.
+    """Return why a certificate must be renewed, or '' if it is valid.
 
     Args:
         certificate: the current certificate as PEM; '' if the host has none.
@@ -208,7 +208,7 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
         "it is for another key": _bytes(found.public_key()) != _bytes(key),
         "its names differ": list(carried) != alternative_names(names) or found.subject != _name(names[0]),
         "it is not valid yet": found.not_valid_before_utc.timestamp() > now,
-        # Near the authority's own expiry, a new certificate would not last longer: every run would renew it.
+        # If the authority expires soon, a new certificate would not be valid for longer, and each run would renew it.
         "it expires soon": soon and _planned_end(signer, now, days) > _end(found) + _DAY_S,
     }
     return next((reason for reason, applies in reasons.items() if applies), "")
@@ -272,7 +272,7 @@ def _public(line: str) -> ec.EllipticCurvePublicKey | rsa.RSAPublicKey:
     except (ValueError, UnsupportedAlgorithm) as exc:
         message = "the host's public key is not in OpenSSH format"
         raise ValueError(message) from exc
-    # RSA is possible where a site used custom files before it returned to the cluster's authority.
+    # The key is RSA if the site used custom certificates before.
     if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
         message = "the host's public key is neither an elliptic curve key nor an RSA key"
         raise ValueError(message)  # noqa: TRY004 - the value is invalid, not its type

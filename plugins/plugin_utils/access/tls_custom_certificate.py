@@ -1,6 +1,6 @@
-"""Check the TLS certificates that a site provides itself.
+"""Check the custom TLS certificates of a site.
 
-For the provisioning host only: nodes may lack the imported libraries.
+Runs only on the provisioning host, because nodes may lack the imported libraries.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def content_problems(host: str, texts: Mapping[str, str], *, reached_by: Sequenc
     Args:
         host: the host that uses the files.
         texts: contents of the files by KINDS.
-        reached_by: names or addresses that clients use for the host; the certificate must contain them.
+        reached_by: names or addresses that clients use for the host, which the certificate must contain.
         now: seconds since 1970.
     """
 

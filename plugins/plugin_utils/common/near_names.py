@@ -1,4 +1,4 @@
-"""Find the known name that a misspelled name stands for."""
+"""Find the known name that is most similar to a misspelled one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["near_name", "near_option"]
 
-# Two typos turn a short name or word into another valid one: tls and ssh, mode and nodes.
+# Minimum length for two typos, because these turn a short name into another valid one: tls and ssh, mode and nodes.
 _LONG_NAME, _LONG_WORD = 8, 6
 _LONGEST_ABBREVIATION = 3
 
@@ -31,7 +31,7 @@ def near_option(name: str, known: Iterable[str]) -> str:
 
 def _errors(name: str, other: str, most: int) -> int:
     """Return the number of typos between two names, or more than `most` for dissimilar names."""
-    # Shortcut: most pairs differ in too many letters to compare them further.
+    # Most pairs differ in too many letters, which is faster to detect than the edit distance.
     if abs(len(name) - len(other)) > most or (_letters(name) ^ _letters(other)).bit_count() > 2 * most:
         return most + 1
     words, others = name.split("_"), other.split("_")
@@ -50,7 +50,7 @@ def _letters(name: str) -> int:
 
 
 def _steps(first: str, second: str) -> int:
-    """Return the edit distance: letters to add, remove, replace or swap with a neighbor."""
+    """Return the edit distance: the number of letters to add, remove, replace or swap."""
     before: list[int] = []
     row = list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):
@@ -71,6 +71,6 @@ def _has_words(known: list[str], words: list[str]) -> bool:
 
 
 def _abbreviates(short: str, long: str) -> bool:
-    """Return whether a short word, such as db, abbreviates a longer one: same first letter, the others in order."""
+    """Return whether a word such as db abbreviates a longer one: same first letter, other letters in the same order."""
     rest = iter(long[1:])
     return 1 < len(short) <= _LONGEST_ABBREVIATION and short[0] == long[0] and all(each in rest for each in short[1:])

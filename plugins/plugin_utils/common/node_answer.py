@@ -1,4 +1,4 @@
-"""Classify a node's connection failure, and compare its clock: pure helpers for the `node_info` action."""
+"""Classify connection failures and compute clock offsets, for the `node_info` action."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLACE = re.compile(r"^ssh: (?:connect to host \S+ port \d+: )?|^connect to host
 
 
 def clock_offset(before: float, began: float, ended: float, after: float) -> float:
-    """Return the minimum number of seconds by which another clock is ahead; negative if it is behind.
+    """Return the minimum number of seconds by which a remote clock is ahead; negative if it is behind.
 
     Args:
         before: local time before the request.
@@ -38,7 +38,7 @@ def clock_offset(before: float, began: float, ended: float, after: float) -> flo
 
 
 def failure_kind(text: str) -> str:
-    """Return the step that failed, from the error text: `shell`, `python`, `become` or `module`."""
+    """Return the failed step according to the error text: `shell`, `python`, `become` or `module`."""
     if _SHELL.search(text):
         return "shell"
     if _PYTHON.search(text):
@@ -47,7 +47,7 @@ def failure_kind(text: str) -> str:
 
 
 def short_message(text: str, address: str = "") -> str:
-    """Return the relevant line of an error, without host-specific parts, so that equal causes compare equal."""
+    """Return the relevant line of an error without host-specific parts, so that equal errors can be grouped."""
     lines = [_NOISE.sub("", line.strip()) for line in text.splitlines()]
     telling = [line for line in lines if line and not line.startswith(("Warning:", "debug", "@@@"))]
     if not telling:

@@ -29,7 +29,7 @@ def host_placeholder(host: str) -> str:
 def placeholder(value: object) -> str:
     """Return why a value, such as a URL or a mail address, is a placeholder, or '' if it is not.
 
-    The text does not contain the value, which may be a secret.
+    The result does not contain the value, because it may be a secret.
     """
     text = str(value if value is not None else "").strip()
     if not text:
@@ -47,7 +47,7 @@ def _address_placeholder(text: str) -> str:
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""
-    except ValueError:  # invalid URLs are reported by other checks
+    except ValueError:  # other checks report invalid URLs
         return ""
     if host == "hooks.slack.com" and _SLACK.search(parts.path):
         return "is the placeholder of Slack's documentation (hooks.slack.com/services/XXX)"

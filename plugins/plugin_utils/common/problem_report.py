@@ -14,7 +14,7 @@ __all__ = ["group_problems", "problem_report"]
 
 
 def group_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems in order; equal ones are merged into one with all hosts, sorted, without duplicates."""
+    """Return the problems in order; equal problems are merged into one with all their hosts, sorted."""
     grouped: dict[tuple[str, str, str], dict[str, None]] = {}
     for item in problems:
         hosts = grouped.setdefault((item["key"], item["problem"], item["remedy"]), {})

@@ -1,4 +1,4 @@
-"""Check the options for a daemon's source, and the arguments that a site adds."""
+"""Check the options for the download source and the additional arguments of a daemon."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def source_problems(role: str, settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return the invalid values of `source` and `archives`, given the host's `architecture` and `packaged`."""
+    """Return the problems with `source` and `archives`; settings also contains `architecture` and `packaged`."""
     if settings["source"] == "distribution" and not settings["packaged"]:
         remedy = f"set {role}_source: url and {role}_archives to the upstream release"
         return [make_problem([host], f"{role}_source", "this distribution does not package it", remedy)]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Format address and port as daemons and Prometheus expect them."""
+"""Format an address and port for daemons and Prometheus."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ __all__ = ["untagged"]
 
 
 def untagged(value: Any) -> Any:  # noqa: ANN401 - arbitrary data
-    """Return data in plain Python types: YAML's safe dumper does not support Ansible's tagged ones."""
+    """Return data in plain Python types, which YAML's safe dumper requires."""
     if isinstance(value, dict):
         return {str(key): untagged(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

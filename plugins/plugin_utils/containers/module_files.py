@@ -15,8 +15,8 @@ _PATH_KEYS = ("prepend_path", "append_path")
 def module_files(modules: Iterable[Mapping[str, Any]], path: str, header: str = "") -> list[dict[str, str]]:
     """Return the files of a modules tree, each with `path`, `content` and `state` (present or absent).
 
-    A name with a default version gets a file `.version`; without one, Lmod loads the highest version. If a name has no
-    default, that file is absent.
+    The file `.version` of a name contains its default version. If there is no default, the file is absent, and Lmod
+    loads the highest version.
 
     Args:
         modules: items of `lmod_modules`.
@@ -42,7 +42,7 @@ def module_files(modules: Iterable[Mapping[str, Any]], path: str, header: str = 
 
 
 def module_file(module: Mapping[str, Any], header: str = "") -> str:
-    """Return the text of one module file, in Lua that Lmod 6 and later support."""
+    """Return the content of a module file in Lua, for Lmod 6 and later."""
     title = module.get("description") or f"{module['name']} {module['version']}"
     lines = [f"-- {header}"] if header else []
     lines += [f"help({_long(str(module.get('help') or title))})"]
@@ -69,19 +69,19 @@ def _about(module: Mapping[str, Any], title: str) -> list[str]:
 
 
 def _ordered(option: str, places: str | Sequence[str]) -> list[str]:
-    """Return the directories in the order of their lines, so that the variable keeps the declared order."""
+    """Return the directories in the order of the generated lines, which keeps the declared order in the variable."""
     found = [places] if isinstance(places, str) else list(places)
     return found[::-1] if option == "prepend_path" else found
 
 
 def _dependency(other: str) -> str:
-    """Return the line that loads a dependency; Lmod before 7.6 has no depends_on."""
+    """Return the line that loads a dependency, also in Lmod before 7.6, which lacks depends_on."""
     quoted = _text(other)
     return f"if depends_on then depends_on({quoted}) elseif not isloaded({quoted}) then load({quoted}) end"
 
 
 def _required(path: str, module: Mapping[str, Any]) -> str:
-    """Return the lines that refuse to load the module on a host without the software."""
+    """Return the lines that prevent the module from loading on a host without the software."""
     words = f"{module['name']}/{module['version']}: {path} is not on "
     return "\n".join(
         [

@@ -1,6 +1,6 @@
-"""Ignore GPU faults that the run itself will repair, so that the preflight does not block it.
+"""Remove GPU faults that the run will repair from the facts, so that the preflight does not report them.
 
-The nvidia_driver role fails if a fault ignored here persists after the driver installation.
+The nvidia_driver role fails if such a fault persists after the driver installation.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ __all__ = ["DRIVER", "SUBNET_MANAGER", "manages_subnet", "repairs_of_run", "with
 
 # The nvidia_driver role installs, loads or upgrades the driver; the rdma role starts a subnet manager.
 DRIVER, SUBNET_MANAGER = "driver", "subnet_manager"
-# Errors from nvidia-smi after a driver upgrade without reboot, and if the module is not loaded (for example with
-# nouveau).
+# Errors of nvidia-smi after a driver upgrade without reboot, and without the kernel module (for example with nouveau).
 _DRIVER_SIGNS = ("version mismatch", "couldn't communicate with the nvidia driver")
-# States of a GPU that waits for the fabric manager.
+# States of GPUs before the fabric manager has initialized them.
 _WAITING = {"Not Started", "In Progress"}
 _NO = {"", "0", "false", "no", "off", "none"}
 
 
 def manages_subnet(variables: Mapping[str, Mapping[str, Any]], compute: Collection[str]) -> bool:
-    """Return whether the run starts a subnet manager on any of the `compute` hosts."""
+    """Return whether the run starts a subnet manager on one of the `compute` hosts."""
     values = (str(variables[host].get("rdma_opensm") or "").lower() for host in compute)
     return any(word not in _NO for word in values)
 
@@ -61,6 +60,6 @@ def _without_fabric(gpu: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_manager(port: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an InfiniBand port in INIT as active: it waits for a subnet manager."""
+    """Return an InfiniBand port in the state INIT as active, because the run starts a subnet manager."""
     waits = port.get("link_layer") == "InfiniBand" and port["state"] == "INIT"
     return {**port, "active": True} if waits else dict(port)

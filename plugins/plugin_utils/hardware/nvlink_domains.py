@@ -20,8 +20,8 @@ __all__ = ["domain_claims", "fabric_of"]
 
 _KEY = "nvlink_domain"
 _REMEDY = (
-    "give nodes the same nvlink_domain if and only if `nvidia-smi -q` shows the same ClusterUUID and CliqueId; or "
-    "correct the partitions of the rack"
+    "set the same nvlink_domain for nodes with the same ClusterUUID and CliqueId in `nvidia-smi -q`, and a different "
+    "one for other nodes; or correct the NVLink partitions of the rack"
 )
 _Fabric = tuple[str, int]
 
@@ -36,13 +36,13 @@ def fabric_of(facts: Mapping[str, Any]) -> set[_Fabric]:
     return {
         (str(fabric["cluster_uuid"]), int(fabric["clique_id"]))
         for fabric in fabrics
-        # All zeros: the fabric manager has not assigned a UUID yet.
+        # The UUID is zero until the fabric manager has assigned one.
         if fabric.get("clique_id") is not None and str(fabric.get("cluster_uuid") or "").strip("0-")
     }
 
 
 def domain_claims(domains: Mapping[str, str], facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return the hosts whose declared NVLink domain does not match their fabric.
+    """Return a problem for hosts whose declared NVLink domain does not match their fabric.
 
     Args:
         domains: `nvlink_domain` by host; hosts without one are skipped.
@@ -59,7 +59,7 @@ def domain_claims(domains: Mapping[str, str], facts: Mapping[str, Mapping[str, A
         if len(fabrics) > 1:
             listed = "; ".join(f"{_shown(hosts)}: {uuid} clique {clique}" for (uuid, clique), hosts in fabrics.items())
             hosts = list(dict.fromkeys(host for members in fabrics.values() for host in members))
-            problems.append(make_problem(hosts, _KEY, f"{domain} is several NVLink domains: {listed}", _REMEDY))
+            problems.append(make_problem(hosts, _KEY, f"{domain} contains several NVLink domains: {listed}", _REMEDY))
     for (uuid, clique), names in found.items():
         if len(names) > 1:
             hosts = [host for members in names.values() for host in members]

@@ -1,4 +1,4 @@
-"""Check the alert routing that a site declares.
+"""Check the declared alert routing of a site.
 
 Source of the schema: Alertmanager's documentation, "Configuration", sections route, inhibit_rule and time_interval.
 """
@@ -42,7 +42,7 @@ _MATCHER = re.compile(r"\s*[A-Za-z_:][A-Za-z0-9_:]*\s*(?:=~|!~|!=|=)\s*\S.*", re
 
 
 def site_routing_problems(hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return the problems with the alert routing of the Alertmanager `hosts`; unset variables are valid."""
+    """Return the problems with the alert routing of the Alertmanager `hosts`."""
     problems = []
     for host in hosts:
         own = variables[host]
@@ -55,7 +55,7 @@ def routing_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
     """Return the problems with the options of the `alertmanager` role.
 
     Args:
-        settings: its options without the role prefix; missing ones have their defaults.
+        settings: options without the role prefix; missing ones have their defaults.
         host: the Alertmanager host, for messages.
     """
     if problems := _kind_problems(settings, host):
@@ -215,7 +215,7 @@ def _durations(host: str, values: Mapping[str, Any]) -> list[Problem]:
 
 
 def _extra_problems(extra: Mapping[str, Any], host: str, key: str = "alertmanager_extra") -> list[Problem]:
-    """Return the placeholder values in `alertmanager_extra`, which has Alertmanager's own schema."""
+    """Return the placeholder values in `alertmanager_extra`, whose schema is that of Alertmanager."""
     problems = []
     for name, value in extra.items() if isinstance(extra, dict) else enumerate(extra):
         place = f"{key}.{name}" if isinstance(extra, dict) else f"{key}[{name}]"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Apply a site's overrides of alerts: enabled, for, severity and threshold.
 
-Prometheus's rule schema has no field for a configurable threshold. An alert that supports one repeats it in its
-annotation `threshold`; in the expression, the override replaces each equal number after a comparison operator.
+Prometheus's rule schema has no field for thresholds. An alert with a configurable threshold repeats it in the
+annotation `threshold`. An override replaces each equal number after a comparison operator in the expression.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _threshold_problem(annotations: Mapping[str, str], value: object) -> tuple[s
     if "threshold" not in annotations:
         return "this alert has no configurable threshold", "remove threshold; only for and severity can be set"
     if _number(value) is None:
-        return f"{value!r} is not a number", f"use the unit of the default, {annotations['threshold']}"
+        return f"{value!r} is not a number", f"use a number in the unit of the default {annotations['threshold']}"
     return None
 
 

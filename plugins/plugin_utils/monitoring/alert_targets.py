@@ -33,7 +33,7 @@ _LAST_PORT = 65535
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """Return a hint with the closest known word, or with all known words if none is close."""
+    """Return a hint with the most similar known word, or with all known words if none is similar."""
     names = [str(each) for each in known]
     near = difflib.get_close_matches(str(word), names, 1)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(names) or 'none'}"
@@ -54,10 +54,10 @@ def target_problems(host: str, key: str, target: object, email: Mapping[str, Any
     ((kind, settings),) = target.items()
     if kind not in KINDS:
         remedy = f"{meant(kind, KINDS)}; put other integrations into alertmanager_extra"
-        return [make_problem([host], key, f"knows no {kind}", remedy)]
+        return [make_problem([host], key, f"{kind} is not a known kind of target", remedy)]
     key = f"{key}.{kind}"
     if not isinstance(settings, dict):
-        return [make_problem([host], key, "has no settings", f"known are {', '.join(KINDS[kind])}")]
+        return [make_problem([host], key, "has no settings", f"use one or more of {', '.join(KINDS[kind])}")]
     problems = _unknown(host, key, settings, KINDS[kind])
     if kind == "email":
         return problems + _email_problems(host, key, {**email, **settings})

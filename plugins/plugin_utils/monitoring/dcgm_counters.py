@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["FIELDS", "KINDS", "counter_problems"]
 
 KINDS = ("gauge", "counter", "label")
-# The file is parsed as CSV with exactly three fields, where a quotation mark after a space is an error (dcgm-exporter,
+# The counters file is CSV with three fields, in which a quotation mark after a space is an error (dcgm-exporter,
 # internal/pkg/counters/counter_config.go; Go, encoding/csv).
 _NOT_IN_HELP = (",", '"', "\n", "\r")
 _FIELD = re.compile(r"^DCGM_(FI|EXP)_[A-Z0-9_]+$")
 
 
-# Known fields that the role does not read by default. Others are accepted with `unchecked`.
+# Fields of DCGM that the role does not read by default. Unknown fields require `unchecked`.
 _MORE = """
 DEV_CLOCK_THROTTLE_REASONS DEV_VIDEO_CLOCK DEV_APP_SM_CLOCK DEV_APP_MEM_CLOCK DEV_MAX_SM_CLOCK DEV_MAX_MEM_CLOCK
 DEV_PSTATE DEV_FAN_SPEED DEV_POWER_USAGE_INSTANT DEV_ENFORCED_POWER_LIMIT DEV_POWER_MGMT_LIMIT_MIN
@@ -70,14 +70,14 @@ def counter_problems(items: Iterable[Mapping[str, Any]], read: Collection[str], 
         if not _FIELD.match(name) or (name not in known and not item.get("unchecked")):
             near = difflib.get_close_matches(name, known, 1)
             remedy = f"write {near[0]}" if near else "use a name from DCGM's list of field identifiers"
-            remedy += "; unchecked: true accepts a field that DCGM has and busbar does not know"
+            remedy += "; for a field that busbar does not know, set unchecked: true"
             problem = "is not a field of DCGM, so dcgm-exporter would not start"
             problems.append(make_problem([host], place, problem, remedy))
         if kind not in (*KINDS, "none"):
-            wanted = f"use one of {', '.join((*KINDS, 'none'))}; none leaves a field out"
+            wanted = f"use one of {', '.join((*KINDS, 'none'))} (none omits the field)"
             problems.append(make_problem([host], place, f"type {kind!r} is unknown", wanted))
         if any(mark in str(item.get("help") or "") for mark in _NOT_IN_HELP):
             remedy = "write it on one line, without commas and quotation marks"
-            problem = "help would make the counters file invalid, so dcgm-exporter would not start"
+            problem = "help contains a comma, quotation mark or line break, so dcgm-exporter would not start"
             problems.append(make_problem([host], place, problem, remedy))
     return problems

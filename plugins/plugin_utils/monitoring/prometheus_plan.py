@@ -45,7 +45,7 @@ _SECRET_KEYS = {
     ("oauth2", "client_secret"): "client_secret_file",
     ("tls_config", "key"): "key_file",
 }
-# Secret keys without a file variant (service discovery, for example); with one, the configuration must be private.
+# Secrets that Prometheus cannot read from a file, for example for service discovery; the configuration then is private.
 _SECRET_NAME = re.compile(
     r"(?i)(?:^|[_-])(?:pass|passwd|password|secrets?|secret_key|token|api_?key|key|credentials?)$"
 )
@@ -80,7 +80,7 @@ def size_bytes(text: str) -> int:
 
 
 def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return the problems with the role's options that do not depend on the host.
+    """Return the problems with the role's options that do not depend on facts of the host.
 
     Args:
         settings: the role's options without prefix; missing ones have their defaults.
@@ -101,7 +101,7 @@ def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
     try:
         if size and size_bytes(size) == 0:
             remedy = "use a size such as 200GB, or '' for no limit"
-            problems.append(make_problem([host], "prometheus_retention_size", f"{size!r} keeps nothing", remedy))
+            problems.append(make_problem([host], "prometheus_retention_size", f"{size!r} would keep no data", remedy))
     except ValueError as exc:
         remedy = "use an integer with the unit B, KB, MB, GB, TB, PB or EB, such as 200GB; '' for no limit"
         problems.append(make_problem([host], "prometheus_retention_size", str(exc), remedy))
@@ -115,14 +115,14 @@ def host_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
 
 
 def prometheus_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of prometheus.yml that a site declares, with their passwords moved to files.
+    """Return the declared parts of prometheus.yml, with passwords moved to files.
 
     Args:
         settings: `jobs`, `scrape_access`, `scrape_extra`, `alertmanager_access` and `remote_write` of the role.
 
     Returns:
-        The same keys; `secrets`, the text of each file by path; and `confidential`, whether secrets remain inline
-        because Prometheus has no file key for them.
+        The same keys; `secrets`, the content of each secret file by path; and `confidential`, whether the result still
+        contains secrets that Prometheus cannot read from a file.
     """
     secrets: dict[str, str] = {}
     jobs = {
@@ -139,7 +139,7 @@ def prometheus_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _secrets_to_files(entry: Mapping[str, Any], name: str, secrets: dict[str, str]) -> dict[str, Any]:
-    """Return an entry with its secrets moved to files whose names begin with `name`, recursively."""
+    """Return an entry with all its secrets moved to files whose names begin with `name`."""
     kept = {key: dict(value) if isinstance(value, dict) else value for key, value in entry.items()}
     for (part, key), instead in _SECRET_KEYS.items():
         block = kept.get(part)
@@ -164,7 +164,7 @@ def _secrets_to_files(entry: Mapping[str, Any], name: str, secrets: dict[str, st
 
 
 def _has_secret(value: object, name: str = "") -> bool:
-    """Return whether a configuration contains a plain-text secret, judged by key name or URL form."""
+    """Return whether a configuration contains a secret, detected by key name or a password in a URL."""
     if isinstance(value, dict):
         return any(_has_secret(each, str(key)) for key, each in value.items())
     if isinstance(value, list):
@@ -220,7 +220,7 @@ def shipped_alert_problems(
 
 
 def rules_of(shipped: Mapping[str, str], site: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return the content of the rule files by name; a file of the site replaces a shipped one."""
+    """Return the content of the rule files by name; a file of the site replaces busbar's file of the same name."""
     parsed = {name: yaml.safe_load(text) for name, text in shipped.items() if name not in site}
     return parsed | {name: {"groups": groups} for name, groups in site.items()}
 
@@ -231,8 +231,8 @@ def rule_files(
     """Return the files, each with `path` and `content`.
 
     Args:
-        shipped: text by name; unchanged unless `alerts` overrides one of its alerts.
-        site: groups in Prometheus's schema, by name; they replace a shipped file of the same name.
+        shipped: busbar's rule files by name; a file is rewritten only if `alerts` overrides one of its alerts.
+        site: rule groups of the site by file name; they replace busbar's file of the same name.
         alerts: the site's alert overrides.
     """
     texts = {
@@ -245,7 +245,7 @@ def rule_files(
     before = rules_of(shipped, site) if alerts else {}
     for name, content in alert_rules(before, alerts or {}).items():
         if content != before[name]:
-            texts[name] = _text(content["groups"], "With this site's changes to alerts, declared in prometheus_alerts.")
+            texts[name] = _text(content["groups"], "With the overrides of this site, declared in prometheus_alerts.")
     return [{"path": f"{FOLDER}/busbar_{name}.yml", "content": text} for name, text in sorted(texts.items())]
 
 

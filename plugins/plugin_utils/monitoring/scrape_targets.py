@@ -29,8 +29,8 @@ def scrape_targets(
     Args:
         jobs: by name: `hosts`, `exporter` (the role; a host's `<exporter>_address` and `<exporter>_port` take
             precedence), `port`, and optionally `address` (listen address of all hosts, such as 127.0.0.1), `gpus` (only
-            hosts whose hardware has GPUs), `source` (variables with the exporter's source; the first that a host sets
-            counts, and `none` excludes the host) and `source_default` (for hosts that set none of them).
+            hosts whose hardware has GPUs), `source` (variables with the exporter's source, of which the first that a
+            host sets applies; `none` excludes the host) and `source_default` (value for hosts that set none of them).
         variables: variables of every host, without role defaults; the address is `monitoring_address`, by default
             `hosts_address`, then `ansible_host`, then the host name.
         catalogue: hardware profiles by name, for `gpus`.
@@ -61,7 +61,7 @@ def targets_text(targets: list[dict[str, Any]]) -> str:
 
 
 def target_problems(targets: Targets) -> list[Problem]:
-    """Return a problem for hosts of one job with the same address and port: one machine would have two names."""
+    """Return a problem for hosts of one job with the same address and port, which are probably one machine."""
     problems = []
     for name, listed in targets.items():
         holders: dict[str, list[str]] = {}

@@ -1,16 +1,15 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Combine validation reports, Slurm's history, the node itself and the site's records into a node's dossier.
+"""Create the dossier of a node from validation reports, Slurm's accounting, the node and the site's records.
 
-The functions are pure. Unknown values are None, and `not_known` gives the reason. Times are seconds since 1970.
+Unknown values are None, with the reason in `not_known`. Times are seconds since 1970.
 
-The score detects lemon nodes: machines that fail repeatedly although each repair looks successful. The signals are
+The score detects lemon nodes: machines that fail repeatedly although each repair seems successful. The signals are
 those of Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (arXiv:2410.21680),
-section IV: xid_cnt, tickets, out_count, multi_node_node_fails and single_node_node_fails. Validations that named the
-node a culprit replace tickets. excl_jobid_count is left out because Slurm's accounting does not record it, and
-single_node_node_failure_rate because every job would have to be read.
-
-No single signal reaches the limit: each has a maximum below it.
+section IV: xid_cnt, tickets (here: validations with the node as culprit), out_count, multi_node_node_fails and
+single_node_node_fails. excl_jobid_count is omitted because Slurm's accounting does not record it, and
+single_node_node_failure_rate because it would require reading all jobs. The maximum of each signal is below the limit,
+so that a lemon node has at least two.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def read_records(text: str) -> tuple[list[Data], int]:
 
 
 def serial_of(parts: Iterable[Mapping[str, str]]) -> str:
-    """Return the identity of a machine: its serial number or ID, else those of its GPUs or NICs."""
+    """Return the serial number or ID of a machine, else those of its GPUs or NICs."""
     known = list(parts)
     for kind, key in (("machine", "serial"), ("machine", "id"), ("gpu", "serial"), ("gpu", "id"), ("nic", "id")):
         numbers = sorted({part[key] for part in known if part["kind"] == kind and part[key]})
@@ -93,7 +92,7 @@ def validations_of(node: str, reports: Iterable[tuple[str, ReadReport]]) -> list
     """Return the result of each report that mentions a node, oldest first.
 
     Args:
-        node: its name.
+        node: name of the node.
         reports: folder name and report, oldest first.
     """
     found = []
@@ -130,7 +129,7 @@ def validations_of(node: str, reports: Iterable[tuple[str, ReadReport]]) -> list
 
 
 def _own_verdict(validation: Mapping[str, Any]) -> str:
-    """Return a validation's verdict on the node itself: PASS if it passed a test and is not a culprit."""
+    """Return the verdict of a validation about the node: PASS if it passed a test and is not a culprit."""
     if validation["blamed"]:
         return "FAIL"
     if not validation["tested"]:
@@ -139,12 +138,12 @@ def _own_verdict(validation: Mapping[str, Any]) -> str:
 
 
 def replaced_at(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return when each node's machine was last replaced, in seconds since 1970."""
+    """Return the time of the last replacement of each node's machine, in seconds since 1970."""
     return {each["node"]: each["at"] for each in records if each["event"] == REPLACED}
 
 
 def _score(node: str, slurm: Mapping[str, Any], blames: Iterable[int], now: int, replaced: int) -> Score:
-    """Return the score of a node; events before its machine was replaced do not count."""
+    """Return the score of a node, without events before the last replacement of its machine."""
     since = max(now - WINDOW_DAYS * _DAY_S, replaced)
     return lemon_score(slurm.get("events"), slurm.get("jobs"), blames, node=node, since=since)
 
@@ -178,14 +177,14 @@ def dossier(  # noqa: PLR0913 - one for each data source
     """Return the dossier of a node.
 
     Args:
-        node: its name.
+        node: name of the node.
         slurm: the `history` of the slurm_node module; empty if the controller did not answer.
         machine: the `record` of the node_info module; None if the node did not answer.
         reports: folder name and report, oldest first.
         records: the site's records from `read_records`.
         not_known: sources that could not be queried, with the reason.
         now: seconds since 1970.
-        limit: minimum score of a lemon.
+        limit: minimum score of a lemon node.
     """
     validations = validations_of(node, reports)
     # Reports from before the replacement describe the previous machine.
@@ -224,7 +223,7 @@ def node_lines(  # noqa: PLR0913 - one for each data source
     now: int,
     limit: int = LIMIT,
 ) -> list[Data]:
-    """Return state, last validation and score of each node, in the given order; each source is read once."""
+    """Return state, last validation and score of each node, in the given order."""
     last: dict[str, Data] = {}
     blames: dict[str, list[int]] = {}
     for name, report in reports:
@@ -259,7 +258,7 @@ def _by_node(slurm: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
 
 
 class Signal(NamedTuple):
-    """A signal of the score: points per occurrence, their maximum, and the required source."""
+    """A signal of the score: points per occurrence, maximum points, and the required data source."""
 
     points: int
     most: int
@@ -291,7 +290,7 @@ class Score(NamedTuple):
     Attributes:
         points: the sum.
         counts: occurrences of each signal; None if its source is unknown.
-        since: start of the counted period, seconds since 1970.
+        since: start of the period, seconds since 1970.
     """
 
     points: int
@@ -315,11 +314,11 @@ def lemon_score(
     """Return the score of a node.
 
     Args:
-        events: its outages from slurm.node_history; None if unknown.
+        events: outages of the node; None if unknown.
         jobs: failed jobs; None if unknown.
-        blames: start of each validation that named it a culprit, seconds since 1970; None if unknown.
-        node: its name.
-        since: start of the counted period; at the earliest, when the machine was replaced.
+        blames: start of each validation with the node as culprit, seconds since 1970; None if unknown.
+        node: name of the node.
+        since: start of the period, not before the last replacement of the machine.
     """
     counts: dict[str, int | None] = dict.fromkeys(SIGNALS)
     if events is not None:
@@ -342,7 +341,7 @@ def _broke(job: Mapping[str, Any], node: str) -> bool:
 
 
 def _outages(events: Sequence[Mapping[str, Any]]) -> int:
-    """Count a node's unplanned outages; busbar's planned drains do not count."""
+    """Count a node's unplanned outages, without busbar's planned drains."""
     count, ended = 0, None
     for each in events:
         reason = str(each["reason"])

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Detect by host keys and serial numbers whether a node's machine was replaced. All functions are pure."""
+"""Detect by host keys and serial numbers whether the machine of a node was replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ADMITTED", "AGAIN", "REINSTALLED", "Change", "change_of", "compared", "known_parts"]
 
-# The same machine as before: reinstalled, or unchanged and allowed by option.
+# Events for the same machine: reinstalled, or unchanged and allowed by an option.
 REINSTALLED, AGAIN = "reinstalled", "provisioned again"
 ADMITTED = "admitted"
 _OPTION = "-e replace_node_same_machine=true"
@@ -23,7 +23,7 @@ _KINDS = (("machine", "serial"), ("machine", "id"), ("gpu", "serial"), ("gpu", "
 
 
 class Change(NamedTuple):
-    """The outcome for a node's machine: an event for the records, or the reason for refusing it."""
+    """The event to record for a node's machine, or the problem if the machine is rejected."""
 
     event: str = ""
     problem: str = ""
@@ -39,7 +39,7 @@ def known_parts(node: str, records: Sequence[Mapping[str, Any]]) -> list[dict[st
 def compared(
     before: Iterable[Part | Mapping[str, str]], after: Iterable[Part | Mapping[str, str]]
 ) -> tuple[str, str, bool]:
-    """Return the identifiers of two machines by the best kind that both have, and whether they are the same machine.
+    """Return the identifiers of both machines, of the best kind that both have, and whether the machines are the same.
 
     Machines without a common kind of identifier count as different.
     """
@@ -53,7 +53,7 @@ def compared(
         if one and other:
             shown = [", ".join(sorted(each)) for each in (one, other)]
             return shown[0], shown[1], bool(one & other)
-    # The machines have identifiers of different kinds, or one has none.
+    # The machines have no kind of identifier in common.
     shown = [
         next((", ".join(sorted(found)) for each in _KINDS if (found := numbers(parts, *each))), "")
         for parts in (first, second)
@@ -71,30 +71,30 @@ def change_of(  # noqa: PLR0913 - one for each identifier
     same_serial: bool,
     allow_same: bool,
 ) -> Change:
-    """Return the event for the machine that now answers under a node name, or why it is refused.
+    """Return the event for the current machine of a node, or the problem if it is rejected.
 
     Args:
-        node: the node name.
-        key: the machine's current public host key.
-        known: the current key of each host in the ledger of certified keys.
-        former: the revoked keys.
+        node: name of the node.
+        key: current public host key of the machine.
+        known: certified host key of each host.
+        former: revoked host keys.
         records: the site's records, oldest first.
-        same_serial: whether it has the serial number of the previous machine.
+        same_serial: whether the machine has the serial number of the previous one.
         allow_same: whether the same machine may be provisioned again.
     """
     if key in former:
         return Change(
-            problem="its host key is revoked: it is a former machine or a copy of its disk",
+            problem="its host key is revoked: it is a former machine, or has a copy of that machine's disk",
             remedy="generate new host keys there: rm /etc/ssh/ssh_host_*; ssh-keygen -A; systemctl restart ssh",
         )
     holder = next((host for host, own in known.items() if own == key and host != node), "")
     if holder:
         return Change(
-            problem=f"it has the host key of {holder}: it is a copy of its disk or has its address",
+            problem=f"it has the host key of {holder}: it has a copy of that host's disk, or its address",
             remedy="correct ansible_host, or generate new host keys there: rm /etc/ssh/ssh_host_*; ssh-keygen -A",
         )
     if known.get(node) == key and not allow_same:
-        # An interrupted run resumes with the machine that it had already accepted.
+        # If the run was interrupted, the machine has already been accepted.
         own = [each for each in records if each["node"] == node]
         if own and own[-1]["event"] != ADMITTED and own[-1].get("host_key") == key:
             return Change(event="")

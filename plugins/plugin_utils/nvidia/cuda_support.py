@@ -4,10 +4,11 @@ Sources:
 
 - CUDA Toolkit Release Notes, "CUDA Toolkit and Corresponding Driver Versions": the driver shipped with each release.
 - The same, "Minimum Required Driver Version for CUDA Minor Version Compatibility": with that driver, all releases of a
-  major version work, except for features that need a newer driver (11.x: 450.80.02, 12.x: 525.60.13, 13.x: 580.65.06).
-- The same, "Deprecated Architectures": 13.0 has dropped Maxwell, Pascal and Volta; 12.0 Kepler.
-- First release with code for a generation: 11.8 for Hopper and Ada, 12.8 for Blackwell, 12.9 for Blackwell Ultra; 11.0
-  for Ampere and 10.0 for Turing, by the release notes of each.
+  major version work, except for features that require a newer driver (11.x: 450.80.02, 12.x: 525.60.13, 13.x:
+  580.65.06).
+- The same, "Deprecated Architectures": 13.0 dropped Maxwell, Pascal and Volta; 12.0 dropped Kepler.
+- Release notes of the first release that supports a generation: 10.0 for Turing, 11.0 for Ampere, 11.8 for Hopper and
+  Ada, 12.8 for Blackwell, 12.9 for Blackwell Ultra.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _OWN_DRIVER = {
     "13.3": "610.43.02",
 }
 _LEAST_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
-# Map a generation (as in driver_choice) to the first release that supports it, and to the last if support was dropped.
+# Map a GPU generation to the first release that supports it, and to the last one if support was dropped.
 _FIRST_RELEASE = {
     "turing": "10.0",
     "ampere": "11.0",
@@ -79,7 +80,7 @@ def least_driver(release: str, *, minor_compatibility: bool) -> str:
 def driver_fits(driver: str, least: str) -> bool:
     """Return whether a driver (a version or a branch) is at least `least`.
 
-    A branch stands for its newest version: 525 has 525.60.13.
+    A branch counts as its newest version: 525 includes 525.60.13.
     """
     known, wanted = version_key(driver), version_key(least)
     return known[:1] >= wanted[:1] if len(known) == 1 else known >= wanted

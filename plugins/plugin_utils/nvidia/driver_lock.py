@@ -40,7 +40,7 @@ def parse_lock(values: object, path: str) -> dict[str, str]:
     """
     if values in (None, "", {}):
         return {}
-    # Copy once: the items of a template's dictionary can be read only once.
+    # Copy the items, because those of a templated dictionary can be read only once.
     lines = list(values.items()) if isinstance(values, dict) else [(values, "")]
     for key, version in lines:
         if not _VERSION.fullmatch(str(version)):
@@ -57,13 +57,13 @@ def lock_text(versions: Mapping[str, str]) -> str:
 def choose_lock(
     offers: Mapping[str, Offer], locked: Mapping[str, str], *, elsewhere: Mapping[str, Any] | None, upgrade: bool
 ) -> DriverLock:
-    """Return the lock for the offers of a run's hosts; locked versions stay unless `upgrade` is set.
+    """Return the lock for the hosts of a run; locked versions are kept unless `upgrade` is set.
 
     Args:
         offers: available versions by host.
         locked: the locked versions by key.
-        elsewhere: for hosts outside this run, `installed`, a version of the branch that one of them has ('' for none),
-            and `known`, whether it answered; None without such hosts.
+        elsewhere: for hosts outside this run, `installed` (a version of the branch on one of them, '' for none) and
+            `known` (whether that host answered); None without such hosts.
         upgrade: whether to choose the newest version available to all hosts.
     """
     versions, problems = dict(locked), []
@@ -76,14 +76,14 @@ def choose_lock(
             versions[key] = version
         elif all(offer["known"] for offer in mine.values()):
             problems.append(_no_common_version(key, mine))
-    # The versions of a node outside this run may be unknown: do not write a lock then.
+    # The lock is not written if the version of a node outside this run is unknown.
     settled = elsewhere is None or bool(elsewhere["known"])
     renewed = versions != dict(locked) and settled
     return {"versions": versions, "text": lock_text(versions), "renewed": renewed, "problems": problems}
 
 
 def _candidates(offers: Mapping[str, Offer], elsewhere: Mapping[str, Any] | None, *, upgrade: bool) -> Iterator[str]:
-    """Yield versions available to all hosts, best first: the most common installed one, then the newest."""
+    """Yield the versions available to all hosts: installed ones by frequency, then the newest."""
     available = [set(offer["versions"]) for offer in offers.values() if offer["known"] or offer["versions"]]
     common = set.intersection(*available) if available else set()
     if not upgrade:
@@ -99,5 +99,5 @@ def _no_common_version(key: str, offers: Mapping[str, Offer]) -> Problem:
     least = min(offers, key=lambda host: len(offers[host]["versions"]))
     shown = ", ".join(offers[least]["versions"][-4:]) or "no version common to all packages"
     problem = f"no version of {key} is available to all {len(offers)} hosts; {least} has {shown}"
-    remedy = "give all hosts the same repository or mirror, or set nvidia_driver_version"
+    remedy = "configure the same repository or mirror on all hosts, or set nvidia_driver_version"
     return make_problem(sorted(offers), "nvidia_driver_version", problem, remedy)

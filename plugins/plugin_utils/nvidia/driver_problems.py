@@ -56,13 +56,13 @@ def driver_problems(
     """Return the problems with a host's driver options.
 
     Args:
-        hardware: the host's hardware profile; without `gpu`, nothing is checked.
-        host: its name.
+        hardware: hardware profile of the host; without `gpu`, nothing is checked.
+        host: name of the host.
         settings: `source` (nvidia, distribution, none), `branch`, `version`, `kernel_modules` (auto, open,
             proprietary), `build` (dkms, precompiled), `fabric_manager`, `nvlsm`, `imex` (auto, present, absent),
             `imex_nodes` (addresses), `module_parameters` (module to parameter to value).
-        system: `distribution` and `major` (version) in Ansible's terms; None before facts are known, which skips the
-            checks that depend on them.
+        system: `distribution` and `major` (version) as in Ansible's facts; None before facts are gathered, which skips
+            the checks that depend on them.
     """
     gpu = hardware.get("gpu")
     if not gpu or settings["source"] == "none":
@@ -99,7 +99,7 @@ def site_driver_problems(
         hosts: hosts that get a driver.
         variables: variables of every host, without the defaults of the nvidia_driver role.
         catalogue: hardware profiles by name.
-        systems: the system of each host; None before facts are known.
+        systems: the system of each host; None before facts are gathered.
     """
     problems = []
     racks = nvlink_racks(hosts, variables)
@@ -126,7 +126,7 @@ def _version_faults(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str
         remedy = "set one such as 580.95.05, without a revision"
         yield "nvidia_driver_version", f"{version!r} is not a valid version", remedy
     elif branch and version and version.partition(".")[0] != branch:
-        remedy = "clear one of the two, or make them agree"
+        remedy = "clear one of the two options, or set a version of the branch"
         yield "nvidia_driver_version", f"{version} does not belong to branch {branch}", remedy
 
 

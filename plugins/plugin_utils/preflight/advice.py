@@ -1,4 +1,4 @@
-"""Warnings about nodes: old versions, packages without security fixes, kernels that need a reboot."""
+"""Warn about old versions, packages without security fixes, and kernels that require a reboot."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def node_advice(host: str, node: Mapping[str, Any]) -> list[Problem]:
     """Return the warnings about one node.
 
     Args:
-        host: its name.
+        host: name of the host.
         node: `node` of the node_info module: `os`, `kernel`, `kernels` and `versions`.
     """
     unfixed = [
@@ -45,5 +45,5 @@ def _kernel(host: str, node: Mapping[str, Any]) -> Iterator[Problem]:
     running = str(node.get("kernel") or "")
     newer = newer_kernel(running, node.get("kernels") or [])
     if newer:
-        problem = f"{running} runs, but {newer} is installed: its fixes require a reboot"
+        problem = f"{running} is running, but {newer} is installed and requires a reboot"
         yield make_problem([host], "kernel", problem, "drain the node and reboot it")

@@ -1,4 +1,4 @@
-"""Check the group names of the inventory, which are part of busbar's interface like its options."""
+"""Check the group names of the inventory, which select the roles of hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KNOWN_GROUPS", "group_problems", "limit_problems"]
 
-# In the order in which an admin fills them, each with the purpose of its hosts.
+# Purpose of the hosts in each group, in the order for messages.
 KNOWN_GROUPS = {
     "slurm_controller": "run slurmctld",
     "slurm_database": "run slurmdbd and its database",
@@ -34,20 +34,20 @@ KNOWN_GROUPS = {
 _NEEDED = ("slurm_controller", "slurm_database", "slurm_compute", "slurm_login")
 _PATTERN = frozenset("*?[]~@")
 _CORRECT = "correct the name, or remove it"
-# Ansible's groups, and the prefix of those that busbar's playbooks add at run time.
+# Ansible's groups, and the prefix of groups that busbar's playbooks create.
 _ANSIBLE = frozenset({"all", "ungrouped"})
 _INTERNAL = "busbar_"
 _OWN = "for a custom group, rename it or add it to preflight_allowed_variables"
 
 
 def group_problems(groups: Groups, allowed: Collection[str] = ()) -> list[Problem]:
-    """Return groups whose names resemble busbar's but have no effect, and hosts in none of busbar's groups.
+    """Return a problem for each group with a name similar to one of busbar's groups, and for hosts without a group.
 
-    A site's own group is valid if its name is distinct, or if all its hosts are also in the group that it resembles.
+    A custom group is valid if its name is not similar, or if all its hosts are also in the similar group of busbar.
 
     Args:
         groups: hosts of every group, from Ansible's variable `groups`.
-        allowed: names of the site's own groups that resemble busbar's.
+        allowed: names of custom groups that are similar to busbar's.
     """
     others = [name for name in groups if not (name in KNOWN_GROUPS or name in _ANSIBLE or name.startswith(_INTERNAL))]
     problems = [problem for name in others if name not in allowed for problem in _one_group(name, others, groups)]
@@ -70,7 +70,7 @@ def group_problems(groups: Groups, allowed: Collection[str] = ()) -> list[Proble
 
 
 def limit_problems(limit: str, groups: Groups) -> list[Problem]:
-    """Return the names in `--limit` that match no host or group; Ansible ignores them.
+    """Return a problem for each name in `--limit` that matches no host or group, because Ansible ignores it.
 
     Args:
         limit: the value of `--limit`; patterns are not checked.
@@ -88,7 +88,7 @@ def limit_problems(limit: str, groups: Groups) -> list[Problem]:
 
 
 def _one_group(name: str, others: Sequence[str], groups: Groups) -> list[Problem]:
-    """Return at most one problem with a group that is not one of busbar's."""
+    """Return at most one problem with a group that busbar does not define."""
     plain = name.lower().replace("-", "_")
     foreign = None if plain in KNOWN_GROUPS else foreign_group(name)
     near = plain if plain in KNOWN_GROUPS else near_option(plain, KNOWN_GROUPS)
@@ -108,13 +108,13 @@ def _one_group(name: str, others: Sequence[str], groups: Groups) -> list[Problem
     found = make_problem(
         outside, f"group {name}", problem, f"{adoption(foreign.toolkit)}add its hosts to {meant} of busbar; {_OWN}"
     )
-    # A common word may be the site's own group, unless it is the only candidate for a required group.
+    # A group with a common name may be a custom one, unless it is the only candidate for a required group.
     certain = foreign.toolkit or any(each in _NEEDED and not groups.get(each) for each in ours)
     return [found if certain else advice(found)]
 
 
 def _child_problem(name: str, others: Sequence[str], groups: Groups) -> list[Problem]:
-    """Return the problem with an empty group whose name resembles one with hosts: probably a misspelled child."""
+    """Return a problem with an empty group whose name is similar to one with hosts, probably a misspelled child."""
     if groups[name]:
         return []
     near = near_name(name, (each for each in others if groups[each]))

@@ -74,9 +74,9 @@ def host_problems(hosts: Sequence[HostEntry]) -> list[Problem]:
 
 
 def competing_groups(values: Sequence[GroupValue]) -> list[GroupValue]:
-    """Return the groups of one host that set a variable to different values without a clear precedence.
+    """Return the groups of one host that set a variable to different values, of which none takes precedence.
 
-    A group overrides its ancestors. If the remaining values are equal, the list is empty.
+    A group overrides its ancestors.
     """
     overruled = {ancestor for value in values for ancestor in value["ancestors"]}
     left = [value for value in values if value["group"] not in overruled]
@@ -127,8 +127,8 @@ def hardware_choice_problems(
         name, hardware = host["name"], host["hardware"]
         competing = competing_groups([by_group[group] for group in sorted(host["groups"]) if group in by_group])
         if competing and name not in settled:
-            claims = ", ".join(f"{value['group']} says {value['value']}" for value in competing)
-            problem = f"is in several hardware groups: {claims}"
+            claims = ", ".join(f"{value['group']}: {value['value']}" for value in competing)
+            problem = f"is in several groups that set different values ({claims})"
             remedy = "keep the host in one of these groups, or set hardware as a host variable"
             problems.append(make_problem([name], "hardware", problem, remedy))
         elif hardware is None and name in needing:

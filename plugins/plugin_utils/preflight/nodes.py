@@ -42,7 +42,7 @@ def contact_problem(host: str, answer: Mapping[str, Any]) -> Problem:
     """Return the problem for a host that did not answer.
 
     Args:
-        host: its name.
+        host: name of the host.
         answer: result of `node_info` with `failure` and `message`.
     """
     failure, message = answer.get("failure") or "module", str(answer.get("message", ""))
@@ -60,9 +60,9 @@ def node_problems(
     """Return the problems with one host.
 
     Args:
-        host: its name.
+        host: name of the host.
         answer: result of `node_info`.
-        hardware: its hardware profile, or None.
+        hardware: hardware profile of the host, or None.
         limits: `systems` (id to list of versions or major versions), `architectures`, `clock_s` (largest clock error in
             seconds), `free_mb` (path to minimum free MiB).
     """
@@ -80,7 +80,7 @@ def node_problems(
 
 
 def name_problems(host: str, node: Mapping[str, Any], wanted: str) -> list[Problem]:
-    """Return a problem if a container's host name is wrong, because only the container's host can change it."""
+    """Return a problem if a container has the wrong host name, which cannot be changed from inside."""
     if not node.get("hostname_fixed") or node["hostname"] == wanted:
         return []
     problem = f"the container sets the host name {node['hostname']} (/etc/hostname is a mount; expected {wanted})"
@@ -113,7 +113,7 @@ def _system(host: str, node: Mapping[str, Any], limits: Mapping[str, Any]) -> li
 
 
 def _clock(host: str, offset: float, limit: float) -> list[Problem]:
-    """Return a problem if the clock is off by more than the limit; the offset is rounded so that hosts group."""
+    """Return a problem if the clock offset exceeds the limit; it is rounded, so that equal problems can be grouped."""
     if abs(offset) <= limit:
         return []
     side = "ahead of" if offset > 0 else "behind"
@@ -138,13 +138,13 @@ def _disk(host: str, free: Mapping[str, int], needed: Mapping[str, int]) -> list
 
 
 def _read_only(host: str, paths: Sequence[str]) -> list[Problem]:
-    """Return a problem for each read-only path: the kernel remounts a disk read-only after errors."""
+    """Return a problem for each path on a read-only file system, to which the kernel remounts a disk after errors."""
     remedy = "find the cause (dmesg; findmnt -no OPTIONS), repair the disk, then remount it read-write or reboot"
     return [make_problem([host], f"disk {path}", "is mounted read-only", remedy) for path in paths]
 
 
 def _hardware(host: str, node: Mapping[str, Any], hardware: Mapping[str, Any]) -> list[Problem]:
-    """Return problems with profiles that declare more than the node has: Slurm would drain the node."""
+    """Return problems if the profile declares more CPUs or memory than the node has, because Slurm would drain it."""
     declared = _product(hardware, ("sockets", "cores_per_socket", "threads_per_core"))
     problems = []
     if declared > node["cpus"]:

@@ -1,4 +1,4 @@
-"""Check that the site's variables are existing options, and that their values have the right type."""
+"""Check that the variables of a site are known options, and that their values have the correct type."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 _OWN = "for a custom variable, rename it or add it to preflight_allowed_variables"
 _MOST_PLACES = 3
-# Renamed options: old prefix and new prefix; the first match counts.
+# Renamed options: old prefix and new prefix, of which the first match applies.
 FORMER_NAMES = (
     ("nccl_validation_time_limit", "validation_test_time_limit"),
     ("nccl_validation_total_limit", "validation_time_limit"),
@@ -59,15 +59,15 @@ CONNECTION_VARIABLES = frozenset(
         *("ssh_timeout", "ssh_transfer_method", "ssh_user", "sudo_pass", "timeout", "user"),
     )
 )
-# Keys that identify entries of lists.
+# Keys with the name of a list entry, for messages.
 _NAMING = ("name", "path", "user", "profile")
-# Roles that accept lists as comma-separated strings, as given with `-e`.
+# Roles that accept a list as a comma-separated string, as given with `-e`.
 _TAKE_TEXT = frozenset({"preflight", "validation"})
 _NAMES = {"dict": "mapping", "str": "text", "int": "integer", "float": "number", "bool": "truth value"}
 
 
 class Option(NamedTuple):
-    """An option: its role ('' for none) and its entry in meta/argument_specs.yml."""
+    """An option: role ('' for none), and entry in meta/argument_specs.yml."""
 
     role: str
     spec: Mapping[str, Any]
@@ -94,16 +94,16 @@ class Setting(NamedTuple):
 def unknown_problems(
     settings: Iterable[Setting], known: Collection[str], families: Sequence[str], allowed: Iterable[str]
 ) -> list[Problem]:
-    """Return the variables that look like options but are not.
+    """Return a problem for each variable that is probably meant as an option but is not one.
 
-    These are names with the prefix of a role, names with a typo in that prefix, and names of other toolkits. The latter
-    are only advice without a role's prefix, because a site may use such a variable itself.
+    These have the prefix of a role, a typo in the prefix, or the name of an option of another toolkit. The latter are
+    advice unless they have the prefix of a role, because the site may read the variable itself.
 
     Args:
         settings: the variables that the site sets.
-        known: names of all options and of the other variables that the collection reads.
+        known: names of all options, and of other variables that the collection reads.
         families: prefixes of options, without the underscore.
-        allowed: the site's own variables that resemble options.
+        allowed: custom variables of the site with similar names.
     """
     prefixes = tuple(f"{family}_" for family in families)
     names = {*known, *allowed, *CONNECTION_VARIABLES}
@@ -163,7 +163,7 @@ def _by_name(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
 
 
 def type_problems(settings: Iterable[Setting], options: Mapping[str, Option]) -> list[Problem]:
-    """Return the options with a value of the wrong type, and entries with wrong keys.
+    """Return a problem for each value of the wrong type, and for each entry with unknown keys.
 
     Args:
         settings: the variables that the site sets; values with templates are skipped.
@@ -195,7 +195,7 @@ def type_problem(setting: Setting, option: Option) -> list[Problem]:
 
 
 def _text_for_list(setting: Setting, option: Option) -> list[tuple[str, str, str]]:
-    """Return a problem if a list is given as a string: Ansible accepts it, but roles would iterate over characters."""
+    """Return a problem if a list is set as a string, which Ansible accepts but roles would split into characters."""
     value, spec = setting.value, option.spec
     if not isinstance(value, str) or _is_template(value) or spec.get("type") != "list":
         return []
@@ -209,7 +209,7 @@ def _value_faults(key: str, value: object, spec: Mapping[str, Any]) -> Iterator[
         return
     outer = {name: spec[name] for name in ("type", "elements", "choices") if name in spec}
     entries = [each for each in value if not _is_template(each)] if isinstance(value, list) else value
-    # Ansible would convert a list or mapping to a string.
+    # Ansible converts a list or mapping to a string instead of rejecting it.
     if _errors(key, entries, outer) or (kind in {"str", "path"} and isinstance(value, (dict, list))):
         yield key, _type_fault(key, entries, spec), ""
         if not isinstance(entries, list):
@@ -255,7 +255,7 @@ def _type_fault(key: str, value: object, spec: Mapping[str, Any]) -> str:
 
 
 def _is_plainly(value: object, kind: str, spec: Mapping[str, Any]) -> bool:
-    """Return whether a value is obviously valid: Ansible's own check takes a hundred times as long."""
+    """Return whether a value is obviously valid, to skip Ansible's check, which takes a hundred times as long."""
     plain = {"str": str, "path": str, "int": int, "float": float, "bool": bool}.get(kind)
     return plain is not None and "choices" not in spec and isinstance(value, plain)
 
@@ -267,10 +267,9 @@ def _errors(key: str, value: Any, spec: Mapping[str, Any]) -> list[str]:  # noqa
 
 
 def _hollow(value: object) -> object:
-    """Return an empty mapping or list in place of a filled one, and any other value unchanged.
+    """Return an empty mapping or list instead of a filled one, and any other value unchanged.
 
-    Ansible copies the value that it checks, and copying an untemplated one includes all variables: seconds for a list
-    of a few users.
+    Ansible copies the value that it checks. A copy of an untemplated value includes all variables, which takes seconds.
     """
     return {} if isinstance(value, dict) else [] if _is_list(value) else value
 

@@ -1,4 +1,4 @@
-"""Groups and variables of other Slurm cluster toolkits, with their equivalents in busbar.
+"""Groups and variables of other toolkits for Slurm clusters, with their equivalents in busbar.
 
 Sources: inventories and defaults of NVIDIA/deepops, dell/omnia, stackhpc/ansible-slurm-appliance,
 oracle-quickstart/oci-hpc and the galaxyproject.slurm role, as of November 2026.
@@ -18,15 +18,15 @@ class Foreign(NamedTuple):
     """A name that another toolkit uses.
 
     Attributes:
-        toolkit: its name, or '' for a common word that several use.
-        ours: the equivalent groups or options of busbar (a single string for a variable), or empty.
+        toolkit: name of the toolkit, or '' for a common word that several toolkits use.
+        ours: the equivalent groups of busbar or, for a variable, a description of the options; may be empty.
     """
 
     toolkit: str
     ours: tuple[str, ...]
 
 
-# Hyphens are written as underscores.
+# Group names of other toolkits, with underscores instead of hyphens.
 _GROUPS = {
     "slurm_master": Foreign(DEEPOPS, _HEAD),
     "slurm_node": Foreign(f"{DEEPOPS} and {OMNIA}", ("slurm_compute",)),

@@ -1,4 +1,4 @@
-"""Find options that a host's distribution or release does not support, before the first change."""
+"""Find options that the distribution or release of a host does not support."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DISTRIBUTIONS = {
     "rhel": "RedHat",
     "rocky": "Rocky",
 }
-# Slurm versions packaged by distributions, as far as a check needs them: packages.debian.org, packages.ubuntu.com.
+# Slurm versions in distributions, for the checks below: packages.debian.org, packages.ubuntu.com.
 _PACKAGED_SLURM = {
     ("debian", "12"): "22.05.8",
     ("debian", "13"): "24.11.5",
@@ -37,18 +37,17 @@ _PACKAGED_SLURM = {
     ("ubuntu", "26"): "25.11.2",
 }
 _FIRST_AUTODETECT = (24, 11)
-# Pyxis enters the container before slurmstepd calls TaskProlog, and these releases run it through the slurmstepd
-# binary, which container images lack. CHANGELOG of Slurm 24.11.7 and 25.05.2: "Avoid regression requiring slurmstepd
-# …".
+# Releases that run TaskProlog through the slurmstepd binary, which does not exist in containers, where Pyxis runs the
+# prolog (CHANGELOG of Slurm 24.11.7 and 25.05.2: "Avoid regression requiring slurmstepd …").
 _NO_TASK_PROLOG = re.compile(r"(?<![0-9.])(24\.11\.[0-6]|25\.05\.[01])(?![0-9])")
 
 
 def release_problems(host: str, variables: Variables, node: Mapping[str, Any], groups: Groups) -> list[Problem]:
-    """Return the options of a host that its distribution or release does not support.
+    """Return a problem for each option of a host that its distribution or release does not support.
 
     Args:
-        host: its name.
-        variables: its variables, without role defaults.
+        host: name of the host.
+        variables: variables of the host, without role defaults.
         node: `node` of the node_info module: `os` and `versions`.
         groups: hosts of every group.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECKSUM_REMEDY", "is_on", "node_software_problems"]
 
 CHECKSUM_REMEDY = 'verify each package, then add a line "FILE: SHA256" for it'
-# Options with images that need GPUs, except when the validation runs on CPUs.
+# Options with container images that require GPUs unless the validation runs on CPUs.
 _IMAGES = ("validation_image", "validation_p2p_image", "validation_nvbandwidth_image", "validation_training_image")
 _TRUE = {"true", "yes", "on", "1"}
 
@@ -26,14 +26,14 @@ def node_software_problems(
     programs: Sequence[str],
     system: str = "debian",
 ) -> list[Problem]:
-    """Return the software that a compute node lacks for the site's containers and that no role installs.
+    """Return a problem for each program that containers of the site require, but that no role installs on a node.
 
     Args:
-        host: its name.
-        variables: its variables.
-        hardware: its hardware profile, or None.
-        programs: installed programs among enroot and nvidia-container-cli.
-        system: ID in its os-release.
+        host: name of the node.
+        variables: variables of the node.
+        hardware: hardware profile of the node, or None.
+        programs: programs among enroot and nvidia-container-cli that are installed.
+        system: ID in os-release of the node.
     """
     problems = []
     if is_on(variables, "enroot") and system not in {"debian", "ubuntu"} and not variables.get("enroot_checksums"):

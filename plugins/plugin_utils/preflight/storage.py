@@ -41,7 +41,7 @@ _HOME_REMEDY = (
 def site_storage_problems(
     hosts: Sequence[str], servers: Sequence[str], clients: Sequence[str], variables: Variables
 ) -> list[Problem]:
-    """Return the problems with a site's exports and mounts, before any host is contacted.
+    """Return the problems with the exports and mounts of a site.
 
     Args:
         hosts: all hosts.
@@ -49,7 +49,7 @@ def site_storage_problems(
         clients: NFS clients.
         variables: variables of every host.
     """
-    # Copy the variables: Ansible templates them again on each access.
+    # Copy the variables, because Ansible templates them on each access.
     variables = {host: _known(variables[host]) for host in {*hosts, *servers, *clients}}
     problems = []
     for host in servers:
@@ -72,7 +72,7 @@ def site_storage_problems(
 def home_problems(
     hosts: Sequence[str], servers: Sequence[str], clients: Sequence[str], variables: Variables, *, has_users: bool
 ) -> list[Problem]:
-    """Return hosts without declared shared storage for homes, if users work on several hosts.
+    """Return a problem for hosts without declared shared storage for home directories, if users work on several hosts.
 
     Hosts that set `users_create_home` are skipped.
 
@@ -102,7 +102,7 @@ def host_mount_problems(
     """Return the problems with one host's mounts.
 
     Args:
-        host: its name.
+        host: name of the host.
         key: `nfs_client_mounts` or `storage_mounts_entries`.
         entries: items of that variable.
         servers: NFS servers of the inventory; mounts from them are compared with their exports.
@@ -125,7 +125,7 @@ def _host_problems(
     variables: Variables,
     served: Mapping[str, Sequence[str]],
 ) -> list[Problem]:
-    """Return the problems with a host's NFS and other mounts together."""
+    """Return the problems with all mounts of a host."""
     mine, own = variables[host], _own_exports(host, servers, variables)
     others = mine.get("storage_mounts_entries") or []
     problems = mount_problems(host, "storage_mounts_entries", others, served, own)

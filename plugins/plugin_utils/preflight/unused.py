@@ -18,8 +18,8 @@ __all__ = ["unused_options"]
 _OFF = frozenset({"", "0", "false", "no", "off", "none", "[]", "{}"})
 _GROUP = "a host in "
 _MONITORED = ("alertmanager", "dcgm_exporter", "grafana", "journal_remote", "monitoring", "node_exporter", "prometheus")
-# Maps an option prefix to its requirements, any of which is enough: an option, a value of an option, or a group.
-# Options with the prefix of a switch require that switch and are not listed.
+# Maps an option prefix to its requirements, of which one must be met: an option, a value of an option, or a group.
+# Options of a role with a switch (NAME_enabled) require the switch and are not listed.
 _NEEDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((f"{name}_" for name in (*_MONITORED, "slurm_metrics")), (f"{_GROUP}monitoring",)),
     "examples_": ("examples_enabled", "shared_tree", "nfs_server_exports"),
@@ -61,7 +61,7 @@ class _Site(NamedTuple):
     options: Mapping[str, Option]
 
     def has(self, need: str) -> bool:
-        """Return whether a group has a host, or an option has the wanted value (by default any but off) anywhere."""
+        """Return whether a group has a host, or an option has the required value (by default, is not off) anywhere."""
         if need.startswith(_GROUP):
             return bool(self.groups.get(need.removeprefix(_GROUP)))
         name, _, wanted = need.partition("=")
@@ -72,7 +72,7 @@ class _Site(NamedTuple):
 
 
 def _default(option: Option | None) -> object:
-    """Return the default of an option, or None for a template, whose dependencies are in _NEEDS."""
+    """Return the default of an option; None for a template."""
     default = option.spec.get("default") if option else None
     return None if _is_template(default) else default
 
@@ -88,7 +88,7 @@ def _listed(value: object) -> list[object]:
 def unused_options(
     settings: Iterable[Setting], groups: Mapping[str, Sequence[str]], options: Mapping[str, Option]
 ) -> list[Problem]:
-    """Return the options without effect as advice, each with its requirement.
+    """Return advice for each option that has no effect, with its requirement.
 
     Args:
         settings: the variables that the site sets.
@@ -102,7 +102,7 @@ def unused_options(
     needs = [*_NEEDS.items(), *_switches(options)]
     problems = []
     for name, where in set_to.items():
-        # A switch set to off is expected to have no effect.
+        # Skip switches that are off.
         if name not in options or not site.has(name):
             continue
         unmet = (wanted for prefix, wanted in needs if _begins(name, prefix, options) and not _met(name, wanted, site))
@@ -134,12 +134,12 @@ def _way(need: str, options: Mapping[str, Option]) -> str:
 
 
 def _met(name: str, needs: Sequence[str], site: _Site) -> bool:
-    """Return whether one requirement of an option is met; the option itself may be one of them."""
+    """Return whether one of an option's requirements is met; the option may be one of them."""
     return any(name == need.partition("=")[0] or site.has(need) for need in needs)
 
 
 def _switches(options: Mapping[str, Option]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each prefix and the switch of a role or of a part of it that these options require."""
+    """Yield each prefix of options, and the switch that they require."""
     for name, option in options.items():
         default = option.spec.get("default")
         role, _, last = name.rpartition("_")

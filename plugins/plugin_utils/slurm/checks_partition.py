@@ -1,7 +1,7 @@
-"""The partition in which busbar tests idle nodes: its jobs start last, and all other jobs preempt them.
+"""Configure the partition for checks of idle nodes, whose jobs start last and can be preempted by all other jobs.
 
 With `preempt/partition_prio`, a job preempts jobs in partitions with a lower PriorityTier and a PreemptMode other than
-OFF (slurm.conf(5), preempt.html). The other partitions keep their behavior: they do not preempt each other.
+OFF (slurm.conf(5), preempt.html). All other partitions have the same tier and do not preempt each other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["checks_keys", "checks_problems", "with_checks_partition"]
 PREEMPTION = {"PreemptType": "preempt/partition_prio", "PreemptMode": "CANCEL"}
 # The lowest tier; the default is 1.
 TIER = 0
-# Open to all users, because the site chooses the validation user; other jobs in it are preempted, too.
+# The partition is open to all users, because the site chooses the validation user; their jobs can also be preempted.
 PARAMS = {"PriorityTier": TIER, "PriorityJobFactor": 0, "PreemptMode": "CANCEL", "Hidden": True}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -57,7 +57,7 @@ def with_checks_partition(partitions: Sequence[Partition], name: str, config: Ma
 
 
 def checks_problems(partitions: Sequence[Partition], name: str, config: Mapping[str, Any]) -> list[Problem]:
-    """Return the options that would prevent other jobs from preempting jobs in the checks partition.
+    """Return a problem for each option that would prevent other jobs from preempting jobs in the checks partition.
 
     Args:
         partitions: items of `slurm_partitions`.

@@ -33,7 +33,7 @@ __all__ = [
     "topology_lines",
 ]
 
-# Keys of slurm.conf that may be repeated; lists of other keys are joined by commas.
+# Keys of slurm.conf that may be repeated; for other keys, lists are joined by commas.
 REPEATED = frozenset(
     {
         *("downnodes", "frontendname", "include", "nodename", "nodeset", "partitionname", "slurmctldhost"),
@@ -44,7 +44,7 @@ REPEATED = frozenset(
 
 
 class Node(TypedDict):
-    """A compute node in the inventory."""
+    """The inventory variables of a compute node."""
 
     name: str
     hardware: str | None
@@ -71,10 +71,7 @@ def inventory_node(name: str, variables: Mapping[str, Any]) -> Node:
 
 
 def merge_config(own: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `own` overridden by `site`; keys are case-insensitive.
-
-    A key that the site sets to null is removed.
-    """
+    """Return the keys of `own`, overridden by `site`; a null value removes a key. Keys are case-insensitive."""
     names = {key.lower(): key for key in own}
     merged = dict(own)
     for key, value in site.items():
@@ -167,9 +164,9 @@ def node_attributes(node: Node, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def kinds(nodes: Iterable[Node]) -> list[tuple[Node, list[str]]]:
-    """Return one node of each kind, with the names of all nodes that differ only in name.
+    """Group nodes that differ only in name; return one node of each group, with the names of all.
 
-    A cluster has few kinds of nodes: the hardware is evaluated once per kind.
+    Hardware profiles are then evaluated once per group.
     """
     found: dict[str, tuple[Node, list[str]]] = {}
     for node in nodes:
@@ -183,7 +180,7 @@ def _grouped(pairs: Iterable[tuple[str, list[str]]]) -> dict[str, str]:
     grouped: dict[str, list[str]] = {}
     for attributes, names in pairs:
         grouped.setdefault(attributes, []).extend(names)
-    # Lines of one kind share their names, so fold these only once.
+    # Fold each list of names only once.
     folded = {names: fold_for_slurm(names) for names in {tuple(names) for names in grouped.values()}}
     return {attributes: folded[tuple(names)] for attributes, names in grouped.items()}
 
@@ -235,7 +232,7 @@ def gpu_plugins(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
 
 
 def default_mem_per_cpu(nodes: Sequence[Node], catalogue: Catalogue) -> int | None:
-    """Return the memory in MiB per CPU that lets a job use all CPUs of any node; None without nodes."""
+    """Return the memory in MiB per CPU with which a job can use all CPUs of any node; None without nodes."""
     shares = []
     for node, _ in kinds(nodes):
         keys = {key.lower(): value for key, value in node_attributes(node, catalogue).items()}

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SLURM_CONF_KEYS", "nearest_key", "unknown_keys"]
 
-# The union of all releases: Slurm itself rejects keys that the installed release does not support.
+# Keys of all releases; the installed release rejects those that it does not support.
 _NAMES = """
     AccountingStorageBackupHost AccountingStorageEnforce AccountingStorageExternalHost AccountingStorageHost
     AccountingStorageLoc AccountingStorageParameters AccountingStoragePass AccountingStoragePort

@@ -1,12 +1,12 @@
 """Generate Slurm's topology from the output of `ibnetdiscover` (rdma-core, infiniband-diags).
 
-The switch blocks describe the cabling: a head with the switch's GUID and description, then one line per cable with the
-GUID of the other end, `S-` for a switch and `H-` for a host adapter, whose description begins with the host name (as
-written by rdma-ndd: "gpu1 mlx5_0"). Each cable is printed in the blocks of both ends, adapters after switches
-(ibnetdiscover.c): if one end is missing, the output is truncated.
+A block describes a switch: a heading with its GUID and description, then one line per cable with the GUID of the other
+end, `S-` for a switch and `H-` for a host adapter, whose description starts with the host name (as set by rdma-ndd:
+"gpu1 mlx5_0"). Each cable is listed in the blocks of both ends, adapters after switches (ibnetdiscover.c). If one of
+them is missing, the output is truncated.
 
-With several rails, a node is connected to several switches. Nodes with the same set of switches form one Slurm switch;
-switches that are joined by one more hop form the next level, up to a single root.
+With several rails, a node is connected to several switches. Nodes with the same set of switches form one Slurm switch.
+Switches that one more hop connects form the next level, up to a single root.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["fabric_topology", "lowest_entries", "switch_name", "units_of"]
 
 _HEAD = re.compile(r'^Switch\s+\d+\s+"S-([0-9a-fA-F]+)"\s+#\s+"([^"]*)"')
 _CABLE = re.compile(r'^\[\d+\](?:\[ext \d+\])?\s+"([SH])-([0-9a-fA-F]+)"\[\d+\][^#]*#\s+"([^"]*)"')
-# Start of any block, including routers; a port may be followed by its GUID.
+# Start of a block of any type, including routers; a port may be followed by its GUID.
 _BLOCK = re.compile(r'^(?:Switch|Ca|Rt)\s+\d+\s+"([SHR]-[0-9a-fA-F]+)"')
 _END = re.compile(r'^\[(\d+)\][^"]*"([SHR]-[0-9a-fA-F]+)"\[(\d+)\][^#]*#')
-# Adapter for in-network reduction (SHARP) inside a switch, not a host.
+# Description of the adapter for in-network reduction (SHARP) inside a switch, which is not a host.
 _INNER = "Aggregation Node"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")
 
@@ -62,10 +62,10 @@ def fabric_topology(text: str, nodes: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def _refuse_half_cables(text: str) -> None:
-    """Reject an output that contains only one end of a cable.
+    """Check that both ends of each cable are listed.
 
     Raises:
-        ValueError: if it contains such a cable.
+        ValueError: if one end of a cable is missing.
     """
     ends: set[tuple[tuple[str, str], tuple[str, str]]] = set()
     here = ""
@@ -112,13 +112,13 @@ def _read(text: str) -> tuple[dict[str, str], dict[str, set[str]], dict[str, set
 
 
 def switch_name(described: str) -> str:
-    """Return the name in 'MF0;leaf1:MQM9700/U1' or 'leaf1', or '' if Slurm does not accept it."""
+    """Return the switch name in a description such as 'MF0;leaf1:MQM9700/U1' or 'leaf1', or '' if it is invalid."""
     name = described.partition(";")[2].partition(":")[0] or described
     return name if _NAME.fullmatch(name) else ""
 
 
 def units_of(placed: Mapping[str, set[str]]) -> tuple[dict[frozenset[str], list[str]], list[str]]:
-    """Return the nodes by their set of switches; a node with a missing cable joins the larger set."""
+    """Return the nodes by set of switches, and notes; a node with a missing cable is added to the larger set."""
     units: dict[frozenset[str], list[str]] = defaultdict(list)
     notes = []
     whole = {frozenset(leaves) for leaves in placed.values()}
@@ -138,7 +138,7 @@ def units_of(placed: Mapping[str, set[str]]) -> tuple[dict[frozenset[str], list[
 def lowest_entries(
     units: Mapping[frozenset[str], list[str]], names: Mapping[str, str]
 ) -> tuple[list[dict[str, str]], dict[str, frozenset[str]]]:
-    """Return the entries that contain nodes, and the fabric switches that each represents."""
+    """Return the topology entries that contain nodes, and the switches of the fabric that belong to each."""
     taken = [names.get(next(iter(leaves)), "") for leaves in units if len(leaves) == 1]
     entries, level = [], {}
     for number, (leaves, hosts) in enumerate(sorted(units.items(), key=lambda item: item[1][0]), 1):
@@ -150,7 +150,7 @@ def lowest_entries(
 
 
 def _levels(level: dict[str, frozenset[str]], cables: Mapping[str, set[str]]) -> list[dict[str, str]]:
-    """Return the upper entries; each level spans one more hop, up to a single root.
+    """Return the upper topology entries: each level spans one more hop, up to a single root.
 
     Raises:
         ValueError: if the fabric is not connected.
@@ -161,7 +161,7 @@ def _levels(level: dict[str, frozenset[str]], cables: Mapping[str, set[str]]) ->
         wider = {name: part.union(*(cables.get(switch, set()) for switch in part)) for name, part in level.items()}
         if wider == level:
             parts = " and ".join(sorted(level))
-            message = f"no cable connects {parts}: the fabric is split; put their nodes into separate partitions"
+            message = f"the fabric is split, no cable connects {parts}: put their nodes into separate partitions"
             raise ValueError(message)
         groups = _joined(wider)
         if len(groups) < len(level):

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Find in slurmd's log why a job could not be launched, which neither squeue nor sacct reports."""
+"""Find the reason for a failed job launch in slurmd's log, because squeue and sacct do not report it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ echo {begin}
 
 
 def launch_log_script(job_id: str) -> str:
-    """Return a shell script that prints slurmd's log lines about a job that it could not launch.
+    """Return a shell script that prints slurmd's log lines about the failed launch of a job.
 
     Raises:
         ValueError: if this is not a job ID.
@@ -36,7 +36,7 @@ def launch_log_script(job_id: str) -> str:
 
 
 def launch_error(text: str) -> str:
-    """Return the cause from the script's output, or '' if slurmd logged no error about the job."""
+    """Return the error in the script's output, or '' if slurmd logged no error about the job."""
     for line in text.partition(f"{_BEGIN}\n")[2].splitlines():
         if found := _ERROR.search(line):
             return printable(found[1].strip())[:_LONGEST]

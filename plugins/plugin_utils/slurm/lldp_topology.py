@@ -1,10 +1,10 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Generate Slurm's topology from the switches that nodes see by LLDP: `lldpctl -f json` or `-f json0` of lldpd.
+"""Generate Slurm's topology from the LLDP neighbours of nodes: `lldpctl -f json` or `-f json0` of lldpd.
 
-In json0, every element is a list. In json, a list of one element is replaced by the element, and named elements become
-objects with the name as their only key (json_element_cleanup in lldpd's json_writer.c). LLDP does not show how the leaf
-switches are connected, so one entry joins all of them.
+In json0, each element is a list. In json, a list with one element is replaced by the element, and named elements become
+objects with the name as their only key (json_element_cleanup in lldpd's json_writer.c). LLDP does not show the cables
+between leaf switches, so a single entry connects all of them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def lldp_topology(heard: Mapping[str, str], interfaces: str = "*") -> dict[str, 
     """Return `slurm_topology` for nodes.
 
     Args:
-        heard: lldpctl's output by node.
-        interfaces: a shell pattern; other network interfaces are ignored.
+        heard: output of lldpctl by node.
+        interfaces: shell pattern of the network interfaces to use.
 
     Returns:
         `switches`, in the format of the slurm role's option `slurm_topology`, and `notes` for the user.
 
     Raises:
-        ValueError: if a text is not lldpctl output, a node sees no switch, or the switches do not group the nodes.
+        ValueError: if an output is invalid, a node has no switch, or nodes share only some of their switches.
     """
     names: dict[str, str] = {}
     placed: dict[str, set[str]] = {}
@@ -66,10 +66,10 @@ def lldp_topology(heard: Mapping[str, str], interfaces: str = "*") -> dict[str, 
 
 
 def _refuse_overlap(units: Mapping[frozenset[str], list[str]], names: Mapping[str, str]) -> None:
-    """Reject nodes that share some but not all of their switches: a tree cannot express their distance.
+    """Check that nodes with a common switch have all switches in common, because Slurm's topology is a tree.
 
     Raises:
-        ValueError: if there are such nodes.
+        ValueError: if nodes share only some of their switches.
     """
     first: dict[str, frozenset[str]] = {}
     for switches in units:
@@ -85,10 +85,9 @@ def _refuse_overlap(units: Mapping[frozenset[str], list[str]], names: Mapping[st
 
 
 def _switches(node: str, text: str, nodes: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield interface, ID and name of each switch that a node sees.
+    """Yield interface, ID and name of each switch in a node's output.
 
-    A neighbor whose port ID is a MAC address is a host with lldpd, possibly the node itself through a VLAN: switches
-    use port names.
+    A neighbour with a MAC address as port ID is a host with lldpd or, through a VLAN, this node. Switches use names.
 
     Raises:
         ValueError: if the text is not lldpctl output.
@@ -118,7 +117,7 @@ def _many(value: object) -> list[dict[str, Any]]:
 
 
 def _named(value: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects in a value with their names, which are keys above or inside them, or missing."""
+    """Yield the objects in a value with their names, from a key above or inside the object, or ''."""
     for item in _many(value):
         if "name" in item or "id" in item or not all(isinstance(under, dict) for under in item.values()):
             yield _text(item.get("name")), item
@@ -127,7 +126,7 @@ def _named(value: object) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _text(value: object) -> str:
-    """Return a text, which may be wrapped in objects and lists."""
+    """Return the text in a value, which may be nested in objects and lists."""
     for item in _many(value):
         return _text(item.get("value"))
     return value if isinstance(value, str) else ""

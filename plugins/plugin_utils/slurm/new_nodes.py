@@ -1,4 +1,4 @@
-"""Find nodes to admit to a running cluster, and machines that it already has under another name."""
+"""Find nodes to admit to a running cluster, and machines that the cluster already has under a different name."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ def node_admission(
 ) -> dict[str, list[str]]:
     """Return the new, untested and forgotten nodes.
 
-    `new` nodes must be admitted, in inventory order: Slurm does not know them, or they are in the admission
-    reservation. `untested` nodes are in that reservation without a validation verdict. `forgotten` nodes are known to
-    Slurm but not in the inventory.
+    `new` nodes, in inventory order, do not exist in Slurm or are in the reservation busbar-new. `untested` nodes are in
+    that reservation without a validation verdict. `forgotten` nodes exist in Slurm but not in the inventory.
 
     Args:
         declared: compute nodes of the inventory.
         shown: output of ``scontrol --oneliner show nodes``, and of the same for the reservation busbar-new.
-        requested: requested nodes, as a list or folded; they replace the selection.
-        drained: nodes that would already be drained outside check mode.
+        requested: requested nodes, as a list or folded; only these can be new.
+        drained: nodes that would be drained by now outside of check mode.
 
     Raises:
         ValueError: if a requested node is not a compute node of the inventory, or is in service.
@@ -73,7 +72,7 @@ def _new_nodes(
     if serving:
         names, states = fold_hosts(serving), ", ".join(sorted({known[name].state for name in serving}))
         message = (
-            f"new_nodes: {names} is in service ({states}) and may run jobs: to measure it, "
+            f"new_nodes: {names} is in service ({states}) and may run jobs: to test it, run "
             f"busbar validate -e 'validation_nodes={names}'; to admit it again, drain it first"
         )
         raise ValueError(message)
@@ -81,7 +80,7 @@ def _new_nodes(
 
 
 def _left_behind(shown: str) -> set[str]:
-    """Return the nodes that a killed validation left in the admission reservation without a drain."""
+    """Return the nodes in the reservation busbar-new that are not drained, because a validation was killed."""
     found = parse_reservation("\n".join(line for line in shown.splitlines() if line.startswith(_GATE)))
     return set(found.nodes) if found else set()
 
@@ -89,13 +88,13 @@ def _left_behind(shown: str) -> set[str]:
 def new_node_problems(
     new: Sequence[str], shown: str, machines: Mapping[str, str], forgotten: str = ""
 ) -> list[Problem]:
-    """Return the new nodes whose machines Slurm knows under another name.
+    """Return a problem for each new node whose machine is already in Slurm under a different name.
 
     Args:
         new: the nodes to admit.
         shown: output of ``scontrol --oneliner show nodes``.
         machines: host name, slurmd state and addresses (as shown by ``ip``) of each node's machine.
-        forgotten: the forgotten nodes as the controller resolves them: lines of ``getent hosts``.
+        forgotten: output of ``getent hosts`` on the controller for the forgotten nodes.
     """
     owners = {word: name for name, *words in _KNOWN_AS.findall(shown) for word in (name, *words) if word}
     resolved = [line.split() for line in forgotten.splitlines() if line.strip()]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Generate Slurm's blocks from NVLink domains: the ClusterUUID and CliqueId that GPUs report."""
+"""Generate Slurm's block topology from NVLink domains, with the ClusterUUID and CliqueId of GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check the Slurm roles of hosts, and the partitions."""
+"""Check which hosts are controllers, databases, login and compute nodes, and the partitions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cluster_name_problems(key: str, name: object) -> list[Problem]:
 def role_problems(
     controllers: Sequence[str], databases: Sequence[str], logins: Sequence[str], compute: Sequence[str]
 ) -> list[Problem]:
-    """Return the problems with the hosts' roles, for example compute nodes without a controller or database."""
+    """Return the problems with the groups of hosts, for example if there is no controller or database."""
     problems = []
     if compute or logins:
         missing = [("slurm_controller", controllers, "controller"), ("slurm_database", databases, "database")]
@@ -39,7 +39,7 @@ def role_problems(
     if controllers and not compute:
         remedy = "add the compute nodes to the group slurm_compute"
         problems.append(make_problem([], "slurm_compute", "has no host, so the cluster cannot run jobs", remedy))
-    # Controllers that also run jobs are excepted: their resources are not reserved for jobs anyway.
+    # Controllers that run jobs are allowed, because their daemons already use resources of jobs.
     both = sorted(set(logins) & set(compute) - set(controllers))
     if both:
         problem = "is both a login and a compute node: login sessions would use resources allocated to jobs"
@@ -51,7 +51,7 @@ def role_problems(
 def partition_problems(
     partitions: Sequence[Mapping[str, Any]], groups: Mapping[str, Sequence[str]], compute: Sequence[str]
 ) -> list[Problem]:
-    """Return the problems with the partitions: no node, unknown nodes or groups, duplicates, several defaults."""
+    """Return the problems with the partitions: no nodes, unknown nodes or groups, duplicates, several defaults."""
     problems = [problem for partition in partitions for problem in _one_partition(partition, groups, set(compute))]
     names = [str(partition.get("name")) for partition in partitions]
     problems += [

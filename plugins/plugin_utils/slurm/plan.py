@@ -30,7 +30,7 @@ __all__ = ["slurm_plan"]
 
 
 def _computed(nodes: Sequence[Node], declared: Declared) -> dict[str, Any]:
-    """Return the keys of slurm.conf that follow from the nodes and the hosts' roles."""
+    """Return the keys of slurm.conf that depend on the nodes, controllers and databases."""
     catalogue = declared["catalogue"]
     types = gpu_types(nodes, catalogue)
     tres = ["gres/gpu", *(f"gres/gpu:{name}" for name in types if name)] if types else None

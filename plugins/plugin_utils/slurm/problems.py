@@ -1,4 +1,4 @@
-"""Check the declaration of a Slurm cluster before anything is written."""
+"""Check the options and hosts of a Slurm cluster."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = ["external_database_problems", "gpu_problems", "slurm_problems"]
 
-# Slurm stores the interval in 16 bits, and kills a health check after 60 s, which must cover more than nvidia-smi.
+# Slurm stores the interval in 16 bits. It kills a health check after 60 s, but the timeout applies only to nvidia-smi.
 _HEALTH_LIMITS = {"interval": (0, 65535), "timeout_s": (1, 20)}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _HIGHEST_PORT = 65535
 # DbdHost and DbdBackupHost.
 _MOST_DATABASES = 2
 _LOCAL_STATE = ("/var/lib/slurm/", "/var/spool/slurm")
-# Seconds between two syncs of groups to accounting; the alert fires after two hours without one.
+# Seconds between two syncs of groups to accounting; an alert fires after two hours without a sync.
 _INTERVAL = (60, 3600)
 
 
@@ -54,7 +54,7 @@ def slurm_problems(  # noqa: PLR0913 - one for each part of the declaration
     state_shared: bool = False,
     state_directory: str = "",
 ) -> list[Problem]:
-    """Return all problems with the Slurm declaration.
+    """Return all problems with the options and hosts of a Slurm cluster.
 
     Args:
         nodes: the compute nodes from `inventory_node`.
@@ -75,7 +75,7 @@ def slurm_problems(  # noqa: PLR0913 - one for each part of the declaration
         state_directory: the state directory.
     """
     compute = [node["name"] for node in nodes]
-    databases_wanted = databases or controllers  # a cluster without accounting is allowed
+    databases_wanted = databases or controllers  # accounting is optional
     problems = role_problems(controllers, databases_wanted, logins, compute)
     problems += _node_problems(nodes, catalogue)
     problems += _controller_problems(controllers, state_directory, shared=state_shared)
@@ -116,7 +116,7 @@ def gpu_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Pr
 
 
 def _controller_problems(controllers: Sequence[str], directory: str, *, shared: bool) -> list[Problem]:
-    """Return a problem if backup controllers cannot access the primary's state."""
+    """Return a problem if backup controllers cannot access the state directory of the primary one."""
     if len(controllers) <= 1:
         return []
     remedy = "move slurm_state_directory to a file system that all controllers mount, then set slurm_state_shared: true"
@@ -124,7 +124,7 @@ def _controller_problems(controllers: Sequence[str], directory: str, *, shared: 
         problem = "backup controllers need the state of the primary, but its directory is not declared as shared"
         return [make_problem(controllers, "slurm_state_shared", problem, remedy)]
     if directory.startswith(_LOCAL_STATE):
-        problem = f"{directory} is a local directory, so each controller would have a separate state"
+        problem = f"{directory} is a local directory (expected one that all controllers share)"
         return [make_problem(controllers, "slurm_state_directory", problem, remedy)]
     return []
 
@@ -245,7 +245,7 @@ def external_database_problems(
 
 
 def _is_authority(file: str) -> bool:
-    """Return whether a file contains a certificate; relative paths are rejected, as they depend on the directory."""
+    """Return whether an absolute path is that of a file with a certificate."""
     try:
         return Path(file).is_absolute() and "-----BEGIN CERTIFICATE-----" in Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

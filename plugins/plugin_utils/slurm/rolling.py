@@ -1,4 +1,4 @@
-"""Plan the nodes and batches of a rolling update, and resume an interrupted one. All functions are pure."""
+"""Plan the nodes and batches of a rolling update, and resume an interrupted update."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OUT = ("drain", "down", "fail", "maint", "boot", "reboot", "power", "unknown")
 
 
 class _Cluster(NamedTuple):
-    """The cluster's nodes: all compute nodes, those of this run, those with other roles, and their locations."""
+    """The compute nodes, the hosts of this run, hosts with other roles by group, and locations of nodes."""
 
     compute: Sequence[str]
     limited: Sequence[str]
@@ -35,7 +35,7 @@ class _Cluster(NamedTuple):
 
 
 def share_of(given: object, whole: int, key: str, least: int) -> int:
-    """Return the number of nodes for a number or a share such as 25%; shares are rounded down, to at least `least`.
+    """Return the number of nodes from a number or a share such as 25%, rounded down but at least `least`.
 
     Raises:
         ValueError: if the value is neither, or out of bounds.
@@ -66,7 +66,7 @@ def _allowed(options: Mapping[str, Any], batch: int) -> int:
 
 
 def cut(nodes: Sequence[str], size: int, places: Mapping[str, str] | None = None) -> list[list[str]]:
-    """Return batches of at most `size` nodes; with `places` (node to switch or rack), a batch stays within one."""
+    """Return batches of at most `size` nodes; with `places` (node to switch or rack), each of nodes in one place."""
     groups: dict[str, list[str]] = {}
     for node in nodes:
         groups.setdefault((places or {}).get(node, ""), []).append(node)
@@ -82,7 +82,7 @@ def rolling_plan(
     """Return the plan of a rolling update.
 
     Args:
-        options: `nodes`, `batch`, `by` ('', 'switch' or 'rack'), `max_failures`, and all other values that identify an
+        options: `nodes`, `batch`, `by` ('', 'switch' or 'rack'), `max_failures`, and further values that identify the
             update.
         cluster: `compute`, the compute nodes of the inventory; `limited`, the hosts of this run; `needed`, hosts with
             other roles, by group; `switches`, from `slurm_topology`; `rack` by node.
@@ -91,9 +91,9 @@ def rolling_plan(
         state: state of an earlier run: `key`, `done`, `ended`.
 
     Returns:
-        `problems` (then without other keys), `batches`, `keepers` (a pseudo host name for each batch), `serial` (hosts
-        per batch including its keeper), `allowed` (failures per batch), `skipped` with reasons, `finished` by an
-        earlier run, `key`, and `lines`, the plan as text.
+        Only `problems`, or `batches`, `keepers` (a pseudo host for each batch), `serial` (hosts per batch including its
+        keeper), `allowed` (failures per batch), `skipped` (nodes with reasons), `finished` (nodes that an earlier run
+        updated), `key`, and `lines`, the plan as text.
     """
     where = _Cluster(
         cluster["compute"],
@@ -124,7 +124,7 @@ def rolling_plan(
         "problems": [],
         "key": key,
         "batches": batches,
-        # Ansible drops unreachable hosts and aborts the playbook if a batch becomes empty; the keeper prevents that.
+        # Ansible aborts the playbook if all hosts of a batch are unreachable; an additional pseudo host prevents this.
         "keepers": [f"update-batch-{number}" for number in range(1, len(batches) + 1)],
         "serial": [len(batch) + 1 for batch in batches],
         "allowed": [_allowed(options, len(batch)) for batch in batches],
@@ -157,8 +157,8 @@ def _problems(
         both = [name for name in wanted if name in hosts]
         if both:
             found.append(
-                f"update_nodes: {fold_hosts(both)} is also in the group {group}, the update would stop its services: "
-                "update it by hand, and remove it here"
+                f"update_nodes: {fold_hosts(both)} is also in the group {group}, whose services the update would stop: "
+                "remove it from update_nodes, and update it manually"
             )
     try:
         size = share_of(options["batch"], len(wanted), "update_nodes_batch", 1)
@@ -184,7 +184,7 @@ def _skipped(where: _Cluster, wanted: Sequence[str], known: Mapping[str, tuple[s
         if node not in where.limited:
             found[node] = "outside of --limit"
         elif not _is_own(known[node]) and (state.startswith(_OUT) or "*" in state):
-            found[node] = f"{state.rstrip('*')}{': ' + reason if reason else ''}, and not changed"
+            found[node] = f"{state.rstrip('*')}{': ' + reason if reason else ''}"
     return found
 
 
@@ -193,7 +193,7 @@ def _is_own(node: tuple[str, str]) -> bool:
 
 
 def _key(options: Mapping[str, Any], wanted: Sequence[str]) -> str:
-    """Return the key of an update, equal for all its runs; it does not depend on batch size or failure limit."""
+    """Return the key of an update, which is the same for all its runs, with any batch size and failure limit."""
     what = {name: value for name, value in options.items() if name not in {"nodes", "batch", "by", "max_failures"}}
     text = json.dumps([sorted(wanted), what], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
 """Configure several job scripts for one key of slurm.conf.
 
-In Slurm 22.05, slurm.conf accepts one Prolog, one Epilog and one TaskProlog (at most as a file name pattern,
-slurm.conf(5)); a second line overrides the first. One wrapper script therefore calls several.
+In Slurm 22.05, slurm.conf accepts only one path or file name pattern for Prolog, Epilog and TaskProlog (slurm.conf(5)).
+For several scripts, a wrapper script is configured that calls them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plan the hosts and order of a Slurm upgrade, and find the problems that prevent it. All functions are pure."""
+"""Plan the hosts and order of a Slurm upgrade, and find the problems that prevent it."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def upgrade_plan(
 
     Args:
         hosts: by host, the result of the `slurm_release` module: `installed` and `offered`, versions by package;
-            `daemons`, by name ``current``, ``stale`` (an older program is running) or ``stopped``; `removes`, packages
-            that apt would remove; `error`, why apt would fail.
+            `daemons`, by name ``current``, ``stale`` (the running program is older than the installed one) or
+            ``stopped``; `removes`, packages that apt would remove; `error`, why apt would fail.
         cluster: the hosts of each group of STAGES.
         seen: `nodes`, the output of ``sinfo -h -N -a -o '%N|%T|%E'``, and `queue`, that of ``squeue -h -a -o
             '%i|%u|%N'``; empty if slurmctld does not answer.
         batch: compute nodes per batch, as a number or a share.
 
     Returns:
-        `problems` (then without other keys), `stages` (hosts to upgrade by stage), `serial` (compute nodes per batch),
-        `packages` (versions to install by host), `versions` (by host, before and after), `stops` (by host, daemons to
-        stop during the package upgrade), `left` (skipped hosts with the reason), `drained` (nodes that an interrupted
-        upgrade left drained), and `lines`, the plan as text.
+        Only `problems`, or `stages` (hosts to upgrade by stage), `serial` (compute nodes per batch), `packages`
+        (versions to install by host), `versions` (by host, before and after), `stops` (by host, daemons to stop during
+        the package upgrade), `left` (skipped hosts with the reason), `drained` (nodes that an interrupted upgrade left
+        drained), and `lines`, the plan as text.
     """
     steps = [_step(name, stage, hosts[name]) for stage in STAGES for name in cluster.get(stage, ()) if name in hosts]
     absent = {name: "is unreachable" for stage in STAGES for name in cluster.get(stage, ()) if name not in hosts}
@@ -100,7 +100,7 @@ def upgrade_plan(
 def _step(name: str, stage: str, host: Host) -> _Step:
     package, daemon = STAGES[stage]
     before, after = (str(host[which].get(package) or "") for which in ("installed", "offered"))
-    # Include related packages, such as headers for plugins: all packages of a host have one version.
+    # All Slurm packages of a host must have one version, including those such as headers for plugins.
     todo = any(host["offered"].get(each, version) != version for each, version in host["installed"].items())
     running = host["daemons"].get(daemon, "current")
     return _Step(name, stage, before, after, todo or running != "current")
@@ -121,7 +121,7 @@ def _packages(host: Host) -> list[dict[str, str]]:
 def _stops(name: str, cluster: Mapping[str, Sequence[str]], host: Host) -> list[str]:
     """Return the daemons to stop during the package upgrade of a host, in order.
 
-    The upgrade replaces the library and plugins of all of them, and daemons load some plugins on demand. On other hosts
+    The upgrade replaces the library and plugins of all daemons, which load some plugins on demand. On other hosts
     slurmd is only restarted, which does not affect its jobs.
     """
     if name not in {*cluster.get("slurm_database", ()), *cluster.get("slurm_controller", ())}:
@@ -158,7 +158,7 @@ def _problems(
 
 
 def _plugin_problems(hosts: Mapping[str, Host]) -> list[Problem]:
-    """Return SPANK plugins that the new Slurm rejects: a required one fails all jobs, and possibly slurmd."""
+    """Return a problem for each SPANK plugin that the new Slurm rejects, with which jobs or slurmd would fail."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for name, host in hosts.items():
         for each in host.get("plugins") or ():
@@ -169,9 +169,9 @@ def _plugin_problems(hosts: Mapping[str, Host]) -> list[Problem]:
         make_problem(
             names,
             "slurm_spank_plugins",
-            f"{library} is built for Slurm {slurm}; Slurm {after} would refuse it, and jobs would fail",
-            f"add it to slurm_spank_plugins, so that it is built for {after} during the upgrade, or remove its line "
-            f"from {file} until you have built it for {after}",
+            f"{library} is built for Slurm {slurm}; Slurm {after} would reject it, and jobs would fail",
+            f"add it to slurm_spank_plugins, which builds it for {after} during the upgrade, or remove its line from "
+            f"{file} until you have built it for {after}",
         )
         for (library, slurm, file, after), names in found.items()
     ]
@@ -182,7 +182,7 @@ def _unready(
     steps: Sequence[_Step],
     absent: Mapping[str, str],
 ) -> list[Problem]:
-    """Return the problems that prevent comparing versions or keeping the upgrade order."""
+    """Return the problems that prevent planning: unreachable hosts, missing packages, wrong combinations of daemons."""
     found = []
     for stage in ("slurm_database", "slurm_controller"):
         lost = [name for name in cluster.get(stage, ()) if name in absent]
@@ -190,7 +190,7 @@ def _unready(
             remedy = "make it reachable, and remove --limit or include it there"
             found.append(
                 make_problem(
-                    lost, stage, "must be part of an upgrade, but is not part of this run or unreachable", remedy
+                    lost, stage, "is unreachable or not part of this run, but must be part of an upgrade", remedy
                 )
             )
     if not cluster.get("slurm_controller"):
@@ -207,13 +207,13 @@ def _unready(
     both = [name for name in cluster.get("slurm_database", ()) if name in cluster.get("slurm_compute", ())]
     alone = [name for name in both if name not in cluster.get("slurm_controller", ())]
     if alone:
-        problem = "runs slurmdbd and slurmd: slurmd would be down while the database is converted"
+        problem = "runs slurmdbd and slurmd: slurmd would be stopped while the database is converted"
         found.append(make_problem(alone, "slurm_database", problem, "remove it from slurm_compute first"))
     return found
 
 
 def _order(steps: Sequence[_Step]) -> list[Problem]:
-    """Return the daemons that would be newer than the one that they connect to."""
+    """Return a problem for each daemon that would be newer than the one that it connects to."""
     found = []
     for upper, lower in (("slurm_database", "slurm_controller"), ("slurm_controller", "slurm_compute")):
         above = [step for step in steps if step.stage == upper]

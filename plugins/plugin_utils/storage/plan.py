@@ -26,9 +26,9 @@ def cluster_addresses(hosts: Sequence[str], variables: Variables) -> list[str]:
 
 
 def fold_clients(addresses: Iterable[str], networks: Sequence[str]) -> list[str]:
-    """Return the allowed clients: the declared networks, then all addresses and names outside of them.
+    """Return the clients of an export: the declared networks, then addresses and names outside of them.
 
-    Addresses are never folded into undeclared networks, which would admit other hosts.
+    Addresses are not merged into other networks, which could include hosts outside of the cluster.
 
     Raises:
         ValueError: if a network is malformed.
@@ -39,9 +39,9 @@ def fold_clients(addresses: Iterable[str], networks: Sequence[str]) -> list[str]
 
 
 def nfs_mounts_from_exports(servers: Sequence[str], variables: Variables, host: str) -> list[dict[str, Any]]:
-    """Return the mounts of a client that follow from the first server's exports, with the same paths.
+    """Return the mounts of a client for all exports of the first server, with the same paths.
 
-    Servers get no mounts. Exports with `mount: false` are mounted only by clients that declare them.
+    The result is empty for servers, and does not include exports with `mount: false`.
     """
     if not servers or host in servers:
         return []
@@ -56,7 +56,7 @@ def nfs_mounts_from_exports(servers: Sequence[str], variables: Variables, host: 
 def homes_are_shared(
     base: str, host: str, servers: Sequence[str], clients: Sequence[str], variables: Variables
 ) -> bool:
-    """Return whether the inventory declares storage for the homes below `base` on a host."""
+    """Return whether the inventory declares shared storage for home directories below `base` on a host."""
     mine = variables[host]
     places = [*(mine.get("storage_mounts_entries") or [])]
     if host in servers:

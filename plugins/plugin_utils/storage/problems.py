@@ -28,13 +28,13 @@ _PATH = re.compile(r"/[A-Za-z0-9._+@:/-]*")
 _MODE = re.compile(r"[0-7]{3,4}")
 _NAME = re.compile(r"(@?|(\*\.)?)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _WORD = re.compile(r"[^\s,()\"'#]+")
-# Paths of the kernel and the running system.
+# System directories that cannot be exported, or used as mount points.
 _NOT_FOR_SHARING = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/root")
 _NOT_FOR_MOUNTING = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/var/lib/nfs")
 
 
 def export_problems(hosts: Sequence[str], exports: object) -> list[Problem]:
-    """Return the problems with `nfs_server_exports`, which the given hosts share."""
+    """Return the problems with `nfs_server_exports` of hosts with the same value."""
     key = "nfs_server_exports"
     if not isinstance(exports, (list, tuple)):
         return [make_problem(hosts, key, "is not a list", "write a list of exports, each with a path")]
@@ -52,7 +52,7 @@ def export_problems(hosts: Sequence[str], exports: object) -> list[Problem]:
             elif "/" not in {path, other} and (lies_in(path, other) or lies_in(other, path)):
                 outer, inner = sorted((path, other), key=len)
                 problem = (
-                    f"{inner} is inside {outer}, which is also exported: access rights would depend on the mounted path"
+                    f"{inner} is inside {outer}, which is also exported: permissions would depend on the mounted path"
                 )
                 problems.append(make_problem(hosts, key, problem, f"export only {outer}, or move {inner} out of it"))
     return problems
@@ -76,11 +76,11 @@ def mount_problems(
     """Return the problems with one host's mounts.
 
     Args:
-        host: its name.
-        key: the variable, `nfs_client_mounts` or `storage_mounts_entries`.
-        entries: its value.
-        served: exported paths of each inventory server, by all its names and addresses.
-        exported: paths that this host exports itself.
+        host: name of the host.
+        key: variable, `nfs_client_mounts` or `storage_mounts_entries`.
+        entries: value of the variable.
+        served: exported paths of each server of the inventory, by all its names and addresses.
+        exported: paths that this host exports.
     """
     if not isinstance(entries, (list, tuple)):
         return [make_problem([host], key, "is not a list", "write a list of mounts, each with src and path")]
@@ -112,7 +112,7 @@ def served_paths(
     for host in hosts:
         declared = [item for item in exports.get(host, ()) if isinstance(item, dict) and "path" in item]
         paths = [_normal(str(item["path"])) for item in declared]
-        # NFSv4 clients see this export as /, so its files have other paths (exports(5), fsid).
+        # NFSv4 clients mount this export as / (exports(5), fsid).
         paths += ["/" for item in declared if {"fsid=0", "fsid=root"} & {*map(str, _items(item.get("options")))}]
         served |= dict.fromkeys([host, *servers.get(host, ())], paths)
     return served
@@ -182,7 +182,7 @@ def _mount_place(host: str, key: str, path: str, before: Sequence[str], own: Seq
         return [make_problem([host], key, "is a duplicate mount point", "keep one of the entries")]
     hidden = next((export for export in own if lies_in(path, export) or lies_in(export, path)), None)
     if hidden:
-        problem = f"the host exports {hidden}, and the mount would hide it"
+        problem = f"the mount would hide {hidden}, which the host exports"
         return [make_problem([host], key, problem, "remove the host from nfs_client, or use another mount point")]
     return []
 

@@ -1,4 +1,4 @@
-"""Select and order the hosts to uninstall, and check the request. Runs on the provisioning host."""
+"""Check and order the hosts to uninstall."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SERVERS = ("slurm_controller", "slurm_database", "nfs_server", "ldap_server", "m
 
 
 class Answer(TypedDict):
-    """A host's answer: whether it has busbar's record, and which jobs and data it serves."""
+    """The answer of a host: whether it has busbar's record, and the jobs and data that it serves."""
 
     recorded: bool
     serves: list[str]
 
 
 def uninstall_choice(requested: str | Sequence[str], groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the hosts by procedure: `compute` nodes are drained first, `servers` are uninstalled last.
+    """Return the hosts by step: `compute` nodes are drained first, `servers` are uninstalled last.
 
     Args:
         requested: host names, as a list or folded.
@@ -51,8 +51,9 @@ def uninstall_problems(
     Args:
         requested: host names, as a list or folded.
         groups: the groups of the inventory.
-        answers: by host; None for one that was not reached or not requested; without answers, only names are checked.
-        leaves_data: whether the user accepts that jobs and data stay on the host.
+        answers: answer of each host; None if it was not reached or not requested. Without answers, only names are
+            checked.
+        leaves_data: whether the user accepts that jobs and data remain on the host.
     """
     try:
         choice = uninstall_choice(requested, groups)
@@ -84,7 +85,7 @@ def _server_problems(
     *,
     leaves_data: bool,
 ) -> list[Problem]:
-    """Return why servers cannot be uninstalled: other hosts need them, or they hold jobs or data."""
+    """Return the problems that prevent uninstalling servers: other hosts require them, or they have jobs or data."""
     found = {name: answers.get(name) for name in choice["servers"]}
     servers = {name: answer for name, answer in found.items() if answer and answer["recorded"]}
     others = [name for name in known if name not in choice["names"]]
@@ -96,7 +97,7 @@ def _server_problems(
         problems.append(make_problem(servers, KEY, problem, remedy))
     for name, answer in servers.items():
         if answer["serves"] and not leaves_data:
-            problem = f"would stay on the disk, but no longer be served: {', '.join(answer['serves'])}"
+            problem = f"would remain on the disk without a server: {', '.join(answer['serves'])}"
             remedy = (
                 "make a backup (busbar provision backup) and verify it (busbar backup verify), then add "
                 f"-e {DATA_KEY}=true"

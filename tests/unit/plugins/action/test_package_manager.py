@@ -1,4 +1,4 @@
-"""The action behind the modules that install packages: what the screen hears of a lock, and when it gives up."""
+"""Action of the package modules: progress messages while the package manager is locked, and the timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The action that ends a run for what its user can put right."""
+"""Action that ends a run because of invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The action that looks which machine stands behind the name of a node, and notes what became of it."""
+"""Action that detects a replaced machine and records the replacement."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def test_a_run_that_was_cut_off_goes_on_and_notes_nothing_twice(tmp_path: Path, 
             {"error": "Connection timed out"},
             "gpu3: the machine does not answer: Connection timed out. Remedy: power it",
         ),
-        ({"fingerprints": ["SHA256:other"]}, f"the machine presents other host keys (ssh-ed25519 {fingerprint(NEW)})"),
-        ({"key": GONE, "fingerprints": [fingerprint(GONE)]}, "gpu3: the machine presents a revoked host key"),
+        ({"fingerprints": ["SHA256:other"]}, f"no host key matches (ssh-ed25519 {fingerprint(NEW)})"),
+        ({"key": GONE, "fingerprints": [fingerprint(GONE)]}, "gpu3: its host key is revoked"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, run: Call, given: dict[str, Any], said: str) -> None:

@@ -1,4 +1,4 @@
-"""The action that renders the files that a task lists."""
+"""Action that renders the files of a task."""
 
 from __future__ import annotations
 
@@ -165,8 +165,8 @@ def test_a_program_is_sent_with_what_it_imports(role: Path) -> None:
         ([{"dest": "/etc/plain", "mod": "0600"}], "/etc/plain: mod is not a known key"),
         ([{"src": "a.j2"}], "dest: None is not an absolute path"),
         ([{"dest": "etc/plain"}], "dest: 'etc/plain' is not an absolute path"),
-        ([{"dest": "/etc/plain", "src": "a.j2", "content": ""}], "src and content exclude each other"),
-        ([{"dest": "/bin/t", "program": ["t.py"], "content": ""}], "content and program exclude each other"),
+        ([{"dest": "/etc/plain", "src": "a.j2", "content": ""}], "src and content cannot be combined"),
+        ([{"dest": "/bin/t", "program": ["t.py"], "content": ""}], "content and program cannot be combined"),
         ([{"dest": "/bin/t", "program": ["none.py"]}], "/bin/t: files/none.py"),
         ([{"dest": "/bin/t", "program": ["broken.py"]}], "module_utils/gone.py"),
         ([{"dest": "/etc/plain", "state": "gone"}], "state: 'gone' is not valid"),

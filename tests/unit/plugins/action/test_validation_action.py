@@ -1,4 +1,4 @@
-"""The action that runs a validation, in a real ansible-playbook, with a Slurm of processes on this machine."""
+"""Action that runs a validation, in ansible-playbook and with a Slurm cluster of processes on this machine."""
 
 from __future__ import annotations
 

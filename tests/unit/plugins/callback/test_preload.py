@@ -1,4 +1,4 @@
-"""What the processes that Ansible forks for tasks find in memory when a playbook starts with our ansible.cfg."""
+"""Plugins and profiles that worker processes find in memory when a playbook starts with busbar's ansible.cfg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs lock the inventory, and how the lock of a killed run is reported."""
+"""Runs that lock the inventory, and messages about the lock of a killed run."""
 
 from __future__ import annotations
 

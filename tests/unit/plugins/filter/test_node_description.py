@@ -1,4 +1,4 @@
-"""The filter node_description: which nodes it names before it works anything out."""
+"""Filter node_description: errors about unknown and unreachable nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which secrets a run would make: those without a file, unless the site brings them itself or does without."""
+"""Secrets that a run would generate: those without a file, unless the site sets them or does not use them."""
 
 from __future__ import annotations
 

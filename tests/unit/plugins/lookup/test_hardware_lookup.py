@@ -1,4 +1,4 @@
-"""The hardware of a host: its profile, and what is said of a name or of an entry of the site that is wrong."""
+"""Hardware profile of a host, and errors about unknown names and invalid entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variables of roles that have not had their turn, and the packages of later roles, which one transaction installs."""
+"""Variables of roles that have not run yet, such as the packages of all roles for one transaction."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_default_yields_to_the_inventory_and_the_play_to_none() -> None:
 @pytest.mark.parametrize(
     ("name", "role", "words"),
     [
-        ("__slurm_packages", "slurmm", "role slurmm: this collection does not have this role"),
+        ("__slurm_packages", "slurmm", "role slurmm: the collection does not contain this role"),
         ("__slurm_pakages", "slurm", "role slurm: unknown variable __slurm_pakages"),
     ],
 )

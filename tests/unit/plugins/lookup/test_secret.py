@@ -1,4 +1,4 @@
-"""The border of the lookup `busbar.cluster.secret`: templates, check mode, errors."""
+"""Lookup `busbar.cluster.secret`: templates, check mode, errors."""
 
 from __future__ import annotations
 

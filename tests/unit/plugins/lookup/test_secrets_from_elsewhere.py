@@ -1,4 +1,4 @@
-"""Secrets that a site keeps in Ansible Vault or has looked up by a program: used, not made, not replaced by busbar."""
+"""Secrets that a site reads from Ansible Vault or a program: busbar uses them and does not generate files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bad input in a filter or lookup is to the user: one error with host, variable and reason, without secrets."""
+"""Invalid input to a filter or lookup causes one error with host, variable and reason, without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Host keys at first contact: their fingerprints, and the file of those that are trusted."""
+"""Host keys at the first connection: fingerprints and known_hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites with the former option `slurm_users` get the entries of users_accounts that replace it."""
+"""Sites with the removed option `slurm_users` get the entries of users_accounts that replace it."""
 
 from __future__ import annotations
 

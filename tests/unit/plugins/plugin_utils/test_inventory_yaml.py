@@ -1,4 +1,4 @@
-"""Files of an inventory that are no YAML are named with line and column."""
+"""Invalid YAML in an inventory is reported with line and column."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_yaml_without_its_extension_is_yaml(tmp_path: Path, name: str) -> None:
         (
             "all:\n  children:\n    dgx:\n      n1: {ansible_host: x}\n",
             4,
-            "n1 has no effect in the group dgx: put hosts below hosts",
+            "n1 has no effect in the group dgx: list hosts under hosts",
         ),
         ("all:\n  vars: {a: 1}\n  hardware: dgx_h100\n", 3, "hardware has no effect in the group all"),
     ],

@@ -1,4 +1,4 @@
-"""Commands over Ansible's connections, as root where it is asked for."""
+"""Commands over Ansible's connections, with privilege escalation if required."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of nodes: fetched whole, in pieces, and never more of anything than they may take."""
+"""Files of nodes are fetched in pieces, with limits on size and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tags that a playbook does not have are refused with those that it has."""
+"""Unknown tags are rejected, with a list of the known ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of reports: read, compared and written."""
+"""Report files: reading, comparing and writing."""
 
 from __future__ import annotations
 

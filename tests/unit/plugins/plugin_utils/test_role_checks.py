@@ -1,4 +1,4 @@
-"""Values that a role refuses whatever the host is: found in the inventory, with file and line and remedy."""
+"""Values that a role rejects on every host are reported from the inventory, with file, line and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock of an inventory: who holds it, and what becomes of one that was left."""
+"""The lock of an inventory: its holder, and stale locks."""
 
 from __future__ import annotations
 

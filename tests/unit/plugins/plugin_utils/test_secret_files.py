@@ -1,4 +1,4 @@
-"""Are the secrets fit for use?"""
+"""Problems with the secret files."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ def test_the_directory_is_looked_at_too(tmp_path: Path) -> None:
     assert problems(place) == [(str(place), "is accessible to other users (mode 0755)")]
     file = tmp_path / "file"
     file.write_text("")
-    assert problems(file) == [(str(file), "is not a directory, but must contain the secrets")]
+    assert problems(file) == [(str(file), "is not a directory (expected the secrets directory)")]

@@ -1,4 +1,4 @@
-"""Secrets: made once, private, refused when they cannot be trusted."""
+"""Secrets: generated once, private, and rejected if they are not safe."""
 
 from __future__ import annotations
 

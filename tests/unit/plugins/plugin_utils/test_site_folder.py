@@ -1,4 +1,4 @@
-"""Where a site keeps what is its own: for the command line as for Ansible."""
+"""The site folder of the command line and of Ansible is the same."""
 
 from __future__ import annotations
 

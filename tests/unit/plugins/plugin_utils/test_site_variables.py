@@ -1,4 +1,4 @@
-"""What a site sets and what the roles declare, read from the files themselves."""
+"""Variables of a site and options of the roles, read from files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The authority's files: made once, two trusted during a rotation."""
+"""Files of the SSH certificate authority: generated once; during a rotation, two are trusted."""
 
 from __future__ import annotations
 

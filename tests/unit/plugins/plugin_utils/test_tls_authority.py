@@ -1,4 +1,4 @@
-"""The authority's file: made once, private, and two trusted during a rotation."""
+"""File of the TLS certificate authority: generated once and private; during a rotation, two are trusted."""
 
 from __future__ import annotations
 

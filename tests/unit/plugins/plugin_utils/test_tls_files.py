@@ -1,4 +1,4 @@
-"""Certificates that a site brings: good ones serve, of others it is said what is wrong and what to do."""
+"""Custom certificates: valid ones are used, and problems are reported with a remedy."""
 
 from __future__ import annotations
 

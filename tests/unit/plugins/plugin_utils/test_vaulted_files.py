@@ -1,4 +1,4 @@
-"""Encrypted files and values that a run cannot decrypt: named with file and remedy, before any host is contacted."""
+"""Encrypted files and values that a run cannot decrypt are reported with file and remedy."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_a_node_that_is_away_stays_and_a_controller_that_is_away_is_refused() ->
     assert "gpu3 is unreachable, and is not upgraded" in plan["lines"]
     del answering["ctl2"]
     assert told(upgrade_plan(answering, CLUSTER, SEEN)) == [
-        "ctl2: slurm_controller: must be part of an upgrade, but is not part of this run or unreachable"
+        "ctl2: slurm_controller: is unreachable or not part of this run, but must be part of an upgrade"
     ]
 
 
@@ -201,7 +201,7 @@ def test_a_plugin_of_others_that_the_new_slurm_refuses_is_named_with_hosts_file_
     with_it = {name: host(name, plugins=[plugin]) for name in ("gpu1", "login")}
     (problem,) = upgrade_plan(hosts(**with_it), CLUSTER, SEEN)["problems"]
     assert problem["hosts"] == ["gpu1", "login"]
-    assert problem["problem"].startswith("/opt/greet.so is built for Slurm 24.11.5; Slurm 26.05 would refuse it")
+    assert problem["problem"].startswith("/opt/greet.so is built for Slurm 24.11.5; Slurm 26.05 would reject it")
     assert "remove its line from /etc/slurm/plugstack.conf until you have built it for 26.05" in problem["remedy"]
 
 

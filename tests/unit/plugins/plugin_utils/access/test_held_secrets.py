@@ -1,4 +1,4 @@
-"""A secret that a host holds and the provisioning host lacks is not made anew, unless that is what the user wants."""
+"""A secret that hosts have but the provisioning host lacks is not replaced unless the user requests it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash of a password: right, and the same at every run."""
+"""Password hashes are valid and reproducible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which secrets are replaced, on which hosts, and what is refused before anything is made."""
+"""Plan of a rotation: replaced secrets, affected hosts, and problems."""
 
 from __future__ import annotations
 

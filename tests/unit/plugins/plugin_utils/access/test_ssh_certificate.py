@@ -1,4 +1,4 @@
-"""Certificates of SSH host keys: signed, judged, read by ssh-keygen."""
+"""SSH host certificates: signing, renewal, and verification with ssh-keygen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which host keys are revoked: those of hosts that have others or are gone, for as long as they could be used."""
+"""Revoked host keys: keys of hosts with a new key or of removed hosts, until their certificates expire."""
 
 from __future__ import annotations
 

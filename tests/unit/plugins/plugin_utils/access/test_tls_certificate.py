@@ -1,4 +1,4 @@
-"""Certificates of hosts: what openssl and Python's own TLS make of them, and when they are made anew."""
+"""Host certificates: verification with openssl and Python's TLS, and renewal."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_why_it_is_renewed(authority: str, public: str, changed: dict[str, objec
 def test_another_key_authority_or_text_is_noticed(authority: str, public: str) -> None:
     certificate = tls.sign_host(public, authority, names=NAMES, now=NOW, days=365)
     assert _reason("", public, authority) == "it does not exist"
-    assert _reason(certificate, tls.made_up_key(), authority) == "it is for another key"
+    assert _reason(certificate, tls.placeholder_key(), authority) == "it is for another key"
     assert "another authority" in _reason(certificate, public, tls.make_authority("alpha", NOW))
     assert "cannot be read" in _reason("-----BEGIN CERTIFICATE-----", public, authority)
 
@@ -144,7 +144,7 @@ def test_an_invalid_key_is_refused(authority: str, text: str) -> None:
 def test_an_authority_of_two_halves_is_refused(authority: str) -> None:
     other = tls.make_authority("alpha", NOW)
     mixed = authority.partition("-----BEGIN CERT")[0] + tls.authority_certificate(other)
-    with pytest.raises(ValueError, match="its certificate does not match its private key"):
+    with pytest.raises(ValueError, match="contains a certificate that does not match the private key"):
         tls.read_authority(mixed)
     with pytest.raises(ValueError, match="does not contain an unencrypted private key"):
         tls.read_authority(tls.authority_certificate(other))

@@ -1,4 +1,4 @@
-"""A name is suggested when it is close, and otherwise none is: a wrong one is tried first."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kept a node from answering."""
+"""Classification of connection failures."""
 
 from __future__ import annotations
 

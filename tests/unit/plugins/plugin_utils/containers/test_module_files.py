@@ -1,4 +1,4 @@
-"""Module files of Lmod: what is written, and what is refused."""
+"""Lmod module files, and rejected declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do declared NVLink domains agree with what the GPUs say of their fabric?"""
+"""Declared NVLink domains compared with the fabric of the GPUs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ RACKS = {"a1": "rack1", "a2": "rack1", "b1": "rack2"}
     [
         (RACKS, {"a1": gpus(ONE), "a2": gpus(ONE), "b1": gpus(TWO)}, []),
         (RACKS, {"a1": gpus(ONE, 1), "a2": gpus(ONE, 1), "b1": gpus(ONE, 2)}, []),
-        (RACKS, {"a1": gpus(ONE), "a2": gpus(TWO)}, [(["a1", "a2"], "rack1 is several NVLink domains: a1: 11111111")]),
+        (
+            RACKS,
+            {"a1": gpus(ONE), "a2": gpus(TWO)},
+            [(["a1", "a2"], "rack1 contains several NVLink domains: a1: 11111111")],
+        ),
         (RACKS, {"a1": gpus(ONE, 1), "a2": gpus(ONE, 2)}, [(["a1", "a2"], "clique 2")]),
         (RACKS, {"a1": gpus(ONE), "b1": gpus(ONE)}, [(["a1", "b1"], "rack1 and rack2 are one NVLink domain")]),
         # Zeros are what a fabric manager that has not registered the GPUs leaves; and no GPU says anything.

@@ -1,4 +1,4 @@
-"""Declarations of receivers and routes that are valid, and those that are refused with a remedy."""
+"""Valid receivers and routes, and rejected ones with a remedy."""
 
 from __future__ import annotations
 

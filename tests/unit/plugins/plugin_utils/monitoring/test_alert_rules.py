@@ -1,4 +1,4 @@
-"""A site's changes to alerts, on the rules as they are delivered."""
+"""A site's overrides, applied to the alerts of the collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The counters that a site may add, and the exporter that tests replay."""
+"""Additional counters, and the simulated exporter of other tests."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def test_an_unknown_field_is_named_with_what_was_meant() -> None:
         ({"name": "GPU_UTIL", "unchecked": True}, "is not a field of DCGM"),
         ({}, "is not a field of DCGM"),
         ({**XID, "type": "number"}, "type 'number' is unknown"),
-        ({**XID, "help": "a\nb"}, "help would make the counters file invalid"),
-        ({**XID, "help": "last Xid, of the driver"}, "help would make the counters file invalid"),
-        ({**XID, "help": 'the "last" Xid'}, "help would make the counters file invalid"),
+        ({**XID, "help": "a\nb"}, "help contains a comma, quotation mark or line break"),
+        ({**XID, "help": "last Xid, of the driver"}, "help contains a comma, quotation mark or line break"),
+        ({**XID, "help": 'the "last" Xid'}, "help contains a comma, quotation mark or line break"),
     ],
 )
 def test_bad_counters(item: dict[str, Any], said: str) -> None:

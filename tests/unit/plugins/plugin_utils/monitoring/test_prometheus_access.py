@@ -1,4 +1,4 @@
-"""The password with which Prometheus scrapes: in a file of its own, never in the configuration that all may read."""
+"""Prometheus' password for scraping is in a separate file and not in the readable configuration."""
 
 from __future__ import annotations
 

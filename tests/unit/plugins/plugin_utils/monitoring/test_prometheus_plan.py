@@ -1,4 +1,4 @@
-"""The options of Prometheus that are refused, and passwords that are moved to files."""
+"""Rejected options of Prometheus, and passwords that are moved to files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_no_sizes(text: str) -> None:
         ({"retention_time": "3 months"}, "prometheus_retention_time: '3 months' is not a duration"),
         ({"retention_time": "0s"}, "prometheus_retention_time: '0s' is not greater"),
         ({"retention_size": "200G"}, "prometheus_retention_size: '200G' is not a size"),
-        ({"retention_size": "0B"}, "prometheus_retention_size: '0B' keeps nothing"),
+        ({"retention_size": "0B"}, "prometheus_retention_size: '0B' would keep no data"),
         ({"scrape_interval": "fast"}, "prometheus_scrape_interval: 'fast' is not a duration"),
         ({"rules": {"Bad Name": []}}, "prometheus_rules: 'Bad Name' is not a file name"),
         ({"rules": {"site": {"groups": []}}}, "prometheus_rules.site: is not a list of rule groups"),

@@ -1,4 +1,4 @@
-"""Whom Prometheus scrapes."""
+"""Scrape targets of Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is known of a node, put together; what is not known is never shown as nothing."""
+"""The dossier of a node; unknown values are marked as unknown."""
 
 from __future__ import annotations
 

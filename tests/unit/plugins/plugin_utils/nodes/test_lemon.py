@@ -1,4 +1,4 @@
-"""The lemon score: what counts, how much, and that no signal alone makes a lemon."""
+"""The lemon score: signals, points, and that one signal alone does not reach the limit."""
 
 from __future__ import annotations
 

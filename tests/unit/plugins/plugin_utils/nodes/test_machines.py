@@ -1,4 +1,4 @@
-"""Whether another machine stands behind a name, told by host keys and serial numbers."""
+"""Replaced machines are detected by host keys and serial numbers."""
 
 from __future__ import annotations
 

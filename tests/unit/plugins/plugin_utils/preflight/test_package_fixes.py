@@ -1,4 +1,4 @@
-"""Which versions and revisions lack security fixes, by distribution, and that the docs say the same."""
+"""Versions without security fixes by distribution, as in the documentation."""
 
 from __future__ import annotations
 

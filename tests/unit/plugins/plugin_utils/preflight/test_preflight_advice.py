@@ -1,4 +1,4 @@
-"""What of a node is worth a look: a version below its minimum, a kernel that waits for a boot."""
+"""Advice about nodes: old versions, and kernels that require a reboot."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_lines_about_a_node() -> None:
     assert driver["problem"].startswith("580.95.05 has 14 vulnerabilities (CVE-2025-33219 to CVE-2026-24199)")
     assert "older than 580.159.03 (https://" in driver["problem"]
     assert driver["remedy"].startswith("update it with nvidia_driver_branch or nvidia_driver_version")
-    assert kernel["problem"] == "6.8.0-60-generic runs, but 6.8.0-124-generic is installed: its fixes require a reboot"
+    assert kernel["problem"] == "6.8.0-60-generic is running, but 6.8.0-124-generic is installed and requires a reboot"
 
 
 def test_a_node_that_says_nothing_of_itself_is_not_spoken_of() -> None:

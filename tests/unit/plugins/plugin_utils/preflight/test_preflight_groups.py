@@ -1,4 +1,4 @@
-"""Groups that busbar does not read, and hosts in none of its groups: named with the group that was meant."""
+"""Unknown groups with suggestions, and hosts without a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the inventory consistent?"""
+"""Consistency of the inventory."""
 
 from __future__ import annotations
 
@@ -85,7 +85,12 @@ def test_competing_groups(values: list[GroupValue], expected: list[str]) -> None
         (entry("gpu1", hardware=None), [], ["gpu1"], "is not set for a compute node"),
         (entry("gpu1", hardware="huge"), [], ["gpu1"], "unknown hardware 'huge'"),
         (entry("ctl", hardware="huge"), [], [], "unknown hardware 'huge'"),
-        (entry("gpu1", groups=("a", "b")), [], ["gpu1"], "is in several hardware groups: a says small, b says large"),
+        (
+            entry("gpu1", groups=("a", "b")),
+            [],
+            ["gpu1"],
+            "is in several groups that set different values (a: small, b: large)",
+        ),
         (entry("gpu1", groups=("a", "b")), ["gpu1"], ["gpu1"], ""),
         (entry("gpu1", groups=("a",)), [], ["gpu1"], ""),
     ],

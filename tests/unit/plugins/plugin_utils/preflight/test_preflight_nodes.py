@@ -1,4 +1,4 @@
-"""Are the nodes what the inventory says?"""
+"""Nodes compared with the inventory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that are none, and values of a wrong type: told under the name that the user wrote, with the way out."""
+"""Unknown options and values of the wrong type, with place and remedy."""
 
 from __future__ import annotations
 

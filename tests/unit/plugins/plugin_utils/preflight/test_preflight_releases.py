@@ -1,4 +1,4 @@
-"""Options that a host's distribution or release cannot have are refused before anything is changed."""
+"""Options that a distribution or release does not support."""
 
 from __future__ import annotations
 

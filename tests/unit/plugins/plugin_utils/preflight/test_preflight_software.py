@@ -1,4 +1,4 @@
-"""What the preflight says of containers and IP over InfiniBand."""
+"""Problems with containers and IP over InfiniBand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options without effect are shown with what they need: a role that is off, a group without a host, another option."""
+"""Options without effect, with their requirement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The partition for checks, whose jobs give way to all others."""
+"""The partition for checks, whose jobs all other jobs preempt."""
 
 from __future__ import annotations
 

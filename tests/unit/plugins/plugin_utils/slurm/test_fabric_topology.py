@@ -1,4 +1,4 @@
-"""Slurm's topology of a fabric: rails, fat trees of two and three levels, missing cables, and what is no fabric."""
+"""Topology of InfiniBand fabrics: rails, fat trees, missing cables, invalid input."""
 
 from __future__ import annotations
 

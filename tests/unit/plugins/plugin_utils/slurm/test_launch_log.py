@@ -1,4 +1,4 @@
-"""The reason of slurmd for a job that it could not launch, read from its log on the node."""
+"""Error of slurmd about a failed job launch, from its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slurm's topology from what nodes hear by LLDP, in both forms that lldpctl has, recorded on GPU nodes and rebuilt."""
+"""Topology from LLDP in both formats of lldpctl, recorded on GPU nodes and generated."""
 
 from __future__ import annotations
 

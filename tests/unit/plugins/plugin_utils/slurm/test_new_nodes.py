@@ -1,4 +1,4 @@
-"""Which nodes are to be admitted to a running cluster, and which machines it has already."""
+"""Nodes to admit to a running cluster, and machines that it already has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slurm's blocks from what GPUs report of NVLink."""
+"""Block topology from NVLink domains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of slurm.conf, and what was meant by one that is none."""
+"""Keys of slurm.conf, and suggestions for unknown ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs of Slurm: NodeName and gres.conf say the same in each mode, for each hardware of the catalogue."""
+"""GPUs in slurm.conf and gres.conf are consistent for each mode and hardware profile."""
 
 from __future__ import annotations
 

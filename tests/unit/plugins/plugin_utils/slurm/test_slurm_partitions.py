@@ -1,4 +1,4 @@
-"""What is wrong with who does what in Slurm, and with partitions."""
+"""Problems with groups of hosts and partitions."""
 
 from __future__ import annotations
 

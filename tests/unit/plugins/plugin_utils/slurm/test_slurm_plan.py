@@ -1,4 +1,4 @@
-"""Whether Slurm looks at its nodes."""
+"""Health check keys of slurm.conf."""
 
 from __future__ import annotations
 

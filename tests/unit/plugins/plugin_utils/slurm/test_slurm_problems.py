@@ -1,4 +1,4 @@
-"""What is wrong with the declaration of a Slurm cluster."""
+"""Problems with the options of a Slurm cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several scripts where Slurm calls one."""
+"""Several job scripts for one key of slurm.conf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host serves and mounts, from the inventory alone."""
+"""Exports and mounts from the inventory."""
 
 from __future__ import annotations
 

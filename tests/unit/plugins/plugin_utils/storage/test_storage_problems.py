@@ -1,4 +1,4 @@
-"""Declarations of exports and mounts that are refused."""
+"""Rejected exports and mounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to uninstall hosts, and what is wrong with them."""
+"""Requests to uninstall hosts, and their problems."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_names(asked: str, said: list[str]) -> None:
             "ctl,login,gpu[1-2]",
             {**dict.fromkeys(GROUPS["all"], HERE), "ctl": {"recorded": True, "serves": ["job 7 of alice"]}},
             False,
-            ["no longer be served: job 7 of alice"],
+            ["without a server: job 7 of alice"],
         ),
         (
             "ctl,login,gpu[1-2]",

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ..module_utils.common.problems import Problem
     from .preflight.options import Setting
 
-__all__ = ["former_users_problems", "merged_users"]
+__all__ = [
+    "former_users_problems",
+]
 
 FORMER, USERS = "slurm_users", "users_accounts"
 # Printed instead of a password hash. The preflight rejects this value, so that pasting it cannot remove a password.

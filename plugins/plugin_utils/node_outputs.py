@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
     from pathlib import Path
 
-__all__ = ["PIECE", "Bounds", "Node", "Wanted", "fetch", "fetch_piece"]
+__all__ = [
+    "PIECE",
+    "Bounds",
+    "Node",
+    "Wanted",
+    "fetch",
+]
 
 PIECE = 4 << 20
 _HEAD = b"busbar-output "

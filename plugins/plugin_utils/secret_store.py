@@ -10,7 +10,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-__all__ = ["ENCODINGS", "SecretError", "encoded_length", "get_secret", "make_secret", "read_secret", "store_secret"]
+__all__ = ["SecretError", "encoded_length", "get_secret", "make_secret", "read_secret", "store_secret"]
 
 ENCODINGS = ("urlsafe", "hex")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Authority",
-    "alternative_names",
     "authority_certificate",
     "end_of",
     "first_end",

@@ -57,7 +57,9 @@ def domain_claims(domains: Mapping[str, str], facts: Mapping[str, Mapping[str, A
     problems = []
     for domain, fabrics in declared.items():
         if len(fabrics) > 1:
-            listed = "; ".join(f"{_shown(hosts)}: {uuid} clique {clique}" for (uuid, clique), hosts in fabrics.items())
+            listed = "; ".join(
+                f"{', '.join(hosts)}: {uuid} clique {clique}" for (uuid, clique), hosts in fabrics.items()
+            )
             hosts = list(dict.fromkeys(host for members in fabrics.values() for host in members))
             problems.append(make_problem(hosts, _KEY, f"{domain} contains several NVLink domains: {listed}", _REMEDY))
     for (uuid, clique), names in found.items():
@@ -66,7 +68,3 @@ def domain_claims(domains: Mapping[str, str], facts: Mapping[str, Mapping[str, A
             problem = f"{' and '.join(names)} are one NVLink domain, {uuid} clique {clique}"
             problems.append(make_problem(hosts, _KEY, problem, _REMEDY))
     return problems
-
-
-def _shown(hosts: list[str]) -> str:
-    return ", ".join(hosts)

@@ -38,10 +38,6 @@ def _rules(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield from group.get("rules") or []
 
 
-def _alerts(files: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {rule["alert"]: rule for rule in _rules(files) if "alert" in rule}
-
-
 def _number(value: object) -> str | None:
     """Return a number as PromQL writes it, or None if the value is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -89,7 +85,7 @@ def alert_problems(files: Mapping[str, Any], overrides: Mapping[str, Any], host:
         overrides: for each alert name, any of `enabled`, `for`, `severity`, `threshold`.
         host: the Prometheus host, for messages.
     """
-    alerts = _alerts(files)
+    alerts = {rule["alert"]: rule for rule in _rules(files) if "alert" in rule}
     problems = []
     for name, changes in overrides.items():
         place = f"prometheus_alerts.{name}"

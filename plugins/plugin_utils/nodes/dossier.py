@@ -33,16 +33,12 @@ __all__ = [
     "REPLACED",
     "SIGNALS",
     "WINDOW_DAYS",
-    "Score",
-    "Signal",
     "dossier",
     "lemon_score",
     "node_lines",
     "read_records",
-    "replaced_at",
     "seconds",
     "serial_of",
-    "validations_of",
 ]
 
 REPLACED = "replaced"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ...module_utils.hardware.machine_parts import Part
 
-__all__ = ["ADMITTED", "AGAIN", "REINSTALLED", "Change", "change_of", "compared", "known_parts"]
+__all__ = ["ADMITTED", "AGAIN", "Change", "change_of", "compared", "known_parts"]
 
 # Events for the same machine: reinstalled, or unchanged and allowed by an option.
 REINSTALLED, AGAIN = "reinstalled", "provisioned again"

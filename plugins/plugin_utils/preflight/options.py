@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
-    "FORMER_NAMES",
     "Option",
     "Setting",
     "former_problems",

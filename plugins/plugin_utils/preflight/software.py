@@ -43,16 +43,16 @@ def node_software_problems(
         problem = "is true, but Pyxis requires Enroot, which is neither installed nor enabled"
         problems.append(make_problem([host], "pyxis_enabled", problem, "set enroot_enabled: true, or install Enroot"))
     given = str(variables.get("nvidia_container_toolkit_source") or "nvidia") != "none"
-    images = [name for name in ("examples_image", *_validation_images(variables)) if variables.get(name)]
+    images = [
+        name
+        for name in ("examples_image", *(() if variables.get("validation_backend") == "mpi" else _IMAGES))
+        if variables.get(name)
+    ]
     if (hardware or {}).get("gpu") and images and not given and "nvidia-container-cli" not in programs:
         problem = "needs GPUs in containers, but nvidia-container-cli is neither installed nor enabled"
         remedy = "set nvidia_container_toolkit_source: nvidia, or install libnvidia-container-tools"
         problems += [make_problem([host], name, problem, remedy) for name in images]
     return problems
-
-
-def _validation_images(variables: Mapping[str, Any]) -> tuple[str, ...]:
-    return () if variables.get("validation_backend") == "mpi" else _IMAGES
 
 
 def is_on(variables: Mapping[str, Any], role: str) -> bool:

@@ -31,11 +31,6 @@ def _lower(params: Mapping[str, Any] | None) -> dict[str, Any]:
     return {key.lower(): value for key, value in merge_config({}, params or {}).items()}
 
 
-def _preempts(config: Mapping[str, Any]) -> bool:
-    """Return whether the site configures preemption."""
-    return "preempttype" in _lower(config)
-
-
 def checks_keys(name: str) -> dict[str, Any]:
     """Return the preemption keys of slurm.conf; empty without a checks partition."""
     return dict(PREEMPTION) if name else {}
@@ -51,7 +46,7 @@ def with_checks_partition(partitions: Sequence[Partition], name: str, config: Ma
     """
     if not name:
         return list(partitions)
-    keep = {} if _preempts(config) else {"PreemptMode": "OFF"}
+    keep = {} if "preempttype" in _lower(config) else {"PreemptMode": "OFF"}
     others = [{**partition, "params": merge_config(keep, partition.get("params") or {})} for partition in partitions]
     return [*others, {"name": name, "params": PARAMS}]
 

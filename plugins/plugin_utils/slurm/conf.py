@@ -28,7 +28,6 @@ __all__ = [
     "node_attributes",
     "node_lines",
     "node_mig",
-    "partition_hosts",
     "partition_lines",
     "topology_lines",
 ]

@@ -20,7 +20,6 @@ __all__ = [
     "effective_nvlink",
     "hierarchical",
     "in_network",
-    "inside_ring",
     "nic_rate",
     "nvls",
     "ring",

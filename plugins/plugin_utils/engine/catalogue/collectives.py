@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLLECTIVES",
-    "MPI_COLLECTIVES",
     "collective_problems",
     "floor_of",
     "floor_problems",

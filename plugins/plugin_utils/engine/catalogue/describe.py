@@ -215,7 +215,7 @@ def description_text(
         if known and profile.get("gpu"):
             profile["gpu"] = {**profile["gpu"], "slurm_type": catalogue[known]["gpu"]["slurm_type"]}
         comments = [fold_hosts(host for host, _, _ in alike), *_fit(known, differences, bool(profile.get("gpu")))]
-        comments += dict.fromkeys(_without_host(note) for _, _, notes in alike for note in notes)
+        comments += dict.fromkeys(re.sub(r"NodeName=\S+ ", "", note) for _, _, notes in alike for note in notes)
         comments.append("busbw is not measured: run busbar validate, then set floors with their source")
         name = _name(profile, taken)
         taken.add(name)
@@ -224,11 +224,6 @@ def description_text(
         text = yaml.safe_dump(json.loads(json.dumps({name: profile})), sort_keys=False, width=110)
         lines += [f"  {line}" for line in text.replace("generation: null", _FILL_IN).splitlines()]
     return "\n".join(["hardware_profiles_extra:", *lines]) if lines else ""
-
-
-def _without_host(note: str) -> str:
-    """Return a note without parts that depend on the host."""
-    return re.sub(r"NodeName=\S+ ", "", note)
 
 
 def _fit(known: str | None, differences: Sequence[tuple[str, Any, Any]], has_gpus: bool) -> list[str]:  # noqa: FBT001

@@ -10,7 +10,7 @@ from typing import Any
 
 from .consistency import contradictions
 
-__all__ = ["bus_factor", "conclude", "missing_parts", "ranks_from_ratio"]
+__all__ = ["bus_factor", "conclude", "ranks_from_ratio"]
 
 Run = dict[str, Any]
 
@@ -281,10 +281,6 @@ def _take_ranks(run: Run) -> None:
         run["nodes"] = len(run["hosts"])
 
 
-def _checked(run: Run) -> bool:
-    return any(half["wrong"] is not None for half in _halves(run))
-
-
 def _wrong(run: Run) -> bool:
     if run["seen"]["failed_words"] or (run["out_of_bounds"] or 0) > 0:
         return True
@@ -315,7 +311,7 @@ def conclude(run: Run) -> None:
     if not seen["check"] and any((half["wrong"] or 0) != int(half["wrong"] or 0) for half in _halves(run)):
         seen["check"] = "error"
     _take_ranks(run)
-    run["checked"] = _checked(run)
+    run["checked"] = any(half["wrong"] is not None for half in _halves(run))
     run["cpu_time"] |= "cputime" in run["columns"]
     run["groups"] = max(1, len(seen["groups"]))
     has_footer = run["out_of_bounds"] is not None

@@ -11,7 +11,7 @@ from typing import Any
 from .patterns import OPERATORS, Cell, Layout, read_cell
 from .run import Printed, half_unit
 
-__all__ = ["OpenRow", "TableRow", "continues"]
+__all__ = ["OpenRow", "continues"]
 
 TableRow = dict[str, Any]
 

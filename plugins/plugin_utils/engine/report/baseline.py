@@ -52,7 +52,13 @@ def with_drift(data: dict[str, Any], report: ReadReport, others: Sequence[ReadRe
     blamed = {item["nodes"][0]: item for item in reversed(failing) if len(item["nodes"]) == 1}
     known = {node for culprit in data.get("culprits", []) for node in culprit["nodes"]}
     fresh = [
-        {"kind": "node", "nodes": [node], "reason": f"{_WORD}: {item['flags'][0]}", "tests": _tests(item), "rail": ""}
+        {
+            "kind": "node",
+            "nodes": [node],
+            "reason": f"{_WORD}: {item['flags'][0]}",
+            "tests": [item["name"]] if item["subject"] == "test" else [],
+            "rail": "",
+        }
         for node, item in sorted(blamed.items())
         if node not in known
     ]
@@ -64,10 +70,6 @@ def _counts(data: dict[str, Any], item: Compared) -> bool:
         return True
     stage = next((stage_of(test) for test in data["tests"] if test["name"] == item["name"]), None)
     return stage is not None and stage.counts is not Counts.WHILE_SEARCHING
-
-
-def _tests(item: Compared) -> list[str]:
-    return [item["name"]] if item["subject"] == "test" else []
 
 
 def _with_finding(test: dict[str, Any], words: str, *, fails: bool) -> dict[str, Any]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .model import Compared, NodeFigure, ReadReport, ReadTest
 
-__all__ = ["MINIMUM", "Key", "Point", "compare", "drift", "last_results", "node_figures", "points", "series"]
+__all__ = ["MINIMUM", "Key", "compare", "drift", "last_results", "node_figures", "points", "series"]
 
 MINIMUM = 4
 _PAIR = 2

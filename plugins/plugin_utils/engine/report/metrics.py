@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..validation.section import Metric
     from .model import ReadReport, ReadTest
 
-__all__ = ["LastFigure", "distinct", "last_figures", "last_metrics", "last_validated", "metrics", "past", "seconds"]
+__all__ = ["distinct", "last_figures", "last_metrics", "last_validated", "metrics", "past", "seconds"]
 
 _GB = 1e9
 _FIGURES: tuple[tuple[str, str, Callable[[LastFigure], float | None]], ...] = (

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLLECTIVE",
-    "HALVES",
     "SCHEMA",
     "VERDICTS",
     "counts",
@@ -32,10 +31,8 @@ __all__ = [
     "curves",
     "everyone",
     "faulty_nodes",
-    "matrices_of",
     "normalised",
     "printable",
-    "results_of",
     "results_table",
 ]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..validation.section import Section
     from ..validation.stage import Stage
 
-__all__ = ["Block", "Detail", "PageSection", "PageTest", "gbs", "rank_of", "sections", "test_facts"]
+__all__ = ["Block", "Detail", "PageTest", "gbs", "rank_of", "sections", "test_facts"]
 
 # Rank of tests without a known stage, after all others.
 _LAST = 9

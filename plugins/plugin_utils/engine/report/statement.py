@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .model import ReadReport, ReadTest
 
-__all__ = ["FORM", "read_statement", "statement", "statement_text"]
+__all__ = ["read_statement", "statement", "statement_text"]
 
 FORM = 1
 _LIMITS = ("floor", "limit", "ceiling", "tolerance", "reference")

@@ -102,7 +102,7 @@ class LinkSearch(LinkState):
         """Return the tests of the next round, each with the item it belongs to."""
         taken: set[str] = set()
         plan = []
-        for item in sorted(self.items, key=_size):
+        for item in sorted(self.items, key=lambda item: sum(len(block.nodes) for block in item.blocks)):
             blocks = item.ask(self, taken)
             nodes = {node for block in blocks for node in block.nodes}
             if blocks and not nodes & taken:
@@ -132,7 +132,3 @@ class LinkSearch(LinkState):
 
     def _clean(self, item: Item) -> bool:
         return bool(item.blocks) and all(self.context.clean(block.nodes) for block in item.blocks)
-
-
-def _size(item: Item) -> int:
-    return sum(len(block.nodes) for block in item.blocks)

@@ -23,7 +23,7 @@ from .queues import queue_problems
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["BACKENDS", "all_problems", "input_problems", "typed"]
+__all__ = ["all_problems", "input_problems", "typed"]
 
 BACKENDS = ("mpi", "nccl")
 DRIFT = ("ignore", "finding", "fail")

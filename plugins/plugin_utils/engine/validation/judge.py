@@ -26,7 +26,6 @@ __all__ = [
     "NO_FLOOR",
     "ONE_RANK",
     "PASS",
-    "STEADY",
     "STRAGGLER",
     "Expected",
     "Judged",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .model import Entry, Options, Result, State, Step, Test
     from .stage import Stage
 
-__all__ = ["FEWEST", "FIRST", "budget", "each_stage", "next_step", "search_done", "with_peers", "with_results"]
+__all__ = ["FIRST", "budget", "each_stage", "next_step", "search_done", "with_results"]
 
 # With fewer values the median absolute deviation is not meaningful.
 FEWEST = 5

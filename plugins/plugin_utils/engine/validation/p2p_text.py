@@ -82,15 +82,11 @@ def _in_grid(line: str, grid: Grid | None, found: dict[str, Any]) -> Grid | None
             title = str(grid.about["title"]).replace("GPU latency", "CPU latency")
             grid = Grid(title, "us", "latency", p2p=False)
         grid.head(words[1:])
-    elif grid.full and words[0].isdecimal() and _is_row(words, grid):
+    elif grid.full and words[0].isdecimal() and len(words) == len(grid.columns) + 1:
         grid.problem = grid.problem or "more rows than columns"
     else:
         grid.row(words)
     return grid
-
-
-def _is_row(words: list[str], grid: Grid) -> bool:
-    return len(words) == len(grid.columns) + 1
 
 
 def _closed(grid: Grid | None, found: dict[str, Any]) -> None:

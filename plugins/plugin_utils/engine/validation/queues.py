@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .model import Options
 
-__all__ = ["OTHERS", "QUEUE_OPTIONS", "queue_arguments", "queue_problems", "queues"]
+__all__ = ["OTHERS", "queue_arguments", "queue_problems", "queues"]
 
 QUEUE_OPTIONS = ("partition", "account", "qos")
 # The key for all profiles that a dictionary does not list.

@@ -17,7 +17,7 @@ from ..plugin_utils.engine.report.environment import numbered_parts
 from ..plugin_utils.first_contact import fingerprint, scan_keys, trust_keys
 from ..plugin_utils.node_records import add_node_record, read_node_records
 from ..plugin_utils.nodes.dossier import read_records, seconds
-from ..plugin_utils.nodes.machines import ADMITTED, change_of, compared, known_parts
+from ..plugin_utils.nodes.machine_identity import ADMITTED, change_of, compared, known_parts
 from ..plugin_utils.ssh_ledger import read_ledger
 
 SPEC: dict[str, dict[str, Any]] = {

@@ -18,11 +18,11 @@ from ansible.utils.display import Display
 from ..module_utils.common.refusal import REFUSED
 from ..plugin_utils.engine.common.option_names import option_names
 from ..plugin_utils.engine.common.printable import printable
-from ..plugin_utils.engine.nccl.output import bounded_lines, condensed
-from ..plugin_utils.engine.validation.inputs import all_problems, typed
-from ..plugin_utils.engine.validation.options import bytes_of
+from ..plugin_utils.engine.nccl.parse_output import bounded_lines, condensed
+from ..plugin_utils.engine.validation.check_options import all_problems, typed
+from ..plugin_utils.engine.validation.option_types import bytes_of
 from ..plugin_utils.engine.validation.planned_tests import unknown_floors
-from ..plugin_utils.engine.validation.queues import queues
+from ..plugin_utils.engine.validation.slurm_queues import queues
 from ..plugin_utils.engine.validation.transport import TOO_LONG, Output
 from ..plugin_utils.interruption import Interruption
 from ..plugin_utils.node_connections import NodeConnections

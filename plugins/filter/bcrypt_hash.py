@@ -34,7 +34,7 @@ _value:
 """
 
 from ..plugin_utils.access.password_hash import bcrypt_hash
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 
 
 class FilterModule:

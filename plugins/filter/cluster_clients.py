@@ -39,7 +39,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.storage.plan import cluster_addresses, fold_clients
 
 if TYPE_CHECKING:

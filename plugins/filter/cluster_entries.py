@@ -40,7 +40,7 @@ _value:
 """
 
 from ..module_utils.storage.hosts_table import cluster_entries
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 
 
 class FilterModule:

@@ -38,7 +38,7 @@ _value:
 """
 
 from ..module_utils.containers.enroot_credentials import credential_files
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 
 
 class FilterModule:

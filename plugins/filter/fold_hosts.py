@@ -25,7 +25,7 @@ _value:
   type: str
 """
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.engine.common.hostlist import fold_hosts
 
 

@@ -33,7 +33,7 @@ _value:
 """
 
 from ..plugin_utils.access.login_rights import login_rights
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 
 
 class FilterModule:

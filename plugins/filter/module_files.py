@@ -35,7 +35,7 @@ _value:
   elements: dict
 """
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.containers.module_files import module_files
 
 

@@ -34,7 +34,7 @@ _value:
   elements: dict
 """
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.storage.plan import nfs_mounts_from_exports
 
 

@@ -58,7 +58,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.engine.catalogue.describe import describe_machine, description_text, machine_notes
 from ..plugin_utils.engine.common.hostlist import fold_hosts
 from ..plugin_utils.slurm.lldp_topology import lldp_topology

@@ -57,7 +57,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.nvidia.driver_lock import DriverLock, choose_lock, parse_lock
 
 if TYPE_CHECKING:

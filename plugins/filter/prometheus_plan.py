@@ -38,7 +38,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.common.untagged import untagged
 from ..plugin_utils.monitoring.prometheus_plan import (
     host_problems,

@@ -43,7 +43,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.role_checks import checks_of
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ _value:
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.run_lock import Holder, other_run
 from ..plugin_utils.slurm.rolling import rolling_plan
 

@@ -38,7 +38,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.monitoring.scrape_targets import scrape_targets, targets_text
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ _value:
   type: dict
 """
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.slurm.plan import slurm_plan
 
 

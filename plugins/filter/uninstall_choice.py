@@ -29,7 +29,7 @@ _value:
   type: dict
 """
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.uninstall.choice import uninstall_choice
 
 

@@ -36,7 +36,7 @@ _value:
   type: dict
 """
 
-from ..plugin_utils.border import Filters, border
+from ..plugin_utils.ansible_errors import Filters, border
 from ..plugin_utils.slurm.upgrade import upgrade_plan
 
 

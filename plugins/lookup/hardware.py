@@ -58,7 +58,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
 from ..module_utils.nvidia.driver_choice import generation_of_model
-from ..plugin_utils.border import lookup_border
+from ..plugin_utils.ansible_errors import lookup_border
 from ..plugin_utils.engine.catalogue.gres import smi_places
 from ..plugin_utils.engine.catalogue.profiles import host_profile, known_profiles
 

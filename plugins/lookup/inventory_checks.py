@@ -67,7 +67,7 @@ from ansible.plugins.lookup import LookupBase
 
 from ..module_utils.common.problems import Problem, make_problem
 from ..plugin_utils.access.held_secrets import rotation_problems
-from ..plugin_utils.border import BAD_INPUT, reason
+from ..plugin_utils.ansible_errors import BAD_INPUT, reason
 from ..plugin_utils.declared_values import DeclaredValues
 from ..plugin_utils.preflight.groups import group_problems, limit_problems
 from ..plugin_utils.preflight.inventory import (
@@ -85,7 +85,7 @@ from ..plugin_utils.preflight.options import (
     type_problems,
     unknown_problems,
 )
-from ..plugin_utils.preflight.unused import unused_options
+from ..plugin_utils.preflight.unused_options import unused_options
 from ..plugin_utils.role_checks import checks_of, roles_with_checks, value_problems
 from ..plugin_utils.secret_files import secret_problems
 from ..plugin_utils.site_variables import (

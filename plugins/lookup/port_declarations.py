@@ -35,7 +35,7 @@ from pathlib import Path
 
 from ansible.plugins.lookup import LookupBase
 
-from ..plugin_utils.border import lookup_border
+from ..plugin_utils.ansible_errors import lookup_border
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types

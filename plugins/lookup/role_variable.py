@@ -46,7 +46,7 @@ from typing import Any
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-from ..plugin_utils.border import lookup_border
+from ..plugin_utils.ansible_errors import lookup_border
 
 _ROLES = Path(__file__).resolve().parents[2] / "roles"
 

@@ -44,7 +44,7 @@ _raw:
 from typing import Any
 
 from ..plugin_utils.access.rotation import rotation_plan
-from ..plugin_utils.border import lookup_border
+from ..plugin_utils.ansible_errors import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup, is_taken
 
 

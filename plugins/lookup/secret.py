@@ -50,7 +50,7 @@ _raw:
 
 from typing import Any
 
-from ..plugin_utils.border import lookup_border
+from ..plugin_utils.ansible_errors import lookup_border
 from ..plugin_utils.secret_store import get_secret
 from ..plugin_utils.secrets_lookup import SecretsLookup
 

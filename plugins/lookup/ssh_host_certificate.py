@@ -59,7 +59,7 @@ import time
 from typing import Any
 
 from ..plugin_utils.access.ssh_certificate import certificate_end, renewal_reason, sign_host_key
-from ..plugin_utils.border import lookup_border
+from ..plugin_utils.ansible_errors import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.ssh_authority import signing_key
 

@@ -55,7 +55,7 @@ import time
 from typing import Any
 
 from ..plugin_utils.access.ssh_key_ledger import current_keys, former_keys, updated_ledger
-from ..plugin_utils.border import lookup_border
+from ..plugin_utils.ansible_errors import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.ssh_authority import trusted_lines
 from ..plugin_utils.ssh_ledger import read_ledger, write_ledger

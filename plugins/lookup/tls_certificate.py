@@ -89,7 +89,7 @@ from ..plugin_utils.access.tls_certificate import (
     renewal_reason,
     sign_host,
 )
-from ..plugin_utils.border import lookup_border
+from ..plugin_utils.ansible_errors import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.tls_authority import (
     NEXT,

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from plotly.offline import get_plotlyjs
 
+from .engine.report.html_page import PageFiles, page
 from .engine.report.junit import junit
 from .engine.report.metrics import metrics
-from .engine.report.page import PageFiles, page
 from .engine.report.report_reader import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from .engine.report.model import ReadReport
+    from .engine.report.report_types import ReadReport
 
 __all__ = ["FILES", "METRICS", "folders", "history", "raw_report", "read_report", "write_pages"]
 

@@ -7,18 +7,18 @@ import json
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .engine.report.history import last_results
-from .engine.validation.judge import INCONCLUSIVE, PASS
-from .engine.validation.loop import Loop
+from .engine.validation.nccl_judge import INCONCLUSIVE, PASS
 from .engine.validation.resume_nodes import not_admitted, passed_nodes, released_nodes
+from .engine.validation.run_jobs import Loop
 from .engine.validation.transport import Interrupted, Transport
-from .engine.validation.verdicts import broken_report, report, summary_lines
+from .engine.validation.validation_report import broken_report, report, summary_lines
 from .report_folder import save_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from .engine.validation.model import Report
+    from .engine.validation.data_types import Report
     from .interruption import Interruption
 
 __all__ = ["ClusterTransport", "free_folder", "run_validation"]
@@ -148,7 +148,7 @@ def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
     if how == "ignore":
         return data
     try:
-        from .engine.report.baseline import with_drift  # noqa: PLC0415 - a library may be missing
+        from .engine.report.drift import with_drift  # noqa: PLC0415 - a library may be missing
         from .engine.report.report_reader import normalised  # noqa: PLC0415
         from .report_files import history  # noqa: PLC0415
 

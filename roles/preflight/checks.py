@@ -9,11 +9,11 @@ from ...plugins.module_utils.common.problems import advice, make_problem
 from ...plugins.module_utils.hardware.gpu_sockets import place_problems
 from ...plugins.module_utils.hardware.hardware_profile_check import claim_problems
 from ...plugins.plugin_utils.access.held_secrets import held_problems
-from ...plugins.plugin_utils.engine.catalogue.check import floor_advice
+from ...plugins.plugin_utils.engine.catalogue.profile_check import floor_advice
 from ...plugins.plugin_utils.hardware.gpu_repairs import manages_subnet, repairs_of_run, without_repaired_faults
 from ...plugins.plugin_utils.hardware.nvlink_domains import domain_claims
 from ...plugins.plugin_utils.nvidia.driver_problems import site_driver_problems
-from ...plugins.plugin_utils.preflight.advice import node_advice
+from ...plugins.plugin_utils.preflight.node_advice import node_advice
 from ...plugins.plugin_utils.preflight.nodes import name_problems, node_problems
 from ...plugins.plugin_utils.preflight.releases import driver_system, release_problems
 from ...plugins.plugin_utils.preflight.software import node_software_problems

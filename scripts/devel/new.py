@@ -13,7 +13,7 @@ from devel.skeletons import PLAY, PROFILE, ROLE, STAGE
 
 TOP = Path(__file__).resolve().parents[2]
 SPECS = "roles/*/meta/argument_specs.yml"
-REGISTRY = TOP / "plugins/plugin_utils/engine/validation/registry.py"
+REGISTRY = TOP / "plugins/plugin_utils/engine/validation/stage_registry.py"
 VALIDATION = TOP / "roles/validation/meta/argument_specs.yml"
 CHOICES = re.compile(r"(      validation_stages:\n(?:        .*\n)*?        choices: \[[^\]]*)\]")
 TUPLE = re.compile(r"^(STAGES: [^=]+= \(.*?),?\s*\)$", re.MULTILINE | re.DOTALL)

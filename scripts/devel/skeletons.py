@@ -192,11 +192,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from .stage import ProgramStage
+from .program_stage import ProgramStage
 from .stage_verdict import Judged
 
 if TYPE_CHECKING:
-    from ..model import Options
+    from ..data_types import Options
 
 __all__ = ["Name"]
 

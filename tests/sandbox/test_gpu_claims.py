@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import profile_problems
 from busbar.sandbox.recording import gpu_recording
 from conftest import recap
 

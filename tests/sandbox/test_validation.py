@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.outcome import bus_factor
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.run_outcome import bus_factor
 from conftest import QUICK, as_json, recap
 from validations import validate
 

@@ -26,7 +26,7 @@ from ..engine.report.report_reader import culprits, everyone
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..engine.report.model import ReadReport
+    from ..engine.report.report_types import ReadReport
 
 __all__ = [
     "LIMIT",

@@ -9,7 +9,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ...module_utils.common.problems import Problem, advice, make_problem
 from ..common.near_names import near_name, near_option
 from .other_toolkits import foreign_variable
-from .removed import REMOVED
+from .removed_options import REMOVED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

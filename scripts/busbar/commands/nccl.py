@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import unknown_hardware
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import profile_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
     site_catalogue,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names import option_names
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import (
     parse_json_text,
     parse_stream,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.matrix_judge import judge_matrices
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nccl_judge import (
     FAIL,
     INCONCLUSIVE,
     PASS,
@@ -34,8 +35,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     PROGRAM,
     read_nvbandwidth,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_matrix import judge_matrices
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_text import read_p2p
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_parser import read_p2p
 
 from busbar.errors import UsageError
 from busbar.option_values import whole

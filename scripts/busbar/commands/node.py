@@ -27,7 +27,7 @@ from busbar.run.site import Site, add_run_options
 if TYPE_CHECKING:
     import argparse
 
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import ReadReport
 
     from busbar.run.events import Run
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import unknown_hardware
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import profile_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts, unfold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names import option_names
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import FIRST
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import FIRST
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import Interrupted
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import broken_report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import broken_report
 from ansible_collections.busbar.cluster.plugins.plugin_utils.interruption import Interruption
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_folder import save_report, unwritable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.validation_run import free_folder, run_validation

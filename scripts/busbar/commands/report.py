@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import ReadReport
 
 __all__ = ["register"]
 

@@ -16,7 +16,7 @@ from busbar.sandbox.state import inventory_of
 if TYPE_CHECKING:
     import argparse
 
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import ReadReport
 
 __all__ = ["LATEST", "add_report_options", "all_reports", "find_report", "readable_report", "reports_folder", "site_of"]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.environment import counted_parts
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.statement import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.signed_statement import (
     read_statement,
     statement,
     statement_text,

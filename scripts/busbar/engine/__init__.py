@@ -12,13 +12,13 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.bu
     shipped_profile,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text as read_output
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text as read_output
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.side_by_side import side_by_side
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import (
     all_problems as option_problems,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nccl_judge import (
     FAIL,
     INCONCLUSIVE,
     PASS,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import CUT, CUT_BY_LIMIT
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import bounded_lines, condensed
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import bounded_lines, condensed
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import TOO_LONG
 
 from busbar.prove.slurm import ask, clean_environment

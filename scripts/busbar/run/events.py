@@ -14,8 +14,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.print
     printable,
     printable_lines,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.invalid_input import is_refused
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.nodes import SUDO_REMEDY
-from ansible_collections.busbar.cluster.plugins.plugin_utils.refused import is_refused
 
 from busbar.run.display import Display, TaskState, duration
 

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_stream
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_stream
 from busbar.option_values import whole
 
 from devel.benchmark_figures import Figure, Goal, peak_kib

@@ -10,11 +10,11 @@ from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings_parse import settings_found
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_profile
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.inspector import inspector_words
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.ras import ras_words
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import Expected, judge
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nccl_judge import Expected, judge
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth import read_nvbandwidth
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_text import read_p2p
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_parser import read_p2p
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.gemm_results import (
     compared,
     known_floor,

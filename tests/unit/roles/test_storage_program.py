@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.check import judge_storage
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.findings import Limits
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.output import read_storage
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.storage_judge import (
+    judge_storage,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.storage_parser import (
+    read_storage,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.storage_results import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

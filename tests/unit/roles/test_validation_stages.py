@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import model
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.registry import STAGES, choices
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import data_types
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stage_registry import STAGES, choices
 
 ROLE = Path(__file__).parents[3] / "roles/validation"
 VARS: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text())
@@ -28,7 +28,10 @@ def test_each_stage_has_a_name_of_its_own() -> None:
     names = [name for stage in STAGES for name in {stage.name, *stage.labels}]
     assert len(names) == len(set(names))
     # Its options stand among those of all stages, and its figures among the keys of a test.
-    assert not {stage.name for stage in WITH_JOB} & {*model.Options.__annotations__, *model.Test.__annotations__}
+    assert not {stage.name for stage in WITH_JOB} & {
+        *data_types.Options.__annotations__,
+        *data_types.Test.__annotations__,
+    }
 
 
 @pytest.mark.parametrize("stage", WITH_JOB, ids=lambda stage: stage.name)

@@ -150,7 +150,7 @@ def _refuse(variables: Mapping[str, Any], profiles: Mapping[str, Any]) -> None:
     if not profiles:
         return
     # Only the site's entries are checked, because tests check the profiles of the collection.
-    from .check import profile_problems  # noqa: PLC0415
+    from .profile_check import profile_problems  # noqa: PLC0415
 
     problems = [one_line(each) for name, profile in profiles.items() for each in profile_problems(name, profile)]
     if problems:

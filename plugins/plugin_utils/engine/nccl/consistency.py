@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .run import printed_row
+from .run_data import printed_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

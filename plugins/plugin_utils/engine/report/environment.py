@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ....module_utils.hardware.machine_parts import Part
-    from .model import ReadReport
+    from .report_types import ReadReport
 
 __all__ = ["changed_facts", "counted_parts", "facts_of", "numbered_parts"]
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..validation.curve import LEAST, median_and_tolerance
+from ..validation.bandwidth_curve import LEAST, median_and_tolerance
 from .environment import changed_facts
 from .report_reader import COLLECTIVE, everyone, faulty_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .model import Compared, NodeFigure, ReadReport, ReadTest
+    from .report_types import Compared, NodeFigure, ReadReport, ReadTest
 
 __all__ = ["MINIMUM", "Key", "compare", "drift", "last_results", "node_figures", "points", "series"]
 

@@ -13,7 +13,7 @@ from .report_reader import everyone
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .model import ReadReport
+    from .report_types import ReadReport
 
 __all__ = ["junit"]
 

@@ -11,17 +11,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ..common.hostlist import fold_hosts
-from ..validation.registry import stage_of
-from ..validation.section import CODE_WORDS, CODES
+from ..validation.presentation import CODE_WORDS, CODES
+from ..validation.stage_registry import stage_of
 from .history import node_figures
-from .model import NodeFigure
 from .report_reader import VERDICTS, counts, everyone
+from .report_types import NodeFigure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from ..validation.section import Metric
-    from .model import ReadReport, ReadTest
+    from ..validation.presentation import Metric
+    from .report_types import ReadReport, ReadTest
 
 __all__ = ["distinct", "last_figures", "last_metrics", "last_validated", "metrics", "past", "seconds"]
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from ....module_utils.hardware.machine_parts import read_parts
 from ..common.printable import printable
-from ..validation.registry import stage_of
+from ..validation.presentation import text_cell
 from ..validation.resume_nodes import node_changes
-from ..validation.section import text_cell
+from ..validation.stage_registry import stage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..validation.model import JobEnd, Peers, Unresolved
+    from ..validation.data_types import JobEnd, Peers, Unresolved
+    from ..validation.presentation import Cell, Table
     from ..validation.resume_nodes import NodeChange
-    from ..validation.section import Cell, Table
-    from .model import Culprit, Matrix, ReadReport, ReadTest, Result, Run
+    from .report_types import Culprit, Matrix, ReadReport, ReadTest, Result, Run
 
 
 __all__ = [

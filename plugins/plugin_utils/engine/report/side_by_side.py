@@ -8,11 +8,11 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..validation.curve import LEAST
+from ..validation.bandwidth_curve import LEAST
 from .report_reader import everyone
 
 if TYPE_CHECKING:
-    from .model import ReadReport, ReadTest
+    from .report_types import ReadReport, ReadTest
 
 __all__ = ["side_by_side"]
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .evidence import OPEN
 from .link_state import Block, Item
+from .search_data import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .evidence import Outcome
     from .link_state import LinkState
+    from .search_data import Outcome
 
 __all__ = ["Border", "Duel", "Family", "Sweep", "boundary", "narrow"]
 

@@ -17,14 +17,14 @@ from collections import defaultdict, deque
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from .classify import Reading, Readings
-from .evidence import OUTCOMES, Context, Question
+from .classify_tests import Reading, Readings
+from .search_data import OUTCOMES, Context, Question
+from .search_stages import TOURNAMENT, alone, fitting_node, judge_players, name_nodes, play, together
 from .sequential_test import DROP, MOST_REPEATS
-from .stages import TOURNAMENT, alone, fitting_node, judge_players, name_nodes, play, together
 from .tournament import League, neighbours, round_robin
 
 if TYPE_CHECKING:
-    from .evidence import Outcome, Steps
+    from .search_data import Outcome, Steps
 
 __all__ = ["Locator", "locate"]
 

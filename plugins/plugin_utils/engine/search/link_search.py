@@ -12,14 +12,14 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from .bisection import Border, Duel, Family, Sweep, boundary, narrow
-from .evidence import Question
 from .link_state import Block, LinkState
+from .search_data import Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .evidence import Outcome, Steps
     from .link_state import Item
+    from .search_data import Outcome, Steps
 
 __all__ = ["LinkSearch"]
 

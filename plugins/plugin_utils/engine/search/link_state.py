@@ -13,7 +13,7 @@ from .untested_pairs import Untested
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from .evidence import Context, Outcome
+    from .search_data import Context, Outcome
     from .tournament import League
 
 __all__ = ["UNSURE", "Block", "Item", "LinkState"]

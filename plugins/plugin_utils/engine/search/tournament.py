@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .evidence import Outcome
+    from .search_data import Outcome
 
 __all__ = ["League", "neighbours", "next_games", "round_robin"]
 

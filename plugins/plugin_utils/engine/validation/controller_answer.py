@@ -17,7 +17,7 @@ from ..common.hostlist import fold_hosts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .model import Entry, Planned, Result, Step
+    from .data_types import Entry, Planned, Result, Step
 
 __all__ = ["checked_answer", "output_path"]
 

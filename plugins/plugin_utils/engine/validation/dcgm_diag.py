@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from .judge import FAIL, INCONCLUSIVE, PASS
+from .nccl_judge import FAIL, INCONCLUSIVE, PASS
 
 __all__ = ["judge_diag", "read_diag"]
 

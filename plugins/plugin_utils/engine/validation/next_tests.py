@@ -4,7 +4,7 @@
 
 A node that does not pass alone is excluded from later stages. If all nodes together are slow, wrong, crash or hang, the
 culprit search requests tests until the faulty nodes are known. If rails are configured, all nodes are then tested over
-each rail separately. registry.STAGES contains the stages.
+each rail separately. stage_registry.STAGES contains the stages.
 
 Peers are tests of one stage with the same collective, hardware, floor, number of nodes and ranks, and largest message
 size; tests of single rails are compared across all rails. A test is a straggler if it is below the median of its peers
@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 from ....module_utils.slurm.jobs import PREEMPTED, is_taken
 from ..common.hostlist import fold_hosts
-from . import registry
-from .curve import behind_peers, curve_of, median_and_tolerance
-from .inputs import typed
-from .judge import FAIL, INCONCLUSIVE, PASS, STRAGGLER
-from .model import FIRST
+from . import stage_registry
+from .bandwidth_curve import behind_peers, curve_of, median_and_tolerance
+from .check_options import typed
+from .data_types import FIRST
+from .nccl_judge import FAIL, INCONCLUSIVE, PASS, STRAGGLER
 from .node_checks import COLLECTIVE, kind_of
-from .queues import queue_arguments
-from .stage import Counts, Next
+from .slurm_queues import queue_arguments
+from .stage_base import Counts, Next
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from .model import Entry, Options, Result, State, Step, Test
-    from .stage import Stage
+    from .data_types import Entry, Options, Result, State, Step, Test
+    from .stage_base import Stage
 
 __all__ = ["FIRST", "budget", "each_stage", "next_step", "search_done", "with_results"]
 
@@ -102,7 +102,7 @@ def _words(figure: float, middle: float, count: int) -> str:
 
 
 def _decides(test: Test) -> bool:
-    stage = registry.stage_of(test)
+    stage = stage_registry.stage_of(test)
     return stage is not None and stage.counts is not Counts.WHILE_SEARCHING
 
 
@@ -159,7 +159,7 @@ def _chosen(options: Options, state: State) -> tuple[Next, dict[str, str]]:
 def each_stage(options: Options, state: State) -> Iterator[tuple[Stage[Any], list[str]]]:
     """Yield the stages in order, each with the nodes that no earlier stage has excluded."""
     nodes = options["nodes"]
-    for stage in registry.STAGES:
+    for stage in stage_registry.STAGES:
         yield stage, nodes
         out = stage.held_back(options, state, nodes)
         nodes = [node for node in nodes if node not in out]
@@ -201,7 +201,7 @@ def with_results(
         return {**state, "problem": f"the tests could not be run: {why}"}
     fresh: list[Test] = []
     for planned, entry, text in zip(step["tests"], entries, texts):
-        stage = registry.stage_of(planned)
+        stage = stage_registry.stage_of(planned)
         fresh += stage.judge(checked, planned, entry, text) if stage else []
     return {
         "tests": with_peers(checked, state["tests"] + fresh),
@@ -235,7 +235,7 @@ def search_done(options: Mapping[str, Any], state: State) -> bool:
 def budget(options: Mapping[str, Any]) -> str:
     """Return the planned tests and their maximum duration as one line."""
     checked = typed(options)
-    budgets = [words for stage in registry.STAGES if stage.requested(checked) for words in stage.budget(checked)]
+    budgets = [words for stage in stage_registry.STAGES if stage.requested(checked) for words in stage.budget(checked)]
     total = checked["time_limit"]
     end = f"; at most {total} s in total" if total else ""
     return f"validation of {fold_hosts(checked['nodes'])}: {'; '.join(budgets)}{end}"

@@ -18,7 +18,7 @@ from ..catalogue.ceilings import nic_rate
 from ..common.option_names import option
 
 if TYPE_CHECKING:
-    from .model import Options
+    from .data_types import Options
 
 __all__ = ["of_nic_path", "of_one_rail", "rail_problems", "rail_share"]
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.option_names import option
 from .dcgm_diag import judge_diag, read_diag
-from .judge import FAIL, INCONCLUSIVE
+from .matrix_judge import judge_matrices
+from .nccl_judge import FAIL, INCONCLUSIVE
 from .nvbandwidth import read_nvbandwidth
-from .p2p_matrix import judge_matrices
-from .p2p_text import read_p2p
+from .p2p_parser import read_p2p
 from .planned_tests import check_entry, gpu_count, judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .model import Entry, Options, Planned, Test
+    from .data_types import Entry, Options, Planned, Test
 
 __all__ = [
     "CHECKS",

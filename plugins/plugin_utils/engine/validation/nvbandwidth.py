@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from .matrix_text import Grid, blank, lines_of, read_cells, read_links
+from .matrix_parser import Grid, blank, lines_of, read_cells, read_links
 
 __all__ = ["PROGRAM", "read_nvbandwidth"]
 

@@ -14,16 +14,16 @@ from ..catalogue.floors import domain_problem, domain_sizes, placed_floor, scope
 from ..common.hostlist import fold_hosts
 from ..common.option_names import option
 from ..nccl.inspector import inspector_words
-from ..nccl.output import parse_text
+from ..nccl.parse_output import parse_text
 from ..nccl.ras import ras_words
 from .job_lines import difference_words, differences, environment_of, of_nodes, port_findings, step_fault, unconnected
-from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, Expected, Judged, floor_remedy, judge
+from .nccl_judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, Expected, Judged, floor_remedy, judge
 from .nic_profiles import of_nic_path, of_one_rail, rail_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .model import Entry, Options, Planned, Test
+    from .data_types import Entry, Options, Planned, Test
 
 __all__ = [
     "candidates",

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from ....module_utils.slurm.busbar_drain_reasons import NEW_REASON, is_new, new_reason
 from ....module_utils.slurm.driver_drain import DRAIN_REASON
 from ....module_utils.slurm.reservation import NO_REASON
-from .judge import FAIL, PASS
+from .nccl_judge import FAIL, PASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .model import Blamed, Culprit, Options, Report, State
+    from .data_types import Blamed, Culprit, Options, Report, State
 
 __all__ = [
     "OWN_REASON",

@@ -7,19 +7,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ...common.option_names import option
-from ..options import Span
+from ..option_types import Span
 from ..planned_tests import profile_of
-from ..section import at_least, bars, text_cell
-from .columns import DEVICE, Column, Figures, Gauge
+from ..presentation import at_least, bars, text_cell
 from .gemm_results import Floor, compared, gaps_of, known_floor, reached, read_products
-from .stage import ProgramStage
+from .program_stage import ProgramStage
+from .report_columns import DEVICE, Column, Figures, Gauge
 from .stage_verdict import Floors, Judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..model import Options
-    from ..section import Cell, Chart, Series
+    from ..data_types import Options
+    from ..presentation import Cell, Chart, Series
 
 __all__ = ["Gemm"]
 

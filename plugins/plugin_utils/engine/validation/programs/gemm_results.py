@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ...common.hostlist import fold_hosts
 from ...common.printable import json_object, plain_text
-from ..section import finite
+from ..presentation import finite
 from .stage_verdict import Fault
 
 __all__ = ["Floor", "compared", "device_name", "gaps_of", "known_floor", "reached", "read_products"]

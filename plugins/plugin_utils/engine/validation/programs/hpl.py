@@ -14,16 +14,16 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ...common.option_names import option
-from ..options import Span
+from ..option_types import Span
 from ..planned_tests import profile_of
-from ..section import at_least, text_cell
-from .columns import Column, Figures, Gauge
-from .stage import ProgramStage
+from ..presentation import at_least, text_cell
+from .program_stage import ProgramStage
+from .report_columns import Column, Figures, Gauge
 from .stage_verdict import Fault, Judged
 
 if TYPE_CHECKING:
-    from ..model import Options
-    from ..section import Cell, Metric, ShownTest
+    from ..data_types import Options
+    from ..presentation import Cell, Metric, ShownTest
 
 __all__ = ["Hpl", "read_hpl"]
 

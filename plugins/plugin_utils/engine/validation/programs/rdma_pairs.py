@@ -8,18 +8,18 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ...common.option_names import option
-from ..options import Span
+from ..option_types import Span
 from ..planned_tests import profile_of
-from ..section import at_least
-from ..stage import Next
-from .columns import Column, Figures, Gauge
+from ..presentation import at_least
+from ..stage_base import Next
 from .perftest import Way, read_pairs
-from .stage import ProgramStage
+from .program_stage import ProgramStage
+from .report_columns import Column, Figures, Gauge
 from .stage_verdict import Fault, Floors, Judged
 
 if TYPE_CHECKING:
-    from ..model import Options, State
-    from ..section import Metric, ShownTest
+    from ..data_types import Options, State
+    from ..presentation import Metric, ShownTest
     from .perftest import Measured
 
 __all__ = ["RdmaPairs"]

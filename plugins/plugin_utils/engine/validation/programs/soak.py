@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ...common.option_names import option
 from ...nccl.ras import ras_words
-from ..judge import PASS
-from ..options import Span, bytes_of
-from ..section import curves, points
-from .columns import DEVICE, Column, Figures, Gauge
+from ..nccl_judge import PASS
+from ..option_types import Span, bytes_of
+from ..presentation import curves, points
+from .program_stage import ProgramStage
+from .report_columns import DEVICE, Column, Figures, Gauge
 from .soak_judge import expected_of, judge_soak
 from .soak_output import read_soak
-from .stage import ProgramStage
 
 if TYPE_CHECKING:
-    from ..model import Options, Planned
-    from ..section import Chart, Metric, ShownTest
+    from ..data_types import Options, Planned
+    from ..presentation import Chart, Metric, ShownTest
     from .stage_verdict import Judged
 
 __all__ = ["Soak"]

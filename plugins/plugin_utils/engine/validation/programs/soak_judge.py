@@ -13,10 +13,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ...common.option_names import option
-from ...nccl.output import parse_text
-from ..judge import FAIL, ONE_RANK, PASS
-from ..judge import Expected as ExpectedRuns
-from ..judge import judge as judge_runs
+from ...nccl.parse_output import parse_text
+from ..nccl_judge import FAIL, ONE_RANK, PASS
+from ..nccl_judge import Expected as ExpectedRuns
+from ..nccl_judge import judge as judge_runs
 from .gemm_results import compared, device_name, gaps_of, read_products
 from .soak_samples import soak_figures, watched_faults
 from .stage_verdict import Fault, Judged

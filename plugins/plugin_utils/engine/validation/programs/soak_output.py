@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...common.printable import json_object, plain_text
-from ..section import finite
+from ..presentation import finite
 
 __all__ = ["Ran", "Seen", "Soaked", "read_soak"]
 

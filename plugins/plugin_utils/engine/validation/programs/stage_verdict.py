@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..judge import FAIL, INCONCLUSIVE, PASS
+from ..nccl_judge import FAIL, INCONCLUSIVE, PASS
 
 __all__ = ["Fault", "Floors", "Judged"]
 

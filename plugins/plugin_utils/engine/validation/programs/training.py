@@ -7,18 +7,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ...catalogue.ceilings import nic_rate
-from ..options import Span
+from ..option_types import Span
 from ..planned_tests import profile_of
-from ..section import at_least, bars, curves, points
-from .columns import Column, Figures, Gauge
-from .stage import ProgramStage
+from ..presentation import at_least, bars, curves, points
+from .program_stage import ProgramStage
+from .report_columns import Column, Figures, Gauge
 from .training_floors import Reference, known_floors
 from .training_judge import Expected, judge_training, scales_of
 from .training_output import read_training
 
 if TYPE_CHECKING:
-    from ..model import Options
-    from ..section import Chart, Series
+    from ..data_types import Options
+    from ..presentation import Chart, Series
     from .stage_verdict import Judged
 
 __all__ = ["Training"]

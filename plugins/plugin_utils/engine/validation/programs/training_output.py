@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from ...common.printable import json_object, plain_text
-from ..section import finite, points
+from ..presentation import finite, points
 
 __all__ = ["read_training"]
 

@@ -16,7 +16,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.options i
     type_problems,
     unknown_problems,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.removed import REMOVED
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.removed_options import REMOVED
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import SITE_VARIABLES, declared_options
 
 KNOWN = ("slurm_partitions", "slurm_port", "munge_key", "hardware_profiles_extra")

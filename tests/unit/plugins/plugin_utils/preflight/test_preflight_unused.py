@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import Problem, is_advice
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight import unused
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight import unused_options as unused
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.groups import KNOWN_GROUPS
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.options import Setting
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.unused import unused_options
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.unused_options import unused_options
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import declared_options
 
 GROUPS = {"all": ["ctl", "gpu1"], "slurm_controller": ["ctl"], "slurm_database": ["ctl"], "monitoring": []}

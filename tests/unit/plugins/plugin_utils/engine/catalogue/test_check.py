@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import (
     floor_advice,
     profile_problems,
 )

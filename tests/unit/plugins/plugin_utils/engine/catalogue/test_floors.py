@@ -13,21 +13,21 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.ce
     hierarchical,
     nic_rate,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import (
-    profile_problems,
-)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.floors import (
     NONE,
     floor_for_count,
     placed_floor,
     scope_entry,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import (
+    profile_problems,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
     profile_names,
     site_catalogue,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import Expected, judge
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nccl_judge import Expected, judge
 
 CATALOGUE = site_catalogue({})
 CORPUS = Path(__file__).parents[7] / "shared" / "nccl" / "corpus"

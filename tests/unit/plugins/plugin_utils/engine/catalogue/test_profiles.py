@@ -14,16 +14,16 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.bu
     profile_names,
     shipped_profile,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.collectives import COLLECTIVES
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import (
     floor_advice,
     profile_problems,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.collectives import COLLECTIVES
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_schema import SCHEMA
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
     site_catalogue,
     site_profile,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.schema import SCHEMA
 from jsonschema import Draft202012Validator
 
 if TYPE_CHECKING:

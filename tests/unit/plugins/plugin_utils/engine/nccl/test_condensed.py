@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import (
     MOST_WARNINGS,
     condensed,
     parse_text,

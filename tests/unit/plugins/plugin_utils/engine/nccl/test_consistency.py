@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.run import half_unit
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.run_data import half_unit
 
 NEW = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
 OLD = "size count type redop time algbw busbw error time algbw busbw error"

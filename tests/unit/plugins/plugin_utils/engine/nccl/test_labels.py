@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import PASS, Expected, judge
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nccl_judge import PASS, Expected, judge
 from report_samples import nccl_text
 
 if TYPE_CHECKING:

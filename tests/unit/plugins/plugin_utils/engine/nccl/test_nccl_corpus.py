@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
 from recording_checker import check_recordings
 
 CORPUS = Path(__file__).parents[7] / "shared" / "nccl" / "corpus"

@@ -6,13 +6,13 @@ import io
 import random
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.line_parser import INFORMATIVE, Parser
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import (
     MAX_LINE,
     bounded_lines,
     parse_lines,
     parse_stream,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parser import INFORMATIVE, Parser
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.line_parser import Parser
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import (
     MAX_LINE,
     parse_lines,
     parse_text,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parser import Parser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

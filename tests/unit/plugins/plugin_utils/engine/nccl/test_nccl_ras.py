@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.ras import ras_words
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     next_step,

@@ -12,11 +12,13 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.histo
     points,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.curve import median_and_tolerance
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.bandwidth_curve import (
+    median_and_tolerance,
+)
 from report_samples import of_pairs, small, validation
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport, ReadTest
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import ReadReport, ReadTest
 
 PAST = [normalised(small(f"2026-11-{day:02d}T08:00:00Z")) for day in range(10, 15)]
 

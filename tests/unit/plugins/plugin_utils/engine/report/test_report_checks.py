@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.figures import matrix_figure
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.plotly_figures import matrix_figure
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import (
     normalised,
     results_table,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import summary_lines
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import summary_lines
 from check_samples import checked
 from plotly.graph_objects import Figure
 from report_samples import EVIL
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import Matrix, ReadTest
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import Report
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import Matrix, ReadTest
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Report
 
 REPORT = checked()
 FIRST: dict[str, Any] = {

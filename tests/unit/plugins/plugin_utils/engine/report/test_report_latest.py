@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from report_samples import small, validation
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import ReadReport
 
 FIRST, SECOND, THIRD = (f"2026-11-{day}T08:00:00Z" for day in (10, 11, 12))
 NEW = {"name": "node-gpu9", "stage": "node", "nodes": ["gpu9"], "peak": 472.0}

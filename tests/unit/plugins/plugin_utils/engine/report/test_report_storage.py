@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.figures import chart_figure
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.plotly_figures import chart_figure
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import culprits, normalised
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.stage import Storage
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.storage_stage import Storage
 from plotly.graph_objects import Figure
 from report_samples import EVIL
 from storage_samples import edit, private, stored

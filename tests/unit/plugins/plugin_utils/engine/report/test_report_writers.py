@@ -8,13 +8,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.environment import facts_of
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.figures import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.plotly_figures import (
     curve_figure,
     heat_maps,
     trend_figure,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import environment_of
 from check_samples import checked

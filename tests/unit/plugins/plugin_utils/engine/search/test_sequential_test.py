@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search import sequential_test
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.classify import Reading, Readings
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.evidence import PASSED, SLOW
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.classify_tests import Reading, Readings
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.search_data import PASSED, SLOW
 
 
 def _random(seed: int) -> Random:

@@ -13,7 +13,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     next_step,
     with_results,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import report
 from validation_samples import job_entry, validation_options
 
 NODES = ["gpu1", "gpu2"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import typed
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import (
     difference_words,
     differences,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import (
     all_problems,
     input_problems,
     typed,

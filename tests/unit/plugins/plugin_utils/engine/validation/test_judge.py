@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.causes import causes
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.low_bandwidth_causes import causes
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nccl_judge import (
     FAIL,
     INCONCLUSIVE,
     PASS,

@@ -14,8 +14,8 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import registry
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import stage_registry
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import (
     typed,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
@@ -23,19 +23,21 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     next_step,
     with_results,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.options import Span
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.columns import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.option_types import Span
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.presentation import CODES, bars, curves
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.program_stage import (
+    ProgramStage,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.report_columns import (
     Column,
     Figures,
     Gauge,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.stage import ProgramStage
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.stage_verdict import (
     Fault,
     Judged,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.section import CODES, bars, curves
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import (
     report,
     summary_lines,
 )
@@ -46,13 +48,13 @@ from report_samples import nccl_text
 from validation_samples import job_entry, validation_options
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport, ReadTest
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import (
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import ReadReport, ReadTest
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import (
         Options,
         Report,
         State,
     )
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.section import (
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.presentation import (
         Chart,
         Metric,
         Series,
@@ -122,7 +124,7 @@ OPTIONS = validation_options(NODES, stages=["clock", "cluster"], clock=CLOCK, dr
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the stage run before all that busbar brings."""
-    monkeypatch.setattr(registry, "STAGES", (Clock(), *registry.STAGES))
+    monkeypatch.setattr(stage_registry, "STAGES", (Clock(), *stage_registry.STAGES))
 
 
 def after(text: str | None, **changes: Any) -> State:  # noqa: ANN401 - any part of an entry

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import input_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import input_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     next_step,
     with_results,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nic_profiles import of_nic_path
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import report
 from report_samples import nccl_text
 from validation_samples import CATALOGUE, job_entry, validation_options
 

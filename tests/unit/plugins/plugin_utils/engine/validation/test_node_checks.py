@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import node_checks
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import (
     input_problems,
     typed,
 )
@@ -19,14 +19,14 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     Check,
     planned_checks,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import (
     report,
     summary_lines,
 )
 from check_samples import OPTIONS, answer, entry
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import Entry
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Entry
 
 HUNG = {"problem": "did not end within 900 s and was cancelled", "state": "RUNNING"}
 CRASHED = {"problem": "the job ended as NODE_FAIL (None)", "state": "NODE_FAIL"}

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.matrix_text import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.matrix_judge import (
+    judge_matrices,
+    pair_floor,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.matrix_parser import (
     lines_of,
     read_links,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth import (
     read_nvbandwidth,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_matrix import (
-    judge_matrices,
-    pair_floor,
-)
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_text import read_p2p
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_parser import read_p2p
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matrix_samples import (

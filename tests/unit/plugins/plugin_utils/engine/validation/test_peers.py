@@ -8,31 +8,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.page_sections import test_facts as facts_of
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.sections import test_facts as facts_of
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.curve import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.bandwidth_curve import (
     Curve,
     behind_peers,
     curve_of,
     dips,
     median_and_tolerance,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import typed
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     next_step,
     with_results,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.planned_tests import planned_test
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.searches import calls_for_search
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.start_searches import calls_for_search
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import report
 from jsonschema import Draft202012Validator
 from report_samples import nccl_text
 from validation_samples import job_entry, validation_options
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import Report
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Report
 
 ROOT = Path(__file__).parents[6]
 SCHEMA = json.loads((ROOT / "roles/validation/files/report.schema.json").read_text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.searches import repeats_at
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.start_searches import repeats_at
 
 
 def _run(busbw: float, time: float | None, program: str | None = "all_reduce_perf", size: int = 1 << 20) -> Any:  # noqa: ANN401

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import (
     input_problems,
     typed,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import next_step
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.queues import queues
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.slurm_queues import queues
 from validation_samples import validation_options
 
 NODES = ["gpu1", "gpu2", "gpu3"]

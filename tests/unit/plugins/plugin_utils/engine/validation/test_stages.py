@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import typed
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     FIRST,
     budget,
@@ -15,7 +15,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     with_results,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.resume_nodes import passed_nodes
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import (
     drain_plan,
     report,
     summary_lines,

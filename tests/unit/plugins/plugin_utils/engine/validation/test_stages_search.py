@@ -6,21 +6,21 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import typed
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.planned_tests import planned_test
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.searches import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.start_searches import (
     calls_for_search,
     member_nodes,
     search_result,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import summary_lines
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import summary_lines
 from report_samples import nccl_text
 from validation_samples import ANY_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import Test
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Test
 from validation_fabrics import CRASHED, GPUS, HUNG, NAMES, OPTIONS, Fabric, answer, drive, entry, guilty, with_partners
 
 H100 = ANY_COUNT["dgx_h100"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import parse_text
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import (
     changed_variable,
     container_fault,
     step_fault,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nccl_judge import (
     INCONCLUSIVE,
     Expected,
     judge,
@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.j
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth import (
     read_nvbandwidth,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_text import read_p2p
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_parser import read_p2p
 
 # As srun printed it of an image that is not there, with the real programs.
 NO_IMAGE = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import (
     input_problems,
     typed,
 )
@@ -21,14 +21,14 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
     scope_for,
     with_variables,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import (
     report,
 )
 from report_samples import nccl_text
 from validation_samples import CATALOGUE, job_entry, validation_options
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import Report
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Report
 
 ROOT = Path(__file__).parents[6]
 MPI = (ROOT / "tests/fixtures/nccl/mpi_2_nodes.txt").read_text()

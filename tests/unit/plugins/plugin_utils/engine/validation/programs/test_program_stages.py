@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import registry
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.stage import ProgramStage
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import stage_registry
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.program_stage import (
+    ProgramStage,
+)
 from report_samples import EVIL
 from stage_samples import stage_pages
 from training_samples import trained
@@ -15,7 +17,7 @@ from training_samples import trained
 if TYPE_CHECKING:
     from pathlib import Path
 
-STAGES = {stage.name: stage for stage in registry.STAGES if isinstance(stage, ProgramStage)}
+STAGES = {stage.name: stage for stage in stage_registry.STAGES if isinstance(stage, ProgramStage)}
 LINE = [3, [1], ["x", 2], [1, None], [2, 3]]
 DAMAGED: dict[str, Any] = {
     "none": None,

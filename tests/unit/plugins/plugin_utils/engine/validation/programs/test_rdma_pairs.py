@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import input_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import input_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import next_step
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.perftest import (
     Way,

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import input_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import input_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import budget, next_step
 from report_samples import EVIL, nccl_text
 from stage_samples import gemm_line, stage_pages, stage_report, stage_test

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import jsonschema
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.figures import chart_figure
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.plotly_figures import chart_figure
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import culprits, normalised
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import input_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import input_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     budget,
     next_step,
@@ -25,7 +25,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training_judge import (
     scales_of,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import (
     summary_lines,
 )
 from plotly.graph_objects import Figure
@@ -35,7 +35,7 @@ from training_samples import NAMES, OPTIONS, TRAINING, entry, result, trained, t
 from validation_samples import job_entry
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import Report, State
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Report, State
 
 ROOT = Path(__file__).parents[7]
 SCHEMA = json.loads((ROOT / "roles/validation/files/report.schema.json").read_text())

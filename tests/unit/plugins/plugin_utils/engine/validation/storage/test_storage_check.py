@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.check import judge_storage
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.findings import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.storage_judge import (
+    judge_storage,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.storage_parser import (
+    read_storage,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.storage_results import (
     Limits,
     rate_words,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.output import read_storage
 from hypothesis import given
 from hypothesis import strategies as st
 from storage_samples import drop, edit, private, storage_lines, storage_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import (
     input_problems,
     typed,
 )
@@ -15,7 +15,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     next_step,
     with_results,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import (
     drain_plan,
     report,
     summary_lines,
@@ -27,7 +27,7 @@ from validation_samples import CATALOGUE, job_entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import State
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import State
 
 
 def after(text: str | None, options: dict[str, Any] | None = None, **changes: Any) -> State:  # noqa: ANN401

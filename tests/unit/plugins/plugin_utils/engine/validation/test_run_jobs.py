@@ -1,0 +1,359 @@
+"""The loop of a validation, with a simulated cluster and clock."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import run_jobs as loops
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import with_results
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.run_jobs import Loop
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import (
+    TOO_LONG,
+    Interrupted,
+    Output,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.launch_log import launch_log_script
+from validation_samples import validation_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Report
+from validation_transport import BEGAN, NODES, Cluster
+
+FAST = {1: 475.0}
+
+
+def loop_of(cluster: Cluster, **changes: Any) -> Loop:  # noqa: ANN401 - any option
+    options = validation_options(NODES, **changes)
+    return Loop(options, cluster)
+
+
+def told(loop: Loop) -> Report:
+    return report(loop.options, loop.state, loop.stopped)
+
+
+def judged_of(loop: Loop) -> dict[str, dict[str, Any]]:
+    return {test["name"]: dict(test) for test in loop.state["tests"]}
+
+
+def interrupt() -> None:
+    why = "interrupted by SIGINT"
+    raise Interrupted(why)
+
+
+def test_a_healthy_cluster_passes_and_every_output_is_saved() -> None:
+    cluster = Cluster()
+    loop = loop_of(cluster)
+    loop.run()
+    assert told(loop)["verdict"] == "PASS", told(loop)["reason"]
+    assert sorted(cluster.saved) == ["cluster.out", *(f"node-{node}.out" for node in NODES)]
+    assert cluster.cancelled == []
+    assert cluster.said[0].startswith("validation of gpu[1-4]: node: 4 test(s)")
+    assert "stage cluster: 1 test(s) on gpu[1-4], at most 600 s; 7199 s left" in cluster.said
+    assert any(line.startswith("PASS  cluster: ") for line in cluster.said)
+
+
+def test_a_slow_node_is_found_by_the_search() -> None:
+    cluster = Cluster()
+    cluster.slow = {"gpu3"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    assert [item["nodes"] for item in told(loop)["culprits"]] == [["gpu3"]]
+
+
+def test_an_output_is_fetched_as_soon_as_its_job_has_ended() -> None:
+    cluster = Cluster()
+    cluster.seconds = {"node-gpu4": 300.0}
+    at: dict[str, float] = {}
+    fetch = cluster.fetch
+
+    def noted(outputs: list[Output], seconds: float) -> dict[str, str]:
+        at.update({output.name: cluster.time - BEGAN for output in outputs})
+        return fetch(outputs, seconds)
+
+    cluster.fetch = noted  # type: ignore[method-assign]
+    loop_of(cluster, stages=["node"]).run()
+    assert at["node-gpu1.out"] < 20
+    assert at["node-gpu4.out"] >= 300
+
+
+@pytest.mark.parametrize("pending", [0.0, 500.0])
+def test_nothing_runs_or_waits_beyond_the_limit_and_what_was_cut_is_named(pending: float) -> None:
+    cluster = Cluster()
+    cluster.seconds, cluster.pending = {"cluster": 1e6}, {"cluster": pending}
+    loop = loop_of(cluster, stages=["cluster"], time_limit=100, wait=1000)
+    loop.run()
+    assert cluster.time - BEGAN <= 100
+    assert all(call["left"] <= 100 for call in cluster.calls)
+    assert judged_of(loop)["cluster"]["reason"] == "cut off: the time limit of the validation was reached"
+    found = told(loop)
+    assert (found["verdict"], found["stopped"]) == (
+        "INCONCLUSIVE",
+        "the time limit of 100 s for all tests ended cluster",
+    )
+    assert "cut off" in found["reason"]
+
+
+def test_the_wait_for_nodes_counts_towards_the_limit() -> None:
+    cluster = Cluster()
+    cluster.busy = {"gpu1": "not idle: mixed"}
+    loop = loop_of(cluster, stages=["cluster"], time_limit=100, wait=90)
+    cluster.seconds = {"cluster": 1e6}
+    loop.run()
+    assert cluster.time - BEGAN <= 100
+    assert "waits for gpu1 (not idle: mixed)" in cluster.said
+
+
+def test_a_controller_that_does_not_keep_the_limit_is_overruled() -> None:
+    cluster = Cluster()
+    cluster.seconds = {"cluster": 1e6}
+    cluster.forged = {"over": False, "state": "RUNNING", "problem": ""}
+    loop = loop_of(cluster, stages=["cluster"], time_limit=100)
+    loop.run()
+    assert cluster.time - BEGAN <= 101
+    assert cluster.cancelled == ["7"]
+    assert "cut off: the time limit of the validation was reached" in judged_of(loop)["cluster"]["reason"]
+
+
+def test_a_job_that_was_cut_blames_no_node() -> None:
+    cluster = Cluster()
+    cluster.slow = {"gpu3"}
+    # All together are slow; of the pairs one is cut, which is no proof that it hangs.
+    cluster.seconds = {"pair-gpu1-gpu2": 1e6}
+    loop = loop_of(cluster, stages=["cluster"], time_limit=60)
+    loop.run()
+    found = told(loop)
+    assert judged_of(loop)["pair-gpu1-gpu2"]["reason"].startswith("cut off: ")
+    assert not any({"gpu1", "gpu2"} & set(item["nodes"]) for item in found.get("culprits", []))
+    assert found["stopped"] == "the time limit of 60 s for all tests was reached"
+
+
+def test_a_test_has_its_own_limit_at_any_time_left() -> None:
+    cluster = Cluster()
+    cluster.seconds = {"cluster": 1e6}
+    loop = loop_of(cluster, stages=["cluster"], test_time_limit=30, time_limit=0, locate_rounds=0)
+    loop.run()
+    assert judged_of(loop)["cluster"]["reason"] == "did not end within 30 s"
+    assert {call["left"] for call in cluster.calls} == {None}
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_an_interruption_leaves_what_is_known_and_ends_the_jobs(number: int) -> None:
+    cluster = Cluster()
+    cluster.seconds = {"node-gpu4": 300.0}
+    cluster.at = {number: interrupt}
+    loop = loop_of(cluster)
+    with pytest.raises(Interrupted):
+        loop.run()
+    assert "10" in cluster.cancelled
+    tests = judged_of(loop)
+    assert tests["node-gpu4"]["reason"] == "cut off: interrupted by SIGINT"
+    passed = {name for name, test in tests.items() if test["verdict"] == "PASS"}
+    assert passed == (set() if number == 2 else {"node-gpu1", "node-gpu2", "node-gpu3"})
+    assert told(loop)["verdict"] == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize(("place", "fetched"), [("gpu1", True), ("localhost", False), ("", False)])
+def test_what_a_job_printed_before_it_was_cut_is_fetched_from_one_of_its_nodes(place: str, *, fetched: bool) -> None:
+    cluster = Cluster()
+    cluster.place = place
+    cluster.at = {2: interrupt}
+    loop = loop_of(cluster, stages=["cluster"])
+    with pytest.raises(Interrupted):
+        loop.run()
+    assert ("cluster.out" in cluster.saved) is fetched
+    assert judged_of(loop)["cluster"]["reason"] == "cut off: interrupted by SIGINT"
+
+
+def test_an_interruption_while_jobs_are_submitted_leaves_no_job_behind() -> None:
+    cluster = Cluster()
+    held: list[bool] = []
+
+    @contextlib.contextmanager
+    def uninterrupted() -> Iterator[None]:
+        held.append(True)
+        yield
+        held.pop()
+        if cluster.jobs and len(cluster.calls) == 1:
+            interrupt()
+
+    cluster.uninterrupted = uninterrupted  # type: ignore[method-assign]
+    loop = loop_of(cluster)
+    with pytest.raises(Interrupted):
+        loop.run()
+    assert sorted(cluster.cancelled) == sorted(cluster.jobs)
+    assert {test["reason"] for test in loop.state["tests"]} == {"cut off: interrupted by SIGINT"}
+
+
+def test_a_fault_of_our_own_leaves_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    real = with_results
+
+    def broken(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
+        if cluster.saved.keys() & {"cluster.out"}:
+            raise KeyError("busbw")  # noqa: EM101 - what a bug says
+        return real(*arguments)
+
+    monkeypatch.setattr(loops, "with_results", broken)
+    loop = loop_of(cluster)
+    with pytest.raises(KeyError):
+        loop.run()
+    assert set(judged_of(loop)) == {f"node-{node}" for node in NODES}
+    assert "cluster.out" in cluster.saved
+
+
+def test_a_controller_that_dies_is_given_up_and_its_outputs_are_gathered() -> None:
+    cluster = Cluster()
+    cluster.seconds = {"node-gpu4": 300.0}
+    cluster.at = {3: lambda: setattr(cluster, "dead", True)}
+    loop = loop_of(cluster)
+    loop.run()
+    assert cluster.time - BEGAN < 150
+    found = told(loop)
+    assert found["verdict"] == "INCONCLUSIVE"
+    assert found["reason"].startswith("ctl did not answer for ")
+    assert "Failed to connect to the host via ssh" in found["reason"]
+    assert judged_of(loop)["node-gpu1"]["verdict"] == "PASS"
+    assert judged_of(loop)["node-gpu4"]["reason"].startswith("cut off: ctl did not answer for ")
+    assert loop.unended == ["10"]
+    assert "node-gpu4.out" in cluster.saved
+
+
+def test_a_controller_that_is_away_for_a_moment_costs_nothing() -> None:
+    cluster = Cluster()
+    cluster.seconds = {"cluster": 90.0}
+    cluster.at = {3: lambda: setattr(cluster, "dead", True), 4: lambda: setattr(cluster, "dead", False)}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    assert told(loop)["verdict"] == "PASS"
+
+
+def test_a_controller_that_cannot_be_reached_ends_it_at_once() -> None:
+    cluster = Cluster()
+    cluster.dead = True
+    loop = loop_of(cluster)
+    loop.run()
+    assert told(loop)["reason"] == "the tests could not be run: Failed to connect to the host via ssh"
+    assert len(cluster.calls) == 1
+
+
+def test_a_forged_answer_about_a_job_ends_it_and_fetches_nothing() -> None:
+    cluster = Cluster()
+    cluster.forged = {"batch_host": "localhost"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    assert "ctl returned batch_host 'localhost' for the test cluster, which is not one" in told(loop)["reason"]
+    assert cluster.saved == {}
+    assert cluster.cancelled == ["7"]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"name": ["x"]}, {"job_id": "../../etc/shadow"}, {"output": "/etc/shadow"}, {"nodes": ["localhost"]}],
+)
+def test_an_answer_about_a_job_says_nothing_else(forged: dict[str, Any]) -> None:
+    cluster = Cluster()
+    cluster.forged = forged
+    # The names, numbers and nodes of jobs were told when they were submitted; who renames a job says nothing of it.
+    loop = loop_of(cluster, stages=["cluster"], time_limit=100)
+    loop.run()
+    assert cluster.saved.keys() <= {"cluster.out"}
+    assert judged_of(loop)["cluster"]["nodes"] == NODES
+
+
+def test_an_output_that_is_too_long_is_not_judged_and_reported() -> None:
+    cluster = Cluster()
+    cluster.unfetched = {"cluster.out": f"{TOO_LONG}1G (validation_output_limit)"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    test = judged_of(loop)["cluster"]
+    assert (test["verdict"], test["reason"]) == ("INCONCLUSIVE", f"{TOO_LONG}1G (validation_output_limit)")
+    # That is no fault of a node that could be searched for.
+    assert list(judged_of(loop)) == ["cluster"]
+
+
+def test_an_output_that_does_not_come_is_reported_missing() -> None:
+    cluster = Cluster()
+    cluster.unfetched = {"cluster.out": "Permission denied"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    assert judged_of(loop)["cluster"]["reason"] == "the output could not be fetched from gpu1"
+    assert "output of cluster from gpu1: Permission denied" in cluster.said
+
+
+def test_a_job_that_slurmd_could_not_launch_has_the_reason_of_slurmd() -> None:
+    cluster = Cluster()
+    cluster.unfetched = {"cluster.out": "No such file or directory"}
+    cluster.forged = {"state": "CANCELLED", "problem": "the job ended as CANCELLED"}
+    cluster.logs = {("gpu1", "7"): "_get_user_env: Unable to get user's local environment"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    test = judged_of(loop)["cluster"]
+    said = "slurmd on gpu1 could not launch the job: _get_user_env: Unable to get user's local environment"
+    assert (test["verdict"], test["reason"]) == ("INCONCLUSIVE", said)
+    cluster = Cluster()
+    cluster.unfetched = {"cluster.out": "No such file or directory"}
+    cluster.forged = {"state": "CANCELLED", "problem": "the job ended as CANCELLED"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    assert judged_of(loop)["cluster"]["reason"] == "the job ended as CANCELLED"
+
+
+def test_a_controller_that_gives_no_number_of_a_job_has_no_log_read() -> None:
+    class Forger(Cluster):
+        def request(self, arguments: dict[str, Any]) -> dict[str, Any]:
+            forged = {"job_id": "", "batch_host": "gpu1", "problem": "the job ended as CANCELLED"}
+            answer = super().request(arguments)
+            return answer | {"tests": [entry | forged for entry in answer["tests"]]}
+
+        def launch_error(self, host: str, job_id: str) -> str:
+            return f"{host}: {launch_log_script(job_id)}"
+
+    loop = loop_of(Forger(), stages=["cluster"])
+    loop.run()
+    assert judged_of(loop)["cluster"]["reason"] == "the job ended as CANCELLED"
+
+
+def test_a_reservation_is_the_validation_s_own_from_its_first_job_on_and_released_once() -> None:
+    cluster = Cluster()
+    cluster.held = {"gpu1": "fan is loud"}
+    loop = loop_of(cluster, out_of_service=True)
+    loop.run()
+    asked = [call["reservation"] for call in cluster.calls if "tests" in call]
+    assert asked == [{"name": "", "fresh": True}, {"name": "", "fresh": False}]
+    assert loop.state["held"] == told(loop)["held"] == {"gpu1": "fan is loud"}
+    assert loop.release(20) == ""
+    assert cluster.calls[-1] == {
+        "state": "released",
+        "user": "busbar-validation",
+        "wait": 20,
+        "reservation": {"name": "", "fresh": False},
+    }
+
+
+def test_what_could_not_be_put_back_is_known() -> None:
+    cluster = Cluster()
+    cluster.held, cluster.unrestored = {"gpu1": "fan"}, {"gpu1": "could not be drained again", "ctl": "forged"}
+    loop = loop_of(cluster, out_of_service=True)
+    loop.run()
+    assert loop.unrestored == {"gpu1": "could not be drained again"}
+    cluster.unreleased = ["reservation of the tests remains"]
+    assert loop.release(20) == "reservation of the tests remains"
+    cluster.dead = True
+    assert loop.release(20) == "the reservation of the tests was not deleted: Failed to connect to the host via ssh"
+
+
+def test_without_leave_and_without_need_there_is_no_reservation() -> None:
+    cluster = Cluster()
+    loop = loop_of(cluster)
+    loop.run()
+    assert [call.get("reservation") for call in cluster.calls] == [None] * len(cluster.calls)
+    cluster = Cluster()
+    loop = loop_of(cluster, out_of_service=True)
+    loop.run()
+    calls = len(cluster.calls)
+    assert (loop.release(20), len(cluster.calls)) == ("", calls)

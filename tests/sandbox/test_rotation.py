@@ -111,7 +111,7 @@ def refused(sandbox: Cluster, names: str, *arguments: str) -> str:
     [
         ("rotate_secrets=", "no secret is selected"),
         (chosen("munge", "jwt"), "'jwt' is not a secret that can be rotated"),
-        (chosen("ldap_reader"), "ldap_reader: the site has no directory of busbar's"),
+        (chosen("ldap_reader"), "ldap_reader: the cluster does not run an LDAP directory of busbar"),
     ],
 )
 def test_a_wrong_choice_is_refused(sandbox: Cluster, names: str, problem: str) -> None:
@@ -130,7 +130,7 @@ def test_a_check_says_what_would_be_done_and_does_nothing(sandbox: Cluster) -> N
     made = rotate(sandbox, chosen("munge", "ssh"), "--check")
     assert made.returncode == 0, made.stdout
     assert "nothing is changed" in made.stdout
-    assert "munge: a new munge.key, on ctl,gpu[1-2],login; pause: slurmctld and slurmdbd stand still" in made.stdout
+    assert "munge: a new munge.key, on ctl,gpu[1-2],login; pause: slurmctld and slurmdbd stop" in made.stdout
     assert all(counts["changed"] == 0 for counts in recap(made.stdout).values())
     assert secrets(sandbox) == before
 

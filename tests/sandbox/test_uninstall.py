@@ -101,7 +101,7 @@ def joined(sandbox: Cluster) -> Iterator[tuple[str, dict[str, Any]]]:
     [
         ("", (), "uninstall_nodes: is empty"),
         ("gpu99", (), "gpu99: uninstall_nodes: is not a host of the inventory"),
-        ("gpu1", ("-e", "uninstall_wiat=3"), "uninstall_wiat: not an option of uninstall"),
+        ("gpu1", ("-e", "uninstall_wiat=3"), "uninstall_wiat: unknown option of uninstall"),
         ("gpu1", ("--limit", "gpu1"), "--limit leaves out the controller"),
         ("ctl", ("-e", "uninstall_leaves_data=true"), "which still belong to the cluster"),
         ("all", (), "all: uninstall_nodes: is not a host of the inventory"),

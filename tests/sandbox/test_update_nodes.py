@@ -197,7 +197,7 @@ def test_drains_of_others_and_bad_input_touch_nothing(sandbox: Cluster) -> None:
     for nodes, wrong, told in (
         ("gpu1", "update_nodes_batch=0", "update_nodes_batch: '0': set a number of nodes of at least 1"),
         ("ctl,gpu7", "update_nodes_batch=101%", "update_nodes: ctl is not a compute node of the inventory"),
-        ("gpu1", "update_nodes_bach=1", "update_nodes_bach: not an option of update_nodes"),
+        ("gpu1", "update_nodes_bach=1", "update_nodes_bach: unknown option of update_nodes"),
     ):
         code, said = update(sandbox, nodes, "-e", wrong)
         assert code == 2, said

@@ -94,7 +94,7 @@ def test_without_another_source_there_is_nothing_to_do(cluster: Cluster) -> None
 def test_releases_outside_of_the_window_and_bad_options_touch_nothing(cluster: Cluster) -> None:
     for given, told in (
         ({"slurm_repository": {"release": "26.5", "suite": "testing"}}, "'26.5' is not a Slurm release"),
-        ({"upgrade_slurm_bach": 1}, "upgrade_slurm_bach: not an option of upgrade_slurm"),
+        ({"upgrade_slurm_bach": 1}, "upgrade_slurm_bach: unknown option of upgrade_slurm"),
         (RELEASE | {"upgrade_slurm_batch": "0"}, "upgrade_slurm_batch: '0'"),
         ({"upgrade_slurm_rollback": True}, "no upgrade of slurmdbd has started"),
     ):

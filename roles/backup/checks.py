@@ -50,7 +50,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
             "use counts such as {daily: 14, weekly: 8}",
         )
     if float(options["max_age"]) <= 0:
-        add("max_age", f"{options['max_age']} h: the alert BackupOld would always fire", "set hours, such as 26")
+        add("max_age", f"found {options['max_age']} h, expected more than 0", "set hours, such as 26")
     relative = [path for path in options["paths"] if not str(path).startswith("/")]
     if relative:
         add("paths", f"found relative paths ({', '.join(map(str, relative))})", "use absolute paths")

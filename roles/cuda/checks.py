@@ -49,18 +49,16 @@ def _faults(key: str, value: Any) -> Iterator[tuple[str, str, str]]:  # noqa: AN
         try:
             release_of(str(version))
         except ValueError as exc:
-            yield f"cuda_{key}", str(exc), "list releases, preferably as strings:  ['12.8', '13.0']"
+            yield f"cuda_{key}", str(exc), "list releases as strings: ['12.8', '13.0']"
 
 
 def _distribution_problems(options: Known, host: str) -> list[Problem]:
     """Return the options that the distribution's packages cannot satisfy."""
     found = []
-    remedy = "set cuda_source=nvidia, or omit them to use the distribution's"
+    remedy = "set cuda_source to nvidia, or remove this option to use the distribution's version"
     if not options["packaged"]:
         text = f"{options['distribution']} has no CUDA packages"
-        found.append(
-            make_problem([host], "cuda_source", text, "use NVIDIA's repository or a mirror: cuda_source=nvidia")
-        )
+        found.append(make_problem([host], "cuda_source", text, "set cuda_source to nvidia"))
     found += [
         make_problem([host], f"cuda_{key}", f"the distribution has only one version, not {options[key]}", remedy)
         for key in ("versions", "default_version", "cudnn")
@@ -84,12 +82,12 @@ def _declared_problems(
         text = f"{default} is not one of the toolkits {', '.join(releases)}"
         found.append(make_problem([host], "cuda_default_version", text, "use one of cuda_versions"))
     if both := sorted(set(gone) & set(releases)):
-        text = f"{', '.join(both)} is also in cuda_versions"
+        text = f"{', '.join(both)} is also listed in cuda_versions"
         found.append(make_problem([host], "cuda_absent_versions", text, "remove it from one of them"))
     built_for = options["nccl_version"].partition("+cuda")[2]
     if options["nccl"] and built_for and built_for.partition(".")[0] != default.partition(".")[0]:
         text = f"NCCL {options['nccl_version']} is built for CUDA {built_for}, but {default} is the default toolkit"
-        remedy = f"choose one built for CUDA {default.partition('.')[0]}, or remove +cuda…"
+        remedy = f"choose a version built for CUDA {default.partition('.')[0]}, or remove +cuda…"
         found.append(make_problem([host], "cuda_nccl_version", text, remedy))
     return found
 

@@ -39,7 +39,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         problem = f"{version} is not a valid version of DCGM 4"
         problems.append(make_problem([host], "dcgm_version", problem, remedy))
     if unknown := sorted(set(majors) - {"", *MAJORS}):
-        remedy = f"list major versions out of {', '.join(MAJORS)}; empty selects them by the driver"
+        remedy = f"use major versions out of {', '.join(MAJORS)}, or an empty list, which selects the driver's version"
         problem = f"DCGM 4 has no package for CUDA {', '.join(unknown)}"
         problems.append(make_problem([host], "dcgm_cuda", problem, remedy))
     return problems
@@ -49,7 +49,7 @@ def _driver_problem(driver: str) -> tuple[str, str]:
     """Return problem and remedy for a driver that no package supports."""
     if version_key(driver):
         return f"DCGM 4 has no package for driver {driver} (minimum 450)", "install a newer driver"
-    problem = f"{driver!r} is not a valid version" if driver else "no driver is installed there, and none is declared"
+    problem = f"{driver!r} is not a valid version" if driver else "no driver is installed or declared"
     remedy = "install a driver (role nvidia_driver, or the image), or set dcgm_driver_version, dcgm_cuda or"
     return f"{problem}, and DCGM's packages depend on the driver's CUDA version", f"{remedy} dcgm_source: none"
 
@@ -72,7 +72,7 @@ def check_exporter(options: Known, cluster: Known) -> list[Problem]:
 def _source_problems(options: Known, host: str) -> list[Problem]:
     """Return the invalid options of the package and of the host engine."""
     version, problems = str(options["version"]), []
-    if version and version_key(version.partition(":")[2] or version)[0] < 4:  # noqa: PLR2004 - as DCGM itself
+    if version and version_key(version.partition(":")[2] or version)[0] < 4:  # noqa: PLR2004 - version of DCGM
         remedy = "set a version such as 4.8.2-1; older releases are built against DCGM 3"
         problems.append(make_problem([host], "dcgm_exporter_version", f"{version} does not work with DCGM 4", remedy))
     engine = str(options["host_engine"])

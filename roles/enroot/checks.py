@@ -6,7 +6,7 @@ from ...plugins.module_utils.containers.enroot_config import declaration_problem
 from ...plugins.plugin_utils.preflight.software import CHECKSUM_REMEDY, is_on
 from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
-# Versions of Enroot whose checksums the role has.
+# Versions of Enroot whose checksums the role contains.
 KNOWN = ("4.1.2",)
 
 
@@ -19,7 +19,7 @@ def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     """Return the hosts whose Enroot packages cannot be verified."""
     hosts = {host: cluster["hostvars"][host] for host in cluster["groups"].get("all", [])}
     wrong = [host for host, each in hosts.items() if is_on(each, "enroot") and not _verified(each)]
-    problem = "is empty, and the role has no build instructions for this version"
+    problem = "is empty, and the role contains no checksums of the sources of this version"
     remedy = f"use enroot_version {KNOWN[-1]} with the default enroot_packages, or {CHECKSUM_REMEDY}"
     return [make_problem(wrong, "enroot_checksums", problem, remedy)] if wrong else []
 

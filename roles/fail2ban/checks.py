@@ -31,7 +31,7 @@ def _bounds(options: Known) -> Iterator[tuple[str, str, str]]:
             yield (
                 key,
                 f"{options[key]} is below {least}",
-                "set a larger number; to disable it: fail2ban_enabled: false",
+                "set a larger number, or disable fail2ban with fail2ban_enabled: false",
             )
 
 
@@ -45,5 +45,5 @@ def _shut_out(options: Known, seen: Sequence[str]) -> Iterator[tuple[str, str, s
     for line in seen:
         word, _, address = line.partition(" ")
         if word == "from" and address and not lies_in(address, [*options["cluster"], *options["trusted"]]):
-            problem = f"this run comes from {address}, which a few failed logins would block"
+            problem = f"lacks {address}, the source of this run, which a few failed logins would ban"
             yield "trusted", problem, f"add it or its network, such as fail2ban_trusted: [{address}]"

@@ -57,7 +57,11 @@ def _port_problems(options: Known, groups: Collection[str]) -> Iterator[_Wrong]:
         for source in service["from"]:
             if source not in SOURCES and source not in groups and network(source) is None:
                 known = ", ".join(SOURCES)
-                yield "open", f"{name}: {source!r} is not known", f"write {known}, a group, an address or a network"
+                yield (
+                    "open",
+                    f"{name}: {source!r} is not a valid source",
+                    f"write {known}, a group, an address or a network",
+                )
 
 
 def _seen_problems(options: Known, seen: Sequence[str]) -> Iterator[_Wrong]:
@@ -68,7 +72,7 @@ def _seen_problems(options: Known, seen: Sequence[str]) -> Iterator[_Wrong]:
         elif word == "from" and what and not lies_in(what, [*options["cluster"], *options["admin_networks"]]):
             yield (
                 "admin_networks",
-                f"this run comes from {what}, which the rules would block",
+                f"lacks {what}, the source of this run, which the rules would block",
                 f"add it or its network, such as firewall_admin_networks: [{what}]",
             )
 

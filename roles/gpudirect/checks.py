@@ -15,7 +15,7 @@ def check(options: Known, _: Known) -> list[Problem]:
         make_problem(
             [],
             f"gpudirect_gdrcopy_archives[{entry.get('url')}]",
-            "sha256 is not a SHA-256",
+            "sha256 is not a SHA-256 checksum",
             "set its 64 hexadecimal digits",
         )
         for entry in options["gdrcopy_archives"]

@@ -46,7 +46,7 @@ def _problems(options: Known, host: str) -> Iterator[Problem]:
         yield problem(
             "admin_password",
             f"the password is a placeholder or has fewer than {SHORTEST_PASSWORD} characters",
-            "remove it, so that a random one is created, or set a long one from a vault",
+            "remove it, so that busbar generates a password, or set a longer password from a vault",
         )
     if not _NAME.fullmatch(str(options["admin_user"])):
         yield problem("admin_user", f"{options['admin_user']!r} is not a login", "use letters, digits, . _ @ and -")
@@ -62,7 +62,7 @@ def _problems(options: Known, host: str) -> Iterator[Problem]:
 def _setting_problems(sections: Known, problem: Any) -> Iterator[Problem]:  # noqa: ANN401 - a function
     for section, values in sections.items():
         if not hasattr(values, "items"):
-            yield problem("settings", f"{section} is not a section", "write it as {section: {key: value}}")
+            yield problem("settings", f"{section} is not a mapping of keys", "write it as {section: {key: value}}")
             continue
         for key, value in values.items():
             if any(sign in f"{section}{key}{value}" for sign in "\n\r"):
@@ -87,7 +87,7 @@ def _package_problems(options: Known, problem: Any) -> Iterator[Problem]:  # noq
         yield problem(
             "version",
             "a package URL requires its version",
-            "set it as in the package database, such as 12.3.1; a new value installs that version",
+            "set the version of the package, such as 12.3.1",
         )
 
 

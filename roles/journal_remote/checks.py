@@ -27,7 +27,9 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
     problems = []
     if "address" in options and not options["receiver"]:
-        remedy = "add a host to the group monitoring, set a host of the inventory, or disable journal_remote_enabled"
+        remedy = (
+            "add a host to the group monitoring, set a host of the inventory, or set journal_remote_enabled to false"
+        )
         problems.append(problem("receiver", "no host receives the journals", remedy))
     elif not options.get("address", "unknown"):
         problems.append(problem("receiver_address", "is empty", f"set the address of {options['receiver']}"))
@@ -40,14 +42,16 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     for name, size in sizes.items():
         if not size:
             problems.append(
-                problem(name, f"{options[name]!r} is not a size", "set bytes, or a size such as 64M, 20G or 1T")
+                problem(name, f"{options[name]!r} is not a valid size", "set bytes, or a size such as 64M, 20G or 1T")
             )
     if all(sizes.values()) and sizes["max_file_size"] > sizes["max_use"]:
         remedy = "lower it, or raise journal_remote_max_use"
-        problems.append(problem("max_file_size", "a single journal could exceed the limit for all", remedy))
+        problems.append(
+            problem("max_file_size", "is larger than journal_remote_max_use, the limit of all journals", remedy)
+        )
     age, rotation = _number(options["max_age_days"]), _number(options["rotate_days"])
     if age and rotation > age:
-        remedy = "lower it: only closed journals are removed by age"
+        remedy = "lower it, because only closed journals are removed by age"
         problems.append(problem("rotate_days", "is longer than journal_remote_max_age_days", remedy))
     return problems
 

@@ -49,12 +49,12 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 def _place(options: Known) -> Iterator[tuple[str, str, str]]:
     if len(options["portals"]) > 1:
         names = ", ".join(options["portals"])
-        yield "portal", f"{names} are in this group, but a portal runs on one host", "keep one of them in the group"
+        yield "portal", f"{names} are in this group (expected one host)", "keep one of them in the group"
     if missing := [name for name in options["portals"] if name not in options["submitting"]]:
         problem = f"{', '.join(missing)} does not have Slurm's commands, which the portal needs"
         yield "portal", problem, "also add the host to the group slurm_login"
     if not options["tls"]:
-        problem = "passwords would cross the network without TLS: tls_enabled is false"
+        problem = "is false, so passwords would be sent without TLS"
         yield "tls_enabled", problem, "remove tls_enabled: false, or remove the host from the group portal"
     if not str(options["notebook_path"]).startswith("/"):
         problem = f"{options['notebook_path']!r} is not an absolute path (default: a directory of the shared tree)"
@@ -67,18 +67,18 @@ def _place(options: Known) -> Iterator[tuple[str, str, str]]:
         problem = f"{options['listen_address']!r} is not a valid IP address"
         yield "jupyterhub_listen_address", problem, "use an address of the host, or 0.0.0.0 for all of them"
     if int(options["first_number"]) < 1:
-        yield "jupyterhub_first_number", "root would log in to the portal", "set the lowest UID of users, such as 1000"
+        yield "jupyterhub_first_number", "is 0, so root could log in", "set the lowest UID of users, such as 1000"
 
 
 def _times(options: Known) -> Iterator[tuple[str, str, str]]:
     hours, most = float(options["hours"]), float(options["max_hours"])
     longest = 24 * 30
     if not 0 < hours <= most:
-        yield "jupyterhub_hours", f"{hours:g} is not between 0 and jupyterhub_max_hours ({most:g})", "write fewer hours"
+        yield "jupyterhub_hours", f"{hours:g} is not between 0 and jupyterhub_max_hours ({most:g})", "use fewer hours"
     if most > longest:
         yield "jupyterhub_max_hours", f"{most:g} is more than {longest}", "use at most 30 days"
     if int(options["queue_minutes"]) < 1:
-        yield "jupyterhub_queue_minutes", "is below 1", "set how long a notebook may wait, such as 10"
+        yield "jupyterhub_queue_minutes", "is below 1", "set the maximum wait of a notebook, such as 10"
     if int(options["idle_minutes"]) < 0:
         yield "jupyterhub_idle_minutes", "is below 0", "set 0 to keep idle notebooks"
 
@@ -100,7 +100,7 @@ def _ports(options: Known) -> Iterator[tuple[str, str, str]]:
         if not 1 <= int(value) <= _HIGHEST:
             yield key, f"{value} is not a valid port", f"use a number from 1 to {_HIGHEST}"
         elif int(value) in taken:
-            yield key, f"{value} is also the port of {taken[int(value)]}", "write another number"
+            yield key, f"{value} is also the port of {taken[int(value)]}", "use another port"
         taken.setdefault(int(value), key)
     words = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", str(options["notebook_ports"]))
     if not words or not _LOWEST <= int(words[1]) <= int(words[2]) <= _HIGHEST:
@@ -140,8 +140,8 @@ def _images(options: Known) -> Iterator[tuple[str, str, str]]:
             problem = f"{entry['name']}: {entry['python']!r} is not a valid path of a Python interpreter"
             yield key, problem, "use its path in the image, such as /opt/conda/bin/python3"
         if entry.get("modules") or entry.get("paths"):
-            problem = f"{entry['name']}: modules and paths apply to the node, not to an image"
-            yield key, problem, "declare two environments, or add them to the image"
+            problem = f"{entry['name']}: modules and paths have no effect with an image"
+            yield key, problem, "remove modules and paths, and add the software to the image"
     if not entries:
         return
     if runtime not in ("pyxis", "charliecloud"):
@@ -149,7 +149,7 @@ def _images(options: Known) -> Iterator[tuple[str, str, str]]:
         yield key, problem, "set pyxis_enabled or charliecloud_enabled: true, or remove image"
     elif lacking := options["container_lacking"]:
         names = ", ".join(lacking[:_MOST_NAMES]) + (" and others" if len(lacking) > _MOST_NAMES else "")
-        problem = f"{names} would not run images: {runtime}_enabled is not true there"
+        problem = f"{names} cannot run images, because {runtime}_enabled is not true"
         yield "jupyterhub_container_runtime", problem, f"set {runtime}_enabled: true for all compute nodes"
     if runtime == "charliecloud" and not any(
         str(options["notebook_path"]).startswith(f"{str(bind).rstrip('/')}/") for bind in options["container_binds"]
@@ -171,7 +171,7 @@ def _oidc(options: Known) -> Iterator[tuple[str, str, str]]:
             problem = f"{url!r} is not an https:// URL, so an eavesdropper could log in as any user"
             yield f"jupyterhub_oidc_{name}", problem, "use the full URL, starting with https://"
     if not options["client_secret"]:
-        problem = "is empty, so any client that impersonates the portal could redeem the users' authorization codes"
+        problem = "is empty, so another client could redeem the users' authorization codes"
         yield "jupyterhub_oidc_client_secret", problem, "take the secret from a vault or a lookup"
     if not str(options["username_claim"]):
         yield "jupyterhub_oidc_username_claim", "is empty", "set the claim that contains the user's name in the cluster"

@@ -18,7 +18,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     """
     bounds = {
         "database_mb": (16, 1 << 20, "set MiB, such as 1024"),
-        "first_number": (_MIN_FIRST_NUMBER, _MAX_NUMBER - 1, "set a number that no host uses"),
+        "first_number": (_MIN_FIRST_NUMBER, _MAX_NUMBER - 1, "set a GID that no host uses"),
         "password_min_length": (8, 255, "set a length, such as 12"),
     }
     return [

@@ -30,7 +30,10 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         for option in ("prepend_path", "append_path", "setenv"):
             problems += [
                 make_problem(
-                    [host], f"{place}.{option}", f"{variable!r} is not a variable name", "use letters, digits and _"
+                    [host],
+                    f"{place}.{option}",
+                    f"{variable!r} is not a valid variable name",
+                    "use letters, digits and _",
                 )
                 for variable in module.get(option) or {}
                 if not _VARIABLE.fullmatch(str(variable))
@@ -51,7 +54,7 @@ def _repeated(modules: Sequence[Known], host: str) -> list[Problem]:
             [host],
             "lmod_modules",
             f"{each} has {defaults.count(each)} default versions",
-            "keep default: true on one of them",
+            "set default: true for only one of them",
         )
         for each in dict.fromkeys(defaults)
         if defaults.count(each) > 1

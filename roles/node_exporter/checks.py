@@ -31,8 +31,10 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     problems += argument_problems("node_exporter", options["arguments"], host)
     both = sorted(set(options["collectors"]) & set(options["collectors_off"]))
     if both:
-        problem = f"{', '.join(both)} is also in node_exporter_collectors"
-        problems.append(make_problem([host], "node_exporter_collectors_off", problem, "remove it from one of the two"))
+        problem = f"{', '.join(both)} is also listed in node_exporter_collectors"
+        problems.append(
+            make_problem([host], "node_exporter_collectors_off", problem, "remove it from one of these options")
+        )
     return problems + [
         make_problem([host], f"node_exporter_extra_metrics[{number}]", problem, remedy)
         for number, problem, remedy in _metric_faults(options["extra_metrics"])
@@ -43,13 +45,13 @@ def _metric_faults(metrics: Iterable[Known]) -> Iterator[tuple[int, str, str]]:
     for number, metric in enumerate(metrics):
         name, labels = str(metric["name"]), metric.get("labels") or {}
         if not _METRIC.fullmatch(name):
-            yield number, f"{name!r} is not a metric name", "use letters, digits and _"
+            yield number, f"{name!r} is not a valid metric name", "use letters, digits and _"
         elif name.startswith(_OWN):
             yield number, f"{_OWN}* is reserved for the role", "choose another name"
         for label in labels:
             if not _LABEL.fullmatch(str(label)):
-                yield number, f"{label!r} is not a label name", "use letters, digits and _"
+                yield number, f"{label!r} is not a valid label name", "use letters, digits and _"
         try:
             float(str(metric["value"]))
         except ValueError:
-            yield number, f"value {metric['value']!r} of {name} is not a number", "give a number"
+            yield number, f"value {metric['value']!r} of {name} is not a number", "set a number"

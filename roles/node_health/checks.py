@@ -38,13 +38,13 @@ def _severities(severities: Known) -> Iterator[tuple[str, str, str]]:
         if name not in CHECK_NAMES:
             near = near_name(str(name), CHECK_NAMES)
             meant = f"did you mean {near}? " if near else ""
-            yield f"severities.{name}", "is not a check", f"{meant}The checks are {', '.join(CHECK_NAMES)}"
+            yield f"severities.{name}", "is not a known check", f"{meant}use one of {', '.join(CHECK_NAMES)}"
         elif severity not in _SEVERITIES:
-            yield f"severities.{name}", f"{severity!r} is not a severity", "give ISOLATE, RESET, MONITOR or OFF"
+            yield f"severities.{name}", f"{severity!r} is not a severity", "set ISOLATE, RESET, MONITOR or OFF"
 
 
 def _limits(options: Known) -> Iterator[tuple[str, str, str]]:
     for name, most in _LIMITS.items():
         if name in options and not 0 < float(options[name]) <= (most or float("inf")):
-            remedy = f"set more than 0{f', at most {most}' if most else ''}"
+            remedy = f"set a number above 0{f' and at most {most}' if most else ''}"
             yield name, f"{options[name]} is out of bounds", remedy

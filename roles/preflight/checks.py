@@ -76,7 +76,7 @@ def advise_on_floors(_: Known, cluster: Known) -> list[Problem]:
 
 def check_blockers(options: Known, _: Known) -> list[Problem]:
     """Return the reasons why the site must not be provisioned."""
-    remedy = "solve it (ADOPTED.md), then remove the entry"
+    remedy = "resolve it as described in ADOPTED.md, then remove the entry"
     return [make_problem([], "preflight_blockers", str(text), remedy) for text in options["preflight_blockers"]]
 
 

@@ -47,7 +47,7 @@ def _own(options: Known) -> Iterator[tuple[str, str, str]]:
         yield "content", f"{options['content']} lacks {', '.join(options['missing'])}", _MADE_BY
     limits = list(options["range"])
     if options["unknown"] and (len(limits) != 2 or not all(map(_is_address, limits))):  # noqa: PLR2004 - first and last
-        yield "range", "must be a first and a last address", "set both, or pxe_server_unknown: false"
+        yield "range", "is not a first and a last address", "set both addresses, or set pxe_server_unknown to false"
     if "\n" in str(options["kernel_options"]):
         yield "kernel_options", "has more than one line", "write the parameters on one line"
 
@@ -63,7 +63,10 @@ def _machines(machines: Mapping[str, Known]) -> Iterator[Problem]:
         elif count[mac] > 1:
             others = [other for other, theirs in macs.items() if theirs == mac and other != name]
             yield make_problem(
-                [name], "pxe_server_mac", f"is also that of {', '.join(others)}", "use different addresses"
+                [name],
+                "pxe_server_mac",
+                f"{mac} is also the MAC address of {', '.join(others)}",
+                "use different addresses",
             )
         if not _is_address(machines[name].get("hosts_address")):
             problem = "is not an IPv4 address, which DHCP needs for a machine that boots from the network"

@@ -12,7 +12,7 @@ import re
 from ...plugins.plugin_utils.preflight.software import is_on
 from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
-# Versions whose checksum the role has.
+# Versions whose checksum the role contains.
 KNOWN = ("0.24.0",)
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 SWITCHES = ("execute_entrypoint", "sbatch_support", "use_enroot_load", "use_squashfuse")
@@ -40,10 +40,10 @@ def check(options: Known, cluster: Known) -> list[Problem]:
             problems.append(make_problem([host], place, "is an option of the role", f"set pyxis_{name}"))
         elif name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            remedy = (f"did you mean {near[0]}? " if near else "") + f"Use one of: {', '.join(known)}"
+            remedy = (f"did you mean {near[0]}? " if near else "") + f"use one of {', '.join(known)}"
             problems.append(make_problem([host], place, "is not an argument of Pyxis, so every job would fail", remedy))
         elif name in SWITCHES and _switch(value) is None:
-            problems.append(make_problem([host], place, f"{value!r} must be true or false", "set true or false"))
+            problems.append(make_problem([host], place, f"{value!r} is not a boolean", "set true or false"))
         elif name in PATHS and not _is_path(value):
             remedy = f"set an absolute path without spaces, of at most {_LONGEST_PATH} characters"
             problems.append(make_problem([host], place, f"{value!r} is not a valid path", remedy))
@@ -54,7 +54,7 @@ def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     """Return the hosts whose Pyxis archive cannot be verified."""
     hosts = {host: cluster["hostvars"][host] for host in cluster["groups"].get("all", [])}
     wrong = [host for host, each in hosts.items() if is_on(each, "pyxis") and not _verified(each)]
-    remedy = "set it to what `sha256sum` prints for the archive at pyxis_source, once you trust that file"
+    remedy = "set it to the output of `sha256sum` for the archive at pyxis_source, if you trust that file"
     problem = "is not a SHA-256 checksum, so the archive cannot be verified"
     return [make_problem(wrong, "pyxis_sha256", problem, remedy)] if wrong else []
 

@@ -13,11 +13,11 @@ def check(options: Known, _: Known) -> list[Problem]:
     """Return a negative delay, and invalid package name prefixes."""
     found = []
     if int(options.get("spread_s", 0)) < 0:
-        remedy = "set seconds; 0 for all hosts at once"
+        remedy = "set seconds, or 0 to start all hosts at the same time"
         found.append(make_problem([], "security_updates_spread_s", f"{options['spread_s']} is below 0", remedy))
     wrong = [str(each) for each in options.get("exclude", []) if not _PACKAGE.fullmatch(str(each))]
     if wrong:
         remedy = "set prefixes of package names without wildcards, such as mariadb-"
-        problem = f"{', '.join(wrong)}: not a prefix of a package name"
+        problem = f"contains invalid prefixes of package names ({', '.join(wrong)})"
         found.append(make_problem([], "security_updates_exclude", problem, remedy))
     return found

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KEY, FINGERPRINT = "replace_node", "replace_node_fingerprint"
-# Groups whose hosts have duties that would be lost with the machine.
+# Groups whose hosts run services that would be lost with the machine.
 PROTECTED = ("slurm_controller", "slurm_database", "slurm_login", "nfs_server", "ldap_server", "monitoring", "portal")
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
@@ -48,7 +48,7 @@ def check_replacement(requested: str | Sequence[str], cluster: Known) -> list[Pr
             problems.append(make_problem([name], KEY, problem, remedy))
         elif name not in compute:
             near = difflib.get_close_matches(name, compute, 1)
-            problem = "not a compute node of the inventory" + (f"; did you mean {near[0]}?" if near else "")
+            problem = "is not a compute node of the inventory" + (f"; did you mean {near[0]}?" if near else "")
             problems.append(make_problem([name], KEY, problem, "use a host of the group slurm_compute"))
     problems += [
         make_problem([], FINGERPRINT, f"{text!r} is not a fingerprint", "use the SHA256:… that `ssh-keygen -lf` prints")

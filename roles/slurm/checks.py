@@ -90,17 +90,17 @@ def check_external(options: Known, _: Known) -> list[Problem]:
     external, key = options["slurm_external"], "slurm_external"
     paths = {name: str(external[name]) for name in ("prefix", "config") if external.get(name)}
     problems = [
-        make_problem([], f"{key}.{name}", f"{path} is not an absolute path", "write the whole path")
+        make_problem([], f"{key}.{name}", f"{path} is not an absolute path", "use an absolute path")
         for name, path in paths.items()
         if not path.startswith("/")
     ]
     if external and not paths.get("prefix"):
-        problems.append(make_problem([], f"{key}.prefix", "is not set", "set the directory that has bin/scontrol"))
+        problems.append(make_problem([], f"{key}.prefix", "is not set", "set the directory that contains bin/scontrol"))
     if paths.get("prefix", "").rstrip("/") in {"", "/usr"} and "prefix" in paths:
-        remedy = "remove slurm_external: Slurm from packages needs none"
+        remedy = "remove slurm_external, which is not for Slurm from packages"
         problems.append(make_problem([], f"{key}.prefix", "is the directory of packages", remedy))
     problems += [
-        make_problem([], other, f"is set beside {key}, whose Slurm busbar does not install", "remove one of them")
+        make_problem([], other, f"is set, but busbar does not install the Slurm of {key}", "remove one of them")
         for other in ("slurm_repository", "slurm_spank_plugins")
         if external and options[other]
     ]

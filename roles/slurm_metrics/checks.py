@@ -28,13 +28,13 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     faults = (
         (
             not options["able"],
-            f"this is {options['version'].strip()}, but Slurm supports it from 25.11",
+            f"needs Slurm 25.11 or newer (found {options['version'].strip()})",
             "use auto or collector",
         ),
         (
             not offered,
             "slurm_config does not enable it",
-            "slurm_config: {MetricsType: metrics/openmetrics}; then everyone who reaches slurmctld can read them",
+            "set MetricsType: metrics/openmetrics there, which lets all clients of slurmctld read the metrics",
         ),
         (
             offered and not options["open"],
@@ -55,26 +55,26 @@ def _numbers(options: Known, host: str) -> list[Problem]:
         (
             interval < _LEAST_INTERVAL,
             "slurm_metrics_interval",
-            f"{interval} s is too short",
-            f"{_LEAST_INTERVAL} or more",
+            f"{interval} s is below {_LEAST_INTERVAL} s",
+            f"set {_LEAST_INTERVAL} or more seconds",
         ),
         (
             not 1 <= timeout <= max(1, interval // 2),
             "slurm_metrics_timeout",
             f"{timeout} s is not between 1 and half of slurm_metrics_interval, {interval} s",
-            f"{max(1, interval // 2)} set at most this, so that a hanging slurmctld is detected in time",
+            f"set at most {max(1, interval // 2)} s, so that a hanging slurmctld is detected in time",
         ),
         (
             int(options["jobs_limit"]) < 1,
             "slurm_metrics_jobs_limit",
-            "it is less than 1",
-            "a positive number, or slurm_metrics_jobs: false",
+            "is below 1",
+            "set a positive number, or slurm_metrics_jobs: false",
         ),
         (
             not _MEMORY.fullmatch(str(options["memory_limit"])),
             "slurm_metrics_memory_limit",
-            f"{options['memory_limit']} is not a systemd size",
-            "a number with K, M, G or T, such as 1G, a percentage such as 5%, or infinity",
+            f"{options['memory_limit']} is not a valid size",
+            "set a number with K, M, G or T, such as 1G, a percentage such as 5%, or infinity",
         ),
     )
     return [make_problem([host], key, problem, remedy) for wrong, key, problem, remedy in checks if wrong]

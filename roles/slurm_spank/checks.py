@@ -42,13 +42,18 @@ def _faults(plugin: Known, *, twice: bool) -> list[tuple[str, str]]:
     if twice:
         faults.append(("is declared twice", "declare each plugin once"))
     if not _VERSION.fullmatch(str(plugin.get("version", ""))):
-        faults.append(("has no version that is valid in a file name", 'set its version as a string, such as "0.24.0"'))
+        faults.append(
+            ("has no version, or a version that is not valid in a file name", 'set a string such as "0.24.0"')
+        )
     faults += _source_faults(plugin)
     words = [*(plugin.get("arguments") or []), *(plugin.get("provides") or [])]
     bad = [word for word in words if not _WORD.fullmatch(str(word))]
     if bad:
         faults.append(
-            (f"{bad[0]!r} has a space or #, which plugstack.conf does not support", "write each argument as one item")
+            (
+                f"{bad[0]!r} contains a space or #, which plugstack.conf does not support",
+                "write each argument as one item",
+            )
         )
     return faults
 
@@ -64,6 +69,6 @@ def _source_faults(plugin: Known) -> list[tuple[str, str]]:
     if not source.startswith(("/", "http://", "https://")):
         return [(f"source {source!r} is not a URL or an absolute path", "use https://… or a file on this machine")]
     if not _SHA256.fullmatch(str(plugin.get("sha256") or "")):
-        remedy = f"set it to the 64 hexadecimal digits that `sha256sum` prints for {source}, once you trust that file"
+        remedy = f"set it to the output of `sha256sum` for {source}, if you trust that file"
         return [(f"sha256 is {plugin.get('sha256') or 'not set'!r}, so the archive cannot be verified", remedy)]
     return []

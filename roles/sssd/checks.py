@@ -50,9 +50,9 @@ def _own(options: Known, known: Collection[str]) -> Iterator[_Wrong]:
     if more := [each for each in options["servers"] if each != server]:
         yield (
             "ldap_server",
-            f"the group also has {', '.join(more)}, but one host runs the directory ({server})",
+            f"the group ldap_server has several hosts (found also {', '.join(more)}, expected only {server})",
             (
-                "remove the others from the group and run systemctl disable --now slapd there; for a directory with"
+                "remove the others from the group and run `systemctl disable --now slapd` on them; for a directory with"
                 " replicas use identity_source: external"
             ),
         )
@@ -60,12 +60,16 @@ def _own(options: Known, known: Collection[str]) -> Iterator[_Wrong]:
         yield "identity_port", f"{options['identity_port']} is not a valid port", "use 636, the default of LDAPS"
     suffix = str(options["identity_suffix"])
     if not _SUFFIX.fullmatch(suffix):
-        yield "identity_suffix", f"{suffix!r} is not a valid directory suffix", "write dc=cluster,dc=internal"
+        yield (
+            "identity_suffix",
+            f"{suffix!r} is not a valid directory suffix",
+            "use a suffix such as dc=cluster,dc=internal",
+        )
 
 
 def _external(options: Known) -> Iterator[_Wrong]:
     if not options["sssd_uris"]:
-        yield "sssd_uris", "is empty, but identity_source is external", "write [ldaps://HOST]"
+        yield "sssd_uris", "is empty, but identity_source is external", "set [ldaps://HOST]"
     if not options["sssd_base"]:
         yield (
             "sssd_base",
@@ -78,17 +82,17 @@ def _client(options: Known) -> Iterator[_Wrong]:
     for uri in map(str, options["sssd_uris"]):
         yield from _address(uri, start_tls=bool(options["sssd_start_tls"]))
     if bool(options["sssd_bind_dn"]) != bool(options["has_password"]):
-        yield "sssd_bind_dn", "bind DN and password require each other", "set it with sssd_bind_password"
+        yield "sssd_bind_dn", "is set without sssd_bind_password, or vice versa", "set both or none"
     if not options["identity_groups"]:
-        problem = "is empty: all users of the directory could log in"
+        problem = "is empty, so all users of the directory could log in"
         yield "identity_groups", problem, "list the directory groups whose members may log in"
     for key in ("identity_groups", "identity_locked_group"):
         names = options[key] if key == "identity_groups" else filter(None, [options[key]])
         for name in names:
             if not _GROUP.fullmatch(str(name)):
-                yield key, f"{name!r} is not a valid group name", "write its name as in the directory"
+                yield key, f"{name!r} is not a valid group name", "use the name in the directory"
     if int(options["sssd_min_id"]) < _LOWEST_ID:
-        remedy = "set at least 1000: lower IDs belong to the hosts, such as that of the group sudo"
+        remedy = "set at least 1000, because hosts use lower IDs, for example for the group sudo"
         yield "sssd_min_id", f"{options['sssd_min_id']} is below {_LOWEST_ID}", remedy
     if int(options["sssd_cache_seconds"]) < 1:
         yield "sssd_cache_seconds", f"{options['sssd_cache_seconds']} is below 1", "set seconds, such as 600"
@@ -100,11 +104,11 @@ def _address(uri: str, *, start_tls: bool) -> Iterator[_Wrong]:
     elif uri.startswith("ldap:") and not start_tls:
         yield (
             "sssd_uris",
-            f"{uri} has no TLS: passwords would cross the network as plain text",
-            "write ldaps://…, or set sssd_start_tls: true if the directory offers StartTLS there",
+            f"{uri} does not use TLS, so passwords would be sent as plain text",
+            "use ldaps://…, or set sssd_start_tls: true if the directory supports StartTLS",
         )
     elif uri.startswith("ldaps:") and start_tls:
-        yield "sssd_start_tls", f"{uri} has TLS already", "write ldap://…, or disable sssd_start_tls"
+        yield "sssd_start_tls", f"is true, but {uri} already uses TLS", "use ldap://…, or set sssd_start_tls to false"
 
 
 def _is_address(uri: str) -> bool:

@@ -98,5 +98,5 @@ def test_a_run_that_might_shut_itself_out_is_refused(sandbox: Cluster) -> None:
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 2, said
     assert "fail2ban_ban_time_s: 0 is below 1" in said
-    assert "which a few failed logins would block" in said
+    assert "which a few failed logins would ban" in said
     assert recap(done.stdout)["login"]["changed"] == 0

@@ -152,7 +152,7 @@ def test_both_stand_and_there_is_one_database(cluster: Cluster) -> None:
 
 def test_a_state_that_is_not_mounted_is_refused_before_anything_changes(cluster: Cluster) -> None:
     for given, told in (
-        ({"slurm_state_directory": "/srv/nowhere/state"}, "is on the root file system of this host"),
+        ({"slurm_state_directory": "/srv/nowhere/state"}, "is on the root file system (expected"),
         ({"slurm_state_shared": False}, "its directory is not declared as shared"),
     ):
         done = cluster.playbook("slurm.yml", "--limit", "slurm_controller", "-e", json.dumps(given))

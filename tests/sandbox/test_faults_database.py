@@ -93,7 +93,7 @@ def test_a_change_without_its_database_is_named_and_the_next_run_starts_it(sandb
 
 @pytest.mark.fault(
     "the database is restarted during a change",
-    says="slurm : accounting | Keep accounts, users, QOS and limits as declared changed=1",
+    says="slurm : accounting | Apply the declared accounts, users, QOS and limits changed=1",
     heals="nothing: slurmdbd connects again, and the run goes on",
 )
 def test_a_change_outlives_a_restart_of_its_database(sandbox: Cluster, work: Work) -> None:
@@ -103,7 +103,7 @@ def test_a_change_outlives_a_restart_of_its_database(sandbox: Cluster, work: Wor
     healed_s = round(time.monotonic() - began)
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
-    assert is_said("slurm : accounting | Keep accounts, users, QOS and limits as declared changed=1", output), output
+    assert is_said("slurm : accounting | Apply the declared accounts, users, QOS and limits changed=1", output), output
     assert "vision" in accounts(sandbox)
     prove_rest(sandbox, *CHANGE)
     sandbox.exec("ctl", "sacctmgr -i delete account vision")

@@ -252,7 +252,7 @@ STRAYED = [
     ),
     Fault(
         "a slurmd that does not know its controller",
-        says="slurm : compute | Configure where slurmd gets its configuration …changed=1…gpu2: …/etc/default/slurmd",
+        says="slurm : compute | Write the address of the controllers for slurmd …changed=1…gpu2: …/etc/default/slurmd",
         heals="nothing",
         node="gpu2",
         **lost("/etc/default/slurmd"),

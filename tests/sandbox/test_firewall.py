@@ -156,7 +156,7 @@ def test_a_run_from_an_address_that_would_be_shut_out_is_refused(sandbox: Cluste
     options = json.dumps({"firewall_enabled": True})
     done = sandbox.playbook("base.yml", "--tags", "firewall", "-e", options)
     assert done.returncode != 0
-    assert f"this run comes from {gateway}, which the rules would block" in done.stdout + done.stderr
+    assert f"lacks {gateway}, the source of this run, which the rules would block" in done.stdout + done.stderr
     assert {host: counts["changed"] for host, counts in recap(done.stdout).items() if counts["changed"]} == {}
 
 

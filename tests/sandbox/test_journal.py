@@ -227,7 +227,7 @@ def test_bad_input_is_refused_before_anything_changes(sandbox: Cluster) -> None:
     done = sandbox.playbook("monitoring.yml", *arguments)
     assert done.returncode == 2, done.stdout
     assert "gpu1: journal_remote_receiver: no host receives the journals" in done.stdout
-    assert "gpu1: journal_remote_max_use: 'lots' is not a size" in done.stdout
+    assert "gpu1: journal_remote_max_use: 'lots' is not a valid size" in done.stdout
     assert "remedy: add a host to the group monitoring" in done.stdout
     assert recap(done.stdout)["gpu1"]["changed"] == 0
 

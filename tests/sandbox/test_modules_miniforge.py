@@ -141,7 +141,7 @@ def test_an_installer_that_fails_leaves_nothing(sandbox: Cluster, installers: In
     done = installers.play(installers.make("4.0-0", "echo no space left >&2; exit 1"))
     assert done.returncode == 2
     words = " ".join(done.stdout.split())
-    assert "Miniforge 4.0-0 could not be installed into" in words
+    assert "cannot install Miniforge 4.0-0 into" in words
     assert "no space left" in words
     assert sandbox.exec("ctl", f"ls -Ad {PLACE}/base/*4.0* {PLACE}/base/.*4.0*", check=False).stdout == ""
 

@@ -372,7 +372,7 @@ def test_a_node_that_fails_its_check_stays_drained(sandbox: Cluster, repository:
     assert code == 2, output
     reason = f"busbar: NVIDIA driver {OLD} failed: after the reboot the driver {NEW} is loaded, {OLD} is declared"
     assert sandbox.exec("ctl", f"sinfo -h -n {NODE} -o '%T|%E'").stdout.strip() == f"drained|{reason}"
-    assert f"{NODE}: check | Refuse a driver that is not the declared one: after the reboot" in output
+    assert f"{NODE}: check | Fail if the loaded driver is not the declared version: after the reboot" in output
     # An admin's own reason is never touched, and the node is not put back.
     sandbox.exec("ctl", f"scontrol update nodename={NODE} state=drain reason='cable, Meyer'")
     simulate_reboot(sandbox, f"sed -i 's|<driver_version>.*</|<driver_version>{OLD}</|' {RECORDING}")

@@ -106,7 +106,7 @@ def test_the_accounting_is_asked_as_the_user_alone(portal: Cluster, alice: Sessi
 def test_the_last_validation_is_shown(
     portal: Cluster, alice: Session, again: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    assert "No validation of the cluster is known here" in alice.ask("/hub/jobs").text
+    assert "No result of a validation is available" in alice.ask("/hub/jobs").text
     words = json.dumps({"validation_stages": ["node"], "validation_max_bytes": "1M", "validation_floor_gbs": 0.0001})
     done = again("-e", words, name="validate")
     try:

@@ -146,7 +146,7 @@ def test_a_kernel_without_nfs_is_reported_with_the_way_out(site: Site) -> None:
     if "nfsd" in site.cluster.exec("ctl", "cat /proc/filesystems").stdout:
         pytest.skip("this host's kernel serves NFS")
     assert done.returncode == 2, done.stdout
-    assert "ctl: nfs_server: the running kernel has no NFS server" in done.stdout
+    assert "ctl: the running kernel has no NFS server" in done.stdout
     assert "storage_backend: bind" in done.stdout
     assert recap(done.stdout)["ctl"]["changed"] == 0
 

@@ -150,7 +150,7 @@ def test_a_job_on_a_node_that_forbids_namespaces_is_reported(sandbox: Cluster) -
     job = srun(sandbox, f"-w gpu1 unshare --map-root-user --mount bash -c '{elsewhere}'", check=False)
     assert job.returncode == 125
     assert "ch-job: gpu1: users cannot create namespaces, which containers need" in job.stderr
-    assert "tell the administrator" in job.stderr
+    assert "contact the administrator" in job.stderr
 
 
 def test_a_node_that_forbids_namespaces_is_refused(sandbox: Cluster) -> None:

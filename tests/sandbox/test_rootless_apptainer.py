@@ -128,5 +128,5 @@ def test_a_distribution_without_it_is_named_with_the_way_out(packages: Packages)
     done = packages.play([])
     assert done.returncode == 2
     words = " ".join(done.stdout.split())
-    assert "gpu1: apptainer_source: Debian 13 has no Apptainer: declare upstream's package in apptainer_files" in words
+    assert "gpu1: apptainer_source: Debian 13 has no Apptainer. Declare the upstream package in" in words
     assert recap(done.stdout)["gpu1"]["changed"] == 0

@@ -140,7 +140,7 @@ def test_a_tree_with_a_mount_in_it_stays_and_the_node_too(sandbox: Cluster) -> N
         sandbox.wait_idle()
         assert sandbox.exec("gpu1", f"cat {place}/file").stdout == "kept\n"
         told = sandbox.exec("gpu1", "journalctl -t busbar-scratch -o cat --no-pager").stdout
-        assert f"/scratch/{job} contains a mount: kept" in told
+        assert f"/scratch/{job} contains a mount, so it is kept" in told
     finally:
         sandbox.exec("gpu1", f"umount {place}; rm -rf /scratch/{job} /srv/precious")
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.proves("preflight", "slurm")
 
 KEY = "/etc/munge/munge.key"
 AWAY = "/root/munge.key.away"
-ASKED = "Find the hosts that hold the missing secrets"
+ASKED = "Find the hosts that have the missing secrets"
 
 
 def provision(sandbox: Cluster, site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -234,7 +234,7 @@ def test_a_node_that_lacks_torch_is_named_and_the_job_is_not_tried_again(sandbox
     finally:
         sandbox.exec(lacking, f"rm -r {broken}")
     output = said(sandbox, job)
-    assert f", not requeued: {lacking}: no torch: no libtorch here; install python3-torch" in output
+    assert f", not requeued: {lacking}: cannot import torch (no libtorch here). Install python3-torch" in output
 
 
 def validate(sandbox: Cluster, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
@@ -270,7 +270,7 @@ def test_the_stage_trains_on_one_rank_and_on_all_nodes(sandbox: Cluster) -> None
 def test_without_torch_it_is_inconclusive_with_the_remedy(sandbox: Cluster) -> None:
     test = validate(sandbox, validation_environment={}, validation_training_efficiency=1e-9)
     assert test["verdict"] == "INCONCLUSIVE"
-    assert "1 GPU: no torch: No module named 'torch'; install python3-torch on the nodes" in test["reason"]
+    assert "1 GPU: cannot import torch (No module named 'torch'). Install python3-torch on the nodes" in test["reason"]
     assert "validation_training_image" in test["reason"]
 
 

@@ -208,6 +208,6 @@ def test_a_number_that_is_taken_is_refused_and_a_second_run_changes_nothing(sand
     assert "validation_uid: uid 2001 of user other-user is taken by alice" in said
     for words in ("validation_output_dir=/tmp", "validation_output_dir=/etc/passwd"):
         done = sandbox.playbook("validate.yml", *only, "-e", words)
-        assert "a directory that belongs to root and that only root can write to" in " ".join(done.stdout.split())
+        assert "is not a directory that is owned by root and writable only by root" in " ".join(done.stdout.split())
     done = sandbox.playbook("validate.yml", *only)
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout

@@ -135,7 +135,7 @@ def test_a_directory_that_is_away_takes_nobody_out(mapped: Cluster) -> None:
     try:
         done = compare(mapped)
         assert (done.returncode, associations(mapped)) == (FAILED, ["erin|4|", "frank|4|"])
-        assert "the directory does not answer, nothing was changed" in done.stderr
+        assert "the directory does not answer (" in done.stderr
         assert metric(mapped, "last_run_failed") == 1
     finally:
         mapped.exec("ctl", "systemctl start slapd")

@@ -157,7 +157,7 @@ def test_new_options_are_written_and_the_mount_stays(machines: Machines) -> None
         assert recap(done.stdout)[CLIENT]["changed"] > 0, done.stdout
         if check:
             assert machines.output(CLIENT, "cat /etc/fstab") == fstab
-    assert "/shared, /projects: the new options take effect at the next mount" in " ".join(done.stdout.split())
+    assert "new options of /shared, /projects take effect at the next mount" in " ".join(done.stdout.split())
     written = machines.output(CLIENT, "cat /etc/fstab")
     assert written.count("nodev,noatime,") == 2
     assert [line for line in written.splitlines() if "nfs" not in line] == [

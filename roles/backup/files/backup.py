@@ -141,7 +141,7 @@ def present(settings: Settings) -> list[str]:
     """
     missing = [path for path in settings.paths if not Path(path).exists()]
     if missing:
-        message = f"backup_paths: {', '.join(missing)} does not exist: correct the option, or restore it"
+        message = f"backup_paths: {', '.join(missing)} does not exist. Correct the option, or restore the path."
         raise BackupError(message)
     return [*settings.paths, *(path for path in settings.configurations if Path(path).exists())]
 
@@ -180,11 +180,11 @@ def _fetch(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
 def _place(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     settings = repository.settings
     if given.part not in parts_of(settings):
-        message = f"{given.part} does not belong to {settings.host}"
+        message = f"{settings.host} does not save the part {given.part}"
         raise BackupError(message)
     note = _fetched(settings)
     if not note:
-        message = "nothing was fetched. First: busbar-backup fetch"
+        message = f"{settings.host}: no snapshot was fetched. Run `busbar-backup fetch` first."
         raise BackupError(message)
     placed: dict[str, str] = note["placed"]
     if given.part in placed:
@@ -211,7 +211,7 @@ def _fetched(settings: Settings) -> dict[str, Any]:
 
 
 def _write_fetched(settings: Settings, note: dict[str, Any]) -> None:
-    """Write that record atomically, so that a crash cannot damage it."""
+    """Write the record of the last `fetch` atomically."""
     path = Path(settings.folder) / "restored.json"
     fresh = path.with_suffix(".tmp")
     fresh.write_text(json.dumps(note), encoding="utf-8")
@@ -267,7 +267,7 @@ def metrics_text(last: dict[str, Any], max_age_s: int) -> str:
         ("max_age_seconds", "Maximum age of the newest snapshot.", max_age_s),
         ("duration_seconds", "Duration of the last successful backup.", last.get("seconds", 0)),
         ("size_bytes", "Size of the newest snapshot.", last.get("bytes", 0)),
-        ("added_bytes", "Size of its data that was new to the repository.", last.get("added", 0)),
+        ("added_bytes", "Bytes that the newest snapshot added to the repository.", last.get("added", 0)),
     ]
     return "".join(
         f"# HELP busbar_backup_{name} {text}\n# TYPE busbar_backup_{name} gauge\n"

@@ -13,7 +13,7 @@ def main() -> int:
     try:
         from mpi4py import MPI  # noqa: PLC0415 - a missing module gets a clear message
     except ImportError as exc:
-        sys.stderr.write(f"mpi_sum: {exc}: install python3-mpi4py on the nodes, or use an image that contains it\n")
+        sys.stderr.write(f"mpi_sum: {exc}. Install python3-mpi4py on the nodes, or use an image that contains it.\n")
         return 3
     world = MPI.COMM_WORLD
     rank, ranks = world.Get_rank(), world.Get_size()

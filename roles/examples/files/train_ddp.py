@@ -164,7 +164,7 @@ def resolve_options(torch, options: argparse.Namespace, device) -> Shape:  # noq
     if options.precision == "auto":
         options.precision = "bf16" if known and options.model != "mlp" and not refused else "fp32"
     elif options.precision == "bf16" and refused:
-        message = f"--precision bf16: DeepSpeed cannot train {options.model} in it: take fp32, or another --strategy"
+        message = f"--precision bf16: DeepSpeed cannot train {options.model} in bf16. Use fp32 or another --strategy."
         raise ValueError(message)
     options.learning_rate = options.learning_rate or 1e-3 * min(1.0, 256 / max(256, shape.width))
     return shape
@@ -242,7 +242,7 @@ def train(torch, options: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[s
             break
         time.sleep(max(0.0, due - time.monotonic()))
     seconds = time.monotonic() - began
-    # This ends the loader workers.
+    # Ends the loader workers.
     del stream
     result = {
         "program": "train_ddp",
@@ -317,7 +317,7 @@ def main() -> None:
         import torch  # noqa: PLC0415
         import torch.distributed  # noqa: PLC0415
     except ImportError as exc:
-        words = f"no torch: {exc}; install python3-torch on the nodes, or run it in a container image that has it"
+        words = f"cannot import torch ({exc}). Install python3-torch on the nodes, or use an image with torch."
         fail(NO_TORCH, words, options.checkpoint)
     if not torch.distributed.is_available():
         fail(NO_TORCH, f"torch {torch.__version__} is built without torch.distributed", options.checkpoint)

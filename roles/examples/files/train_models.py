@@ -15,7 +15,7 @@ class Block(torch.nn.Module):
     """A hidden layer with a residual connection; FSDP shards the model by these blocks."""
 
     def __init__(self, width: int) -> None:
-        """Create the layer."""
+        """Create the layers."""
         super().__init__()
         self.inner = torch.nn.Linear(width, width)
 

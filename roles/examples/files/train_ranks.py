@@ -144,7 +144,7 @@ def common_store(torch, options: argparse.Namespace, ranks: Ranks):  # noqa: ANN
     # Jobs submitted with an older script have no secret; they still work, with a warning.
     if ranks.rank == 0:
         sys.stderr.write(
-            "train_ddp: other users could join: set RENDEZVOUS or RENDEZVOUS_SECRET, as the current script does\n"
+            "train_ddp: other users can join this training. Submit it with the current script, which sets RENDEZVOUS.\n"
         )
     return found[0]
 

@@ -47,11 +47,11 @@ class Saved:
         try:
             kept = torch.load(path, map_location="cpu", weights_only=True)
         except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as exc:
-            message = f"{path} cannot be read ({exc}): remove it to start over"
+            message = f"{path} cannot be read ({exc}). Remove it to start over."
             raise ValueError(message) from exc
         if kept["shape"] != shape:
             message = (
-                f"{path} belongs to another training ({kept['shape']}, requested: {shape}): choose another --checkpoint"
+                f"{path} belongs to another training ({kept['shape']}, requested: {shape}). Set another --checkpoint."
             )
             raise ValueError(message)
         self.past, self.state = kept["past"], kept["state"]
@@ -119,7 +119,7 @@ class Fsdp(Ddp):
 
     def wrapped(self, model: torch.nn.Module) -> torch.nn.Module:
         """Return the model sharded by its blocks."""
-        from torch.distributed import fsdp  # noqa: PLC0415 - old releases of torch do without
+        from torch.distributed import fsdp  # noqa: PLC0415 - old releases of torch lack it
         from torch.distributed.fsdp.wrap import ModuleWrapPolicy  # noqa: PLC0415
 
         # Newer releases deprecate this interface, but older ones do not have the new one.
@@ -158,7 +158,7 @@ class DeepSpeed(Ddp):
 
     def __init__(self, model: torch.nn.Module, device: torch.device, options: object, saved: Saved) -> None:
         """Initialize with the model and the saved state."""
-        import deepspeed  # noqa: PLC0415 - not needed for the others
+        import deepspeed  # noqa: PLC0415 - only this strategy needs it
 
         self.folder = saved.folder
         config = {

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the table of scaling.sbatch: the training time on one GPU, one node and more nodes for each batch size.
 
-usage: train_table.py FOLDER, which holds run-*.json, each the --result of a train_ddp.py. Needs no torch.
+Usage: train_table.py FOLDER, where FOLDER contains run-*.json, the --result files of train_ddp.py. Needs no torch.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
             run = json.loads(path.read_text(encoding="utf-8"))
             run["batch_per_rank"] * run["world_size"] * run["train_seconds"] * run["samples_per_second"]
         except (OSError, ValueError, KeyError, TypeError) as exc:
-            message = f"{path}: is not a result of train_ddp.py: {exc}"
+            message = f"{path} is not a result of train_ddp.py ({exc})"
             raise ValueError(message) from exc
         found.append(run)
     if not found:
-        message = f"{folder}: no training has finished, so there is nothing to tabulate"
+        message = f"{folder} contains no results (run-*.json), because no training finished"
         raise ValueError(message)
     return sorted(found, key=lambda run: (run["batch_per_rank"], run["world_size"]))
 

@@ -72,7 +72,7 @@ class Shape:
             own = cls(model, 768, 12, 1024, 50304) if gpu else cls(model, 64, 2, 64, 512)
             own = replace(own, width=width or own.width, layers=layers or own.layers, length=length or own.length)
             if own.width > HEAD and own.width % HEAD:
-                message = f"--hidden {own.width}: must be a multiple of the head size {HEAD} for gpt, or smaller"
+                message = f"--hidden {own.width}: gpt needs a multiple of the head size {HEAD}, or a smaller number"
                 raise ValueError(message)
             return own
         if width or layers:

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
     for space, place in bridges_that_redirect(root).items():
         bridge = space.parent.name
         if "--look" in arguments:
-            sys.stdout.write(f"{bridge}: ACS is on\n")
+            sys.stdout.write(f"{bridge}: ACS is enabled\n")
             status = 1
             continue
         try:
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
             sys.stderr.write(f"{bridge}: ACS cannot be disabled: {exc.strerror}; disable it in the BIOS\n")
             status = 2
         else:
-            sys.stdout.write(f"{bridge}: ACS is off\n")
+            sys.stdout.write(f"{bridge}: ACS is disabled\n")
     return status
 
 

@@ -48,7 +48,7 @@ def read_settings(path: Path) -> Settings:
     try:
         return Settings(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as exc:
-        message = f"{path}: {exc}; it is written by: busbar provision storage --tags home_quota"
+        message = f"{path}: {exc}. Run `busbar provision storage --tags home_quota`, which writes it."
         raise QuotaError(message) from exc
 
 
@@ -79,7 +79,7 @@ def _read_made(path: Path) -> dict[int, list[Limit]]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError) as exc:
-        message = f"cannot read {path} ({exc}). If you remove it, all existing quotas count as an admin's and are kept"
+        message = f"cannot read {path} ({exc}). Restore it; without it all existing quotas count as set by an admin."
         raise QuotaError(message) from exc
 
 

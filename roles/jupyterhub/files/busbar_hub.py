@@ -127,7 +127,7 @@ class NotebookHandler(APIHandler):
         spawners = getattr(user, "spawners", {}).values()
         spawner = next((one for one in spawners if token and one.api_token == token), None)
         if not isinstance(spawner, NotebookSpawner) or not spawner.is_waiting_for_port:
-            raise web.HTTPError(403, "you have no notebook that waits for a port")
+            raise web.HTTPError(403, "your notebook is not waiting for a port")
         data = self.get_json_body()
         first, last = spawner.ports
         port = data.get("port") if isinstance(data, dict) and set(data) == {"port"} else None
@@ -144,10 +144,10 @@ class NotebookSpawner(SlurmSpawner):
 
     ports = List(Integer(), help="First and last port of notebooks on the nodes").tag(config=True)
     environments = Dict(help="Titles of the environments by name").tag(config=True)
-    most_minutes = Integer(help="Longest time that the form offers").tag(config=True)
-    start_minutes = Integer(help="Time that the form proposes").tag(config=True)
-    cpus = Integer(2, help="CPUs that the form proposes").tag(config=True)
-    memory_gib = Integer(0, help="Memory that the form proposes, in GiB").tag(config=True)
+    most_minutes = Integer(help="Maximum time in the form, in minutes").tag(config=True)
+    start_minutes = Integer(help="Default time in the form, in minutes").tag(config=True)
+    cpus = Integer(2, help="Default number of CPUs in the form").tag(config=True)
+    memory_gib = Integer(0, help="Default memory in the form, in GiB").tag(config=True)
     offered = List(Unicode(), help="Offered partitions; empty for all").tag(config=True)
     ended = Unicode("", help="Why the last notebook ended")
     is_waiting_for_port = False
@@ -260,7 +260,7 @@ class NotebookSpawner(SlurmSpawner):
         except RuntimeError as exc:
             if hasattr(exc, "jupyterhub_message"):
                 raise
-            raise shown(self.ended, "The job of the notebook is gone") from exc
+            raise shown(self.ended, "The job of the notebook ended") from exc
         finally:
             self.is_waiting_for_port = False
 
@@ -277,7 +277,7 @@ class NotebookSpawner(SlurmSpawner):
             elif job and job.is_running:
                 text = f"Job {self.job_id} runs on {job.node}; the notebook starts"
             else:
-                text = "The job is submitted"
+                text = "The job was submitted"
             if text != shown:
                 shown = text
                 yield {"message": text}

@@ -45,7 +45,7 @@ async def soon(pending: Awaitable[dict[str, Any]]) -> dict[str, Any]:
     try:
         return await asyncio.wait_for(asyncio.shield(pending), LONGEST_S)
     except TimeoutError:
-        return {"problem": f"not within {LONGEST_S} seconds"}
+        return {"problem": f"no answer within {LONGEST_S} s"}
     except (RefusedError, ValueError) as exc:
         return {"problem": str(exc)}
 

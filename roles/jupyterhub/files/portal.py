@@ -82,7 +82,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def may_enter(name: str, settings: Settings) -> bool:
-    """Return whether a user may use the portal: a person who is in one of the declared groups, if any are declared.
+    """Return whether a user is a person and, if groups are declared, a member of one of them.
 
     A person has a UID above the system range and a login shell. The UID alone is not sufficient: service users such as
     `slurm`, which administers Slurm, may have a high UID, and an identity provider may have a user with that name.
@@ -124,7 +124,7 @@ def _ran(command: list[str], entry: pwd.struct_passwd, text: str = "", more: Map
         RequestError: the command failed or timed out; the message is its error output.
     """
     try:
-        done = subprocess.run(  # noqa: S603 - the words of sbatch and its like, each checked
+        done = subprocess.run(  # noqa: S603 - validated arguments of Slurm commands
             command,
             input=text,
             capture_output=True,
@@ -205,7 +205,7 @@ def query(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """Return the notebooks, the queue, the partitions and nodes, or a user's accounts, as Slurm reports them.
 
     Raises:
-        RequestError: the request asks for something else, or Slurm does not answer.
+        RequestError: the request names an unknown query, or Slurm does not answer.
         ValueError: the output of Slurm cannot be parsed.
     """
     entry, what = pwd.getpwuid(os.getuid()), request.get("what")
@@ -219,7 +219,7 @@ def query(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     if what == "accounts" and _USER.fullmatch(str(request.get("user"))):
         command = ["sacctmgr", "-nP", "show", "user", request["user"], "withassoc", "format=Account,DefaultAccount"]
         return {"accounts": _ran(command, entry) if settings.accounting else ""}
-    message = f"what: {what!r} is not a query of the portal"
+    message = f"what: {what!r} is not a known query"
     raise RequestError(message)
 
 
@@ -231,7 +231,7 @@ def login(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     Raises:
         PermissionError: PAM refuses the login, or the user may not use the portal.
     """
-    import pamela  # noqa: PLC0415 - this program alone runs where it is installed
+    import pamela  # noqa: PLC0415 - only this action needs it
 
     name, password = request.get("user"), request.get("password")
     again = request.get("account") is True

@@ -28,7 +28,7 @@ def free_port(first: int, last: int) -> int:
             except OSError:
                 continue
             return port
-    sys.exit(f"no port from {first} to {last} is free on this node")
+    sys.exit(f"this node has no free port from {first} to {last}; increase jupyterhub_notebook_ports")
 
 
 def register_port(port: int, folder: Path) -> dict[str, str]:
@@ -57,7 +57,7 @@ def register_port(port: int, folder: Path) -> dict[str, str]:
             if answer.status != http.client.CONFLICT:
                 break
         time.sleep(2**attempt)
-    sys.exit("the notebook could not send its port to the hub; the job ends")
+    sys.exit("cannot send the port of the notebook to the hub; the job ends")
 
 
 def main(first: str, last: str, folder: Path) -> int:
@@ -77,7 +77,7 @@ def main(first: str, last: str, folder: Path) -> int:
     tools = Path(sys.executable).parent
     os.environ["PATH"] = f"{tools}:{os.environ['PATH']}"
     server = str(Path(__file__).with_name("busbar_notebook.py"))
-    notebook = subprocess.Popen([sys.executable, server, "--ServerApp.port_retries=0"])  # noqa: S603 - our own
+    notebook = subprocess.Popen([sys.executable, server, "--ServerApp.port_retries=0"])  # noqa: S603 - a fixed command
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda signum, _: notebook.send_signal(signum))
     return notebook.wait()

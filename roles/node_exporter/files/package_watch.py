@@ -21,7 +21,7 @@ def main(target: Path, table: Path) -> int:
     system = parse_os_release(Path("/etc/os-release").read_text(encoding="utf-8"))
     found = unfixed_packages(json.loads(table.read_text(encoding="utf-8")), system, versions())
     lines = [
-        f"# HELP {NAME} 1: the package has published vulnerabilities that a newer revision or release fixes.",
+        f"# HELP {NAME} 1 if the package has published vulnerabilities that a newer revision or release fixes.",
         f"# TYPE {NAME} gauge",
         *(f'{NAME}{{package="{each.name}",version="{each.version}"}} 1' for each in found if each.is_known),
     ]

@@ -117,7 +117,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def kept(what: Any) -> None:  # noqa: ANN401 - a function
-    """Call a function that writes a file, and ignore errors, because a full disk must not prevent a drain."""
+    """Call a function that writes a file, and only print an OSError, because a full disk must not prevent a drain."""
     try:
         what()
     except OSError as exc:

@@ -77,7 +77,7 @@ class Directory(NamedTuple):
                 problems.append(f"{connection.uri}: {self.base} does not exist")
             except LdapError as error:
                 problems.append(str(error))
-        message = f"the directory does not answer, nothing was changed: {'; '.join(problems)}"
+        message = f"the directory does not answer ({'; '.join(problems)}). Nothing was changed."
         raise SyncError(message)
 
 
@@ -96,7 +96,7 @@ def read_directory(path: Path) -> Directory:
     except (OSError, KeyError, configparser.Error) as error:
         # Parser errors contain the line, which may be the password.
         why = "invalid INI syntax" if isinstance(error, configparser.Error) else f"{error}"
-        message = f"cannot read the LDAP settings in {path} ({why}). Run: busbar provision base --tags sssd"
+        message = f"cannot read the LDAP settings in {path} ({why}). Run `busbar provision base --tags sssd`."
         raise SyncError(message) from None
     connections = [
         Connection(
@@ -225,7 +225,7 @@ def _answer(command: Sequence[str]) -> str:
     done = _ask(command)
     if done.returncode:
         output = " ".join((done.stderr or done.stdout).split())[:300]
-        message = f"`{' '.join(command[:4])}` fails, nothing was changed: {output}"
+        message = f"`{' '.join(command[:4])}` failed ({output}). Nothing was changed."
         raise SyncError(message)
     return done.stdout
 
@@ -242,7 +242,7 @@ def _members(group: str, directory: Directory, connection: Connection) -> set[st
     try:
         entries = connection.search(directory.base, "sub", f"(&(objectClass={kind})(gidNumber={int(fields[2])}))", name)
     except LdapError as error:
-        message = f"the directory does not report whose primary group {group} is; nothing was changed: {error}"
+        message = f"cannot query the users whose primary group is {group} ({error}). Nothing was changed."
         raise SyncError(message) from error
     return names | {value for entry in entries for value in entry.get(name.lower(), [])}
 
@@ -312,7 +312,7 @@ def read_made(path: Path) -> tuple[set[tuple[str, str]], set[tuple[str, str, str
     except FileNotFoundError:
         return set(), set()
     except (KeyError, TypeError, ValueError) as error:
-        message = f"{path} cannot be read ({error}). Remove it; the next run finds the members again"
+        message = f"{path} cannot be read ({error}). Remove it; the next run reads the members again."
         raise SyncError(message) from error
 
 
@@ -348,7 +348,7 @@ def metrics_text(last: Mapping[str, float]) -> str:
             ``changes``.
     """
     series = (
-        ("last_run_timestamp_seconds", "Last comparison of the groups with accounting.", "run"),
+        ("last_run_timestamp_seconds", "Start of the last comparison of groups with accounting.", "run"),
         (
             "last_success_timestamp_seconds",
             "Last time that accounting matched the groups; 0 for never.",

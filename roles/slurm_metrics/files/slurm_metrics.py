@@ -43,14 +43,14 @@ _PING = ("scontrol", "ping")
 _NODES = ("scontrol", "--all", "show", "nodes")
 _QUEUE = ("squeue", "--all", "--array", "--noheader", "--Format")
 _STATISTICS = ("sdiag",)
-# The cheapest query for which slurmdbd needs its database.
+# A fast query for which slurmdbd needs its database.
 _ACCOUNTING = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=Cluster")
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s"}
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"
 _KILLED_WITHIN_S = 5.0
 
-# Start of the problem of an answer with an unknown format.
-_UNPARSED = "cannot parse it"
+# Start of the error message for output with an unknown format.
+_UNPARSED = "cannot parse the output"
 
 
 class Settings(NamedTuple):
@@ -80,7 +80,7 @@ class _Question:
         self.timeout_s = timeout_s
         self.process: subprocess.Popen[bytes] | None = None
         with contextlib.suppress(OSError):
-            self.process = subprocess.Popen(  # noqa: S603 - the commands above
+            self.process = subprocess.Popen(  # noqa: S603 - fixed commands
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -109,7 +109,7 @@ class _Question:
             raise Unanswered(message) from exc
         if self.process.returncode:
             output = " ".join(errors.decode(errors="replace").split())[:300]
-            message = f"{' '.join(self.command[:3])}: ended with {self.process.returncode}: {output}"
+            message = f"{' '.join(self.command[:3])} failed with exit status {self.process.returncode}: {output}"
             raise Unanswered(message)
         return output.decode(errors="replace")
 
@@ -208,7 +208,7 @@ class Collector:
         """The queries whose output has an unknown format."""
         return {what for what, trouble in self._problems.items() if trouble.startswith(_UNPARSED)}
 
-    def _tried(self, what: str, question: Callable[[], Any]) -> Any:  # noqa: ANN401 - returns what was asked
+    def _tried(self, what: str, question: Callable[[], Any]) -> Any:  # noqa: ANN401 - the result of `question`
         """Return the answer, or None; log an error once, and once when it is resolved."""
         try:
             answer = question()
@@ -267,7 +267,7 @@ def write(file: str, families: Sequence[Family]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    from prometheus_client import CollectorRegistry, write_to_textfile  # noqa: PLC0415 - only who writes needs it
+    from prometheus_client import CollectorRegistry, write_to_textfile  # noqa: PLC0415 - not needed by tests
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collected(families))

@@ -228,10 +228,12 @@ def options() -> argparse.Namespace:
     arg.add_argument("-b", "--minbytes", type=size, default=1 << 20)
     arg.add_argument("-e", "--maxbytes", type=size, default=64 << 20)
     arg.add_argument("-f", "--stepfactor", type=int, default=2)
-    arg.add_argument("-n", "--iters", type=int, default=20, help="most repetitions of one size")
+    arg.add_argument("-n", "--iters", type=int, default=20, help="maximum number of repetitions of one size")
     arg.add_argument("-w", "--warmup_iters", type=int, default=1)
     arg.add_argument("-c", "--check", type=int, default=1)
-    arg.add_argument("-s", "--seconds", type=float, default=1.0, help="stop repeating one size after this time")
+    arg.add_argument(
+        "-s", "--seconds", type=float, default=1.0, help="maximum time in seconds for the repetitions of one size"
+    )
     arg.add_argument("--wrong-rank", type=int, default=-1, help="rank that corrupts one element of each result")
     chosen = arg.parse_args()
     if chosen.minbytes < 4 or chosen.maxbytes < chosen.minbytes or chosen.stepfactor < 2 or chosen.iters < 1:  # noqa: PLR2004

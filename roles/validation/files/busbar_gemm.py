@@ -59,7 +59,7 @@ class WithTorch:
             self.precision, self.type = "fp32", torch.float32
         else:
             if not torch.cuda.is_available() or not torch.cuda.device_count():
-                message = "torch sees no GPU"
+                message = "torch finds no GPU"
                 raise RuntimeError(message)
             self.index = int(os.environ.get("SLURM_LOCALID", "0")) % torch.cuda.device_count()
             self.device = torch.device("cuda", self.index)
@@ -256,8 +256,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--device", choices=("gpu", "cpu"), required=True, help="what computes")
     parser.add_argument("--seconds", type=float, default=20, help="duration in seconds")
-    parser.add_argument("--size", type=int, default=0, help="rows and columns; 0 for 8192 on GPUs, 384 on CPUs")
-    parser.add_argument("--seed", type=int, default=1, help="of the matrices")
+    parser.add_argument("--size", type=int, default=0, help="rows and columns (0: 8192 on GPUs, 384 on CPUs)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed of the matrices")
     parser.add_argument("--wrong-node", default="", help="test option: node whose results get a wrong bit")
     options = parser.parse_args()
     if options.size < 0 or options.seconds <= 0:

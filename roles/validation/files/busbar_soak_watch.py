@@ -40,7 +40,7 @@ PROC = Path(os.environ.get("BUSBAR_PROC", "/proc"))
 def run(*command: str) -> str:
     """Return the output of a command, or an empty string if it is missing, fails to start or hangs."""
     try:
-        done = subprocess.run(  # noqa: S603 - of this program alone
+        done = subprocess.run(  # noqa: S603 - fixed commands
             command,
             check=False,
             stdin=subprocess.DEVNULL,
@@ -140,7 +140,7 @@ def kernel_log() -> list[str] | None:
 
 
 class Watch:
-    """The recording of this node."""
+    """Records samples of this node."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         """Read the log before the load starts."""
@@ -176,7 +176,7 @@ class Watch:
 def main() -> None:
     """Print records until standard input closes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--device", choices=("gpu", "cpu"), required=True, help="what is watched")
+    parser.add_argument("--device", choices=("gpu", "cpu"), required=True, help="type of the watched devices")
     parser.add_argument("--interval", type=float, required=True, help="seconds between two samples")
     options = parser.parse_args()
     if options.interval <= 0:

@@ -48,13 +48,13 @@ def options() -> argparse.Namespace:
     arg.add_argument("--path", type=Path, required=True, help="a folder that all nodes share")
     arg.add_argument("--phase", choices=[*PHASES, "sweep"], required=True)
     arg.add_argument("--size", type=size, default=1 << 30, help="bytes that each node writes and reads for the speed")
-    arg.add_argument("--seconds", type=int, default=10, help="stop writing and reading after this time")
+    arg.add_argument("--seconds", type=int, default=10, help="maximum time for writing, and for reading, in seconds")
     arg.add_argument("--patience", type=float, default=15, help="timeout for a neighbour, in seconds")
     chosen = arg.parse_args()
     # Not an argument, because other users of the node could see it and create the folder with that name first.
     chosen.token = os.environ.get("BUSBAR_STORAGE_TOKEN", "")
     if not re.fullmatch(r"[0-9A-Za-z]{8,64}", chosen.token):
-        arg.error("BUSBAR_STORAGE_TOKEN: 8 to 64 letters and digits, unique and unguessable")
+        arg.error("BUSBAR_STORAGE_TOKEN must be 8 to 64 random letters and digits")
     return chosen
 
 
@@ -270,7 +270,7 @@ def main() -> int:
         elif chosen.phase in {"write", "clean"} or rank.file("data").exists():
             PHASES[chosen.phase](rank)
         else:
-            rank.say("problem", phase=chosen.phase, error="its own file does not exist")
+            rank.say("problem", phase=chosen.phase, error="the file of this node does not exist")
     except SystemExit:
         # The other nodes are stopped at the same time and must not report these files as missing.
         time.sleep(STOPPED_S)

@@ -65,7 +65,7 @@ class Rank:
         self.node = os.environ.get("SLURMD_NODENAME") or platform.node().split(".")[0]
         self.folder: Path = chosen.path / f"{FOLDER}{chosen.token}"
 
-    def say(self, check: str, **found: Any) -> None:  # noqa: ANN401 - JSON is what it is
+    def say(self, check: str, **found: Any) -> None:  # noqa: ANN401 - JSON values
         """Print an observation immediately, as one line that is short enough for srun not to interleave it."""
         line = json.dumps({"check": check, "rank": self.rank, "node": self.node, **found})
         sys.stdout.write(f"busbar-storage {line}\n")
@@ -114,6 +114,6 @@ class Rank:
         while self.folder.is_dir() and not self.folder.is_symlink():
             shutil.rmtree(self.folder, ignore_errors=True)
             if time.monotonic() > until:
-                self.say("problem", phase="sweep", error=f"{self.folder} could not be removed")
+                self.say("problem", phase="sweep", error=f"cannot remove {self.folder}")
                 return
             time.sleep(POLL_S)

@@ -65,7 +65,7 @@ class Speed(Rank):
         # One process, so that killing it leaves no children.
         command += ["--thread", "--output-format=json"]
         limit = self.chosen.seconds + FSYNC_S
-        with subprocess.Popen(  # noqa: S603 - the words are ours, and no shell reads them
+        with subprocess.Popen(  # noqa: S603 - arguments of this program, without a shell
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as child:
             try:
@@ -75,7 +75,7 @@ class Speed(Rank):
                 return
             finally:
                 child.kill()
-        self.say_rate(way, mode, out, err.strip() or f"fio ended with {child.returncode}", child.returncode)
+        self.say_rate(way, mode, out, err.strip() or f"fio exited with {child.returncode}", child.returncode)
 
     def say_rate(self, way: str, mode: str, out: str, error: str, code: int) -> None:
         """Print fio's measurement, or its error.

@@ -135,7 +135,7 @@ def test_a_site_that_names_none_gets_one_that_works(own: dict[str, Any], loaded:
             "default_version",
             "the first version that does is 12.8",
         ),
-        ({"absent_versions": ["13.0"]}, "absent_versions", "13.0 is also in cuda_versions"),
+        ({"absent_versions": ["13.0"]}, "absent_versions", "13.0 is also listed in cuda_versions"),
         ({"nccl_version": "2.27.7-1+cuda13.0"}, "nccl_version", "is built for CUDA 13.0, but 12.8 is"),
         ({"versions": ["12.8", "12.8.1"]}, "versions", "CUDA 12.8 is listed 2 times"),
         ({"source": "distribution"}, "versions", "one version, not ['12.8', '13.0']"),

@@ -61,7 +61,7 @@ def test_a_declared_version_is_pinned(version: str | float, pinned: str) -> None
     [
         ({"version": "3.3.9-1"}, "dcgm_version", "3.3.9-1 is not a valid version of DCGM 4"),
         ({"cuda": ["12", "14"]}, "dcgm_cuda", "no package for CUDA 14"),
-        ({"driver_version": ""}, "dcgm_driver_version", "no driver is installed there, and none is declared"),
+        ({"driver_version": ""}, "dcgm_driver_version", "no driver is installed or declared"),
         (
             {"driver_version": "newest", "ansible_check_mode": True},
             "dcgm_driver_version",

@@ -266,7 +266,7 @@ def test_enroot_is_stopped_with_the_reason_if_no_registry_answers(asked: Asked, 
         place.mkdir()
     done = asked.run()
     assert done.stdout == "/proc/refused-for-the-reason-above/data\n"
-    assert f"{place} is missing or not yours: contact the administrator" in done.stderr
+    assert f"{place} is missing or owned by another user: contact the administrator" in done.stderr
 
 
 # How the real enroot (4.1.2) reads enroot.conf, in a script of bash that its command line names.

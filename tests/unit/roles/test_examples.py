@@ -395,7 +395,7 @@ def test_a_failed_training_adds_no_row_and_no_success(tmp_path: Path) -> None:
     assert "Multi-node      2     2" in output
     code, output, _notes = job.run('python3 "$HOME/rank.py"', BATCHES="13", RESULTS=str(tmp_path / "none"), **table)
     assert code == 2
-    assert f"train_table: {tmp_path}/none: no training has finished, so there is nothing to tabulate" in output
+    assert f"train_table: {tmp_path}/none contains no results (run-*.json), because no training finished" in output
 
 
 @pytest.mark.parametrize(

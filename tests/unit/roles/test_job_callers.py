@@ -49,7 +49,7 @@ def test_a_missing_callback_is_not_a_failure(scripts: dict[str, Any]) -> None:
         "#",
         "# ours",
         "#",
-        "# Called by slurmd as Prolog when slurm_job_scripts has several.",
+        "# slurmd calls this script as Prolog, because slurm_job_scripts lists several scripts.",
         "exit 0",
     ]
 

@@ -116,14 +116,14 @@ def test_metrics_of_the_site_stand_together_by_name_and_are_escaped() -> None:
         ({"family": "RedHat"}, "node_exporter_source: this distribution does not package it"),
         ({"source": "url"}, "node_exporter_archives: has no url for x86_64"),
         ({"source": "url", "archives": {"x86_64": {"url": "https://m.site/a.tgz"}}}, "sha256 of https"),
-        ({"collectors_off": ["systemd"]}, "systemd is also in node_exporter_collectors"),
+        ({"collectors_off": ["systemd"]}, "systemd is also listed in node_exporter_collectors"),
         ({"arguments": ["--a\n--b"]}, "node_exporter_arguments: '--a\\n--b' contains a line break"),
         (
             {"extra_metrics": [{"name": "a b", "value": 1}]},
-            "node_exporter_extra_metrics[0]: 'a b' is not a metric name",
+            "node_exporter_extra_metrics[0]: 'a b' is not a valid metric name",
         ),
         ({"extra_metrics": [{"name": "a", "value": "x"}]}, "extra_metrics[0]: value 'x' of a is not a number"),
-        ({"extra_metrics": [{"name": "a", "value": 1, "labels": {"b-c": 1}}]}, "'b-c' is not a label name"),
+        ({"extra_metrics": [{"name": "a", "value": 1, "labels": {"b-c": 1}}]}, "'b-c' is not a valid label name"),
         ({"extra_metrics": [{"name": "busbar_node_info", "value": 1}]}, "busbar_node_* is reserved for the role"),
     ],
 )

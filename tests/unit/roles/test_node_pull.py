@@ -193,7 +193,7 @@ REFUSED: dict[str, tuple[Callable[[Node], None], str]] = {
     "signed for another purpose": (other_purpose, "the bundle is not signed by cluster trial"),
     "altered manifest": (altered_manifest, "the bundle is not signed by cluster trial"),
     "of another cluster": (other_cluster, "the bundle belongs to cluster other; this node belongs to trial"),
-    "older": (older, "the bundle is older (serial 4) than one seen before (serial 5)"),
+    "older": (older, "the bundle is older than a previous one (found serial 4, expected 5+)"),
     "cut short": (cut_short, "the bundle is truncated or altered"),
     "altered archive": (altered_archive, "its SHA-256 differs"),
     "longer": (too_long, "is larger than"),

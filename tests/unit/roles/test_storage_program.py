@@ -115,7 +115,7 @@ def test_changed_content_is_reported(tmp_path: Path, make: Callable[[Path], obje
     spoiled(tmp_path, "data-1", make)
     said = read_storage(phase_of([tmp_path] * 2, "read"))
     assert said[0]["sees"][0]["result"] == word
-    assert said[1]["problems"] == (["read: its own file does not exist"] if word == "missing" else [])
+    assert said[1]["problems"] == (["read: the file of this node does not exist"] if word == "missing" else [])
 
 
 def test_an_old_version_is_stale(tmp_path: Path) -> None:

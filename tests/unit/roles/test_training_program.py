@@ -127,7 +127,7 @@ def test_without_torch_it_says_so_and_what_to_do(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
     assert done.returncode == 3
-    words = "no torch: libtorch.so: no such file; install python3-torch on the nodes, or run it in"
+    words = "cannot import torch (libtorch.so: no such file). Install python3-torch on the nodes, or use"
     assert words in done.stderr
     assert f"{socket.gethostname()}: {words}" in (tmp_path / "no-restart").read_text(encoding="utf-8")
 
@@ -191,7 +191,7 @@ def test_the_loader_works_on_the_cpus_of_its_rank(asked: int, cpus: int, workers
     [
         (("resnet50", 64, 0, 0), "--hidden and --layers: not configurable for resnet50"),
         (("mlp", 0, 0, 9), "--length: mlp has samples of fixed length"),
-        (("gpt", 100, 0, 0), "--hidden 100: must be a multiple of the head size 64"),
+        (("gpt", 100, 0, 0), "--hidden 100: gpt needs a multiple of the head size 64"),
     ],
 )
 def test_a_size_that_a_model_cannot_have_is_refused(given: tuple[Any, ...], words: str) -> None:

@@ -56,7 +56,7 @@ def test_a_site_that_says_nothing_of_grafana_has_none_to_save(declared: dict[str
         ({"keep": {"daily": 0}}, "backup_keep", "keeps no snapshot"),
         ({"keep": {}}, "backup_keep", "keeps no snapshot"),
         ({"keep": {"daily": "many"}}, "backup_keep", "has an invalid count"),
-        ({"max_age": 0}, "backup_max_age", "would always fire"),
+        ({"max_age": 0}, "backup_max_age", "found 0 h, expected more than 0"),
         ({"paths": ["etc/x", "/etc/y"]}, "backup_paths", "found relative paths (etc/x)"),
     ],
 )

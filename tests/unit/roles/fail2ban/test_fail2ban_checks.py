@@ -27,7 +27,7 @@ def test_whoever_is_known_may_provision(address: str) -> None:
         ({"max_retry": 0}, "", "fail2ban_max_retry", "0 is below 1"),
         ({"ban_time_s": -1}, "", "fail2ban_ban_time_s", "-1 is below 1"),
         ({"trusted": ["admins"]}, "", "fail2ban_trusted", "'admins' is not a valid IP address or network"),
-        ({}, "from 203.0.113.7", "fail2ban_trusted", "a few failed logins would block"),
+        ({}, "from 203.0.113.7", "fail2ban_trusted", "a few failed logins would ban"),
     ],
 )
 def test_impossible_combinations_are_reported(change: dict[str, Any], seen: str, key: str, says: str) -> None:

@@ -32,7 +32,7 @@ def test_a_run_from_the_cluster_or_from_admins_is_let_in(address: str) -> None:
 @pytest.mark.parametrize("address", ["10.0.1.8", "192.0.2.16", "fd00:0:0:1::9", "::1", "nonsense"])
 def test_a_run_that_the_rules_would_shut_out_is_named(address: str) -> None:
     assert said({}, [f"from {address}"]) == [
-        f"firewall_admin_networks: this run comes from {address}, which the rules would block"
+        f"firewall_admin_networks: lacks {address}, the source of this run, which the rules would block"
     ]
 
 

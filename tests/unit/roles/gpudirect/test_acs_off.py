@@ -25,7 +25,7 @@ def space(control: int | None) -> bytes:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A bus: a switch with a GPU and a NIC below it, and a bridge with a disk; ACS is on everywhere."""
+    """A bus: a switch with a GPU and a NIC below it, and a bridge with a disk; ACS is enabled everywhere."""
     tree = tmp_path / "sys/devices/pci0000:00"
     below = {
         "0000:00:01.0": (BRIDGE, 0x5D),
@@ -60,7 +60,7 @@ def controls(root: Path) -> dict[str, int]:
 
 def test_only_bridges_above_gpus_and_nics_are_touched(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--look"], root) == 1
-    assert capsys.readouterr().out == "0000:00:01.0: ACS is on\n0000:01:00.0: ACS is on\n"
+    assert capsys.readouterr().out == "0000:00:01.0: ACS is enabled\n0000:01:00.0: ACS is enabled\n"
     before = (root / "sys/bus/pci/devices/0000:01:00.0/config").read_bytes()
     assert main([], root) == 0
     assert controls(root) == {"0000:00:01.0": 0, "0000:01:00.0": 0, "0000:00:02.0": 0x1D}

@@ -117,7 +117,7 @@ def test_a_query_is_one_of_three(slurm: Path, settings: Path) -> None:
     assert (slurm / "words").read_text().count("\n") == 2
     assert query({"what": "accounts", "user": "alice"}, known._replace(accounting=False)) == {"accounts": ""}
     for bad in ({"what": "config"}, {}, {"what": "accounts", "user": "a b"}, {"what": "accounts"}):
-        with pytest.raises(RequestError, match="is not a query"):
+        with pytest.raises(RequestError, match="is not a known query"):
             query(bad, known)
 
 

@@ -18,7 +18,7 @@ from ansible_collections.busbar.cluster.roles.lmod.checks import check
         (
             [{"name": "a", "version": "1", "setenv": {"A-B": 1}}],
             "lmod_modules[0].setenv",
-            "'A-B' is not a variable name",
+            "'A-B' is not a valid variable name",
         ),
         ([{"name": "a", "version": "1", "prepend_path": {"1": "/a"}}], "lmod_modules[0].prepend_path", "'1'"),
         ([{"name": "a", "version": "1"}] * 2, "lmod_modules", "a/1 is declared 2 times"),

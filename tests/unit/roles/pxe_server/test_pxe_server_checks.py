@@ -35,7 +35,7 @@ def test_a_server_of_known_machines_is_right() -> None:
         ({"address": ""}, ["ctl"], "pxe_server_address", "'' is not an IPv4 address"),
         ({"dns": ["10.0.0.2", "resolver"]}, ["ctl"], "pxe_server_dns", "invalid IPv4 addresses ('resolver')"),
         ({"missing": ["vmlinuz"]}, ["ctl"], "pxe_server_content", "/images lacks vmlinuz"),
-        ({"unknown": True}, ["ctl"], "pxe_server_range", "must be a first and a last address"),
+        ({"unknown": True}, ["ctl"], "pxe_server_range", "is not a first and a last address"),
         ({"kernel_options": "a\nshell"}, ["ctl"], "pxe_server_kernel_options", "more than one line"),
         ({"machines": {"gpu1": NODE | {"pxe_server_mac": "52:54"}}}, ["gpu1"], "pxe_server_mac", "'52:54' is no"),
         ({"machines": {"gpu1": {"pxe_server_mac": "52:54:00:aa:00:01"}}}, ["gpu1"], "hosts_address", "is not an IPv4"),
@@ -52,6 +52,6 @@ def test_two_machines_with_one_mac_are_reported() -> None:
     other = NODE | {"pxe_server_mac": "52:54:00:aa:00:01", "hosts_address": "10.0.0.12"}
     found = check(GOOD | {"machines": {"gpu1": NODE, "gpu2": other}}, {"host": "ctl"})
     assert [(each["hosts"], each["problem"]) for each in found] == [
-        (["gpu1"], "is also that of gpu2"),
-        (["gpu2"], "is also that of gpu1"),
+        (["gpu1"], "52:54:00:aa:00:01 is also the MAC address of gpu2"),
+        (["gpu2"], "52:54:00:aa:00:01 is also the MAC address of gpu1"),
     ]

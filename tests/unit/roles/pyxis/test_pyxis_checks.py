@@ -41,9 +41,9 @@ def test_truth_values_are_digits(value: object, written: str) -> None:
     ("options", "problem", "remedy"),
     [
         ({"use_squashfus": True}, "is not an argument of Pyxis", "did you mean use_squashfuse?"),
-        ({"x": "y"}, "is not an argument of Pyxis", "Use one of: importer, use_enroot_load, use_squashfuse"),
-        ({"use_squashfuse": "perhaps"}, "'perhaps' must be true or false", "set true or false"),
-        ({"use_enroot_load": None}, "None must be true or false", "set true or false"),
+        ({"x": "y"}, "is not an argument of Pyxis", "use one of importer, use_enroot_load, use_squashfuse"),
+        ({"use_squashfuse": "perhaps"}, "'perhaps' is not a boolean", "set true or false"),
+        ({"use_enroot_load": None}, "None is not a boolean", "set true or false"),
         ({"importer": "importer.sh"}, "'importer.sh' is not a valid path", "absolute path"),
         ({"importer": "/opt/a b"}, "'/opt/a b' is not a valid path", "without spaces"),
         ({"runtime_path": "/run/pyxis"}, "is an option of the role", "set pyxis_runtime_path"),

@@ -123,7 +123,9 @@ def test_slurmdbd_alone_is_down(slurm: Callable[[str, str], None]) -> None:
     found, said = collector()
     got = values(found)
     assert (got["up"], got["slurmdbd_up"]) == (1, 0)
-    assert said == ["slurmdbd: sacctmgr --noheader --parsable2: ended with 1: sacctmgr: error: Connection refused"]
+    assert said == [
+        "slurmdbd: sacctmgr --noheader --parsable2 failed with exit status 1: sacctmgr: error: Connection refused"
+    ]
     slurm("sacctmgr", "echo busbar")
     assert values(found)["slurmdbd_up"] == 1
     assert said[1:] == ["slurmdbd: answers again"]
@@ -166,7 +168,7 @@ def test_an_answer_that_cannot_be_read_is_reported_and_does_not_pass_for_silence
     assert got["up"] == 1
     assert "jobs" not in got
     assert "nodes" in got
-    assert said == ["jobs: cannot parse it: ValueError: squeue printed an invalid job line: 'what'"]
+    assert said == ["jobs: cannot parse the output: ValueError: squeue printed an invalid job line: 'what'"]
 
 
 @pytest.mark.usefixtures("slurm")

@@ -29,7 +29,7 @@ PLUGIN: dict[str, Any] = {
         ({"source": ""}, "needs either source or library"),
         ({"library": "/usr/lib/x.so"}, "needs either source or library"),
         ({"source": "", "library": "x.so"}, "is not an absolute path"),
-        ({"arguments": ["two words"]}, "has a space or #"),
+        ({"arguments": ["two words"]}, "contains a space or #"),
         ({"colour": "red"}, "unknown keys: colour"),
     ],
 )

@@ -42,14 +42,14 @@ def test_what_is_right_is_left_alone() -> None:
         ({"identity_source": "ldap"}, "identity_source", "'ldap' is not known"),
         ({"identity_server": ""}, "identity_server", "no host runs the directory"),
         ({"identity_server": "ctrl"}, "identity_server", "'ctrl' is not in the inventory"),
-        ({"servers": ["ctl", "login"]}, "ldap_server", "also has login, but one host runs the directory (ctl)"),
+        ({"servers": ["ctl", "login"]}, "ldap_server", "has several hosts (found also login, expected only ctl)"),
         ({"identity_port": 70000}, "identity_port", "70000 is not a valid port"),
         ({"identity_suffix": 'dc="x'}, "identity_suffix", "is not a valid directory suffix"),
         ({"identity_suffix": "cluster"}, "identity_suffix", "is not a valid directory suffix"),
         ({"identity_groups": []}, "identity_groups", "all users of the directory could log in"),
         ({"identity_groups": ["a, b"]}, "identity_groups", "'a, b' is not a valid group name"),
         ({"identity_locked_group": "a\nb"}, "identity_locked_group", "is not a valid group name"),
-        ({"has_password": False}, "sssd_bind_dn", "bind DN and password require each other"),
+        ({"has_password": False}, "sssd_bind_dn", "is set without sssd_bind_password"),
         ({"sssd_min_id": 0}, "sssd_min_id", "0 is below 1000"),
         ({"sssd_cache_seconds": 0}, "sssd_cache_seconds", "0 is below 1"),
         ({"identity_source": "external", "sssd_uris": []}, "sssd_uris", "is empty"),
@@ -57,7 +57,7 @@ def test_what_is_right_is_left_alone() -> None:
         ({"sssd_uris": ["ctl"]}, "sssd_uris", "'ctl' is not a valid LDAP URI"),
         ({"sssd_uris": ["ldaps://ctl:a"]}, "sssd_uris", "is not a valid LDAP URI"),
         ({"sssd_uris": ["ldapi:///"]}, "sssd_uris", "is not a valid LDAP URI"),
-        ({"sssd_uris": ["ldaps://ctl"], "sssd_start_tls": True}, "sssd_start_tls", "has TLS already"),
+        ({"sssd_uris": ["ldaps://ctl"], "sssd_start_tls": True}, "sssd_start_tls", "already uses TLS"),
     ],
 )
 def test_what_cannot_be(changed: dict[str, object], key: str, problem: str) -> None:
@@ -69,5 +69,5 @@ def test_what_cannot_be(changed: dict[str, object], key: str, problem: str) -> N
 
 def test_an_address_without_tls_is_refused() -> None:
     (found,) = check(EXTERNAL | {"sssd_uris": ["ldap://ldap.example.org"]}, {"known": [], "host": "gpu1"})
-    assert found["problem"] == "ldap://ldap.example.org has no TLS: passwords would cross the network as plain text"
+    assert found["problem"] == "ldap://ldap.example.org does not use TLS, so passwords would be sent as plain text"
     assert "ldaps://" in found["remedy"]

@@ -38,7 +38,7 @@ def gpus(query: str) -> list[tuple[int, dict[int, int]]]:
         query: output of `nvidia-smi -q -x`.
     """
     found = []
-    for gpu in ET.fromstring(query).findall("gpu"):  # noqa: S314 - of the driver's own program
+    for gpu in ET.fromstring(query).findall("gpu"):  # noqa: S314 - output of nvidia-smi
         minor = (gpu.findtext("minor_number") or "").strip()
         if not minor.isdigit():
             message = f"nvidia-smi reports no minor number for GPU {gpu.get('id')} (found {minor!r}, expected a number)"
@@ -145,7 +145,7 @@ def ask(words: list[str]) -> str:
     path = f"{os.environ.get('PATH', '')}:/usr/local/nvidia/bin"
     try:
         done = subprocess.run(  # noqa: S603 - a list
-            ["timeout", "-k", "5", str(TIMEOUT_S), "nvidia-smi", *words],  # noqa: S607 - wherever the driver has it
+            ["timeout", "-k", "5", str(TIMEOUT_S), "nvidia-smi", *words],  # noqa: S607 - the path depends on the driver package
             check=False,
             capture_output=True,
             text=True,

@@ -83,6 +83,7 @@ _BY_ROLE = {
         "prometheus": "web_config groups ca_file basic_auth scrape_access",
     },
     "set node_exporter_textfile_dir": {
+        "backup": "textfile_dir",
         "node_health": "metrics_directory",
         "slurm": "account_groups_textfile_dir",
         "slurm_metrics": "textfile_dir",

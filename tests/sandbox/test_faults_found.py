@@ -259,7 +259,7 @@ STRAYED = [
     ),
     Fault(
         "a job script of slurmd that is gone",
-        says="slurm : job_scripts | Write the job scripts of slurmd …changed=1…gpu2: …job_prolog",
+        says="slurm : prolog_epilog | Write the prologs and epilogs of jobs …changed=1…gpu2: …job_prolog",
         heals="nothing",
         node="gpu2",
         **lost(f"{FOLDER}/job_prolog"),

@@ -217,8 +217,8 @@ def test_a_node_is_complete_before_it_is_named_and_named_before_it_takes_jobs(in
     steps = [
         (SECRETS, NEW),
         ("slurm/munge", NEW),
-        ("slurm/job_scripts", NEW),
-        ("enroot/job_scripts", NEW),
+        ("slurm/prolog_epilog", NEW),
+        ("enroot/prolog", NEW),
         ("slurm/main slurm_components=['controller']", "ctl"),
         ("slurm/main slurm_components=['login']", "login"),
         ("slurm/main slurm_components=['compute']", NEW),

@@ -40,7 +40,7 @@ QUEUE = CachedAnswer(lambda: answer("query", {"what": "queue"}, "slurm"), QUEUE_
 ENDED = UserAnswers(lambda user: answer("history", {}, user), ENDED_AGE)
 
 
-async def soon(pending: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+async def within_timeout(pending: Awaitable[dict[str, Any]]) -> dict[str, Any]:
     """Return an answer, or a problem after a timeout; the query continues, and the next page uses its answer."""
     try:
         return await asyncio.wait_for(asyncio.shield(pending), LONGEST_S)
@@ -58,7 +58,9 @@ class JobsHandler(BaseHandler):
         """Render the page."""
         name, settings = self.current_user.name, self.settings["busbar"]
         grafana = settings["grafana_url"]
-        queue, ended, cluster = await asyncio.gather(soon(QUEUE.get()), soon(ENDED.get(name)), soon(self.cluster()))
+        queue, ended, cluster = await asyncio.gather(
+            within_timeout(QUEUE.get()), within_timeout(ENDED.get(name)), within_timeout(self.cluster())
+        )
         page = await self.render_template(
             "jobs.html",
             **settings,

@@ -81,7 +81,7 @@ def read_settings(path: Path) -> Settings:
     )
 
 
-def may_enter(name: str, settings: Settings) -> bool:
+def is_allowed(name: str, settings: Settings) -> bool:
     """Return whether a user is a person and, if groups are declared, a member of one of them.
 
     A person has a UID above the system range and a login shell. The UID alone is not sufficient: service users such as
@@ -98,7 +98,7 @@ def may_enter(name: str, settings: Settings) -> bool:
     return not settings.groups or bool(set(groups_of(entry)) & set(settings.groups))
 
 
-def _clean(entry: pwd.struct_passwd) -> dict[str, str]:
+def _clean_environment(entry: pwd.struct_passwd) -> dict[str, str]:
     """Return a clean environment without variables of the hub."""
     person = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": entry.pw_shell}
     return {"PATH": PATHS, "LANG": "C.UTF-8", **person}
@@ -111,13 +111,15 @@ def _person(settings: Settings) -> pwd.struct_passwd:
         RequestError: the user may not use the portal.
     """
     entry = pwd.getpwuid(os.getuid())
-    if not may_enter(entry.pw_name, settings):
+    if not is_allowed(entry.pw_name, settings):
         message = f"{entry.pw_name}: this user may not use the portal"
         raise RequestError(message)
     return entry
 
 
-def _ran(command: list[str], entry: pwd.struct_passwd, text: str = "", more: Mapping[str, str] | None = None) -> str:
+def _run_command(
+    command: list[str], entry: pwd.struct_passwd, text: str = "", more: Mapping[str, str] | None = None
+) -> str:
     """Run a Slurm command, with `more` in its environment, and return its output; invalid UTF-8 is replaced.
 
     Raises:
@@ -132,7 +134,7 @@ def _ran(command: list[str], entry: pwd.struct_passwd, text: str = "", more: Map
             errors="replace",
             check=False,
             timeout=SECONDS,
-            env=_clean(entry) | dict(more or {}),
+            env=_clean_environment(entry) | dict(more or {}),
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise RequestError(str(exc)) from exc
@@ -164,7 +166,7 @@ def submit(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         message = f"{folder}: {exc.strerror}: the notebook's log cannot be written"
         raise RequestError(message) from exc
     # Each notebook overwrites the log, so that logs do not fill the home directory.
-    output = _ran(sbatch_command(choice, str(folder / "notebook.log"), entry.pw_dir), entry, text)
+    output = _run_command(sbatch_command(choice, str(folder / "notebook.log"), entry.pw_dir), entry, text)
     number = output.strip().split(";")[0]
     if not number.isdigit():
         message = f"sbatch printed no job ID (found {output.strip()!r})"
@@ -182,7 +184,7 @@ def cancel(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:  #
     if not isinstance(number, str) or not re.fullmatch(r"[0-9]{1,12}", number):
         message = f"job: {number!r} is not a job ID"
         raise RequestError(message)
-    _ran(["scancel", f"--name={JOB_NAME}", number], pwd.getpwuid(os.getuid()))
+    _run_command(["scancel", f"--name={JOB_NAME}", number], pwd.getpwuid(os.getuid()))
     return {}
 
 
@@ -197,7 +199,7 @@ def history(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:  
     if not settings.accounting:
         return {"jobs": []}
     marks = fresh_marks()
-    text = _ran(ended_command(marks, entry.pw_name, settings.history_days), entry, more=TIMES)
+    text = _run_command(ended_command(marks, entry.pw_name, settings.history_days), entry, more=TIMES)
     return {"jobs": parse_ended(text, marks)}
 
 
@@ -210,15 +212,15 @@ def query(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """
     entry, what = pwd.getpwuid(os.getuid()), request.get("what")
     if what == "jobs":
-        return {"jobs": _ran(JOBS, entry)}
+        return {"jobs": _run_command(JOBS, entry)}
     if what == "queue":
         marks = fresh_marks()
-        return {"users": parse_queue(_ran(queue_command(marks), entry, more=TIMES), marks)}
+        return {"users": parse_queue(_run_command(queue_command(marks), entry, more=TIMES), marks)}
     if what == "cluster":
-        return {"partitions": _ran(PARTITIONS, entry), "nodes": _ran(NODES, entry)}
+        return {"partitions": _run_command(PARTITIONS, entry), "nodes": _run_command(NODES, entry)}
     if what == "accounts" and _USER.fullmatch(str(request.get("user"))):
         command = ["sacctmgr", "-nP", "show", "user", request["user"], "withassoc", "format=Account,DefaultAccount"]
-        return {"accounts": _ran(command, entry) if settings.accounting else ""}
+        return {"accounts": _run_command(command, entry) if settings.accounting else ""}
     message = f"what: {what!r} is not a known query"
     raise RequestError(message)
 
@@ -237,7 +239,7 @@ def login(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     again = request.get("account") is True
     if not isinstance(name, str) or (not again and (not isinstance(password, str) or "\0" in password)):
         raise PermissionError
-    known = may_enter(name, settings)
+    known = is_allowed(name, settings)
     try:
         # PAM also runs for unknown users, because an immediate answer would reveal which names exist.
         if not again:

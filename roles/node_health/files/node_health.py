@@ -50,7 +50,7 @@ SCONTROL_TIMEOUT_S = 8
 # A prolog has 5 s in total, including the start of the program.
 PROLOG_S = 4.0
 # Maximum time to wait for another run on this node; wait and checks together must take less than Slurm's 60 s.
-ALONE_S = 10.0
+LOCK_WAIT_S = 10.0
 
 
 class Run:
@@ -88,13 +88,13 @@ class Run:
         reason = drain_reason([each.problem for each in self.draining(findings)]) if findings else ""
         before, booted, whole = self.state.last_findings, self.state.rebooted, not self.unknown()
         new = entries(before, findings, done, reason=reason, booted=booted, whole=whole, now=self.began)
-        kept(lambda: append(self.folder / NAME, new))
+        ignore_write_errors(lambda: append(self.folder / NAME, new))
         last_findings = {} if whole else dict(before)
         last_findings |= {key: each.problem for key, each in keys_of(findings).items()}
         state = self.state._replace(passes=passes, last_findings=last_findings, rebooted=False)
         if done in {"given_back", "leave"}:
             state = reset_by_admin(state)
-        kept(lambda: write_state(self.folder / "state.json", state))
+        ignore_write_errors(lambda: write_state(self.folder / "state.json", state))
         place = Path(str(self.declared.get("metrics") or ""))
         if place.is_dir() and place.name:
             ended = time.time()
@@ -106,7 +106,7 @@ class Run:
                 interval_s=int(self.declared["interval_s"]),
                 withheld=done == "withheld",
             )
-            kept(lambda: _replace(place / "busbar_node_health.prom", text))
+            ignore_write_errors(lambda: _replace(place / "busbar_node_health.prom", text))
 
 
 def _replace(path: Path, text: str) -> None:
@@ -116,7 +116,7 @@ def _replace(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def kept(what: Any) -> None:  # noqa: ANN401 - a function
+def ignore_write_errors(what: Any) -> None:  # noqa: ANN401 - a function
     """Call a function that writes a file, and only print an OSError, because a full disk must not prevent a drain."""
     try:
         what()
@@ -144,7 +144,7 @@ def say(text: object, *, aside: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def alone(folder: Path, patience_s: float = ALONE_S) -> Iterator[bool]:
+def node_lock(folder: Path, patience_s: float = LOCK_WAIT_S) -> Iterator[bool]:
     """Take this node's lock and yield whether it was acquired: concurrent runs would overwrite each other's state.
 
     A full disk must not prevent a drain, so the run continues without a lock if the file cannot be created.
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str], settings: Path, root: Path = ROOT) -> int:
         declared = json.loads(settings.read_text(encoding="utf-8"))
         if {"--look", "--prolog"} & set(arguments):
             return run(arguments, Run(declared, root))
-        with alone(Path(str(declared["folder"]))) as first:
+        with node_lock(Path(str(declared["folder"]))) as first:
             if first:
                 return run(arguments, Run(declared, root))
             say("another health check of this node is running", aside=True)

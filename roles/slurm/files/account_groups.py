@@ -128,7 +128,7 @@ def main(arguments: Sequence[str], configuration: Path) -> int:
             sys.stderr.write(f"busbar-account-groups: {error}\n")
             status, numbers = _FAILED, {}
         if not given.dry_run:
-            _note(folder, began, status, numbers)
+            _write_metrics(folder, began, status, numbers)
     return status
 
 
@@ -153,7 +153,7 @@ def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, 
     directory = read_directory(Path(settings.sssd_config))
     connection = directory.answering()
     # The directory is reachable now, but sssd would retry a server that was offline only after a minute.
-    _ask(["systemctl", "kill", "--signal=USR2", "--kill-who=main", "sssd.service"])
+    _run_command(["systemctl", "kill", "--signal=USR2", "--kill-who=main", "sssd.service"])
     groups = {str(item["group"]) for item in (*settings.groups, *settings.admins)}
     members = {group: _members(group, directory, connection) for group in sorted(groups)}
     # If the directory fails during the run, the answers may be cached or incomplete.
@@ -165,8 +165,8 @@ def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, 
         members=members,
         known={user for names in members.values() for user in names or () if _is_person(user, directory.min_id)},
         made=made,
-        busy=_busy(),
-        coordinators=parse_coordinators(_answer(["sacctmgr", "-nP", *COORDINATORS])),
+        busy=_associations_with_jobs(),
+        coordinators=parse_coordinators(_output(["sacctmgr", "-nP", *COORDINATORS])),
         rights=rights,
     )
     decision = decide(
@@ -186,10 +186,10 @@ def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, 
             sys.stdout.write(f"would: {step.why}\n" + "".join(f"  sacctmgr {shlex.join(c)}\n" for c in step.commands))
     else:
         failed = {step.about for step in undone}
-        _keep(
+        _save(
             folder / "made.json",
-            responsible(decision.made, made, failed),
-            responsible(decision.rights, rights, failed),
+            managed_entries(decision.made, made, failed),
+            managed_entries(decision.rights, rights, failed),
         )
     for refusal in decision.refusals:
         sys.stderr.write(f"busbar-account-groups: {refusal}\n")
@@ -199,7 +199,7 @@ def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, 
     return status, {"members": len(decision.made), "changes": len(decision.steps) - len(undone)}
 
 
-def _ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run_command(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a program and return its result.
 
     Raises:
@@ -221,8 +221,8 @@ def _ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         raise SyncError(message) from error
 
 
-def _answer(command: Sequence[str]) -> str:
-    done = _ask(command)
+def _output(command: Sequence[str]) -> str:
+    done = _run_command(command)
     if done.returncode:
         output = " ".join((done.stderr or done.stdout).split())[:300]
         message = f"`{' '.join(command[:4])}` failed ({output}). Nothing was changed."
@@ -232,8 +232,8 @@ def _answer(command: Sequence[str]) -> str:
 
 def _members(group: str, directory: Directory, connection: Connection) -> set[str] | None:
     """Return the members of a group, including members of nested groups and users whose primary group it is."""
-    _ask(["sss_cache", "-g", group])
-    done = _ask(["getent", "-s", "sss", "group", group])
+    _run_command(["sss_cache", "-g", group])
+    done = _run_command(["getent", "-s", "sss", "group", group])
     fields = done.stdout.strip().split(":")
     if done.returncode or len(fields) != 4 or fields[0] != group:  # noqa: PLR2004 - name, password, number, members
         return None
@@ -257,14 +257,14 @@ def _is_person(user: str, min_id: int) -> bool:
 def _accounting(cluster: str) -> dict[str, Any]:
     return parse_state(
         {
-            name: _answer(["sacctmgr", "-nP", *(word.format(cluster=cluster) for word in query)])
+            name: _output(["sacctmgr", "-nP", *(word.format(cluster=cluster) for word in query)])
             for name, query in QUERIES.items()
         }
     )
 
 
-def _busy() -> set[tuple[str, str]]:
-    lines = _answer(["squeue", "--all", "--noheader", "--format=%a|%u"]).splitlines()
+def _associations_with_jobs() -> set[tuple[str, str]]:
+    lines = _output(["squeue", "--all", "--noheader", "--format=%a|%u"]).splitlines()
     return {
         (account.strip(), user.strip()) for account, found, user in (line.partition("|") for line in lines) if found
     }
@@ -274,7 +274,7 @@ def apply_steps(steps: Sequence[Step]) -> list[Step]:
     """Run all steps, also after a failure, and return the failed ones."""
     undone = []
     for step in steps:
-        error = next(filter(None, (_refused(command) for command in step.commands)), "")
+        error = next(filter(None, (_run_sacctmgr(command) for command in step.commands)), "")
         if error:
             sys.stderr.write(f"busbar-account-groups: {step.why}: {error}\n")
             undone.append(step)
@@ -283,10 +283,10 @@ def apply_steps(steps: Sequence[Step]) -> list[Step]:
     return undone
 
 
-def _refused(command: Sequence[str]) -> str:
+def _run_sacctmgr(command: Sequence[str]) -> str:
     """Run a sacctmgr command and return its error, or an empty string."""
     try:
-        done = _ask(["sacctmgr", "-i", *command])
+        done = _run_command(["sacctmgr", "-i", *command])
     except SyncError as error:
         return str(error)
     if not done.returncode:
@@ -294,7 +294,7 @@ def _refused(command: Sequence[str]) -> str:
     return f"`sacctmgr {shlex.join(command)}` fails: {' '.join((done.stderr or done.stdout).split())[:300]}"
 
 
-def responsible(decided: Collection[_T], before: Collection[_T], failed: Collection[object]) -> set[_T]:
+def managed_entries(decided: Collection[_T], before: Collection[_T], failed: Collection[object]) -> set[_T]:
     """Return the entries that this program manages from now on: the new ones, or the old ones of failed steps."""
     return {one for one in {*decided, *before} if one in (before if one in failed else decided)}
 
@@ -316,7 +316,7 @@ def read_made(path: Path) -> tuple[set[tuple[str, str]], set[tuple[str, str, str
         raise SyncError(message) from error
 
 
-def _keep(path: Path, made: set[tuple[str, str]], rights: set[tuple[str, str, str]]) -> None:
+def _save(path: Path, made: set[tuple[str, str]], rights: set[tuple[str, str, str]]) -> None:
     _write(path, json.dumps({"associations": sorted(made), "rights": sorted(rights)}, indent=1) + "\n")
 
 
@@ -327,7 +327,7 @@ def _write(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-def _note(folder: Path, began: float, status: int, numbers: Mapping[str, float]) -> None:
+def _write_metrics(folder: Path, began: float, status: int, numbers: Mapping[str, float]) -> None:
     path = folder / "last.json"
     try:
         last = json.loads(path.read_text(encoding="utf-8"))

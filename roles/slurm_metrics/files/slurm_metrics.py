@@ -66,11 +66,11 @@ class Settings(NamedTuple):
     jobs_limit: int = 5000
 
 
-class Unanswered(Exception):  # noqa: N818 - a missing answer is not an error of this program
+class CommandError(Exception):
     """A Slurm command failed or timed out; the message has the command and the reason."""
 
 
-class _Question:
+class _Command:
     """A running command."""
 
     def __init__(self, command: Sequence[str], timeout_s: float) -> None:
@@ -93,11 +93,11 @@ class _Question:
         """Return the output.
 
         Raises:
-            Unanswered: the command failed or timed out; its process group has been killed.
+            CommandError: the command failed or timed out; its process group has been killed.
         """
         if self.process is None:
             message = f"{self.command[0]} cannot be started"
-            raise Unanswered(message)
+            raise CommandError(message)
         try:
             output, errors = self.process.communicate(timeout=max(0.01, self.deadline - time.monotonic()))
         except subprocess.TimeoutExpired as exc:
@@ -106,11 +106,11 @@ class _Question:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.communicate(timeout=_KILLED_WITHIN_S)
             message = f"{' '.join(self.command[:3])}: no answer within {self.timeout_s:g} s"
-            raise Unanswered(message) from exc
+            raise CommandError(message) from exc
         if self.process.returncode:
             output = " ".join(errors.decode(errors="replace").split())[:300]
             message = f"{' '.join(self.command[:3])} failed with exit status {self.process.returncode}: {output}"
-            raise Unanswered(message)
+            raise CommandError(message)
         return output.decode(errors="replace")
 
 
@@ -118,9 +118,9 @@ def ask(command: Sequence[str], timeout_s: float) -> str:
     """Return the output of a command.
 
     Raises:
-        Unanswered: the command failed or timed out.
+        CommandError: the command failed or timed out.
     """
-    return _Question(command, timeout_s).answer()
+    return _Command(command, timeout_s).answer()
 
 
 class Collector:
@@ -137,16 +137,16 @@ class Collector:
         """Return the current metrics, with at most six commands, independent of the number of nodes and jobs."""
         began, used = time.time(), _cpu_seconds()
         settings = self.settings
-        accounting = _Question(_ACCOUNTING, settings.timeout) if settings.accounting else None
+        accounting = _Command(_ACCOUNTING, settings.timeout) if settings.accounting else None
         # Only the active controller exports the cluster's metrics, so that they are not counted twice.
-        controllers = controllers_up(self._tried("ping", lambda: ask(_PING, settings.timeout)) or "")
+        controllers = controllers_up(self._try_query("ping", lambda: ask(_PING, settings.timeout)) or "")
         acting = next((name for name, up in controllers.items() if up), "")
         up = controllers.get(settings.controller, False)
         families: list[Family] = []
         if up and acting == settings.controller:
             families, up = self._state(began)
         if accounting:
-            answered = self._tried("slurmdbd", accounting.answer) is not None
+            answered = self._try_query("slurmdbd", accounting.answer) is not None
             families.append(one("slurmdbd_up", "Whether slurmdbd answers, with its database.", answered))
         who = {"controller": settings.controller}
         return [
@@ -166,20 +166,20 @@ class Collector:
     def _state(self, now: float) -> tuple[list[Family], bool]:
         """Return the metrics of the cluster, and whether slurmctld answered all queries."""
         settings = self.settings
-        nodes = self._tried("nodes", self._nodes)
+        nodes = self._try_query("nodes", self._nodes)
         if nodes is None:
-            return [], "nodes" in self._garbled
+            return [], "nodes" in self._unparsed
         partitions = dict.fromkeys(name for node in nodes for name in node.partitions)
         families = node_families(nodes, native=settings.native)
-        jobs = self._tried("jobs", self._jobs)
+        jobs = self._try_query("jobs", self._jobs)
         if jobs is not None:
             families += job_families(jobs, partitions, now)
             families += job_series(jobs, settings.jobs_limit) if settings.jobs else []
-        elif "jobs" not in self._garbled:
+        elif "jobs" not in self._unparsed:
             return families, False
-        scheduler = self._tried("scheduler", lambda: read_scheduler(ask(_STATISTICS, settings.timeout)))
+        scheduler = self._try_query("scheduler", lambda: read_scheduler(ask(_STATISTICS, settings.timeout)))
         families += scheduler_families(scheduler, native=settings.native) if scheduler else []
-        return families, scheduler is not None or "scheduler" in self._garbled
+        return families, scheduler is not None or "scheduler" in self._unparsed
 
     def _nodes(self) -> list[Node]:
         if self.has_json:
@@ -188,7 +188,7 @@ class Collector:
             except ValueError:
                 # Slurm before 23.02 prints text instead of JSON, so this is permanent.
                 self.has_json = False
-            except Unanswered as exc:
+            except CommandError as exc:
                 if not _is_about_json(str(exc)):
                     raise
                 self.has_json = False
@@ -204,15 +204,15 @@ class Collector:
         return read_jobs(ask((*_QUEUE, queue_format(marks)), self.settings.timeout), marks)
 
     @property
-    def _garbled(self) -> set[str]:
+    def _unparsed(self) -> set[str]:
         """The queries whose output has an unknown format."""
         return {what for what, trouble in self._problems.items() if trouble.startswith(_UNPARSED)}
 
-    def _tried(self, what: str, question: Callable[[], Any]) -> Any:  # noqa: ANN401 - the result of `question`
+    def _try_query(self, what: str, question: Callable[[], Any]) -> Any:  # noqa: ANN401 - the result of `question`
         """Return the answer, or None; log an error once, and once when it is resolved."""
         try:
             answer = question()
-        except Unanswered as exc:
+        except CommandError as exc:
             trouble = str(exc)
         except (AttributeError, KeyError, TypeError, ValueError) as exc:
             trouble = f"{_UNPARSED}: {type(exc).__name__}: {exc}"
@@ -242,7 +242,7 @@ def _cpu_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-class Collected:
+class MetricFamilies:
     """A collector for a registry of prometheus_client."""
 
     def __init__(self, families: Sequence[Family]) -> None:
@@ -270,7 +270,7 @@ def write(file: str, families: Sequence[Family]) -> None:
     from prometheus_client import CollectorRegistry, write_to_textfile  # noqa: PLC0415 - not needed by tests
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collected(families))
+    registry.register(MetricFamilies(families))
     write_to_textfile(file, registry)
 
 

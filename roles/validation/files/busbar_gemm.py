@@ -109,7 +109,7 @@ class WithTorch:
         here = found.cpu().contiguous()
         return hashlib.sha256(ctypes.string_at(here.data_ptr(), here.numel() * here.element_size())).hexdigest()
 
-    def spoil(self, found) -> None:  # noqa: ANN001 - a tensor
+    def flip_bit(self, found) -> None:  # noqa: ANN001 - a tensor
         """Flip one bit of a tensor."""
         found.view(self.torch.uint8)[0, 0] ^= 1
 
@@ -163,7 +163,7 @@ class WithNumpy:
         """Return the digest of an array's bytes."""
         return hashlib.sha256(found.tobytes()).hexdigest()
 
-    def spoil(self, found) -> None:  # noqa: ANN001 - an array
+    def flip_bit(self, found) -> None:  # noqa: ANN001 - an array
         """Flip one bit of an array."""
         found.view(self.np.uint8)[0, 0] ^= 1
 
@@ -186,16 +186,16 @@ def device_of(options: argparse.Namespace):  # noqa: ANN201 - WithTorch or WithN
         return WithTorch(options.device, options.seed)
     except ImportError as exc:
         if options.device == "gpu":
-            give_up(f"no torch: {exc}")
+            fail(f"no torch: {exc}")
     except RuntimeError as exc:
-        give_up(str(exc))
+        fail(str(exc))
     try:
         return WithNumpy(options.seed)
     except ImportError as exc:
-        give_up(f"needs torch or NumPy: {exc}")
+        fail(f"needs torch or NumPy: {exc}")
 
 
-def give_up(why: str) -> None:
+def fail(why: str) -> None:
     """Print the reason and exit."""
     sys.stdout.write(f"busbar_gemm: {node_name()}: {' '.join(why.split())[:_LONGEST]}\n")
     sys.stdout.flush()
@@ -225,7 +225,7 @@ def multiply(device, size: int, options: argparse.Namespace) -> dict:  # noqa: A
         speeds.append(BATCH * 2 * size**3 / (time.perf_counter() - began) / 1e12)
         changed += not device.same(out, first)
     if options.wrong_node == node_name():
-        device.spoil(first)
+        device.flip_bit(first)
     return {
         "tflops": statistics.median(speeds),
         "lowest_tflops": min(speeds),

@@ -19,8 +19,8 @@ from ansible_collections.busbar.cluster.roles.jupyterhub.files.portal import (
     Settings,
     cancel,
     history,
+    is_allowed,
     login,
-    may_enter,
     query,
     read_settings,
     run,
@@ -150,15 +150,15 @@ def test_the_queue_of_all_and_the_history_of_who_runs_it(slurm: Path, settings: 
 
 def test_who_may_enter() -> None:
     open_to_all = Settings({}, [], 0, [], accounting=False, history_days=3, container_runtime="")
-    assert may_enter(ME, open_to_all)
+    assert is_allowed(ME, open_to_all)
     group = __import__("grp").getgrgid(os.getgid()).gr_name
-    assert may_enter(ME, open_to_all._replace(groups=["nobodys-group", group]))
-    assert not may_enter(ME, open_to_all._replace(groups=["nobodys-group"]))
-    assert not may_enter(ME, open_to_all._replace(first_number=os.getuid() + 1))
+    assert is_allowed(ME, open_to_all._replace(groups=["nobodys-group", group]))
+    assert not is_allowed(ME, open_to_all._replace(groups=["nobodys-group"]))
+    assert not is_allowed(ME, open_to_all._replace(first_number=os.getuid() + 1))
     # Of Debian's own accounts, with the highest number and without a shell; Slurm's user is such a one.
-    assert not may_enter("nobody", open_to_all)
+    assert not is_allowed("nobody", open_to_all)
     for name in ("nobody-has-this-name", "", "a b", "../x", "-u"):
-        assert not may_enter(name, open_to_all)
+        assert not is_allowed(name, open_to_all)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.health.node_checks import device_paths
 from ansible_collections.busbar.cluster.roles.node_health.checks import CHECK_NAMES
-from ansible_collections.busbar.cluster.roles.node_health.files.node_health import alone
+from ansible_collections.busbar.cluster.roles.node_health.files.node_health import node_lock
 from gpu_samples import gpu_xml, log_xml
 from role_programs import install_program
 
@@ -147,12 +147,12 @@ def test_of_two_runs_at_once_none_forgets_what_the_other_saw(program: Path) -> N
 
 
 def test_a_run_that_waits_too_long_for_another_says_so(tmp_path: Path) -> None:
-    with alone(tmp_path) as first, alone(tmp_path, 0.2) as second:
+    with node_lock(tmp_path) as first, node_lock(tmp_path, 0.2) as second:
         assert (first, second) == (True, False)
-    with alone(tmp_path / "file" / "absent") as free:
+    with node_lock(tmp_path / "file" / "absent") as free:
         assert free
     (tmp_path / "plain").touch()
-    with alone(tmp_path / "plain") as free:
+    with node_lock(tmp_path / "plain") as free:
         assert free, "a disk that takes no file keeps nobody from a drain"
 
 

@@ -11,10 +11,10 @@ from ansible_collections.busbar.cluster.roles.slurm.files.account_groups import 
     SyncError,
     apply_steps,
     main,
+    managed_entries,
     metrics_text,
     read_directory,
     read_made,
-    responsible,
 )
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def test_a_list_that_was_damaged_changes_nothing(tmp_path: Path, text: str) -> N
 
 
 def test_what_failed_is_tried_again() -> None:
-    assert responsible({"joined"}, {"left"}, {"joined", "left"}) == {"left"}
-    assert responsible({"joined"}, {"left"}, set()) == {"joined"}
+    assert managed_entries({"joined"}, {"left"}, {"joined", "left"}) == {"left"}
+    assert managed_entries({"joined"}, {"left"}, set()) == {"joined"}
 
 
 def test_a_sacctmgr_that_does_not_run_is_a_step_that_failed(

@@ -12,8 +12,8 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_metrics import database_bytes
 from ansible_collections.busbar.cluster.roles.slurm_metrics.files.slurm_metrics import (
     Collector,
+    CommandError,
     Settings,
-    Unanswered,
     ask,
     main,
 )
@@ -183,7 +183,7 @@ def test_the_marks_of_one_answer_are_no_good_for_the_next(tmp_path: Path) -> Non
 
 def test_a_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unanswered, match="squeue cannot be started"):
+    with pytest.raises(CommandError, match="squeue cannot be started"):
         ask(["squeue"], 1)
 
 

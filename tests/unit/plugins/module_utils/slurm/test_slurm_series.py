@@ -14,7 +14,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.metric_series
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import read_json_nodes
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.squeue import read_jobs, read_scheduler
-from ansible_collections.busbar.cluster.roles.slurm_metrics.files.slurm_metrics import Collected
+from ansible_collections.busbar.cluster.roles.slurm_metrics.files.slurm_metrics import MetricFamilies
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from slurm_samples import MARKS, SDIAG, job_record, json_node
@@ -109,7 +109,7 @@ def test_series_of_jobs_have_a_limit_and_say_what_they_leave_out() -> None:
 def test_any_name_survives_the_exposition(name: str) -> None:
     registry = CollectorRegistry(auto_describe=False)
     jobs = read_jobs(job_record(1, name=name), MARKS)
-    registry.register(Collected([*job_series(jobs, 10), one("up", "Up.", 1, controller="c")]))
+    registry.register(MetricFamilies([*job_series(jobs, 10), one("up", "Up.", 1, controller="c")]))
     text = generate_latest(registry).decode()
     (info,) = (family for family in text_string_to_metric_families(text) if family.name == "busbar_slurm_job_info")
     expected = "".join(char if char.isprintable() else " " for char in name)[:200]

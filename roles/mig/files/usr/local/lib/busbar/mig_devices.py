@@ -89,7 +89,7 @@ def links(query: str, listing: str, caps: dict[str, int]) -> dict[str, str]:
     return found
 
 
-def provide(path: Path, devices: str) -> None:
+def create_device_file(path: Path, devices: str) -> None:
     """Create a capability's device file if the driver's program has not created it yet.
 
     Args:
@@ -114,7 +114,7 @@ def provide(path: Path, devices: str) -> None:
     path.chmod(0o444)
 
 
-def lay(folder: Path, wanted: dict[str, str], *, check: bool = False) -> list[str]:
+def sync_links(folder: Path, wanted: dict[str, str], *, check: bool = False) -> list[str]:
     """Make the folder contain exactly these links, and return the changes, which `check` only lists."""
     there = {path.name: str(path.readlink()) for path in folder.iterdir()} if folder.is_dir() else {}
     changed = [name for name in sorted({*there, *wanted}) if there.get(name) != wanted.get(name)]
@@ -136,7 +136,7 @@ def lay(folder: Path, wanted: dict[str, str], *, check: bool = False) -> list[st
     return changes
 
 
-def ask(words: list[str]) -> str:
+def nvidia_smi(words: list[str]) -> str:
     """Return the output of nvidia-smi; empty if it reports that no instances exist.
 
     Raises:
@@ -166,13 +166,13 @@ def main(words: list[str], root: Path = Path("/")) -> int:
     check = words == ["--check"]
     caps = root / "proc/driver/nvidia-caps/mig-minors"
     try:
-        listing = ask(["mig", "-lgi"])
+        listing = nvidia_smi(["mig", "-lgi"])
         known = minors(caps.read_text()) if caps.exists() else {}
-        wanted = links(ask(["-q", "-x"]), listing, known) if listing else {}
+        wanted = links(nvidia_smi(["-q", "-x"]), listing, known) if listing else {}
         devices = (root / "proc/devices").read_text()
         for target in sorted({each for each in wanted.values() if "nvidia-caps" in each and not check}):
-            provide(root / target.lstrip("/"), devices)
-        for line in lay(root / "dev/busbar", wanted, check=check):
+            create_device_file(root / target.lstrip("/"), devices)
+        for line in sync_links(root / "dev/busbar", wanted, check=check):
             sys.stdout.write(f"{line}\n")
     except (MissingError, OSError, ET.ParseError) as exc:
         sys.stderr.write(f"cannot determine the device files of MIG instances: {exc}\n")

@@ -48,7 +48,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.baseline import BASELINE, before_write, signs_of_busbar
-from ..module_utils.uninstall.host import Host, RefusedError
+from ..module_utils.uninstall.restore_host import Host, RefusedError
 
 REMEDY = (
     "reinstall the machine, or remove it from the cluster with `busbar provision remove_nodes` and keep its files. "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..common.baseline import BASELINE, SHARED, TOPS
-from .base import HostBase, copy_of, digest, is_below
+from .host_state import HostBase, copy_of, digest, is_below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

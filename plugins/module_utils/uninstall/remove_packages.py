@@ -20,7 +20,7 @@ from ..common.baseline import (
     names_in,
 )
 from ..common.package_commands import APT, ENVIRONMENT, INTERRUPTED, error_text, run_manager
-from .base import BUSBAR, RefusedError, is_below
+from .host_state import BUSBAR, RefusedError, is_below
 from .paths import PathsOfHost
 
 if TYPE_CHECKING:

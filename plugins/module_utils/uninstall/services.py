@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..common.baseline import BASELINE, active_units, units
 from ..common.package_commands import ENVIRONMENT
-from .base import UNITS, RefusedError, copy_of, is_below, read_rows
+from .host_state import UNITS, RefusedError, copy_of, is_below, read_rows
 from .remove_packages import UNIT_KINDS, PackagesOfHost
 
 if TYPE_CHECKING:

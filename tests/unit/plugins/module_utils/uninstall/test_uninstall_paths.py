@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.base import is_below
+from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.host_state import is_below
 from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.paths import (
     top_paths,
 )

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from ..common.baseline import BASELINE, listed_paths, units
-from .base import BUSBAR, KEPT, RefusedError, is_below
+from .host_state import BUSBAR, KEPT, RefusedError, is_below
 from .paths import top_paths
 from .remove_packages import AWAY
 from .services import ServicesOfHost

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common import baseline
 from ansible_collections.busbar.cluster.plugins.module_utils.uninstall import (
-    base,
-    host,
+    host_state,
     paths,
     remove_packages,
+    restore_host,
     services,
 )
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.host import Host
+    from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.restore_host import Host
 
 BY_HAND = "changed manually since busbar wrote it"
 
@@ -47,11 +47,11 @@ class Module(SimpleNamespace):
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     saved = tmp_path / "busbar/baseline"
     saved.mkdir(parents=True)
-    for module in (baseline, base, host, remove_packages, paths):
+    for module in (baseline, host_state, restore_host, remove_packages, paths):
         monkeypatch.setattr(module, "BASELINE", saved)
     monkeypatch.setattr(paths, "TOPS", (str(tmp_path),))
     monkeypatch.setattr(paths, "SHARED", (str(tmp_path / "hosts"),))
-    monkeypatch.setattr(base, "KEPT", tmp_path / "busbar/kept")
+    monkeypatch.setattr(host_state, "KEPT", tmp_path / "busbar/kept")
     monkeypatch.setattr(remove_packages, "AWAY", tmp_path / "busbar/data")
     monkeypatch.setattr(remove_packages, "GUARD", tmp_path / "busbar/guard")
     monkeypatch.setattr(remove_packages, "GOING", saved / "going")
@@ -64,7 +64,7 @@ def look(place: Path, *, before: tuple[str, ...] = (), check: bool = False, **gi
     options: dict[str, Any] = {"host": "gpu1", "data": [], "accounts": [], "units": [], "blocks": [], "made": []}
     module: Any = Module(params={**options, **given}, check_mode=check)
     found = {"paths": [*before, str(place / "busbar")], "packages": {}, "history": 0, "users": {}, "groups": {}}
-    return host.Host(module, found)
+    return restore_host.Host(module, found)
 
 
 def save(place: Path, path: Path) -> str:
@@ -319,9 +319,9 @@ def test_a_directory_of_a_package_goes_when_busbar_s_file_was_the_last_in_it(pla
 
 
 def test_data_among_what_busbar_keeps_for_itself_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "BUSBAR", place / "busbar")
-    monkeypatch.setattr(host, "KEPT", place / "busbar/kept")
-    monkeypatch.setattr(host, "CACHE", place / "cache")
+    monkeypatch.setattr(restore_host, "BUSBAR", place / "busbar")
+    monkeypatch.setattr(restore_host, "KEPT", place / "busbar/kept")
+    monkeypatch.setattr(restore_host, "CACHE", place / "cache")
     for name in ("upgrade_slurm/accounting.sql", "spank/store"):
         (place / "busbar" / name).parent.mkdir()
         (place / "busbar" / name).write_text("rows")
@@ -340,7 +340,7 @@ def test_homes_on_a_file_server_are_gone_with_its_mount(place: Path, monkeypatch
     for name in ("release_guarded", "plan_packages", "stop_units", "stop_packaged", "change_packages", "reload"):
         monkeypatch.setattr(found, name, lambda: None)
     monkeypatch.setattr(found, "finish", lambda: None)
-    monkeypatch.setattr(host, "units", lambda _module: {})
+    monkeypatch.setattr(restore_host, "units", lambda _module: {})
     monkeypatch.setattr(found, "restore_units", lambda _former: None)
     monkeypatch.setattr(found, "holds", list)
     monkeypatch.setattr(found, "unmount", homes.rmdir)
@@ -366,7 +366,7 @@ def test_accounts_stay_while_they_run_programs_own_data_or_were_there(
     (place / "group").write_text(GROUPS)
     (place / "home").mkdir()
     (place / "data").mkdir()
-    monkeypatch.setattr(base, "ACCOUNTS", {"users": place / "passwd", "groups": place / "group"})
+    monkeypatch.setattr(host_state, "ACCOUNTS", {"users": place / "passwd", "groups": place / "group"})
     mysql = SimpleNamespace(st_uid=101)
     monkeypatch.setattr(services, "Path", lambda path: SimpleNamespace(stat=lambda: mysql, is_dir=Path(path).is_dir))
     found = look(
@@ -459,8 +459,8 @@ def test_a_run_that_would_change_other_packages_is_refused(place: Path, monkeypa
     monkeypatch.setattr(found, "history", lambda: ({"slurmd": "manual", "old": "manual"}, set()))
     monkeypatch.setattr(found, "new_names", set)
     monkeypatch.setattr(found, "package_command", lambda: ["apt-get", "purge", "slurmd", "theirs"])
-    with pytest.raises(base.RefusedError, match="apt would also change theirs"):
+    with pytest.raises(host_state.RefusedError, match="apt would also change theirs"):
         found.plan_packages()
     found.module.run_command = apt([], status=100)
-    with pytest.raises(base.RefusedError, match="unmet dependencies"):
+    with pytest.raises(host_state.RefusedError, match="unmet dependencies"):
         found.plan_packages()

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_facts_merge import join_sources
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.network_facts import (
-    network_interfaces,
-    rdma_ports,
-)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import (
     best_profile,
-    describe_machine,
     description_text,
-    machine_notes,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, fold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import container_fault
 
 from busbar.errors import UsageError
+from busbar.node_hardware import HARDWARE, Node, nodes_of, profile_of
 from busbar.prove.slurm import ask, ask_lines
 
 if TYPE_CHECKING:
@@ -40,24 +32,9 @@ _NCCL_TESTS_FOLDERS = (
     *("/usr/local/nccl-tests/build", "/usr/local/cuda/efa/test-cuda-*", "/opt/hpcx/nccl_rdma_sharp_plugin/bin"),
     *("/opt/microsoft/nccl-tests", "$HOME/nccl-tests/build", "$HOME/nccl_tests/build"),
 )
-# Each line belongs to a section; sysfs prints a file as PATH=VALUE, and a link to a device as PATH=.
-_PROBE = r"""
-section() { sed "s|^|# $node $1 |"; }
-node=${SLURMD_NODENAME:-$(uname -n)}
-LC_ALL=C lscpu | section cpu
-head -n 1 /proc/meminfo | section memory
-if command -v nvidia-smi >/dev/null; then
-  timeout 60 nvidia-smi -q -x | section smi
-  timeout 30 nvidia-smi nvlink -s | section nvlink
-fi
-for file in /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/rate \
-  /sys/class/infiniband/*/ports/*/link_layer /sys/class/net/*/operstate /sys/class/net/*/speed; do
-  read -r value <"$file" && echo "$file=$value"
-done 2>/dev/null | section sys
-for link in /sys/class/net/*/device /sys/class/infiniband/*/device/physfn /sys/class/net/*/device/physfn; do
-  [ ! -e "$link" ] || echo "$link="
-done | section sys
-for python in $(type -ap python3) /usr/bin/python3; do
+_PROBE = (
+    HARDWARE
+    + r"""for python in $(type -ap python3) /usr/bin/python3; do
   "$python" -c "import mpi4py, numpy" 2>/dev/null && echo "$python" | section python
 done
 for place in PLACES; do
@@ -68,22 +45,12 @@ timeout 60 bash -lc 'command -v module >/dev/null && module -t avail' 2>&1 | gre
 for program in apptainer singularity; do command -v "$program"; done | section apptainer
 echo end | section end
 """
+)
 # Prints the path of all_reduce_perf in an image, or nothing.
 _SEARCH = """
 command -v all_reduce_perf && exit
 for place in PLACES; do [ ! -x "$place/all_reduce_perf" ] || { echo "$place/all_reduce_perf" && exit; }; done
 """
-
-
-class Node(NamedTuple):
-    """The output of the probe on a node, as lines by section."""
-
-    name: str
-    sections: dict[str, list[str]]
-
-    def lines(self, section: str) -> list[str]:
-        """Return the lines of a section."""
-        return self.sections.get(section, [])
 
 
 class Programs(NamedTuple):
@@ -116,45 +83,13 @@ def read_nodes(allocation: Allocation, binary: str) -> dict[str, Node]:
     """
     places = " ".join([*_NCCL_TESTS_FOLDERS, *([shlex.quote(str(Path(binary).parent))] if binary else [])])
     _code, out, err = run_step(allocation, allocation.nodes, ["bash", "-c", _PROBE.replace("PLACES", places)])
-    found: dict[str, dict[str, list[str]]] = {}
-    for node, section, line in re.findall(r"^# (\S+) (\w+) (.*)$", out, re.MULTILINE):
-        found.setdefault(node, {}).setdefault(section, []).append(line)
-    nodes = {name: Node(name, found[name]) for name in allocation.nodes if "end" in found.get(name, {})}
+    found = nodes_of(out)
+    nodes = {name: found[name] for name in allocation.nodes if name in found and found[name].lines("end")}
     if not nodes:
         reason = " ".join(err.split())[:500] or "the nodes returned no output"
         message = f"job {allocation.job}: the job step that reads the hardware failed: {reason}"
         raise UsageError(message)
     return nodes
-
-
-def _profile(node: Node) -> tuple[dict[str, Any], list[str]]:
-    """Return the hardware profile of a node, and notes on it."""
-    cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in node.lines("cpu"))}
-    memory = re.search(r"(\d+) kB", " ".join(node.lines("memory")))
-    machine = {
-        "sockets": _whole(cpu.get("Socket(s)")),
-        "cores_per_socket": _whole(cpu.get("Core(s) per socket")),
-        "threads_per_core": _whole(cpu.get("Thread(s) per core")),
-        "memory_mb": int(memory[1]) // 1024 if memory else 1,
-    }
-    smi = {"state": "ok" if node.lines("smi") else "absent"}
-    smi |= {key: "\n".join(node.lines(name)) for key, name in (("query", "smi"), ("nvlink", "nvlink"))}
-    with tempfile.TemporaryDirectory(prefix="busbar-") as folder:
-        for line in node.lines("sys"):
-            path, _, value = line.partition("=")
-            place = Path(folder, path.lstrip("/"))
-            if value:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(value, encoding="utf-8")
-            else:
-                place.mkdir(parents=True, exist_ok=True)
-        nics = {"rdma_ports": rdma_ports(Path(folder)), "network_interfaces": network_interfaces(Path(folder))}
-    facts = {**join_sources(smi, {}, []), **nics}
-    return describe_machine(machine, facts), machine_notes(facts, "")[1:]
-
-
-def _whole(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 1
 
 
 def _fits(known: Mapping[str, Any], found: Mapping[str, Any], keys: set[str]) -> bool:
@@ -173,7 +108,7 @@ def _fits(known: Mapping[str, Any], found: Mapping[str, Any], keys: set[str]) ->
 
 def matched(nodes: Mapping[str, Node], catalogue: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any], str]:
     """Return the profile of each node by name, the catalogue with new profiles, and the new profiles as YAML."""
-    machines = [(name, *_profile(node)) for name, node in nodes.items()]
+    machines = [(name, *profile_of(node)) for name, node in nodes.items()]
     hardware: dict[str, str] = {}
     unmatched: list[tuple[str, dict[str, Any], list[str]]] = []
     own: dict[str, Any] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -21,6 +21,7 @@ __all__ = [
     "best_profile",
     "describe_machine",
     "description_text",
+    "machine_kinds",
     "machine_notes",
     "profile_differences",
     "slurm_type",
@@ -32,6 +33,26 @@ _MEMORY_SHARE = 0.05
 _UNKNOWN_GBPS = 1
 _FILL_IN = f"generation:  # fill in: {', '.join(GENERATIONS)}"
 _CPU = ("sockets", "cores_per_socket", "threads_per_core")
+
+
+class Kind(NamedTuple):
+    """Machines with the same hardware.
+
+    Attributes:
+        name: a name for the profile that no known profile has.
+        profile: their hardware profile.
+        hosts: their names.
+        known: name of the most similar known profile; None if no profile has these GPUs.
+        differences: key, declared and found value of each difference from that profile.
+        notes: notes for the admin.
+    """
+
+    name: str
+    profile: dict[str, Any]
+    hosts: list[str]
+    known: str | None
+    differences: list[tuple[str, Any, Any]]
+    notes: list[str]
 
 
 def slurm_type(model: str) -> str:
@@ -195,6 +216,30 @@ def machine_notes(facts: Mapping[str, Any], slurmd: str) -> list[str]:
     return notes
 
 
+def machine_kinds(
+    machines: Iterable[tuple[str, Mapping[str, Any], Sequence[str]]], catalogue: Mapping[str, Mapping[str, Any]]
+) -> list[Kind]:
+    """Return the kinds of machines.
+
+    Args:
+        machines: host name, profile from describe_machine(), and its notes.
+        catalogue: the known profiles.
+    """
+    alike: dict[str, list[tuple[str, Mapping[str, Any], Sequence[str]]]] = {}
+    for machine in machines:
+        alike.setdefault(json.dumps(machine[1], sort_keys=True), []).append(machine)
+    kinds: list[Kind] = []
+    for found in alike.values():
+        profile = dict(found[0][1])
+        known, differences = best_profile(catalogue, profile)
+        if known and profile.get("gpu"):
+            profile["gpu"] = {**profile["gpu"], "slurm_type": catalogue[known]["gpu"]["slurm_type"]}
+        name = _name(profile, {*catalogue, *(kind.name for kind in kinds)})
+        notes = dict.fromkeys(re.sub(r"NodeName=\S+ ", "", note) for _, _, notes in found for note in notes)
+        kinds.append(Kind(name, profile, [host for host, _, _ in found], known, differences, list(notes)))
+    return kinds
+
+
 def description_text(
     machines: Iterable[tuple[str, Mapping[str, Any], Sequence[str]]], catalogue: Mapping[str, Mapping[str, Any]]
 ) -> str:
@@ -204,24 +249,13 @@ def description_text(
         machines: host name, profile from describe_machine(), and its notes.
         catalogue: the known profiles.
     """
-    kinds: dict[str, list[tuple[str, Mapping[str, Any], Sequence[str]]]] = {}
-    for machine in machines:
-        kinds.setdefault(json.dumps(machine[1], sort_keys=True), []).append(machine)
     lines: list[str] = []
-    taken = set(catalogue)
-    for alike in kinds.values():
-        profile = dict(alike[0][1])
-        known, differences = best_profile(catalogue, profile)
-        if known and profile.get("gpu"):
-            profile["gpu"] = {**profile["gpu"], "slurm_type": catalogue[known]["gpu"]["slurm_type"]}
-        comments = [fold_hosts(host for host, _, _ in alike), *_fit(known, differences, bool(profile.get("gpu")))]
-        comments += dict.fromkeys(re.sub(r"NodeName=\S+ ", "", note) for _, _, notes in alike for note in notes)
-        comments.append("busbw is not measured: run busbar validate, then set floors with their source")
-        name = _name(profile, taken)
-        taken.add(name)
+    for kind in machine_kinds(machines, catalogue):
+        comments = [fold_hosts(kind.hosts), *_fit(kind.known, kind.differences, bool(kind.profile.get("gpu")))]
+        comments += [*kind.notes, "busbw is not measured: run busbar validate, then set floors with their source"]
         lines += [f"  # {comment}" for comment in comments]
         # Remove Ansible's tags from strings, which the YAML library does not support.
-        text = yaml.safe_dump(json.loads(json.dumps({name: profile})), sort_keys=False, width=110)
+        text = yaml.safe_dump(json.loads(json.dumps({kind.name: kind.profile})), sort_keys=False, width=110)
         lines += [f"  {line}" for line in text.replace("generation: null", _FILL_IN).splitlines()]
     return "\n".join(["hardware_profiles_extra:", *lines]) if lines else ""
 

@@ -12,7 +12,7 @@ from busbar.adopt.nfs import adopt_exports, adopt_mounts
 from busbar.adopt.reading import Reading
 from busbar.adopt.slurm_settings import partition_from
 from busbar.adopt.source import is_on, resolved
-from busbar.adopt.steps import adopt_connection, adopt_hardware, adopt_rest
+from busbar.adopt.steps import adopt_connection, adopt_hardware, adopt_hosts, adopt_rest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,14 +54,15 @@ def adopt_appliance(source: Source, hardware: Sequence[str]) -> Draft:
         "slurm_compute": source.group("compute"),
         "monitoring": source.group("prometheus"),
     }
-    adopt_hardware(reading, hardware)
     adopt_connection(reading)
+    adopt_hardware(reading, hardware)
     _slurm(reading)
     _nfs(reading)
     users(reading)
     if people:
         reading.note("basic_users_users", CARRIED, "users_accounts")
     adopt_rest(reading, "appliance")
+    adopt_hosts(reading, "appliance")
     return draft
 
 

@@ -6,6 +6,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.hostlist import expand_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.plan import slurm_plan
 
@@ -66,7 +67,14 @@ def read_conf(host: str, reading: HostReading) -> SlurmConf:
         raise UsageError(message)
     conf = read_slurm_conf(reading.files, path)
     check = reading.commands.get("slurm-check", "")
-    conf.errors += [line for line in check.splitlines() if re.match(r"\S*\s*(error|fatal):", line)]
+    # Without a fatal error, errors are warnings, such as a key that occurs twice.
+    if "fatal:" in check:
+        conf.errors += [line for line in check.splitlines() if re.match(r"\S*\s*(error|fatal):", line)]
+    for name, keys in conf.partitions.items():
+        nodes = keys.get("Nodes", "")
+        strange = [each for each in expand_hosts(nodes) if each not in conf.nodes and each not in conf.sets]
+        if strange and nodes.upper() != "ALL":
+            conf.errors.append(f"{path}: partition {name}: no NodeName or NodeSet line has {', '.join(strange)}")
     if not conf.nodes:
         conf.errors.append(f"{path}: no NodeName line")
     if conf.errors:
@@ -150,10 +158,7 @@ def draft_cluster(
         draft.variables["preflight_accounting"] = False
     slurm_user = conf.value("SlurmUser", "root")
     people = read_people(hosts, slurm_user)
-    unlike = carry_people(draft, people, slurm, set(accounting.users), slurm_user)
-    for text in unlike:
-        draft.note("takeover refused", ASK, f"{text}. Decide on one number, change owner of the files, adopt again")
-    blockers += unlike
+    blockers += carry_people(draft, people, slurm, set(accounting.users), slurm_user)
     carry_sssd(draft, hosts)
     carry_sudo(draft, hosts)
     carry_storage(draft, hosts, known)

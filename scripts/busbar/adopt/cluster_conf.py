@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.hostlist import expand_hosts
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import profile_names
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import (
+    profile_names,
+    unknown_hardware,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, unfold_hosts
 
 from busbar.errors import UsageError
@@ -18,7 +21,7 @@ from .draft import ASK, CARRIED, DEFAULT, LEFT, Draft
 from .slurm_conf import SlurmConf, pairs_of, quoted, read_pairs, shape, split_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from .cluster_source import HostReading
 
@@ -28,8 +31,10 @@ __all__ = [
     "carry_companions",
     "carry_config",
     "carry_gres",
+    "carry_lines",
     "carry_nodes",
     "carry_partitions",
+    "chosen_hardware",
     "gpus_found",
     "role_vars",
 ]
@@ -40,12 +45,15 @@ NO_MACHINE = ("CLOUD", "FUTURE")
 OPTIONS = {"ClusterName": "slurm_cluster_name", "StateSaveLocation": "slurm_state_directory"}
 _SHAPE_KEYS = {"CPUs", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "RealMemory", "NodeHostname"}
 _SCRIPTS = ("Prolog", "Epilog", "TaskProlog", "TaskEpilog", "PrologSlurmctld", "EpilogSlurmctld")
-_KEPT_FILES = ("job_submit.lua", "cli_filter.lua", "job_container.conf", "mpi.conf", "acct_gather.conf", "helpers.conf")
+_KEPT_FILES = (
+    *("job_submit.lua", "cli_filter.lua", "scrun.lua", "job_container.conf", "mpi.conf", "acct_gather.conf"),
+    *("helpers.conf", "burst_buffer.conf", "oci.conf", "topology.yaml", "namespace.yaml"),
+)
 _OTHERS = "stays on the hosts as it is; busbar does not change the file"
 
 
 def carry_config(draft: Draft, conf: SlurmConf) -> None:
-    """Carry the global keys, and lines of objects that are not hosts of busbar."""
+    """Carry the global keys."""
     own = role_vars()["__slurm_own_config"]
     for key, (value, where) in conf.keys.items():
         name = f"slurm.conf {key}"
@@ -64,6 +72,14 @@ def carry_config(draft: Draft, conf: SlurmConf) -> None:
             config[key] = text
             draft.note(name, *((DEFAULT, value) if own.get(key) == value else (CARRIED, "slurm_config")), where)
     _carry_controllers(draft, conf)
+    carry_lines(draft, conf)
+    if "Licenses" in conf.keys:
+        question = f"{conf.value('Licenses')}: counts are static here; does a server know more?"
+        draft.note("slurm.conf Licenses", ASK, question)
+
+
+def carry_lines(draft: Draft, conf: SlurmConf) -> None:
+    """Carry lines of objects that are not hosts of busbar."""
     lines = {
         "NodeSet": [f"{name} {_words(keys)}" for name, keys in conf.sets.items()],
         "NodeName": _fold_lines(
@@ -76,9 +92,6 @@ def carry_config(draft: Draft, conf: SlurmConf) -> None:
     for kind, texts in lines.items():
         if texts:
             draft.carry(f"slurm.conf {kind}", {"slurm_config": {kind: texts}})
-    if "Licenses" in conf.keys:
-        question = f"{conf.value('Licenses')}: counts are static here; does a server know more?"
-        draft.note("slurm.conf Licenses", ASK, question)
 
 
 def _carry_controllers(draft: Draft, conf: SlurmConf) -> None:
@@ -90,7 +103,9 @@ def _carry_controllers(draft: Draft, conf: SlurmConf) -> None:
         draft.carry("slurm.conf SlurmctldHost", {"slurm_config": {"SlurmctldHost": hosts}})
     if len(conf.controllers) > 1:
         place = conf.value("StateSaveLocation", "/var/spool")
-        draft.carry(f"StateSaveLocation {place} (two controllers)", {"slurm_state_shared": True})
+        draft.carry(f"StateSaveLocation {place} ({len(conf.controllers)} controllers)", {"slurm_state_shared": True})
+        question = "do the several controllers share it? busbar refuses a directory on the root file system of one"
+        draft.note(f"StateSaveLocation {place}", ASK, question)
 
 
 def _words(keys: Mapping[str, str], without: str = "") -> str:
@@ -108,7 +123,7 @@ def _fold_lines(lines: Iterable[str]) -> list[str]:
 
 def carry_nodes(draft: Draft, conf: SlurmConf, machines: Mapping[str, str], hardware: Sequence[str]) -> None:
     """Set hardware, features, weight and further keys of nodes, so that the node lines stay as they are."""
-    chosen = _chosen_hardware(hardware, machines)
+    chosen = chosen_hardware(hardware, machines, machines)
     profiles: dict[tuple[int, ...], str] = {}
     extra: dict[str, Any] = {}
     for name in machines:
@@ -170,8 +185,19 @@ def _node_params(keys: Mapping[str, str], figures: Mapping[str, int], *, profile
     return params
 
 
-def _chosen_hardware(given: Sequence[str], machines: Mapping[str, str]) -> dict[str, str]:
-    """Return the profile of each node that --hardware names.
+def chosen_hardware(
+    given: Sequence[str],
+    compute: Iterable[str],
+    known: Collection[str],
+    hosts_of: Callable[[str], Sequence[str]] = unfold_hosts,
+) -> dict[str, str]:
+    """Return the profile of each host that --hardware names.
+
+    Args:
+        given: the arguments, each `NAME`, `HOSTS=NAME` or `NAME=HOSTS`.
+        compute: the hosts of an argument without hosts.
+        known: all hosts.
+        hosts_of: returns the hosts of `HOSTS`.
 
     Raises:
         UsageError: a profile or a host is unknown.
@@ -180,19 +206,20 @@ def _chosen_hardware(given: Sequence[str], machines: Mapping[str, str]) -> dict[
     problems = []
     for text in given:
         names, _, profile = text.rpartition("=")
+        if profile not in profile_names() and names in profile_names():
+            names, profile = profile, names
         try:
-            nodes = unfold_hosts(names) if names else list(machines)
+            hosts = list(hosts_of(names) if names else compute)
         except ValueError as exc:
             problems.append(f"--hardware {text}: {exc}")
             continue
-        strangers = [name for name in nodes if name not in machines]
-        if strangers:
-            problems.append(f"--hardware {text}: slurm.conf has no node {', '.join(strangers)}")
         if profile not in profile_names():
-            problems.append(f"--hardware {text}: unknown profile; `busbar hardware list` prints all")
-        chosen |= dict.fromkeys(nodes, profile)
+            problems.append(f"--hardware {text}: {'; '.join(unknown_hardware(profile, profile_names()))}")
+        if strangers := [host for host in hosts if host not in known]:
+            problems.append(f"--hardware {text}: the cluster has no host {', '.join(strangers)}")
+        chosen |= dict.fromkeys(hosts, profile)
     if problems:
-        raise UsageError("; ".join(problems))
+        raise UsageError("\n".join(problems))
     return chosen
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbar.errors import UsageError
+from busbar.node_hardware import HARDWARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["HostReading", "read_hosts", "read_recording", "run_as_root"]
 
 _SCRIPT = Path(__file__).with_name("collect.sh")
+_HARDWARE = f"printf '@@ command hardware\\n'\n{{\n{HARDWARE}\n}} | base64\n"
 _AS_ROOT = 'if [ "$(id -u)" = 0 ]; then exec sh -s; else exec sudo -n sh -s; fi'
 _TIMEOUT_S = 300
 _AT_ONCE = 16
@@ -106,8 +108,8 @@ def read_hosts(places: dict[str, str], ssh_arguments: str = "") -> dict[str, Hos
 
 
 def _read_host(place: str, ssh_arguments: str) -> HostReading:
-    """Run collect.sh on a host as root."""
-    text, error = run_as_root(place, _SCRIPT.read_text(encoding="utf-8"), ssh_arguments)
+    """Run collect.sh and the probe of the hardware on a host as root."""
+    text, error = run_as_root(place, _HARDWARE + _SCRIPT.read_text(encoding="utf-8"), ssh_arguments)
     if error.startswith("ssh failed"):
         return HostReading(error=error)
     reading = parse_sections(text.splitlines())

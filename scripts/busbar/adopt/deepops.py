@@ -13,7 +13,7 @@ from busbar.adopt.appliance import adopt_appliance
 from busbar.adopt.draft import ASK, CARRIED, DEFAULT, LEFT, Draft, Vaulted
 from busbar.adopt.reading import Reading
 from busbar.adopt.source import Source, unresolved
-from busbar.adopt.steps import adopt_connection, adopt_hardware, adopt_rest
+from busbar.adopt.steps import adopt_connection, adopt_hardware, adopt_hosts, adopt_rest
 from busbar.adopt.tables import PLACEHOLDERS, data
 from busbar.errors import UsageError
 
@@ -64,8 +64,8 @@ def adopt_deepops(folder: Path, release: str, hardware: Sequence[str], inventori
     draft.cluster = str(named)
     reading.note_if_set("slurm_cluster_name", CARRIED, "cluster_name")
     _groups(reading)
-    adopt_hardware(reading, hardware)
     adopt_connection(reading)
+    adopt_hardware(reading, hardware)
     _munge(reading)
     _vaulted_files(reading)
     deepops_nodes.gpus(reading)
@@ -76,6 +76,7 @@ def adopt_deepops(folder: Path, release: str, hardware: Sequence[str], inventori
     deepops_nodes.services(reading)
     deepops_nodes.containers(reading)
     adopt_rest(reading, "deepops")
+    adopt_hosts(reading, "deepops")
     return draft
 
 

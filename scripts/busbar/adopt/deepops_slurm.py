@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.mig_layouts import gres_counts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm
 
+from busbar.adopt.cluster_conf import carry_lines
 from busbar.adopt.draft import ASK, CARRIED, DEFAULT, LEFT, Vaulted
-from busbar.adopt.slurm_settings import SlurmConf, adopt_global, adopt_nodes, conf_key, limits_from, partition_from
+from busbar.adopt.slurm_conf import SlurmConf, quoted, read_slurm_conf
+from busbar.adopt.slurm_settings import adopt_global, adopt_nodes, conf_key, limits_from, partition_from
 from busbar.adopt.source import resolved, unresolved
 from busbar.adopt.tables import data, row_of, rows
 
@@ -28,22 +30,21 @@ _CLUSTER = "read the running cluster (busbar adopt cluster)"
 def adopt_slurm(reading: Reading) -> None:
     """Set the options of the role slurm from slurm.conf, the site's own or that of the release, and variables."""
     where, text = reading.template = _own_template(reading)
-    conf = _conf(reading, text or data()["slurm_conf"], where)
+    conf, config = _conf(reading, text or data()["slurm_conf"], where)
     if not text:
         question = f"DeepOps fills node lines from facts of the hosts: {_CLUSTER}, and compare them with hardware"
         reading.draft.note("slurm.conf NodeName", ASK, question)
-    _keys_from_variables(reading, conf)
+    _keys_from_variables(reading, config)
     several = len(reading.draft.groups["slurm_controller"]) > 1
     if several:
         reading.draft.variables["slurm_state_shared"] = True
         reading.note_if_set("slurm_ha_state_save_location", CARRIED, "slurm_state_directory")
     reading.leave("slurm_ha_state_save_location", "without effect, because slurm_enable_ha is off")
-    adopt_global(reading.draft, conf.config, where)
+    adopt_global(reading.draft, config, where)
     if conf.nodes:
         adopt_nodes(reading.draft, conf, where)
         _compare_gres(reading, conf, where)
-    for line in conf.other:
-        reading.draft.note(f"slurm.conf {line.split('=')[0]}", ASK, f"no option has this line: {line}", where)
+    carry_lines(reading.draft, conf)
     if not reading.has("slurm_cgroup_conf_template"):
         # DeepOps' cgroup.conf does not limit swap.
         reading.draft.carry("cgroup.conf", {"slurm_cgroup_config": {"ConstrainSwapSpace": None}})
@@ -81,28 +82,25 @@ def _own_template(reading: Reading) -> tuple[str, str]:
     return reading.source.shown(path), path.read_text(encoding="utf-8", errors="replace")
 
 
-def _conf(reading: Reading, text: str, where: str) -> SlurmConf:
-    """Return the content of a slurm.conf as far as it can be evaluated, and ask about the rest."""
-    conf, kept, unknown = SlurmConf(), SlurmConf(), []
+def _conf(reading: Reading, text: str, where: str) -> tuple[SlurmConf, dict[str, str]]:
+    """Return the content of a slurm.conf and its keys, as far as it can be evaluated, and ask about the rest."""
+    known, rest, unknown = "", "", []
     for first, part in _segments(text):
         rendered = reading.source.render(reading.master, part, reading.defaults)
         lines = part.splitlines() if rendered is None else []
         unknown += [f"{number}: {line.strip()}" for number, line in enumerate(lines, first) if "=" in line]
-        try:
-            if rendered is not None:
-                conf.read(rendered)
-            else:
-                kept.read("\n".join(line for line in lines if "{" not in line))
-        except ValueError as exc:
-            reading.draft.note("slurm.conf", ASK, str(exc), where)
-    conf.config = {**kept.config, **conf.config}
+        known += rendered or ""
+        rest += "".join(f"{line}\n" for line in lines if "{" not in line)
+    conf, kept = (read_slurm_conf({"slurm.conf": each}, "slurm.conf") for each in (known, rest))
+    for error in conf.errors:
+        reading.draft.note("slurm.conf", ASK, error.partition(": ")[2], where)
     if unknown:
         shown = "; ".join(line[:60] for line in unknown)
         reading.draft.note("slurm.conf", ASK, f"these lines depend on facts of the hosts: {_CLUSTER}. {shown}", where)
-    return conf
+    return conf, {key: quoted(setting.value) for key, setting in {**kept.keys, **conf.keys}.items()}
 
 
-def _keys_from_variables(reading: Reading, conf: SlurmConf) -> None:
+def _keys_from_variables(reading: Reading, config: dict[str, str]) -> None:
     """Take variables that are named like a key of slurm.conf, such as slurm_accounting_storage_enforce."""
     for name in reading.source.names():
         key = conf_key(name.removeprefix("slurm_")) if name.startswith("slurm_") else ""
@@ -117,7 +115,7 @@ def _keys_from_variables(reading: Reading, conf: SlurmConf) -> None:
             reading.note(name, ASK, f"the value of {key} depends on facts or differs between hosts")
         else:
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-            conf.config[key] = f'"{text}"' if " " in text and not text.startswith('"') else text
+            config[key] = quoted(text.strip('"'))
             reading.note(name, CARRIED, f"slurm_config.{key}")
 
 
@@ -148,7 +146,8 @@ def _partitions(reading: Reading, conf: SlurmConf) -> None:
         where = reading.source.where("slurm_partitions")
         reading.note("slurm_partitions", CARRIED, "slurm_partitions, converted")
     else:
-        made = [partition_from(name, keys, compute) for name, keys in conf.partitions.items()]
+        quotes = {name: {key: quoted(value) for key, value in keys.items()} for name, keys in conf.partitions.items()}
+        made = [partition_from(name, keys, compute) for name, keys in quotes.items()]
         _nodes_by_variable(reading, [entry for entry, _problems in made])
     for problem in (problem for _entry, problems in made for problem in problems):
         draft.note("slurm_partitions", ASK, problem, where)

@@ -93,6 +93,8 @@ def _user(reading: Reading, item: dict[str, Any], gids: dict[str, Any]) -> dict[
         question = "not a public key of SSH, so the preflight refuses it: correct it"
         reading.draft.note(f"users[{login}].ssh_key", ASK, question, where)
     group = item.get("group")
+    if uid is None and (group or reading.number("/etc/passwd", login) == reading.number("/etc/passwd", login, 3)):
+        uid = reading.number("/etc/passwd", login)
     if group is None and item.get("gid") not in {None, uid}:
         group, gids[login] = login, item["gid"]
     elif group is None and reading.has("users_create_per_user_group") and not reading.on("users_create_per_user_group"):
@@ -120,12 +122,13 @@ def _user(reading: Reading, item: dict[str, Any], gids: dict[str, Any]) -> dict[
 
 
 def _groups(reading: Reading, gids: dict[str, Any], accounts: Sequence[dict[str, Any]]) -> None:
-    """Declare the groups with a GID, and ask for those of the others."""
+    """Declare the groups with a GID, of the directory or of the hosts, and ask for those of the others."""
+    needed = {*gids, *(str(user["group"]) for user in accounts if "group" in user)}
+    gids |= {name: reading.number("/etc/group", name) for name in sorted(needed) if gids.get(name) is None}
     if known := [{"name": name, "gid": int(gid)} for name, gid in gids.items() if gid is not None]:
         reading.draft.variables["users_groups"] = known
         reading.note_if_set("groups_to_create", CARRIED, "users_groups")
-    needed = {*gids, *(str(user["group"]) for user in accounts if "group" in user)}
-    for name in sorted(name for name in needed if gids.get(name) is None):
+    for name in sorted(name for name in needed if gids[name] is None):
         question = "its GID is not in this directory: declare it in users_groups (getent group NAME)"
         reading.draft.note(f"group {name}", ASK, question, reading.source.where("users"))
 

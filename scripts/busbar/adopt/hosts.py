@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .draft import ASK, CARRIED, CHANGED, LEFT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from .cluster_source import HostReading
     from .draft import Draft
@@ -63,6 +63,11 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     ("nfs_client", ("/etc/fstab",), "the lines of NFS get _netdev; mounted file systems are not mounted again"),
     (
+        "mariadb_hosts",
+        ("/etc/mysql/mariadb.conf.d/90-busbar.cnf", "/etc/my.cnf.d/90-busbar.cnf"),
+        "sizes of the buffers; the user slurm gets the password of slurm_database_password; MariaDB restarts once",
+    ),
+    (
         "slurm_database",
         ("/etc/slurm/slurmdbd.conf", "/etc/systemd/system/slurmdbd.service.d/busbar.conf"),
         "comments are lost; systemd restarts slurmdbd after a failure; slurmdbd restarts once",
@@ -70,7 +75,7 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "slurm_controller",
         ("/etc/slurm/slurm.conf", "/etc/slurm/cgroup.conf", "/etc/slurm/gres.conf", "/etc/slurm/topology.conf"),
-        "the same keys in another order, in one file, without comments; slurmctld restarts once, jobs continue",
+        "the keys of this draft in one file, without comments; slurmctld restarts once, jobs continue",
     ),
     (
         "slurm_controller",
@@ -85,7 +90,7 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "slurm_compute",
         ("/usr/local/lib/busbar",),
-        "programs of busbar's job scripts and health check; Slurm calls none of them",
+        "programs of busbar's job scripts and health check, which slurm_job_scripts and node_health_check switch on",
     ),
     (
         "slurm_compute",
@@ -96,24 +101,34 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 _PACKAGES = "chrony, iproute2, libpmix2t64, procps, python3-mpi4py, python3-numpy, sackd, tzdata"
 
 
-def carry_hosts(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
-    """Set the options of the roles hosts, ssh, lmod, examples and mariadb so that the hosts keep their settings."""
+def carry_hosts(draft: Draft, hosts: Mapping[str, HostReading], set_by_site: Collection[str] = ()) -> None:
+    """Set the options of the roles hosts, ssh, lmod, examples and mariadb so that the hosts keep their settings.
+
+    Args:
+        draft: the draft.
+        hosts: readings by host; hosts that were not read keep less.
+        set_by_site: options that keep the value of the draft, or their default.
+    """
     hosts = {host: reading for host, reading in hosts.items() if host in draft.hosts and not reading.error}
-    draft.variables |= _UNCHANGED
-    draft.note(
-        "limits, kernel settings, visible processes, modules, MariaDB",
-        LEFT,
-        f"stay as they are ({', '.join(_UNCHANGED)}); remove an option to get busbar's default",
-    )
-    zones = {host: each.commands.get("timezone", "").partition("zoneinfo/")[2].strip() for host, each in hosts.items()}
-    draft.variables["hosts_timezone"] = ""
-    draft.note("time zone", CARRIED, f"stays {', '.join(sorted({zone or 'UTC' for zone in zones.values()}))}")
+    unchanged = {option: value for option, value in _UNCHANGED.items() if option not in set_by_site}
+    draft.variables |= unchanged
+    reason = f"stay as they are ({', '.join(unchanged)}); remove an option to get busbar's default"
+    draft.note("settings of the hosts", LEFT, reason)
+    if "hosts_timezone" not in set_by_site:
+        zones = {each.commands.get("timezone", "").partition("zoneinfo/")[2].strip() for each in hosts.values()}
+        draft.variables["hosts_timezone"] = ""
+        draft.note("time zone", CARRIED, f"stays {', '.join(sorted(zones - {''})) or 'as it is'}")
     for host, reading in hosts.items():
         name = reading.commands.get("hostname", "").strip()
         if name and name != host:
             draft.hosts[host]["hosts_name"] = name
             draft.note(f"host name of {host}", CARRIED, f"hosts_name: {name}")
-    _carry_time(draft, hosts)
+    if not hosts:
+        question = "were not read, so busbar sets its own values of sshd and chrony: see roles/ssh and roles/hosts"
+        draft.note("settings of the hosts", ASK, question)
+        return
+    if "hosts_time_upstream" not in set_by_site:
+        _carry_time(draft, hosts)
     _carry_sshd(draft, hosts)
 
 
@@ -146,7 +161,8 @@ def _carry_sshd(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
             draft.note(f"sshd of {host}", ASK, "its settings were not read, so busbar sets its own: see roles/ssh")
             continue
         trusting = trusting or said.get("hostbasedauthentication") == "yes"
-        own = {name: said[key] for key, name in {**_SSHD, **_HOST_BASED}.items() if said.get(key, "none") != "none"}
+        own = dict(draft.variables.get("ssh_server_config", {}))
+        own |= {name: said[key] for key, name in {**_SSHD, **_HOST_BASED}.items() if said.get(key, "none") != "none"}
         own["AuthorizedKeysFile"] = f"{said['authorizedkeysfile']} /etc/ssh/authorized_keys.d/%u"
         settings[host] = own
         if said.get("hostcertificate", "none") != "none":
@@ -177,6 +193,8 @@ def list_changes(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
     for group, fixed, reason in _CHANGES:
         paths = [path.replace("/etc/slurm/", f"{external['config']}/") if external else path for path in fixed]
         members = draft.groups.get(group, []) if group else list(draft.hosts)
+        if group == "mariadb_hosts" and group not in draft.variables:
+            members = draft.groups.get("slurm_database", [])[:1]
         if not members:
             continue
         draft.note(", ".join(paths), CHANGED, reason, f"hosts of {group}" if group else "all hosts")

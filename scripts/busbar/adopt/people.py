@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .cluster_source import HostReading
     from .draft import Draft
 
-__all__ = ["People", "carry_people", "carry_sssd", "carry_sudo", "passwd", "read_people"]
+__all__ = ["People", "carry_people", "carry_sssd", "carry_sudo", "passwd", "read_people", "refuse_conflicts"]
 
 # Numbers of users; Debian gives 60000 to 64999 to packages, and 65534 is nobody (Debian Policy 9.2.2).
 _USERS = ((1000, 59999), (65536, 2**31 - 1))
@@ -181,7 +181,15 @@ def carry_people(
             for entry in users
         ]
         draft.variables["users_accounts"] = plain
-    return list(dict.fromkeys(text for texts in people.conflicts.values() for text in texts))
+    return refuse_conflicts(draft, people)
+
+
+def refuse_conflicts(draft: Draft, people: People) -> list[str]:
+    """Note the contradictions and return them, each a reason to refuse takeover."""
+    found = list(dict.fromkeys(text for texts in people.conflicts.values() for text in texts))
+    for text in found:
+        draft.note("takeover refused", ASK, f"{text}. Decide on one number, change owner of the files, adopt again")
+    return found
 
 
 def _local(draft: Draft, people: People, name: str) -> None:

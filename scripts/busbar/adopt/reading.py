@@ -14,6 +14,7 @@ from busbar.adopt.source import is_on, unresolved
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from busbar.adopt.cluster_source import HostReading
     from busbar.adopt.draft import Draft
     from busbar.adopt.source import Source
 
@@ -31,6 +32,7 @@ class Reading:
         master: the first controller, whose values count for settings of the whole cluster.
         defaults: values of variables that the site does not set.
         hardware: profile of each host whose hardware is known.
+        read: files and outputs of the hosts by name; empty if no host was contacted.
         template: path and text of the site's own slurm.conf; the text is empty without one.
         members: Slurm accounts of each user that slurm_accounts names.
     """
@@ -41,6 +43,7 @@ class Reading:
     master: str
     defaults: Mapping[str, Any]
     hardware: dict[str, str] = field(default_factory=dict)
+    read: Mapping[str, HostReading] = field(default_factory=dict)
     template: tuple[str, str] = ("", "")
     members: dict[str, list[str]] = field(default_factory=dict)
 
@@ -82,9 +85,17 @@ class Reading:
         """Return the names of all notes."""
         return {note.name for note in self.draft.notes}
 
+    def number(self, path: str, name: str, column: int = 2) -> int | None:
+        """Return a number of a name in /etc/passwd or /etc/group; None if no host has the name, or hosts differ."""
+        lines = [line for each in self.read.values() for line in each.files.get(path, "").splitlines()]
+        found = {line.split(":")[column] for line in lines if line.startswith(f"{name}:")}
+        return int(found.pop()) if len(found) == 1 else None
+
     def gpu(self, host: str) -> dict[str, Any] | None:
         """Return the GPUs of a host, or None if it has none or its hardware is not known."""
-        found = shipped_profile(self.hardware[host]).get("gpu") if host in self.hardware else None
+        name = self.hardware.get(host)
+        own = self.draft.variables.get("hardware_profiles_extra", {})
+        found = (own.get(name) or shipped_profile(name)).get("gpu") if name else None
         return dict(found) if found else None
 
     def file(self, given: str) -> Path | None:

@@ -14,15 +14,25 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf_keys imp
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["Setting", "SlurmConf", "pairs_of", "quoted", "read_pairs", "read_slurm_conf", "shape", "split_lines"]
+__all__ = [
+    "PARTITION_KEYS",
+    "Setting",
+    "SlurmConf",
+    "pairs_of",
+    "quoted",
+    "read_pairs",
+    "read_slurm_conf",
+    "shape",
+    "split_lines",
+]
 
 _NODE_KEYS = (
     "NodeName BcastAddr Boards CoreSpecCount CoresPerSocket CPUs CPUSpecList CpuBind Feature Features Gres GresConf "
     "MemSpecLimit NodeAddr NodeHostname Parameters Port Procs RealMemory Reason RestrictedCoresPerGPU Sockets "
     "SocketsPerBoard State SuspendTime ThreadsPerCore TmpDisk Topology TRESWeights Weight"
 )
-_PARTITION_KEYS = (
-    "PartitionName AllocNodes AllowAccounts AllowGroups AllowQos Alternate CpuBind DefCPUPerGPU DefMemPerCPU "
+PARTITION_KEYS = (
+    "PartitionName AllocNodes AllowAccounts AllowGroups AllowQos Alternate CpuBind DefCpuPerGPU DefMemPerCPU "
     "DefMemPerGPU DefMemPerNode Default DefaultTime DenyAccounts DenyQos DisableRootJobs ExclusiveUser ExclusiveTopo "
     "Exclusive GraceTime Hidden LLN MaxCPUsPerNode MaxCPUsPerSocket MaxMemPerCPU MaxMemPerNode MaxTime MaxNodes "
     "MinNodes Nodes OverSubscribe OverTimeLimit PowerDownOnIdle PreemptMode Priority PriorityJobFactor PriorityTier "
@@ -32,7 +42,7 @@ _PARTITION_KEYS = (
 # Keys of the lines that describe an object; the first key begins the line.
 _LINES = {
     "NodeName": _NODE_KEYS,
-    "PartitionName": _PARTITION_KEYS,
+    "PartitionName": PARTITION_KEYS,
     "NodeSet": "NodeSet Nodes Feature",
     "DownNodes": "DownNodes State Reason",
     "FrontendName": "FrontendName FrontendAddr Port Reason State AllowGroups AllowUsers DenyGroups DenyUsers",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting_limits import QOS_LIMITS, canonical_limits
@@ -11,33 +9,16 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostl
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf_keys import SLURM_CONF_KEYS
 
 from busbar.adopt.draft import ASK, CARRIED, DEFAULT, LEFT
+from busbar.adopt.slurm_conf import PARTITION_KEYS, pairs_of, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from busbar.adopt.draft import Draft
+    from busbar.adopt.slurm_conf import SlurmConf
 
-__all__ = ["SlurmConf", "adopt_global", "adopt_nodes", "conf_key", "limits_from", "partition_from", "words"]
+__all__ = ["adopt_global", "adopt_nodes", "conf_key", "limits_from", "partition_from"]
 
-_WORD = re.compile(r'([A-Za-z][\w/]*)\s*=\s*("[^"]*"|\S+)')
-_COMMENT = re.compile(r"(?<!\\)#.*")
-_ENTRIES = ("NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "Include")
-# partitions of slurm.conf(5) in all releases from 21.08 to 26.05.
-_PARTITIONS = """
-    AllocNodes AllowAccounts AllowGroups AllowQos Alternate CpuBind Default DefaultTime DefCpuPerGPU DefMemPerCPU
-    DefMemPerGPU DefMemPerNode DenyAccounts DenyQos DisableRootJobs ExclusiveTopo ExclusiveUser GraceTime Hidden LLN
-    MaxCPUsPerNode MaxCPUsPerSocket MaxMemPerCPU MaxMemPerNode MaxNodes MaxTime MinNodes Nodes OverSubscribe
-    OverTimeLimit PowerDownOnIdle PreemptMode PriorityJobFactor PriorityTier QOS ReqResv ResumeTimeout RootOnly
-    SelectTypeParameters State SuspendTime SuspendTimeout Topology TRESBillingWeights
-"""
-_PARTITION_KEYS = tuple(_PARTITIONS.split())
-# Nodes of slurm.conf(5).
-_NODES = """
-    Arch Boards BcastAddr CoresPerSocket CoreSpecCount CPUs CpuBind CPUSpecList Feature Gres MemSpecLimit
-    NodeAddr NodeHostname Parameters Port Procs RealMemory Reason RestrictedCoresPerGPU Sockets SocketsPerBoard State
-    ThreadsPerCore TmpDisk Topology Weight
-"""
-_KEYS = {"PartitionName": _PARTITION_KEYS, "NodeName": tuple(_NODES.split())}
 # Keys that busbar sets and Slurm's default differs from: null removes them.
 _OURS = (
     *("ReturnToService", "EnforcePartLimits", "SelectTypeParameters", "PrologFlags", "MpiDefault", "LaunchParameters"),
@@ -96,57 +77,6 @@ _LEFT = {
 }
 
 
-@dataclass
-class SlurmConf:
-    """The content of a slurm.conf.
-
-    Attributes:
-        config: global keys with their values.
-        nodes: keys of each node by name.
-        partitions: keys of each partition by name.
-        other: lines of other kinds, such as NodeSet.
-        defaults: keys of the DEFAULT lines, which apply to later lines.
-    """
-
-    config: dict[str, str] = field(default_factory=dict)
-    nodes: dict[str, dict[str, str]] = field(default_factory=dict)
-    partitions: dict[str, dict[str, str]] = field(default_factory=dict)
-    other: list[str] = field(default_factory=list)
-    defaults: dict[str, dict[str, str]] = field(default_factory=lambda: {"NodeName": {}, "PartitionName": {}})
-
-    def read(self, text: str) -> None:
-        """Add the lines of a file.
-
-        Raises:
-            ValueError: a list of nodes is malformed.
-        """
-        for line in _lines(text):
-            found = words(line)
-            first = next(iter(found), "")
-            kind = next((name for name in _ENTRIES if name.lower() == first.lower()), "")
-            if kind in self.defaults:
-                name = found.pop(first)
-                found = {_canonical_key(key, _KEYS[kind]) or key: value for key, value in found.items()}
-                if name.upper() == "DEFAULT":
-                    self.defaults[kind].update(found)
-                    continue
-                keys = {**self.defaults[kind], **found}
-                table = self.nodes if kind == "NodeName" else self.partitions
-                table.update(dict.fromkeys(unfold_hosts(name) if kind == "NodeName" else [name], keys))
-            elif kind:
-                self.other.append(line)
-            else:
-                for name, value in found.items():
-                    key = conf_key(name) or name
-                    repeated = key == "SlurmctldHost" and key in self.config
-                    self.config[key] = f"{self.config[key]},{value}" if repeated else value
-
-
-def words(text: str) -> dict[str, str]:
-    """Return the `Key=value` words of a line; quotes stay."""
-    return dict(_WORD.findall(text))
-
-
 def conf_key(name: str) -> str:
     """Return the key of slurm.conf for a name in any case, with or without underscores, or ''."""
     return _canonical_key(name, SLURM_CONF_KEYS)
@@ -190,15 +120,12 @@ def adopt_nodes(draft: Draft, conf: SlurmConf, where: str) -> None:
     for name, found in conf.nodes.items():
         if name in strangers:
             continue
-        keys = {key.lower(): (key, value) for key, value in found.items()}
-        host = draft.hosts[name]
-        if features := keys.pop("feature", None):
-            host["slurm_node_features"] = features[1].split(",")
-        if weight := keys.pop("weight", None):
-            host["slurm_node_weight"] = int(weight[1])
-        for gone in ("state", "procs", "gres"):
-            keys.pop(gone, None)
-        host["slurm_node_params"] = {key: _number(value) for key, value in keys.values()}
+        host, gone = draft.hosts[name], {"Feature", "Weight", "State", "Gres"}
+        if features := found.get("Feature"):
+            host["slurm_node_features"] = features.split(",")
+        if weight := found.get("Weight"):
+            host["slurm_node_weight"] = int(weight)
+        host["slurm_node_params"] = {key: _number(quoted(value)) for key, value in found.items() if key not in gone}
     draft.note("slurm.conf NodeName", CARRIED, "slurm_node_params, slurm_node_features, slurm_node_weight", where)
 
 
@@ -214,7 +141,7 @@ def partition_from(name: str, keys: Mapping[str, Any], compute: Iterable[str]) -
     problems: list[str] = []
     entry: dict[str, Any] = {"name": name}
     for given, value in _flat(keys):
-        key = _canonical_key({"priority": "PriorityTier"}.get(given.lower(), given), _PARTITION_KEYS)
+        key = _canonical_key({"priority": "PriorityTier"}.get(given.lower(), given), PARTITION_KEYS.split())
         if key == "Nodes":
             wanted, known = str(value).strip('"'), list(compute)
             if wanted.upper() == "ALL":
@@ -271,22 +198,9 @@ def _flat(keys: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the keys of a mapping, those below `params` and `limits`, and those of texts of `Key=value` words."""
     for key, value in keys.items():
         if key in {"extra", "settings", "params", "limits", "options"} and isinstance(value, (str, dict)):
-            yield from (words(value) if isinstance(value, str) else value).items()
+            yield from dict(pairs_of(value)[0] if isinstance(value, str) else value).items()
         else:
             yield key, value
-
-
-def _lines(text: str) -> Iterator[str]:
-    """Yield the lines of slurm.conf without comments; a backslash at the end continues a line."""
-    begun = ""
-    for line in text.splitlines():
-        content = _COMMENT.sub("", line).rstrip()
-        if content.endswith("\\"):
-            begun += content[:-1]
-            continue
-        if (begun + content).strip():
-            yield begun + content
-        begun = ""
 
 
 def _canonical_key(name: str, known: Iterable[str]) -> str:

@@ -66,6 +66,8 @@ def _objects(parts: dict[str, dict[str, str]], part: str, text: str, name: str, 
         for key, value in pairs.items():
             # Nodes has the members of NodeSets.
             if name in pairs and key not in {name, "NodeSets"} and (key in keys or not keys):
+                # Their order is that of the lines in slurm.conf.
+                value = ",".join(sorted(value.split(","))) if key == "Partitions" else value  # noqa: PLW2901
                 parts.setdefault(part, {}).setdefault(f"{pairs[name]} {key}", value)
 
 

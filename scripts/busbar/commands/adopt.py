@@ -18,8 +18,9 @@ __all__ = ["register"]
 DESCRIPTION = """\
 Reads the configuration directory of DeepOps, or an environment of ansible-slurm-appliance, evaluates its variables as
 Ansible does, and writes the draft of a site.
-Its file ADOPTED.md lists each variable: carried over, already the default, or not carried over with the reason. No
-host is contacted, and nothing is changed.
+Its file ADOPTED.md lists each variable: carried over, already the default, or not carried over with the reason. If
+--hardware does not name the hardware of every compute node, all hosts are read over SSH, as root or with `sudo -n`.
+Nothing is changed.
 """
 
 

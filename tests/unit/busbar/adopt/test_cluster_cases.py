@@ -250,6 +250,8 @@ def test_lines_as_slurm_reads_them() -> None:
         ({"commands": {"daemons": "slurmd"}}, "slurmctld does not run"),
         ({"commands": {"slurm-check": "scontrol: fatal: bad line"}}, "fatal: bad line"),
         ({"files": {}}, "no slurm.conf"),
+        ({"files": {"/etc/slurm/slurm.conf": "NodeName=a\nPartitionName=p Nodes=a,b[1-2]\n"}}, "partition p: .*b1, b2"),
+        ({"files": {"/etc/slurm/slurm.conf": "NodeName=a\nPartitionName=p Nodes=ALL,a\n"}}, "partition p: .*ALL"),
     ],
 )
 def test_a_controller_that_cannot_be_adopted(change: dict[str, Any], words: str) -> None:
@@ -259,6 +261,22 @@ def test_a_controller_that_cannot_be_adopted(change: dict[str, Any], words: str)
     with pytest.raises(UsageError, match=words) as caught:
         draft_cluster(hosts, "alpha")
     assert "alpha" in str(caught.value)
+
+
+def test_warnings_of_slurm_do_not_refuse_its_configuration() -> None:
+    hosts = read_recording(SLURM / "lab-three-nodes", "alpha")
+    hosts["alpha"].commands["slurm-check"] = (
+        "scontrol: error: SchedulerParameters 1 specified more than once\nslurm 24.11"
+    )
+    assert draft_cluster(hosts, "alpha").cluster
+
+
+def test_verify_ignores_the_order_of_partitions() -> None:
+    hosts = read_recording(SLURM / "lab-three-nodes", "alpha")
+    hosts["alpha"].commands["scontrol-nodes"] = "NodeName=a1 CPUTot=2 Partitions=one,two\n"
+    before = record_of(hosts)
+    hosts["alpha"].commands["scontrol-nodes"] = "NodeName=a1 CPUTot=2 Partitions=two,one\n"
+    assert not list(differences(before, record_of(hosts)))
 
 
 def test_a_user_in_two_sources_and_a_number_of_two_users() -> None:

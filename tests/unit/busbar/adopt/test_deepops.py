@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from adopted_sites import FIXTURES, Site
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import declared_options
+from busbar.adopt.cluster_source import HostReading
 from busbar.adopt.deepops import adopt_deepops
-from busbar.adopt.draft import ASK, CARRIED, LEFT
+from busbar.adopt.draft import ASK, CARRIED, CHANGED, LEFT
 from busbar.adopt.tables import data, row_of, rows
 from busbar.cli import main
 from busbar.errors import UsageError
+from gpu_samples import gpu_xml, log_xml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -257,8 +259,92 @@ def test_a_static_slurm_conf(adopt: Any) -> None:  # noqa: ANN401
     a, b = site.all["slurm_partitions"]
     assert a == {"name": "a", "nodes": "gpu[01-02]", "default": True, "params": {"MaxTime": "1-0", "AllowQos": "high"}}
     assert b == {"name": "b", "params": {"MaxTime": "1-0", "State": "DRAIN"}}
-    assert "NodeSet=ns" in site.said("slurm.conf NodeSet")
-    assert site.results("slurm.conf Colour") == {ASK}
+    assert site.all["slurm_config"]["NodeSet"] == ["ns Feature=h100"]
+    assert "Colour is not a key of slurm.conf" in site.said("slurm.conf")
+
+
+def _host(name: str, files: dict[str, str], *, gpus: int, cores: int = 48) -> HostReading:
+    """What a host with H100 prints: an HGX if it has eight of them."""
+    links = (f"\t Link {link}: 26.562 GB/s" for link in range(18))
+    nvlink = [line for index in range(gpus) for line in (f"GPU {index}: X (UUID: GPU-{index})", *links)]
+    port = "/sys/class/infiniband/mlx5_{}/ports/1/{}"
+    values = {"state": "4: ACTIVE", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand"}
+    sections = {
+        "cpu": ["Socket(s): 2", f"Core(s) per socket: {cores}", "Thread(s) per core: 2"],
+        "memory": ["MemTotal: 1056000000 kB"],
+        "smi": log_xml(*map(gpu_xml, range(gpus))).splitlines() if gpus else [],
+        "nvlink": nvlink,
+        "sys": [f"{port.format(at, key)}={value}" for at in range(gpus) for key, value in values.items()],
+    }
+    text = "".join(f"# {name} {section} {line}\n" for section, lines in sections.items() for line in lines)
+    return HostReading(files, {"hardware": text, "sshd-T": SSHD, "timezone": "/usr/share/zoneinfo/Asia/Seoul\n"})
+
+
+SSHD = "passwordauthentication no\nauthorizedkeysfile .ssh/keys\nhostcertificate none\n"
+
+
+def test_hosts_that_answer_tell_hardware_and_settings(adopt: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    asked: dict[str, str] = {}
+    ada, bob = "ada:x:1001:1001::/home/ada:/bin/bash\n", "bob:x:1002:1002::/home/bob:/bin/bash\n"
+    kim = "kim:x:1003:2100::/home/kim:/bin/bash\nlea:x:1004:2100::/home/lea:/bin/bash\n"
+    group = {"/etc/group": "lab:x:2100:ada\n"}
+
+    def read(places: dict[str, str], arguments: str) -> dict[str, HostReading]:
+        asked.update({host: f"{arguments} {place}".strip() for host, place in places.items()})
+        known = {
+            "mgmt": _host("mgmt", {"/etc/hosts": "127.0.0.1 mgmt\n", "/etc/passwd": ada + bob, **group}, gpus=0),
+            "gpu01": _host(
+                "gpu01", {"/etc/chrony.conf": "server 10.0.0.8\n", "/etc/passwd": ada + kim, **group}, gpus=8
+            ),
+            "gpu03": _host("gpu03", {"/etc/passwd": bob.replace("1002", "1009")}, gpus=8, cores=20),
+        }
+        return {host: known.get(host) or HostReading(error="ssh failed: No route to host") for host in places}
+
+    monkeypatch.setattr("busbar.adopt.steps.read_hosts", read)
+    site = adopt(
+        group_vars__all="ssh_max_auth_retries: 4\nchrony_timezone: Asia/Tokyo\n"
+        "users: [{username: ada}, {username: bob}, {username: eve}, {username: kim, group: lab}, {username: lea}]\n"
+        "groups_to_create: [{name: lab}]\n",
+        host_vars__gpu01="ansible_port: 2222\nansible_ssh_common_args: -o ProxyJump=gate\nansible_user: root\n",
+        hardware=("gpu04=dgx_h100",),
+    )
+    assert asked["mgmt"] == "ubuntu@10.0.0.1"
+    assert asked["gpu01"] == "-o ProxyJump=gate -p 2222 root@gpu01"
+    assert {host: site.hosts[host].get("hardware") for host in site.groups["slurm_compute"]} == {
+        "gpu01": "hgx_h100",
+        "gpu02": None,
+        "gpu03": "h100x8_2",
+        "gpu04": "dgx_h100",
+    }
+    assert site.all["hardware_profiles_extra"]["h100x8_2"]["cores_per_socket"] == 20
+    assert "hgx_h100" in site.said("hardware")
+    assert "No route to host" in site.said("host gpu[02,04]")
+    assert "--hardware 'gpu02=NAME'" in site.said("hardware")
+    assert site.all["hosts_timezone"] == "Asia/Tokyo"
+    assert site.all["hosts_time_upstream"] == ["10.0.0.8"]
+    assert site.hosts["gpu01"]["ssh_server_config"] == {
+        "MaxAuthTries": 4,
+        "PasswordAuthentication": "no",
+        "AuthorizedKeysFile": ".ssh/keys /etc/ssh/authorized_keys.d/%u",
+    }
+    # The hosts contradict each other about bob, none knows eve, and lea's primary group is not in the directory.
+    assert site.all["users_accounts"] == [{"name": "ada", "uid": 1001}, {"name": "kim", "uid": 1003, "group": "lab"}]
+    assert "which UIDs do bob, eve, lea have" in site.said("UIDs")
+    assert site.all["users_groups"] == [{"name": "lab", "gid": 2100}]
+    assert site.all["preflight_blockers"] == ["user bob: UID differs: 1002 on mgmt, 1009 on gpu03"]
+    assert (site.out / "before/mgmt/etc/hosts").read_text() == "127.0.0.1 mgmt\n"
+
+
+def test_changes_on_the_hosts_are_listed_if_no_host_was_read(adopt: Any) -> None:  # noqa: ANN401
+    site = adopt(hardware=("dgx_h100",), group_vars__all="slurm_install_enroot: true\nslurm_install_lmod: true\n")
+    changed = {note.name: note.reason for note in site.draft.notes if note.result == CHANGED}
+    assert any("/etc/ssh/sshd_config.d/01-busbar.conf" in name for name in changed)
+    assert any("90-busbar.cnf" in name for name in changed)
+    assert any("NVIDIA driver" in name and "enroot" in name for name in changed)
+    assert ASK in site.results("settings of the hosts")
+    assert (site.all["hosts_kernel_managed"], site.all["hosts_timezone"]) == (False, "")
+    assert "mariadb_hosts" not in site.all
+    assert site.all.get("lmod_enabled") is not False
 
 
 @pytest.mark.parametrize(

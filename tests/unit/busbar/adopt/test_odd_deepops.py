@@ -99,6 +99,11 @@ def test_a_fact_with_a_default_is_not_known(folder: Path, fact: str) -> None:
     assert "CPUs" not in str(draft.hosts)
 
 
+def test_connection_variables_that_need_a_lookup_are_questions(folder: Path) -> None:
+    asked = _questions(_adopt(folder, "ansible_port: \"{{ lookup('env', 'PORT') }}\"\n"))
+    assert "ansible_port: needs facts or lookups, so it was not evaluated: set the same variable" in asked
+
+
 @pytest.mark.parametrize(("text", "prefix"), [("---\n", "/usr/local"), ("slurm_install_prefix: /sw\n", "/sw")])
 def test_the_slurm_that_deepops_built_is_external(folder: Path, text: str, prefix: str) -> None:
     draft = _adopt(folder, text)

@@ -9,7 +9,7 @@ import pytest
 from adopted_sites import Site, slurm_conf_of
 from busbar.adopt.cluster import draft_cluster
 from busbar.adopt.cluster_source import HostReading
-from busbar.adopt.draft import CHANGED
+from busbar.adopt.draft import ASK, CHANGED
 from busbar.adopt.slurm_conf import read_slurm_conf, shape
 
 if TYPE_CHECKING:
@@ -63,6 +63,44 @@ PartitionName=all,hidden Nodes=ALL Hidden=YES MaxTime=UNLIMITED
 PartitionName=either Nodes=gpus,x1 Alternate=cpu
 PartitionName=empty Nodes="" State=INACTIVE
 """
+# slurmctld 24.11 reports the nodes and partitions of these two as it does those of the site's slurm.conf.
+LISTS = """
+CLUSTERNAME="Odd-One"
+slurmctldhost=login(10.9.0.1)
+StateSaveLocation=/var/spool/odd
+SchedulerParameters=bf_max_time=60
+SchedulerParameters=defer,bf_window=1440   # the last one counts
+PrologFlags=Alloc,Contain
+NodeName=DEFAULT CPUs=8 SocketsPerBoard=2 CoresPerSocket=2 ThreadsPerCore=2 RealMemory=3000 Feature=a,b
+NodeName=r[1-2]c[1-2] NodeAddr=10.9.[1-2].[1-2]
+NodeName=x1,y[02-03] NodeAddr=10.9.3.1,10.9.3.[2-3] Features=c
+NodeName=z[1-2] Port=[7901-7902] Weight=7 Gres=gpu,lic:no_consume:4G
+GresTypes=gpu,lic
+PartitionName=DEFAULT MaxTime=-1 State=UP
+PartitionName=p1 Nodes=r[1-2]c[1-2],x1 Default=YES
+PartitionName=p2 Nodes=all OverSubscribe=YES:4 Hidden=yes MaxNodes=2
+PartitionName=DEFAULT Nodes=z1 PriorityTier=3
+PartitionName=p3
+"""
+BOARDS = r"""
+  ClusterName = two
+SlurmctldHost=login
+StateSaveLocation=/var/spool/two
+NodeName=a[1-4] CPUs=16 Boards=2 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=8000 TmpDisk=100 \
+    Feature="fast,big" CoreSpecCount=2 \
+    MemSpecLimit=500 State=UNKNOWN
+NodeName=b1 CPUs=4 CPUSpecList=0,1 RealMemory=1000 State=DOWN Reason="fan \#3 broken"
+NodeName=f[1-3] CPUs=4 State=FUTURE
+NodeSet=fastset Feature=fast
+NodeSet=mix Nodes=b1,a1
+PartitionName=one Nodes=fastset,b1 AllocNodes=login
+PartitionName=two Nodes=mix TRESBillingWeights="CPU=1.0,Mem=0.25G" DefMemPerCPU=100 MaxMemPerCPU=200
+PartitionName=dyn Nodes=ALL MaxTime=1-0 DefaultTime=0:30:00 GraceTime=60 AllowQos=normal,high LLN=yes
+MaxNodeCount=20
+Licenses="matlab:10,ansys:5"
+TaskProlog="/etc/slurm/a b.sh"
+DownNodes=a4 State=FAIL Reason=disk
+"""
 SPLIT = "Include cluster.conf\ninclude nodes/%c.conf # all\nInclude /etc/slurm/parts.conf\n"
 PARTS = {
     "/etc/slurm/cluster.conf": "ClusterName=Inc\nSlurmctldHost=inc1\nStateSaveLocation=/var/spool/inc\n",
@@ -76,7 +114,11 @@ SHAPE = {"CPUs", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore
 SHAPE |= {"State", "NodeHostname"}
 
 
-@pytest.mark.parametrize(("text", "files"), [(OLD, {}), (MIXED, {}), (SPLIT, PARTS)], ids=["old", "mixed", "includes"])
+@pytest.mark.parametrize(
+    ("text", "files"),
+    [(OLD, {}), (MIXED, {}), (LISTS, {}), (BOARDS, {}), (SPLIT, PARTS)],
+    ids=["old", "mixed", "lists", "boards", "includes"],
+)
 def test_the_site_has_the_same_nodes_partitions_and_keys(text: str, files: dict[str, str], tmp_path: Path) -> None:
     reading = HostReading(files={PATH: text, **files})
     old = read_slurm_conf(reading.files, PATH)
@@ -113,6 +155,23 @@ def test_slurmd_connects_to_the_first_of_several_ports() -> None:
 def test_two_controllers_share_their_state() -> None:
     draft = draft_cluster({"head": HostReading(files={PATH: OLD})}, "head")
     assert draft.variables["slurm_state_shared"] is True
+
+
+def test_several_controllers_keep_their_order_and_addresses_whichever_is_read() -> None:
+    text = "ClusterName=c\nSlurmctldHost=a1\nSlurmctldHost=a2(10.9.0.2)\nSlurmctldHost=a3\n"
+    files = {
+        PATH: f"{text}StateSaveLocation=/shared/state\nNodeName=n1 CPUs=2\nPartitionName=p Nodes=ALL\n",
+        "/etc/hosts": "10.9.0.1 a1\n",
+    }
+    hosts = {"a2": HostReading(files=files), "a1": HostReading(error="ssh failed: No route to host")}
+    draft = draft_cluster(hosts, "a2")
+    assert draft.groups["slurm_controller"] == ["a1", "a2", "a3"]
+    assert [draft.hosts[name].get("ansible_host") for name in ("a1", "a2", "a3")] == ["10.9.0.1", "10.9.0.2", None]
+    assert draft.variables["slurm_config"]["SlurmctldHost"] == ["a1", "a2(10.9.0.2)", "a3"]
+    assert (draft.variables["slurm_state_shared"], draft.variables["slurm_state_directory"]) == (True, "/shared/state")
+    questions = {note.name: note.reason for note in draft.notes if note.result == ASK}
+    assert "No route to host" in questions["host a1"]
+    assert "several controllers" in questions["StateSaveLocation /shared/state"]
 
 
 def test_a_topology_of_nodes_that_are_no_hosts_stops_the_takeover() -> None:

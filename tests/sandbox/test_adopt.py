@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ STEPS = (
     ("slurm", "--limit", "slurm_controller,slurm_database,gpu1"),
     ("slurm",),
 )
+SET_ASIDE = "ansible slurm_database -b -a 'cp -p /etc/slurm/slurmdbd.conf /root/slurmdbd.conf.before'"
 # Answers to the questions of ADOPTED.md, and what a container needs.
 ANSWERS = {
     "slurm_database_password": "handmade",
@@ -76,6 +78,20 @@ class Adopted:
             timeout=timeout,
             cwd=self.site,
             env=plain_environment(),
+        )
+
+    def ansible(self, command: str) -> None:
+        """Run a command of docs/adopt.md with the ansible.cfg in the folder of the site."""
+        environment = {key: value for key, value in plain_environment().items() if key != "ANSIBLE_CONFIG"}
+        words = shlex.split(command)
+        done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=self.site, env=environment)
+        assert done.returncode == 0, command + done.stdout + done.stderr
+
+    def wait_for_slurm(self) -> None:
+        """Wait until slurmctld and slurmdbd answer after a restart."""
+        asked = "scontrol ping | grep -q UP && sacctmgr -n list cluster && ! sinfo -h -t no_respond | grep -q ."
+        self.cluster.wait_until(
+            lambda: self.cluster.exec(CONTROLLER, asked, check=False).returncode == 0, "Slurm did not answer", 120
         )
 
     def compare(self, when: str) -> None:
@@ -153,6 +169,30 @@ def test_the_draft_has_all_hosts_with_their_users_and_limits(adopted: Adopted) -
     adopted.compare("before")
 
 
+def test_adopt_deepops_asks_the_hosts_for_hardware_and_settings(adopted: Adopted, tmp_path: Path) -> None:
+    sandbox = load(adopted.cluster.name)
+    hosts = [f"{name} ansible_host={sandbox.address(name)}" for name in (CONTROLLER, "gpu1", "gpu2")]
+    hosts.append("away ansible_host=127.0.0.1 ansible_port=1")
+    groups = ["[slurm-master]", CONTROLLER, "[slurm-node]", "gpu1", "gpu2", "away"]
+    groups += ["[slurm-cluster:children]", "slurm-master", "slurm-node"]
+    options = {"ansible_user": "admin", "ansible_ssh_common_args": access(adopted.cluster)}
+    (tmp_path / "inventory").write_text("\n".join(["[all]", *hosts, *groups, ""]), encoding="utf-8")
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/all.yml").write_text(yaml.safe_dump(options), encoding="utf-8")
+    site = tmp_path / "site"
+    done = adopted.cluster.busbar("adopt", "deepops", str(tmp_path), str(site))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "host away: not read: ssh failed" in done.stdout
+    assert "--hardware 'away=NAME'" in done.stdout
+    found = yaml.safe_load((site / "inventory/hosts.yml").read_text(encoding="utf-8"))["all"]["hosts"]
+    options = yaml.safe_load((site / "inventory/group_vars/all/cluster.yml").read_text(encoding="utf-8"))
+    profile = options["hardware_profiles_extra"][found["gpu1"]["hardware"]]
+    cores = profile["sockets"] * profile["cores_per_socket"] * profile["threads_per_core"]
+    assert str(cores) == adopted.cluster.exec("gpu1", "nproc").stdout.strip()
+    assert found["gpu2"]["ssh_server_config"]["UsePAM"] == "yes"
+    assert (site / "before/gpu2/etc/default/slurmd").is_file()
+
+
 def test_check_mode_changes_only_files_that_adopted_md_lists(adopted: Adopted) -> None:
     done = adopted.busbar("provision", "--check", "--diff")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
@@ -170,11 +210,32 @@ def test_check_mode_changes_only_files_that_adopted_md_lists(adopted: Adopted) -
 
 def test_the_takeover_in_the_documented_order_keeps_the_jobs(adopted: Adopted) -> None:
     documented = (TOP / "docs/adopt.md").read_text(encoding="utf-8")
+    adopted.ansible(SET_ASIDE)
     for step in STEPS:
         assert f"busbar provision {step[0]}" in documented
         done = adopted.busbar("provision", *step)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr
         adopted.compare(f"after {' '.join(step)}")
+
+
+def test_the_documented_way_back_of_each_step_keeps_the_jobs(adopted: Adopted) -> None:
+    text = (TOP / "docs/adopt.md").read_text(encoding="utf-8").partition("#### Way back")[2]
+    before, *commands = re.findall(r"^\$ (ansible .*)", text, re.MULTILINE)
+    assert before == SET_ASIDE
+    for command in commands:
+        # A container has no NFS server: tests/vm/test_9_home.py restarts one.
+        if "nfs-server" in command:
+            continue
+        adopted.ansible(command)
+        if "restart" in command:
+            adopted.wait_for_slurm()
+            adopted.compare(command)
+    for host in (CONTROLLER, "gpu1", "gpu2"):
+        for path in (adopted.site / "before" / host).rglob("*"):
+            place = path.relative_to(adopted.site / "before" / host)
+            if path.is_file() and "chrony" not in str(place):
+                assert adopted.cluster.exec(host, f"cat /{place}").stdout == path.read_text(encoding="utf-8"), place
+    assert "enable_configless" not in adopted.cluster.exec(CONTROLLER, "scontrol show config").stdout
 
 
 def test_the_whole_site_runs_and_a_second_run_changes_nothing(adopted: Adopted) -> None:

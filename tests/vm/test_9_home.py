@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from virtual_machines import CLIENT, SERVER, recap
+from virtual_machines import CLIENT, SERVER, TOP, recap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves("nfs_server", "nfs_client")
 
-FILER = "10.77.0.10"
+FILER, MOUNTER = "10.77.0.10", "10.77.0.11"
 # What `busbar adopt cluster` writes for such a cluster.
 ADOPTED: dict[str, Any] = {
     "users_home_base": "/home",
@@ -23,7 +24,7 @@ ADOPTED: dict[str, Any] = {
     "nfs_server_exports": [
         {"path": "/shared"},
         {"path": "/projects", "mode": "1777"},
-        {"path": "/home", "clients": ["client1"], "mount": False, "options": ["rw", "sync", "no_subtree_check"]},
+        {"path": "/home", "clients": [MOUNTER], "mount": False, "options": ["rw", "sync", "no_subtree_check"]},
     ],
     "nfs_client_mounts": [{"src": f"{FILER}:/home", "path": "/home", "options": ["vers=4.2", "hard"]}],
     "nfs_client_nconnect": 0,
@@ -39,7 +40,7 @@ MOUNT = "findmnt --noheadings --output ID,SOURCE,FSTYPE /home"
 def mounted(machines: Machines) -> Iterator[Machines]:
     """The client with /home of the server, as two lines by hand make it, and a process of a user in it."""
     own = "install -d -o alice -m 700 /home/alice"
-    machines.ssh(SERVER, f"{own}; echo '/home client1(rw,sync,no_subtree_check)' >>/etc/exports; exportfs -ra")
+    machines.ssh(SERVER, f"{own}; echo '/home {MOUNTER}(rw,sync,no_subtree_check)' >>/etc/exports; exportfs -ra")
     line = f"{FILER}:/home /home nfs vers=4.2,hard,_netdev 0 0"
     machines.ssh(CLIENT, f"echo '{line}' >>/etc/fstab; systemctl daemon-reload; mount /home")
     machines.ssh(CLIENT, "systemd-run --quiet --unit=at-home --uid=alice --working-directory=/home/alice sleep 6000")
@@ -47,6 +48,7 @@ def mounted(machines: Machines) -> Iterator[Machines]:
     machines.ssh(CLIENT, "systemctl stop at-home; umount -l /home; sed -i '/ .home nfs/d' /etc/fstab", check=False)
     machines.ssh(SERVER, "sed -i '/^.home /d' /etc/exports; rm -r /home/alice; exportfs -ra", check=False)
     back = machines.provision()
+    machines.ssh(SERVER, "rm -f /etc/exports.d/own.exports; exportfs -ra")
     assert back.returncode == 0, back.stdout + back.stderr
 
 
@@ -67,3 +69,19 @@ def test_a_second_run_changes_nothing(mounted: Machines) -> None:
     done = mounted.provision(**ADOPTED)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {host: counts["changed"] for host, counts in recap(done.stdout).items()} == {SERVER: 0, CLIENT: 0}
+
+
+def test_the_documented_way_back_keeps_the_mount(mounted: Machines) -> None:
+    before = mounted.output(CLIENT, MOUNT)
+    # The other exports of an adopted server are in files of its admin, too.
+    mounted.ssh(SERVER, "cp /etc/exports.d/busbar.exports /etc/exports.d/own.exports")
+    documented = (TOP / "docs/adopt.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\$ ansible nfs_server -b -a '(.*)'$", documented, re.MULTILINE)
+    assert commands[-1] == "systemctl restart nfs-server"
+    for command in commands:
+        mounted.ssh(SERVER, command)
+    # A restarted server lets clients reclaim their locks for 90 s before it opens a file for another.
+    mounted.ssh(CLIENT, "runuser -u alice -- touch /home/alice/again", timeout=300)
+    assert mounted.output(CLIENT, MOUNT) == before
+    assert mounted.output(CLIENT, "systemctl is-active at-home") == "active"
+    assert "/home" in mounted.output(SERVER, "exportfs")

@@ -189,7 +189,7 @@ def test_names_of_checks_are_those_that_severities_may_name() -> None:
     named = {
         name
         for text in texts
-        for name in re.findall(r'(?:Finding\(\s*|check: str = |for check, ailments in \(\()"(\w+)"', text)
+        for name in re.findall(r'(?:Finding\(\s*|check: str = |for check, find_faults in \(\()"(\w+)"', text)
     }
     assert named | {"gpu_clocks", "mounts"} == set(CHECK_NAMES)
 

@@ -48,7 +48,7 @@ class OpenRow:
         """Start a row.
 
         Args:
-            fields: size, count, type and rest from a match of patterns.ROW.
+            fields: size, count, type and rest from a match of line_patterns.ROW.
             layout: layout of the table; None without a header.
             line: line number; 0 if unknown.
             text: the line.

@@ -82,7 +82,7 @@ class Reading:
         return bool(self.broken) or (self.verdict is not None and not -sequential_test.BOUND < self.verdict <= 0)
 
     def take(self, result: dict[str, Any], place: int) -> None:
-        """Add a result in the format of `search.locate`."""
+        """Add a result in the format of `locate`."""
         self.places.append(place)
         kind = str(result.get("outcome", "ok"))
         busbw = result.get("busbw")

@@ -71,7 +71,7 @@ def judge_matrices(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any
     """Return verdict, reason and findings of a node's matrices, and their values for the report.
 
     Args:
-        data: in the format of matrix_text.blank.
+        data: in the format of matrix_parser.blank.
         about: node (its name), hardware, profile (None if unknown) and options (p2p_floor_gbs).
 
     Returns:
@@ -266,7 +266,7 @@ def odd_cells(matrix: dict[str, Any], links: dict[str, str], floors: dict[str, f
     """Return the cells of a matrix that are too slow, without duplicates.
 
     Args:
-        matrix: in the format of matrix_text.blank, in GB/s.
+        matrix: in the format of matrix_parser.blank, in GB/s.
         links: label of each pair in ``nvidia-smi topo -m``; empty if unknown.
         floors: floor in GB/s by pair, such as "0-1"; empty for none.
         nvlink: whether the hardware has NVLink, so that less than 0.7 of the usual value is too slow.

@@ -115,7 +115,7 @@ def next_step(options: Mapping[str, Any], state: State | None = None, now: float
     The function has no state: equal input gives equal output.
 
     Args:
-        options: as for inputs.typed.
+        options: as for check_options.typed.
         state: the last result of with_results; None before the first tests.
         now: seconds since 1970; None ignores the time limits.
 

@@ -34,7 +34,7 @@ _SIXTH_DIGIT = 1e-5
 
 
 def read_nvbandwidth(text: str) -> dict[str, Any]:
-    """Return the parsed output in the format of matrix_text.blank. It never raises."""
+    """Return the parsed output in the format of matrix_parser.blank. It never raises."""
     lines = lines_of(text)
     found = blank(PROGRAM)
     found["links"] = read_links(lines)

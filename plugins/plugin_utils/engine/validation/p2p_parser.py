@@ -39,7 +39,7 @@ _NEEDED = "unidirectional, P2P enabled"
 
 
 def read_p2p(text: str) -> dict[str, Any]:
-    """Return the parsed output in the format of matrix_text.blank. It never raises."""
+    """Return the parsed output in the format of matrix_parser.blank. It never raises."""
     lines = lines_of(text)
     found = blank(PROGRAM)
     found["links"] = read_links(lines)

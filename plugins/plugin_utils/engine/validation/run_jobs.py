@@ -55,7 +55,7 @@ class Loop:
     """
 
     def __init__(self, options: Mapping[str, Any], transport: Transport) -> None:
-        """Store the options, as for inputs.typed, and the transport.
+        """Store the options, as for check_options.typed, and the transport.
 
         Raises:
             ValueError: the options are invalid.

@@ -179,7 +179,7 @@ def broken_report(options: Options, state: State, why: str) -> Report:
     """Return an INCONCLUSIVE report with the tests so far, if `report` raised an error.
 
     Args:
-        options: the result of inputs.typed.
+        options: the result of check_options.typed.
         state: results so far.
         why: the error.
     """

@@ -1,1 +1,1 @@
-"""Bundles for sites without internet access: what the hosts of an inventory download, as files for any web server."""
+"""Creates and verifies site bundles: the files that the hosts of an inventory download, for any web server."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["resolve_apt"]
 
-# The settings of the hosts, with an empty package database, so that apt lists all dependencies, whatever is installed.
+# With an empty package database, apt lists all dependencies.
 SCRIPT = f"""\
 set -e
 export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
@@ -60,8 +60,8 @@ def resolve_apt(own: HostClass, system: Mapping[str, Any], work: Path, files: Pa
 
     Args:
         own: the class of hosts.
-        system: its system.
-        work: empty folder of this machine.
+        system: the system of the class.
+        work: empty folder on this machine.
         files: files of the bundle.
         online: whether to use the internet, and write keys and signed release files to the bundle, or only the bundle.
 
@@ -104,7 +104,7 @@ def _pins(own: HostClass) -> Iterator[str]:
         for name, version in own.packages
         if version
     ]
-    # Some packages of NVIDIA have an epoch, which an option may omit.
+    # Some NVIDIA packages have an epoch, which the version in an option may omit.
     epochs = [(name, f"1:{version}") for name, version in declared if ":" not in version and version[0] != "*"]
     for name, version in [*own.pins, *declared, *epochs]:
         yield f"Package: {name}\nPin: version {version}\nPin-Priority: 1001\n"
@@ -117,7 +117,7 @@ def _source(url: str, suites: Sequence[str], components: Sequence[str], keyring:
 
 
 def _index(key: str, url: str, lists: Path, files: Path, *, online: bool) -> Iterator[File]:
-    """Yield the signed release file of an index and the index itself; copy the former to the bundle."""
+    """Yield the signed release file of an archive and the index; copy the release file to the bundle."""
     base = url.removesuffix(key)
     place = bundle_path(IN_BUNDLE.sub("://", base))
     stem = place.replace("_", "%5f").replace("/", "_")

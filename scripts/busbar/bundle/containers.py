@@ -37,7 +37,7 @@ def ensure_system(name: str, system: Mapping[str, Any], bundle: Path) -> str:
     """Return the container image of a system; load it from the bundle, or build or pull it, if it is missing.
 
     Raises:
-        UsageError: it cannot be loaded, built or pulled.
+        UsageError: the image cannot be loaded, built or pulled.
     """
     reference = image_reference(name, system)
     if host.podman("image", "exists", reference, check=False).returncode:
@@ -127,8 +127,8 @@ def trusted_key(repository: Mapping[str, Any], files: Path | None) -> tuple[str,
         raise UsageError(message) from exc
     if key is None:
         message = (
-            f"repository {repository['name']}: its signing key has changed (found {found}, expected {wanted}). Ask its"
-            " vendor for the fingerprint, and declare it only if it is the new one"
+            f"repository {repository['name']}: the signing key has changed (found {found}, expected {wanted}). Ask the"
+            " vendor for the new fingerprint, and declare it if it matches"
         )
         raise UsageError(message)
     return key, b"" if given else data

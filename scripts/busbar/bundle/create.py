@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["create", "problems_of", "refuse_small_disk"]
 
 FILES, WHEELS, IMAGES, OWN = "files", "wheels", "images", "busbar"
-# What hosts read before they use the bundle.
+# Hosts read this file before they use the bundle.
 DESCRIPTION = "bundle.json"
 AGAIN = "Create the bundle again with this inventory"
-# Space for wheels, images and busbar, whose sizes are unknown before.
+# Free space in bytes for wheels, images and busbar, whose sizes are not known in advance.
 RESERVE = 500_000_000
 GLIBC = (5, 12, 17, 24, 26, 27, 28, 31, 34, 35)
 LICENCES = {
@@ -65,28 +65,28 @@ def create(
     *,
     only_size: bool = False,
 ) -> None:
-    """Create a bundle, or bring an existing one up to date.
+    """Create or update a bundle.
 
     Args:
         folder: folder of the bundle.
-        plan: what the hosts need.
+        plan: the packages and files of the hosts.
         key: signing key.
-        say: receives lines of progress.
-        only_size: whether to end after the size is known.
+        say: prints a line of progress.
+        only_size: whether to return after showing the size.
 
     Raises:
-        UsageError: something cannot be downloaded, does not exist or does not fit on the disk.
+        UsageError: a file cannot be downloaded, a package does not exist, or the bundle does not fit on the disk.
     """
     top = checkout()
     if top is None:
-        message = "busbar bundle create needs a checkout of busbar, from which it builds the packages of the bundle"
+        message = "busbar bundle create builds packages from a checkout: run it in a checkout of busbar"
         raise UsageError(message)
     files = folder / FILES
     files.mkdir(parents=True, exist_ok=True)
     wanted: dict[str, File] = {}
     for own in plan.classes:
         say(f"resolving {len(own.packages)} packages of {hosts_text(own.hosts)} ({own.system})")
-        # One after the other, because the indexes of an archive may change between them.
+        # Not in parallel, because all classes must use the same version of an archive's indexes.
         wanted |= {each.path: each for each in _resolve(own, files, online=True)}
     for url, digest in plan.downloads.items():
         path = bundle_path(url)
@@ -95,7 +95,7 @@ def create(
         wanted[path] = File(url, path, size, f"sha256:{digest}" if digest else "")
     missing = [each for each in wanted.values() if not _has_size(files / each.path, each)]
     needed = sum(each.size for each in missing)
-    extra = f", besides Python packages, busbar and {len(plan.images)} images"
+    extra = f", without Python packages, busbar and {len(plan.images)} images"
     say(f"{len(wanted)} files, {size_text(sum(each.size for each in wanted.values()))}{extra}")
     say(f"to download: {len(missing)} files, {size_text(needed)}; free: {size_text(shutil.disk_usage(folder).free)}")
     refuse_small_disk(folder, needed)
@@ -119,7 +119,7 @@ def create(
     removed = _remove_others(folder, about)
     say(
         f"bundle of {plan.cluster}: {len(about)} files in {folder}"
-        + (f", {removed} old ones removed" if removed else "")
+        + (f", {removed} old files removed" if removed else "")
     )
 
 
@@ -142,13 +142,13 @@ def refuse_small_disk(folder: Path, needed: int, free: int | None = None) -> Non
     """Check that a download fits on the disk.
 
     Raises:
-        UsageError: it does not.
+        UsageError: the disk is too small.
     """
     left = shutil.disk_usage(folder).free if free is None else free
     if left < needed + RESERVE:
         message = (
             f"{folder}: not enough disk space (found {size_text(left)}, expected {size_text(needed + RESERVE)})."
-            " Free some, or choose another folder"
+            " Free disk space, or use another folder"
         )
         raise UsageError(message)
 
@@ -183,7 +183,7 @@ def _run(command: Sequence[str], what: str) -> None:
 
 
 def _images(folder: Path, plan: Plan) -> dict[str, str]:
-    """Save the images that the inventory names, and those in which packages are resolved; return the source of each."""
+    """Save the images of the inventory, and those in which packages are resolved; return the source of each file."""
     used = {own.system: systems()[own.system] for own in plan.classes}
     names = [*plan.images, *(image_reference(name, system) for name, system in used.items())]
     found = {}
@@ -213,7 +213,7 @@ def _own(folder: Path, top: Path) -> Iterator[str]:
 
 
 def _licences(folder: Path, plan: Plan, paths: Mapping[str, str]) -> dict[str, str]:
-    """Return the licences that the packages declare, by path; those of an earlier bundle are not read again."""
+    """Return the licence of each package by path; known licences of the existing bundle are reused."""
     found = {path: wheel_licence(folder / path) for path in paths if path.endswith(".whl")}
     try:
         earlier = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
@@ -230,7 +230,7 @@ def _licences(folder: Path, plan: Plan, paths: Mapping[str, str]) -> dict[str, s
                 output = run_in(systems()[name], name, script, Path(work), files=folder, online=False)
             found |= dict(line.split("\t", 1) for line in output.splitlines() if "\t" in line)
     licences = {path: "; ".join(sorted(set(text.strip("; ").split(";")))) for path, text in found.items()}
-    # The documentation of some packages is in another package of the same source.
+    # The copyright file of some packages is in another package of the same source.
     known = {path.rpartition("/")[0]: text for path, text in licences.items() if text}
     return {
         path: text or known.get(path.rpartition("/")[0]) or "see the copyright file of the package"
@@ -261,8 +261,8 @@ def problems_of(
         folder: the bundle.
         manifest: its manifest.
         max_age: days after which a bundle is outdated.
-        site: the inventory that it must fit, if any.
-        say: receives lines of progress.
+        site: the inventory whose hosts the bundle must serve, or None.
+        say: prints a line of progress.
     """
     created = dt.datetime.fromisoformat(manifest["created"])
     age = (dt.datetime.now(dt.UTC) - created).days
@@ -277,18 +277,18 @@ def problems_of(
 
 
 def _unfit(folder: Path, manifest: Mapping[str, Any], site: Site, say: Callable[[str], None]) -> list[str]:
-    """Return what the hosts of an inventory need and the bundle lacks."""
+    """Return a line for each item that the hosts of an inventory need and the bundle lacks."""
     assigned = {host: own["system"] for own in manifest["plan"]["classes"] for host in own["hosts"]}
     hosts = [host for host in inventory_hosts(site.playbook("steps/bundle"), "all") if host != "localhost"]
-    strange = [host for host in hosts if host not in assigned]
-    if strange:
-        return [f"was made for another inventory: {hosts_text(strange)} not in it. {AGAIN}"]
+    unknown = [host for host in hosts if host not in assigned]
+    if unknown:
+        return [f"was created for another inventory, which does not contain {hosts_text(unknown)}. {AGAIN}"]
     plan = make_plan(site, {host: assigned[host] for host in hosts})
     if plan.cluster != manifest["plan"]["cluster"]:
         found = manifest["plan"]["cluster"]
-        return [f"was made for another cluster (found {found}, expected {plan.cluster}). {AGAIN}"]
+        return [f"was created for another cluster (found {found}, expected {plan.cluster}). {AGAIN}"]
     for own in plan.classes:
-        say(f"resolving the packages of {hosts_text(own.hosts)} from the bundle alone")
+        say(f"resolving the packages of {hosts_text(own.hosts)} from the bundle")
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         lacking = [*pool.map(partial(_lacking, folder=folder, manifest=manifest), plan.classes)]
     had = manifest["plan"]
@@ -303,7 +303,7 @@ def _unfit(folder: Path, manifest: Mapping[str, Any], site: Site, say: Callable[
 
 
 def _lacking(own: HostClass, folder: Path, manifest: Mapping[str, Any]) -> str:
-    """Return what the hosts of a class lack, or an empty text."""
+    """Return a line about packages that the bundle lacks for a class of hosts, or an empty text."""
     try:
         needed = [f"{FILES}/{each.path}" for each in _resolve(own, folder / FILES, online=False)]
     except UsageError as exc:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["resolve_dnf"]
 
-# An empty installroot, so that dnf lists all dependencies, whatever is installed.
+# With an empty installroot, dnf lists all dependencies.
 SCRIPT = f"""\
 set -e
 release=$1 stream=$2
@@ -38,7 +38,7 @@ IN_BUNDLE = re.compile(rf"^file:/*{FILES}/")
 def resolve_dnf(own: HostClass, system: Mapping[str, Any], work: Path, files: Path, *, online: bool) -> list[File]:
     """Return all files that the hosts of a class download, with the metadata of their repositories.
 
-    The arguments and errors are those of resolve_apt.
+    For the arguments and errors see resolve_apt.
     """
     (work / "repos").mkdir()
     found, sections = [], []

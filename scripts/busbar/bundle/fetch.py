@@ -93,7 +93,7 @@ def read_url(url: str) -> bytes:
     """Return the content of a small file.
 
     Raises:
-        UsageError: it cannot be downloaded.
+        UsageError: the file cannot be downloaded.
     """
     try:
         with _open(url) as answer:
@@ -106,7 +106,7 @@ def size_of(url: str) -> int:
     """Return the size of a file, or 0 if the server does not report it.
 
     Raises:
-        UsageError: it cannot be downloaded.
+        UsageError: the file cannot be downloaded.
     """
     try:
         with _open(url, method="HEAD") as answer:
@@ -117,7 +117,9 @@ def size_of(url: str) -> int:
 
 def _unreachable(url: str, exc: BaseException) -> UsageError:
     reason = " ".join(str(getattr(exc, "reason", "") or exc).split())
-    return UsageError(f"{url}: cannot be downloaded ({reason}). Check the network of this host, and run this again")
+    return UsageError(
+        f"{url}: cannot be downloaded ({reason}). Check the network of this host, and run the command again"
+    )
 
 
 def is_whole(path: Path, file: File) -> bool:
@@ -171,7 +173,7 @@ def download(files: Iterable[File], folder: Path, say: Callable[[str], None]) ->
 
 
 def _fetch(file: File, path: Path, count: Callable[[int], None], stop: threading.Event) -> None:
-    """Download a file, continuing a part of an earlier attempt."""
+    """Download a file; continue a partial file of an earlier attempt."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     for attempt in range(ATTEMPTS):
@@ -197,6 +199,6 @@ def _fetch(file: File, path: Path, count: Callable[[int], None], stop: threading
         part.unlink()
         if attempt == ATTEMPTS - 1:
             expected = f"{file.digest or 'any hash'}, {file.size or 'any'} B"
-            message = f"{file.url}: has other content than declared (found {found}, expected {expected})"
+            message = f"{file.url}: has unexpected content (found {found}, expected {expected})"
             raise UsageError(message)
     part.replace(path)

@@ -1,4 +1,4 @@
-"""The signed manifest of a bundle: each file with its size, hash, source and licence."""
+"""Writes and verifies the signed manifest of a bundle, which lists each file with size, hash, source and licence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_manifest(
 
     Args:
         folder: the bundle.
-        plan: what it contains.
+        plan: the packages and files of the hosts.
         files: source URL and licence, where known, of each file by its path below the folder.
         key: signing key, or the public key of one in ssh-agent.
         version: version of busbar.
@@ -79,8 +79,8 @@ def read_manifest(folder: Path, signer: Path) -> dict[str, Any]:
     """
     if not signer.is_file():
         message = (
-            f"{signer}: not found. Copy the public key of the host that created the bundle there, over another channel"
-            " than the bundle, or name it with --signer"
+            f"{signer}: file not found. Copy the public key of the host that created the bundle to this path,"
+            " separately from the bundle, or set --signer"
         )
         raise UsageError(message)
     try:
@@ -108,13 +108,13 @@ def read_manifest(folder: Path, signer: Path) -> dict[str, Any]:
         expected = FINGERPRINT.search(run("ssh-keygen", "-l", "-f", str(signer), check=False).stdout)
         message = (
             f"{folder}: is signed with another key (found {found[0]}, expected {expected[0] if expected else signer})."
-            " If the signing key was replaced on purpose, install its public key as"
-            f" {signer}"
+            f" If the signing key was replaced intentionally, copy its public key to {signer}"
         )
         raise UsageError(message)
     manifest: dict[str, Any] = json.loads(text)
     if manifest.get("format") != FORMAT:
-        message = f"{folder}: has format {manifest.get('format')} (expected {FORMAT}): use the busbar that created it"
+        problem = f"has format {manifest.get('format')} (expected {FORMAT})"
+        message = f"{folder}: {problem}: use the version of busbar that created the bundle"
         raise UsageError(message)
     return manifest
 

@@ -1,4 +1,4 @@
-"""What the hosts of an inventory download, evaluated by Ansible without contacting them, and their classes."""
+"""Determines the downloads of the hosts of an inventory, which Ansible evaluates without contacting them."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class HostClass:
 
     @property
     def wanted(self) -> dict[str, Any]:
-        """The class without its hosts."""
+        """The properties of the class, without its hosts."""
         return {key: value for key, value in dataclasses.asdict(self).items() if key != "hosts"}
 
 
 @dataclasses.dataclass
 class Plan:
-    """What a bundle contains.
+    """The contents of a bundle.
 
     Attributes:
         cluster: name of the cluster.
@@ -147,7 +147,7 @@ def plan_from(
     assigned: Mapping[str, str],
     facts: Mapping[str, Mapping[str, Any]],
 ) -> Plan:
-    """Group the hosts by what they need.
+    """Group the hosts with equal packages and repositories into classes.
 
     Args:
         wanted: the entries of playbooks/vars/bundle_packages.yml by host.
@@ -162,7 +162,7 @@ def plan_from(
     classes: dict[str, HostClass] = {}
     for host, entries in wanted.items():
         if declared[host]["slurm"].get("suite"):
-            message = f"{host}: slurm_repository.suite is not supported in a bundle. Use a repository of your own site"
+            message = f"{host}: slurm_repository.suite is not supported in a bundle. Use a repository of the site"
             raise UsageError(message)
         own = HostClass(assigned[host], [host], [], [], [])
         for entry in entries:
@@ -198,13 +198,13 @@ def _add_entry(
         plan.downloads[url] = digest
     needed = [[str(name), own.system] for name in entry.get("requirements") or []]
     plan.requirements += [each for each in needed if each not in plan.requirements]
-    # Others are files of the hosts.
+    # Other images are files on the hosts.
     images = [name for name in entry.get("images") or [] if not name.startswith("/")]
     plan.images += [name for name in images if name not in plan.images]
 
 
 def _driver(driver: Mapping[str, Any], host: str, facts: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the packages of the NVIDIA driver, and the version of all that belongs to it."""
+    """Return the packages of the NVIDIA driver, and the version of each package of the same release."""
     system = {"distribution": facts["distribution"], "major": facts["distribution_major_version"], "container": False}
     hardware, settings = driver["hardware"], driver["settings"]
     planned = driver_plan(host, hardware, settings, system)
@@ -220,7 +220,7 @@ def _repository(name: str, host: str, declared: Mapping[str, Any], facts: Mappin
     """Return a repository.
 
     Raises:
-        UsageError: it is not known for this system.
+        UsageError: the repository does not support this system.
     """
     if name == "grafana":
         return {"name": name} | dict(declared["grafana"])
@@ -246,11 +246,11 @@ def _downloads(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         url = str(each.get("url") or each.get("source") or "")
         if entry.get("base"):
             url = f"{str(entry['base']).rstrip('/')}/{each['file']}"
-        # Others are files of the provisioning host.
+        # Other sources are files on the provisioning host.
         if url.startswith(("http://", "https://")):
             yield url, str(each.get("sha256") or "").lower()
 
 
 def hosts_text(hosts: Sequence[str]) -> str:
-    """Return the names of hosts, shortened."""
+    """Return the first three names of hosts and the number of further hosts."""
     return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")  # noqa: PLR2004

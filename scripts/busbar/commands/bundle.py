@@ -1,4 +1,4 @@
-"""`busbar bundle`: everything that the hosts of an inventory download, for sites without internet access."""
+"""`busbar bundle`: creates, verifies and serves the files that hosts download, for sites without internet access."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 CREATE = """\
-Collects all that the hosts of the inventory download: packages with their dependencies, resolved by apt or dnf in a
-container of the hosts' system, Python packages, container images, signing keys, busbar and its documentation. Contacts
-no host. Shows the size first. Run it again to continue an interrupted download or to update the bundle.
+Downloads all files that the hosts of the inventory need: packages with their dependencies, resolved by apt or dnf in a
+container of the hosts' system, Python packages, container images, signing keys, busbar and its documentation. No host
+is contacted. The size is shown first. Run the command again to continue a download or to update the bundle.
 """
 VERIFY = """\
-Checks the signature, age and hashes of a bundle. With an inventory, also resolves the packages of its hosts in a
-container without a network, from the bundle alone.
+Checks the signature, age and hashes of a bundle. With an inventory, also checks in a container without a network that
+the bundle contains all packages of its hosts.
 """
-SERVE = "Offers a bundle to the hosts over HTTP. Any other web server that publishes the folder does the same."
+SERVE = "Serves a bundle to the hosts over HTTP. Any other web server can publish the folder instead."
 MAX_AGE = 90
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its actions."""
-    parser = subparsers.add_parser("bundle", help="collect what a site without internet access needs")
+    parser = subparsers.add_parser("bundle", help="bundle the downloads of a site without internet access")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     make = actions.add_parser("create", help="create or update a bundle", description=CREATE)
     make.add_argument("folder", type=Path, metavar="FOLDER")
@@ -49,7 +49,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="append",
         default=[],
         metavar="SYSTEM[=PATTERN]",
-        help="system of the hosts, such as debian13, or of those that match a pattern, such as rocky9=slurm_compute",
+        help="system of all hosts, such as debian13, or of the hosts of a pattern, such as rocky9=slurm_compute",
     )
     make.add_argument("--size", action="store_true", help="only show the size")
     make.add_argument("--key", type=Path, help=f"signing key (default: {KEY} of the site, created at first use)")
@@ -63,7 +63,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     check.add_argument("--max-age", type=int, default=MAX_AGE, metavar="DAYS", help="default: %(default)s")
     add_run_options(check)
     check.set_defaults(run=_verify)
-    offer = actions.add_parser("serve", help="offer a bundle over HTTP", description=SERVE)
+    offer = actions.add_parser("serve", help="serve a bundle over HTTP", description=SERVE)
     offer.add_argument("folder", type=Path, metavar="FOLDER")
     offer.add_argument("--listen", default="0.0.0.0:8000", metavar="ADDRESS:PORT", help="default: %(default)s")
     offer.set_defaults(run=_serve)
@@ -90,9 +90,7 @@ def _create(args: argparse.Namespace) -> int:
     try:
         create(args.folder, plan, key, _say, only_size=args.size)
     except OSError as exc:
-        message = (
-            f"{exc.filename or args.folder}: {exc.strerror or exc}. Free space or fix the folder, and run this again"
-        )
+        message = f"{exc.filename or args.folder}: {exc.strerror or exc}. Fix the error, and run the command again"
         raise UsageError(message) from exc
     return 0
 
@@ -113,14 +111,14 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Offers files of one folder, without lists of folders."""
+    """Serves the files of one folder, without directory listings."""
 
     protocol_version = "HTTP/1.1"
-    # Otherwise the body waits for the acknowledgement of the header.
+    # Buffering sends header and body together; separately, the body would wait for a TCP acknowledgement.
     wbufsize = -1
 
     def list_directory(self, path: Any) -> None:  # noqa: ANN401 - as in the base class
-        """Refuse to list a folder."""
+        """Return 404 instead of a directory listing."""
         del path
         self.send_error(404)
 
@@ -128,12 +126,12 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         """Log only errors."""
 
     def log_error(self, text: str, *words: Any) -> None:  # noqa: ANN401 - as in the base class
-        """Log a file that the bundle lacks."""
+        """Log a failed request."""
         _say(f"{self.client_address[0]}: {getattr(self, 'path', '')}: {text % words}")
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """A server for many hosts at the same time."""
+    """An HTTP server with a backlog for many simultaneous connections."""
 
     request_queue_size = 128
 
@@ -155,6 +153,6 @@ def _serve(args: argparse.Namespace) -> int:
         message = f"--listen {args.listen}: {exc}"
         raise UsageError(message) from exc
     with server:
-        print(f"{args.folder}: offered at http://{args.listen}/; end with Ctrl-C", flush=True)
+        print(f"{args.folder}: served at http://{args.listen}/; stop with Ctrl-C", flush=True)
         server.serve_forever()
     return 0

@@ -67,13 +67,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     system.add_argument(
         "--distribution",
         type=distribution,
-        # Converted by `type`, too. Molecule and scripts/test run this command.
+        # Molecule and scripts/test set the variable. argparse also validates this default with `type`.
         default=os.environ.get("BUSBAR_DISTRIBUTION") or None,
         metavar="NAME",
         help=f"distribution of all nodes: {', '.join(sorted(DISTRIBUTIONS | IMAGES))} "
         "(default: BUSBAR_DISTRIBUTION, or debian13)",
     )
-    system.add_argument("--image", metavar="REF", help="OCI image from which all nodes start, with apt-get or dnf")
+    system.add_argument("--image", metavar="REF", help="OCI image with apt-get or dnf for all nodes")
     create.add_argument("--rebuild", action="store_true", help="rebuild the image")
     remove = action("down", run_down, "remove the sandbox with all its files")
     remove.add_argument("--purge", action="store_true", help="also remove the cached images")
@@ -122,12 +122,12 @@ def number(least: int, most: int) -> Callable[[str], int]:
 
 
 def distribution(text: str) -> str:
-    """Return the name of a distribution for argparse; a wrong one is refused with the nearest."""
+    """Return a distribution (argparse type); the error for an unknown name contains the nearest one."""
     known = sorted(DISTRIBUTIONS | IMAGES)
     if text not in known:
         near = difflib.get_close_matches(text, known, 1)
         nearest = f" (nearest: {near[0]})" if near else ""
-        msg = f"{text!r} is unknown{nearest}. Choose {', '.join(known)}, or --image REF for another system"
+        msg = f"{text!r} is unknown{nearest}. Use {', '.join(known)}, or --image REF for another system"
         raise argparse.ArgumentTypeError(msg)
     return text
 

@@ -24,7 +24,7 @@ def test_an_unknown_distribution_is_refused_with_the_nearest(
     with pytest.raises(SystemExit) as ended:
         cli.main(["sandbox", "up", *(["--distribution", wrong] if by_option else [])])
     assert ended.value.code == 2
-    assert f"'{wrong}' is unknown (nearest: {nearest}). Choose alma9, debian12" in capsys.readouterr().err
+    assert f"'{wrong}' is unknown (nearest: {nearest}). Use alma9, debian12" in capsys.readouterr().err
 
 
 def test_distribution_and_image_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:

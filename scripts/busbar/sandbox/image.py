@@ -17,8 +17,9 @@ from busbar.sandbox.state import DISTRIBUTIONS, IMAGES
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Sequence
 
-__all__ = ["ADMIN", "COMMON_HOOKS", "REPOSITORY", "ensure_image", "recipe"]
+__all__ = ["ADMIN", "COMMON_HOOKS", "REPOSITORY", "ensure_image", "image_name", "recipe"]
 
 REPOSITORY = "localhost/busbar-sandbox"
 ADMIN = "admin"
@@ -59,6 +60,15 @@ def recipe(distribution: str) -> list[str]:
     return ["mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", *hooks, DISTRIBUTIONS[distribution]]
 
 
+def image_name(distribution: str) -> str:
+    """Return the name of the image that mmdebstrap builds; the tag is a hash of the recipe."""
+    return _tagged(distribution, recipe(distribution))
+
+
+def _tagged(label: str, parts: Sequence[str]) -> str:
+    return f"{REPOSITORY}:{label}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:10]}"
+
+
 def ensure_image(distribution: str, reference: str = "", *, rebuild: bool = False) -> tuple[str, bool]:
     """Build the image of a bare node if it does not exist, by mmdebstrap or from an OCI image.
 
@@ -77,8 +87,7 @@ def ensure_image(distribution: str, reference: str = "", *, rebuild: bool = Fals
     """
     reference = reference or IMAGES.get(distribution, "")
     base, containerfile = _base_image(reference, rebuild=rebuild) if reference else ("", "")
-    parts = [containerfile, base, *HOOKS] if reference else recipe(distribution)
-    name = f"{REPOSITORY}:{distribution or 'image'}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:10]}"
+    name = _tagged(distribution or "image", [containerfile, base, *HOOKS]) if reference else image_name(distribution)
     if not rebuild and podman("image", "exists", name, check=False).returncode == 0:
         return name, False
     if reference:

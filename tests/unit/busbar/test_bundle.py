@@ -24,6 +24,7 @@ from busbar.cli import main
 from busbar.commands.bundle import Handler
 from busbar.errors import UsageError
 from busbar.run.site import Site, add_run_options
+from busbar.sandbox import image
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -238,6 +239,23 @@ def test_apt_says_what_to_download(online: bool, tmp_path: Path, monkeypatch: py
     }
     assert "Package: munge\nPin: version 0.5.16-*" in (tmp_path / "preferences/bundle.pref").read_text()
     assert "trixie-security" in (tmp_path / "sources/bundle.sources").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name, system in plan.systems().items() if "image" not in system])
+def test_a_debian_system_has_the_image_of_the_sandbox(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def podman(*words: str, **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(words)
+        return subprocess.CompletedProcess(words, 0, "", "")
+
+    monkeypatch.setattr(containers.host, "podman", podman)
+    monkeypatch.setattr(image, "podman", podman)
+    reference = containers.ensure_system(name, plan.systems()[name], tmp_path)
+    assert image.ensure_image(name) == (reference, False)
+    assert asked == [("image", "exists", reference)] * 2
 
 
 def test_dnf_says_what_to_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ class Bottleneck(torch.nn.Module):
     """Three convolutions with a residual connection; the second one has the stride (version 1.5)."""
 
     def __init__(self, inputs: int, inner: int, stride: int) -> None:
-        """Make the layers."""
+        """Create the layers."""
         super().__init__()
         outputs = 4 * inner
         self.first, self.second = convolution(inputs, inner, 1), convolution(inner, inner, 3, stride)

@@ -115,7 +115,7 @@ def create_device_file(path: Path, devices: str) -> None:
 
 
 def sync_links(folder: Path, wanted: dict[str, str], *, check: bool = False) -> list[str]:
-    """Make the folder contain exactly these links, and return the changes, which `check` only lists."""
+    """Synchronize the links in a folder with `wanted` and return the changes; with `check` only return them."""
     there = {path.name: str(path.readlink()) for path in folder.iterdir()} if folder.is_dir() else {}
     changed = [name for name in sorted({*there, *wanted}) if there.get(name) != wanted.get(name)]
     changes = [f"{name}: {there.get(name, 'nothing')} -> {wanted.get(name, 'nothing')}" for name in changed]

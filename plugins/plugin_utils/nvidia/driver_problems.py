@@ -110,7 +110,8 @@ def site_driver_problems(
         settings |= {key: own[f"{_PREFIX}{key}"] for key in _OPTIONS if f"{_PREFIX}{key}" in own}
         hardware = catalogue.get(str(own.get("hardware") or "")) or {}
         system = (systems or {}).get(host)
-        problems += driver_problems(hardware, host, settings, system)
+        known = {"distribution": system["distribution"], "major": system["major"]} if system else None
+        problems += driver_problems(hardware, host, settings, known)
         if system and hardware.get("gpu") and settings["source"] == "nvidia":
             declared = {key: own.get(f"nvidia_repository_{key}") for key in ("urls", "key_urls", "fingerprints")}
             declared["key_file"] = (own.get("nvidia_repository_key_files") or {}).get("cuda")

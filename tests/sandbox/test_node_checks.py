@@ -122,7 +122,7 @@ def test_a_diagnosis_that_does_not_run_is_not_a_pass_and_keeps_nobody_out(progra
     [
         ({"validation_node_checks": ["p2q"]}, "validation_node_checks: 'p2q' is not one of"),
         ({"validation_p2p_binary": "/no/such/program"}, "/no/such/program does not exist or is not executable"),
-        ({"__validation_p2p_time_limit": 0}, "validation_p2p_time_limit: 0 is not 1 to"),
+        ({"__validation_p2p_time_limit": 0}, "validation_p2p_time_limit: 0 is out of range"),
         ({"validation_stages": ["cluster"]}, "requires the stage node"),
     ],
 )

@@ -107,7 +107,7 @@ def test_nodes_hold_out_under_load_and_are_watched_meanwhile(sandbox: Cluster) -
 def test_a_sum_that_is_wrong_ends_the_soak_and_fails(sandbox: Cluster) -> None:
     (test,) = validate(sandbox, ["soak"], **SOAK, __validation_mpi_wrong_rank=0)["tests"]
     assert (test["verdict"], "the sums are wrong" in test["reason"]) == ("FAIL", True), test["reason"]
-    assert any("it lasted" in words for words in test["findings"]), test["findings"]
+    assert any("the soak lasted" in words for words in test["findings"]), test["findings"]
 
 
 def test_a_soak_that_does_not_fit_is_refused_before_it_begins(sandbox: Cluster) -> None:

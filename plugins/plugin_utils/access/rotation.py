@@ -103,5 +103,5 @@ def _begun(secret: str, files: Collection[str]) -> bool:
 
 
 def _line(name: str, each: Mapping[str, Any], files: Collection[str]) -> str:
-    what = "resumes where it stopped" if _begun(str(each["secret"]), files) else f"generates a new {each['secret']}"
-    return f"{name}: {what}, on {fold_hosts(each['hosts'])}; interrupts: {each['pause']}"
+    what = "resumes where it stopped" if _begun(str(each["secret"]), files) else f"a new {each['secret']}"
+    return f"{name}: {what}, on {fold_hosts(each['hosts'])}; pause: {each['pause']}"

@@ -79,7 +79,7 @@ def _own(found: Found, node: str, item: dict[str, Any] | None) -> None:
     if item is None or item["write_error"] is None:
         found.gap(node, "gave no result" if item is None else "did not start writing")
     elif item["write_error"] == "no room":
-        found.gap(node, f"not enough space: {size_words(item['free'])} free (expected {size_words(item['needed'])})")
+        found.gap(node, f"no space: {size_words(item['free'])} free, {size_words(item['needed'])} needed by all nodes")
     elif item["write_error"]:
         found.fault(node, f"cannot write: {item['write_error']}{_ownership_remedy(item['write_error'])}")
     elif item["back"] not in {None, "ok"}:

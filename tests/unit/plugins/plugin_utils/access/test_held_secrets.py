@@ -83,4 +83,4 @@ def test_a_wish_for_a_new_secret_is_not_passed_over() -> None:
     assert "'munge' is not a secret of the cluster" in unknown["problem"]
     assert "munge.key" in unknown["remedy"]
     (present,) = rotation_problems(["munge.key"], ["munge.key"], known, "/site/secrets")
-    assert "move /site/secrets/munge.key away" in present["remedy"]
+    assert "move /site/secrets/munge.key to another directory" in present["remedy"]

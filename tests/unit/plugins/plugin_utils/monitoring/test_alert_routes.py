@@ -81,7 +81,7 @@ def test_what_can_reach_somebody_or_is_none_is_fine(text: str) -> None:
         ("receivers: [ops]", "alertmanager_receivers: is not a mapping"),
         ("receivers: {none: [{webhook: {url: 'http://a/'}}]}", "alertmanager_receivers.none: has a duplicate name"),
         ("receivers: {ops: [email]}", "alertmanager_receivers.ops[0]: must have exactly one target"),
-        ("receivers: {ops: [{slak: {}}]}", "alertmanager_receivers.ops[0]: knows no slak"),
+        ("receivers: {ops: [{slak: {}}]}", "alertmanager_receivers.ops[0]: slak is not a known kind of target"),
         ("receivers: {ops: [{slack: }]}", "alertmanager_receivers.ops[0].slack: has no settings"),
         ("receivers: {ops: [{slack: {}}]}", "alertmanager_receivers.ops[0].slack.url: is empty"),
         ("routes: {critical: opz}\nreceivers: {ops: none}", "routes.critical: receiver opz does not exist"),

@@ -62,7 +62,7 @@ def test_a_rank_that_is_behind_and_a_node_without_a_file_are_named() -> None:
     found = inspector_words(said({"gpu1": [record(0, 5)], "gpu2": [record(1, 3)], "gpu3": []}))
     assert found == [
         "NCCL Inspector: no records from gpu3; see validation_inspector",
-        f"{TITLE}: rank 1 of gpu2 last ended AllReduce 3, others 5",
+        f"{TITLE}: the last AllReduce completed by rank 1 of gpu2 is number 3 (others: 5)",
     ]
 
 

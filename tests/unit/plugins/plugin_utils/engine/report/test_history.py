@@ -42,7 +42,7 @@ def test_spread(values: list[float], middle: float, ordinary: float) -> None:
 
 
 def test_spread_of_nothing() -> None:
-    with pytest.raises(ValueError, match="no figures"):
+    with pytest.raises(ValueError, match="at least one value"):
         median_and_tolerance([])
 
 

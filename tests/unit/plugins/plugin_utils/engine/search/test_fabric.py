@@ -244,7 +244,7 @@ def test_a_suspicion_says_how_many_repeats_would_tell() -> None:
         told += [entry for entry in locator.found["suspected"] if NODE(9) in entry["nodes"] and entry["repeats"]]
     assert told
     assert all(entry["repeats"] > 12 for entry in told)
-    assert all(entry["reason"].endswith(f"repeat with {entry['repeats']} repeats") for entry in told)
+    assert all(entry["reason"].endswith(f"validate with {entry['repeats']} repeats") for entry in told)
 
 
 def test_a_healthy_node_at_the_slow_end_of_the_spread_is_not_blamed() -> None:

@@ -128,7 +128,7 @@ def test_a_mesh_of_links_at_half_their_rate_is_below_what_the_profile_says_of_th
     slow = p2p_text(8, lambda one, two: dgx1_speed(one, two) / (1 if dgx1_link(one, two) == "SYS" else 2))
     found = judged(read_p2p(topology() + slow), "dgx1")
     assert (found["verdict"], len(found["pairs"])) == ("FAIL", 16)
-    assert "GPU 0 and GPU 3: 24.15 GB/s, where the floor is 35" in found["reason"]
+    assert "GPU 0 and GPU 3: 24.15 GB/s (the floor: 35" in found["reason"]
 
 
 def test_cells_are_held_against_those_with_the_same_link() -> None:
@@ -175,7 +175,7 @@ def test_latency_and_lost_access_are_findings() -> None:
         ("\x00\x01\xff", "the output contains no results"),
         ("bash: p2pBandwidthLatencyTest: command not found", "command not found"),
         (p2p_text().partition("Bidirectional")[0], "the output is incomplete: bidirectional"),
-        (p2p_text()[:1500], "cut after"),
+        (p2p_text()[:1500], "truncated after"),
         (p2p_text().replace("  48.30", "  nan", 1), "contains non-numeric cells"),
         (p2p_text().replace("  48.30", "", 1), "has 3 cells (expected 4)"),
         (p2p_text(4) + p2p_text(4), "printed twice"),
@@ -234,7 +234,7 @@ def test_a_whole_nvlink_slower_is_below_the_floor(make: Callable[..., str]) -> N
     [
         ("", "the output contains no results of nvbandwidth"),
         (nvbandwidth_text()[:900], "printed nothing"),
-        (nvbandwidth_text().partition("\n 5 ")[0], "cut after 5 of 8 rows"),
+        (nvbandwidth_text().partition("\n 5 ")[0], "truncated after 5 of 8 rows"),
         (re.sub(r"\nSUM device_to_device_memcpy_read_ce.*", "", nvbandwidth_text()), "the sum after its rows"),
         (nvbandwidth_text().replace("371.00", "271.00", 1), "the sum of its cells"),
         (nvbandwidth_json()[:-40], "the JSON is incomplete"),

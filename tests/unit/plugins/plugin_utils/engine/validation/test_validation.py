@@ -96,7 +96,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
             "validation_binary: /opt/run.sh is not an nccl-tests program, so it can run only one collective",
         ),
         ({"topology": {"leaf1": "gpu[1-"}}, "validation_topology: leaf1: "),
-        ({"topology": {"leaf1": "gpu1", "leaf2": ["gpu1"]}}, "gpu1 is under leaf1 and leaf2"),
+        ({"topology": {"leaf1": "gpu1", "leaf2": ["gpu1"]}}, "gpu1 is listed under leaf1 and leaf2"),
         ({"nodes": "gpu[1-"}, "validation_nodes"),
         ({"nodes": []}, "validation_nodes: is empty"),
         ({"nodes": "gpu[8-9]"}, "gpu[8-9] is not a compute node (gpu[1-3])"),

@@ -108,7 +108,7 @@ def test_reports_of_earlier_releases_have_another_key_for_the_message(key: str) 
 
 def test_all_rails_in_both_directions_pass() -> None:
     test = judged(output())
-    assert (test["verdict"], test["reason"]) == ("PASS", "64 ways, 390 to 390 Gb/s")
+    assert (test["verdict"], test["reason"]) == ("PASS", "64 directions, 390 to 390 Gb/s")
     assert test["rdma_pairs"]["gbps_floor"] == 360
     assert test["source"] == "computed: 0.9 of the rate of the profile's NICs"
 

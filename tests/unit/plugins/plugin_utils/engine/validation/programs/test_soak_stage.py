@@ -205,8 +205,8 @@ def test_what_holds_clocks_down_and_what_rises_a_little_are_findings() -> None:
     test = judged(text)
     assert test["verdict"] == "PASS"
     assert test["findings"] == [
-        "gpu2 GPU 3 (GPU-gpu2-3): 3 correctable ECC errors meanwhile",
-        "gpu2 GPU 3 (GPU-gpu2-3): 4 PCIe replays meanwhile",
+        "gpu2 GPU 3 (GPU-gpu2-3): 3 correctable ECC errors during the soak",
+        "gpu2 GPU 3 (GPU-gpu2-3): 4 PCIe replays during the soak",
         "gpu2 GPU 3: throttled by the hardware, in 20 of 21 samples",
         "gpu2 GPU 3: throttled by the hardware because of its temperature, 2.5 s",
         "gpu2 GPU 3: throttled by the power brake of the server, in 20 of 21 samples",

@@ -150,7 +150,7 @@ def test_a_fault_of_all_nodes_blames_no_node(count: int, changes: list[Any], wor
             2,
             [edit("write", ok=False, error="no room"), edit("room", free=0)],
             LOW,
-            "not enough space: 0 MB free (expected 10 MB)",
+            "no space: 0 MB free, 10 MB needed",
         ),
         (2, [], NONE, "no floor is known for the speed of write and read"),
         (2, [], {"write": 1.0, "read": None}, "no floor is known for the speed of read"),

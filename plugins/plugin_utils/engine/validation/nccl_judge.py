@@ -392,7 +392,7 @@ def _warnings(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
     for text in texts[:_MOST_WARNINGS]:
         _once(answer, f"NCCL warned: {text}{f' ({hint(text)})' if hint(text) else ''}")
     if len(texts) > _MOST_WARNINGS:
-        _once(answer, f"{len(texts) - _MOST_WARNINGS} more warnings of NCCL")
+        _once(answer, f"NCCL warned: {len(texts) - _MOST_WARNINGS} more warnings")
 
 
 def _known_causes(answer: _Verdict, named: list[str]) -> None:

@@ -46,8 +46,8 @@ def test_history_is_what_came_before_and_can_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("[]", "not a validation report"),
         ('{"verdict": 1, "tests": []}', "schema"),
     ],

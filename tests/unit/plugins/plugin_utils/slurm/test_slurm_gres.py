@@ -122,7 +122,7 @@ def test_the_layout_of_the_hardware_holds_where_the_host_has_none() -> None:
             "rtx_3060_desktop",
             {"slurm_gres_mode": "nvml"},
             "slurm_gres_mode",
-            "slurm_type rtx3060 is not part of nvidia_geforce_rtx_3060",
+            "slurm_type rtx3060 is not part of the name nvidia_geforce_rtx_3060",
         ),
         (
             "dgx_h100",

@@ -138,7 +138,7 @@ def test_mounts_that_are_refused(mounts: Any, key: str, words: str) -> None:  # 
 
 def test_a_server_does_not_mount_over_what_it_exports() -> None:
     (problem,) = mount_problems("ctl", "nfs_client_mounts", [mount(src="filer:/x")], SERVED, ["/shared"])
-    assert "the host exports /shared" in problem["problem"]
+    assert "would hide /shared" in problem["problem"]
 
 
 @pytest.mark.parametrize(

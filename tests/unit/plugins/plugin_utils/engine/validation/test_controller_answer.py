@@ -66,21 +66,21 @@ def test_whose_jobs_have_a_node_is_taken_over_as_a_text_of_one_line() -> None:
 def test_a_forged_answer_is_refused_whole(changes: dict[str, Any], words: str) -> None:
     found = answered(**changes)
     assert (found["tests"], found["node_reasons"]) == ([], [])
-    assert found["msg"].startswith("ctl gives ")
+    assert found["msg"].startswith("ctl returned ")
     assert words in found["msg"]
     # What was asked for is never run again by such an answer, and the report says whose it was.
     state = with_results(OPTIONS, None, STEP, found, [])
     assert next_step(OPTIONS, state)["tests"] == []
     told = report(OPTIONS, state, "")
     assert told["verdict"] == "INCONCLUSIVE"
-    assert "ctl gives " in told["reason"]
+    assert "ctl returned " in told["reason"]
 
 
 @pytest.mark.parametrize("tests", ["gpu1", {"a": 1}, [1, 2], [None], [[]]])
 def test_an_answer_of_another_kind_is_refused(tests: object) -> None:
     found = checked_answer(OPTIONS, STEP, {"tests": tests}, "ctl")
     assert found["tests"] == []
-    assert found["msg"].startswith("ctl gives ")
+    assert found["msg"].startswith("ctl returned ")
 
 
 def test_texts_are_short_and_of_letters() -> None:

@@ -116,8 +116,8 @@ def test_dcgm_4_tells_of_entities() -> None:
         (({"status": "Pass", "warnings": [{"warnings": "slow"}]},), "PASS", "slow"),
         (({"status": "FAIL", "gpu_id": 3},), "FAIL", "test0 of GPU 3 failed"),
         (({"status": "Skip"}, {"status": "Not Run"}), "INCONCLUSIVE", "every test was skipped"),
-        (({"status": "Maybe"}, {"status": "Pass"}), "INCONCLUSIVE", "test0 ended as 'Maybe'"),
-        (({"status": "Pass"}, {}), "INCONCLUSIVE", "test1 ended as 'no status'"),
+        (({"status": "Maybe"}, {"status": "Pass"}), "INCONCLUSIVE", "test0 has the unknown status 'Maybe'"),
+        (({"status": "Pass"}, {}), "INCONCLUSIVE", "test1 has the unknown status 'no status'"),
     ],
 )
 def test_statuses(results: tuple[dict[str, Any], ...], verdict: str, words: str) -> None:

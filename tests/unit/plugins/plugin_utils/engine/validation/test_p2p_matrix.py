@@ -121,7 +121,7 @@ def test_a_pair_that_lost_its_links_is_named(gbs: float, *, known: bool) -> None
     text = (topology() if known else "") + p2p_text(8, dgx1_speed, changes)
     found = judged(read_p2p(text), "dgx1")
     assert (found["verdict"], found["pairs"]) == ("FAIL", [[0, 3]])
-    assert ("the floor is 35" in found["reason"]) == known
+    assert ("the floor: 35" in found["reason"]) == known
 
 
 def test_a_mesh_of_links_at_half_their_rate_is_below_what_the_profile_says_of_them() -> None:
@@ -136,7 +136,7 @@ def test_cells_are_held_against_those_with_the_same_link() -> None:
     text = topology(8, lambda one, two: "PIX" if one // 2 == two // 2 else "SYS")
     found = judged(read_p2p(text + p2p_text(8, two_sockets(8), changes)), None, floor=1.0)
     assert (found["verdict"], found["pairs"]) == ("FAIL", [[2, 6]])
-    assert "the median of all SYS pairs is 22.4" in found["reason"]
+    assert "the median of all SYS pairs: 22.4" in found["reason"]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_pairs_that_are_slow_both_ways_are_named(
     found = of_pcie(gpus, lambda _one, _two: 22.0, changes)
     assert (found["verdict"], sorted(found["pairs"])) == ("FAIL", sorted(pairs))
     if len(pairs) > 2:
-        assert "GPU 5 is slow with 7 others" in found["reason"]
+        assert "GPU 5 is slow with 7 other GPUs" in found["reason"]
 
 
 def test_latency_and_lost_access_are_findings() -> None:
@@ -226,7 +226,7 @@ def test_nvbandwidth_as_text_and_as_json(make: Callable[..., str]) -> None:
 def test_a_whole_nvlink_slower_is_below_the_floor(make: Callable[..., str]) -> None:
     found = judged(read_nvbandwidth(make(speed=160.0)), "dgx_h100")
     assert found["verdict"] == "FAIL"
-    assert "the floor is 315" in found["reason"]
+    assert "the floor: 315" in found["reason"]
 
 
 @pytest.mark.parametrize(

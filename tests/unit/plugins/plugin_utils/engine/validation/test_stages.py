@@ -230,10 +230,10 @@ def test_tests_without_enough_time_do_not_pass() -> None:
     [
         ({}, [], ["gpu3"], ""),
         ({"drain_failed": False}, [], [], ""),
-        ({"drain_limit": 24}, [], [], "gpu3 not drained: 1 of 4 nodes would be out"),
-        ({}, ["gpu1 busbar: slow (root, 1)"], [], "2 of 4 nodes would be out"),
+        ({"drain_limit": 24}, [], [], "gpu3 not drained: 1 of 4 nodes would be drained"),
+        ({}, ["gpu1 busbar: slow (root, 1)"], [], "2 of 4 nodes would be drained"),
         ({}, ["gpu3 busbar: slow (root, 1)", "gpu2 other (root, 1)"], ["gpu3"], ""),
-        ({"drain_limit": 0}, [], [], "allows 0 %"),
+        ({"drain_limit": 0}, [], [], "validation_drain_limit: 0 %"),
     ],
 )
 def test_drain(changes: dict[str, Any], before: list[str], drained: list[str], words: str) -> None:

@@ -198,7 +198,7 @@ def test_repeats_that_the_job_had_no_time_for_are_no_fault_but_told() -> None:
     said = "\n# busbar repeats: {}, no time for more\n"
     (test,) = judged(part.format(1) + part.format(2) + said.format(2), repeats=3)["tests"]
     assert test["verdict"] == "PASS"
-    assert "2 of 3 repeats: raise validation_test_time_limit for more" in test["findings"]
+    assert "2 of 3 repeats in time: raise validation_test_time_limit" in test["findings"]
     (test,) = judged(part.format(1) + said.format(1), repeats=3)["tests"]
     told = "1 of 3 repeats in time, so steadiness is unknown: raise validation_test_time_limit"
     assert (test["verdict"], told in test["findings"]) == ("PASS", True)

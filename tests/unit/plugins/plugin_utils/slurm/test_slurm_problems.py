@@ -63,7 +63,7 @@ def test_a_good_declaration_has_none() -> None:
         (
             {"accounting": {"users": [{"name": "u", "accounts": ["a"]}]}},
             "users_accounts[u].slurm",
-            "account a, which is not",
+            "account a",
         ),
     ],
 )

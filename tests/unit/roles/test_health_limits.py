@@ -58,13 +58,13 @@ def run(folder: Path, **given: object) -> tuple[int, str]:
     [
         (
             BROKEN,
-            [*(f"gpu1: {name}: " for name in BROKEN), "out of bounds", "set more than 0, at most 100"],
+            [*(f"gpu1: {name}: " for name in BROKEN), "out of bounds", "set a number above 0 and at most 100"],
         ),
         (
             {"node_health_severities": {"clocks": "MONITOR"}},
             ["gpu1: node_health_severities.clocks: ", "did you mean clock?"],
         ),
-        ({"slurm_health_check_interval": 60}, ["set node_health_interval instead"]),
+        ({"slurm_health_check_interval": 60}, ["Set node_health_interval instead"]),
     ],
 )
 def test_what_healthy_nodes_would_break_is_refused(tmp_path: Path, given: dict[str, object], said: list[str]) -> None:

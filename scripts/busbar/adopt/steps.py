@@ -115,8 +115,9 @@ def adopt_hosts(reading: Reading, toolkit: str) -> None:
     wanted = [title for title, option in software.items() if draft.variables.get(option) != "none"]
     wanted += [title for title in ("enroot", "pyxis", "apptainer") if draft.variables.get(f"{title}_enabled")]
     wanted += ["Prometheus, Grafana, exporters"] if draft.groups.get("monitoring") else []
-    reason = "packages from busbar's sources; `busbar provision --check --diff` lists them"
-    draft.note(", ".join(wanted), CHANGED, reason)
+    if wanted:
+        reason = "packages from busbar's sources; `busbar provision --check --diff` lists them"
+        draft.note(", ".join(wanted), CHANGED, reason)
 
 
 def adopt_connection(reading: Reading) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,9 +63,8 @@ def isolated(sandbox_name: str, folder: Path) -> Iterator[Cluster]:
     with subprocess.Popen(["busbar", "bundle", "serve", str(folder), "--listen", listen]) as server:
         try:
             for node in sandbox.nodes:
-                cluster.wait_until(
-                    lambda node=node: reaches(cluster, node, f"{sandbox.subnet}.1", PORT), f"{node}: no bundle"
-                )
+                answers = partial(reaches, cluster, node, f"{sandbox.subnet}.1", PORT)
+                cluster.wait_until(answers, f"{node}: no bundle")
                 assert reaches(cluster, node, archive, 80)
                 cut_off(cluster, node, sandbox.subnet)
                 assert not reaches(cluster, node, archive, 80)
@@ -80,8 +80,9 @@ def test_the_site_is_provisioned_and_validated_from_the_bundle(isolated: Cluster
     assert done.returncode == 0, done.stdout + done.stderr
     report = max((isolated.state / "reports").glob("*/report.json"))
     assert json.loads(report.read_text())["verdict"] == "PASS"
-    sources = isolated.exec("gpu1", "apt-get indextargets --format '$(SITE)' | sort -u").stdout
-    assert sources.split() == [f"http://{load(isolated.name).subnet}.1:{PORT}"]
+    sources = isolated.exec("gpu1", "apt-get indextargets --format '$(SITE)' | sort -u").stdout.split()
+    base = f"http://{load(isolated.name).subnet}.1:{PORT}/files/{ARCHIVE}"
+    assert sources == [f"{base}/debian", f"{base}/debian-security"]
 
 
 def test_a_second_run_changes_nothing(isolated: Cluster) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from busbar.bundle.containers import FILES, WORK, run_in, trusted_key
+from busbar.bundle.containers import FILES, WORK, install_key, run_in
 from busbar.bundle.fetch import File, bundle_path, write
 
 if TYPE_CHECKING:
@@ -72,14 +72,9 @@ def resolve_apt(own: HostClass, system: Mapping[str, Any], work: Path, files: Pa
         _source(each["url"], each["suites"], each["components"], system["keyring"], online=online)
         for each in system["sources"]
     ]
-    found = []
+    found: list[File] = []
     for repository in own.repositories:
-        key, data = trusted_key(repository, None if online else files)
-        (work / f"{repository['name']}.asc").write_text(key, encoding="utf-8")
-        if data:
-            found.append(File(repository["key_url"], bundle_path(repository["key_url"])))
-            if online:
-                write(files / found[-1].path, data)
+        found += install_key(repository, work, files, online=online)
         place, parts = f"{WORK}/{repository['name']}.asc", repository["components"]
         sources.append(_source(repository["url"], [repository["suite"]], parts, place, online=online))
     (work / "sources").mkdir()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.openpgp_key import extract_key, fingerprints
 
-from busbar.bundle.fetch import read_url
+from busbar.bundle.fetch import File, bundle_path, read_url, write
 from busbar.errors import UsageError
 from busbar.sandbox import host, image
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["FILES", "WORK", "image_file", "image_reference", "run_in", "trusted_key"]
+__all__ = ["FILES", "WORK", "image_file", "image_reference", "install_key", "run_in", "trusted_key"]
 
 # Paths in the container: the working folder, and the files of the bundle.
 WORK, FILES = "/work", "/bundle"
@@ -98,6 +98,22 @@ def run_in(  # noqa: PLR0913 - keywords
     return done.stdout
 
 
+def install_key(repository: Mapping[str, Any], work: Path, files: Path, *, online: bool) -> list[File]:
+    """Write the signing key of a repository to WORK, and return its file in the bundle, which is written if online.
+
+    Raises:
+        UsageError: the key cannot be read, or has another fingerprint.
+    """
+    key, data = trusted_key(repository, None if online else files)
+    (work / f"{repository['name']}.asc").write_text(key, encoding="utf-8")
+    if not data:
+        return []
+    path = bundle_path(repository["key_url"])
+    if online:
+        write(files / path, data)
+    return [File(repository["key_url"], path)]
+
+
 def trusted_key(repository: Mapping[str, Any], files: Path | None) -> tuple[str, bytes]:
     """Return the signing key of a repository and, if it was downloaded, the original file.
 
@@ -112,7 +128,7 @@ def trusted_key(repository: Mapping[str, Any], files: Path | None) -> tuple[str,
     if given:
         data = Path(given).read_bytes()
     elif files:
-        path = files / url.partition("://")[2]
+        path = files / bundle_path(url)
         if not path.is_file():
             message = f"the bundle lacks the signing key of repository {repository['name']} ({url})"
             raise UsageError(message)

@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any
 
-from busbar.bundle.containers import FILES, WORK, run_in, trusted_key
+from busbar.bundle.containers import FILES, WORK, install_key, run_in
 from busbar.bundle.fetch import File, bundle_path, read_url, write
 from busbar.errors import UsageError
 
@@ -50,12 +50,7 @@ def resolve_dnf(own: HostClass, system: Mapping[str, Any], work: Path, files: Pa
         sections.append(_section(source["id"], source["url"], f"file://{FILES}/{path}", online=online))
         found += _metadata(source["url"], files, online=online)
     for repository in own.repositories:
-        key, data = trusted_key(repository, None if online else files)
-        (work / f"{repository['name']}.asc").write_text(key, encoding="utf-8")
-        if data:
-            found.append(File(repository["key_url"], bundle_path(repository["key_url"])))
-            if online:
-                write(files / found[-1].path, data)
+        found += install_key(repository, work, files, online=online)
         place = f"file://{WORK}/{repository['name']}.asc"
         sections.append(_section(repository["name"], repository["url"], place, online=online))
         found += _metadata(repository["url"], files, online=online)

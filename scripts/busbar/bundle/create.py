@@ -265,7 +265,7 @@ def problems_of(
         say: prints a line of progress.
     """
     created = dt.datetime.fromisoformat(manifest["created"])
-    age = (dt.datetime.now(dt.UTC) - created).days
+    age = (dt.datetime.now(dt.timezone.utc) - created).days
     found = list(damaged_files(folder, manifest))
     if age > max_age:
         found.append(

@@ -78,8 +78,11 @@ def size_text(size: float) -> str:
 
 def digest_of(path: Path, algorithm: str = "sha256") -> str:
     """Return the hash of a file."""
+    digest = hashlib.new(algorithm)
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, algorithm).hexdigest()
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _open(url: str, begin: int = 0, method: str = "GET") -> http.client.HTTPResponse:

@@ -138,7 +138,7 @@ problems:
   type: list
   elements: dict
 protected_users:
-  description: Local and declared users that no directory entry may replace, except accounts of packages.
+  description: Local and declared users that no directory entry may replace, except accounts that packages create.
   returned: with O(compare)
   type: list
   elements: str

@@ -34,7 +34,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
 
 def check_inventory(_: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of the alert settings of the hosts in the group monitoring."""
+    """Return the problems with the alert settings of the monitoring hosts."""
     return site_routing_problems(cluster["monitoring"], cluster["hostvars"])
 
 

@@ -51,7 +51,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         )
     age, rotation = _number(options["max_age_days"]), _number(options["rotate_days"])
     if age and rotation > age:
-        remedy = "lower it, because only closed journals are removed by age"
+        remedy = "lower it, because only rotated journals are removed by age"
         problems.append(problem("rotate_days", "is longer than journal_remote_max_age_days", remedy))
     return problems
 

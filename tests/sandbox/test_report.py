@@ -66,7 +66,7 @@ def test_prometheus_has_the_figures_under_the_names_of_the_nodes(sandbox: Cluste
     )
     sandbox.wait_until(
         lambda: asked(sandbox, "busbar_validation_timestamp_seconds") == {("ctl", ""): began},
-        "the validation does not reach Prometheus",
+        "the validation cannot reach Prometheus",
     )
     assert asked(sandbox, "busbar_validation_verdict") == {("ctl", ""): 0}
     everywhere = {(node, stage) for node in sandbox.compute for stage in ("node", "cluster")}

@@ -121,7 +121,7 @@ def test_a_collective_that_hangs_is_cut_by_the_limit_of_all_tests(sandbox: Clust
         "cut off: the time limit of the validation was reached",
     )
     assert test["job"]["seconds"] <= 30
-    assert report["stopped"] == "the time limit of 30 s for all tests ended cluster"
+    assert report["stopped"] == "the time limit of 30 s for all tests cut short cluster"
     assert report["search_rounds"] == 0
     assert sandbox.exec("ctl", "squeue -h -t PD,R").stdout == ""
     sandbox.wait_idle(120)

@@ -65,7 +65,7 @@ def _flag_problems(mount: str, flags: Sequence[str]) -> list[Problem]:
     for flag in flags:
         if flag not in _FLAGS:
             near = difflib.get_close_matches(flag, _FLAGS, 1)
-            meant = f"write {near[0]}" if near else f"use some of {', '.join(sorted(_FLAGS))}"
+            meant = f"write {near[0]}" if near else f"use one or more of {', '.join(sorted(_FLAGS))}"
             problems.append(_problem(mount, f"has the flag {flag!r}, which Enroot does not support", meant))
     return problems
 

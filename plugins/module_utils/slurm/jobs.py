@@ -56,7 +56,7 @@ ENDED = frozenset(
 )
 _FREE = frozenset({"idle", "planned"})
 _BUSY = frozenset({"allocated", "mixed", "completing"})
-# sinfo's state of a drained node without jobs; a job may start on it in a reservation.
+# sinfo shows this state for a drained node without jobs. In a reservation, a job can still start on it.
 _DRAINED = "drained"
 _RESERVED = frozenset({"reserved", "maint"})
 _TAKEN = ("not idle", "not allocated", "drained", "draining", "reserved", "maint")

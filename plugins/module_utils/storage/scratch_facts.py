@@ -69,7 +69,7 @@ def block_tree(text: str) -> list[dict[str, Any]]:
 def array_of(text: str) -> dict[str, Any] | None:
     """Return `name`, `uuid`, `level` and `devices` of an array from `mdadm --examine --export` of a member.
 
-    The name excludes the host; the UUID has the format of file systems. None if the device is not a member.
+    The name excludes the host; the UUID is formatted like that of a file system. None if the device is not a member.
     """
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     digits = values.get("MD_UUID", "").replace(":", "").lower()

@@ -98,7 +98,7 @@ class HostBase:
         return self.module.get_bin_path("dpkg-query") is not None
 
     def save_copy(self, source: Path, name: str, why: str) -> None:
-        """Save a copy of a file that busbar did not write, or that was changed since."""
+        """Save a copy of a file that busbar did not write, or that has been modified since busbar wrote it."""
         place = KEPT / name.lstrip("/")
         self.kept.append(f"{name}: {why}; kept as {place}")
         if self.module.check_mode:

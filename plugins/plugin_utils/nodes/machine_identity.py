@@ -94,7 +94,7 @@ def change_of(  # noqa: PLR0913 - one for each identifier
             remedy="correct ansible_host, or generate new host keys there: rm /etc/ssh/ssh_host_*; ssh-keygen -A",
         )
     if known.get(node) == key and not allow_same:
-        # If the run was interrupted, the machine has already been accepted.
+        # An interrupted run may already have recorded this machine, so do not record it again.
         own = [each for each in records if each["node"] == node]
         if own and own[-1]["event"] != ADMITTED and own[-1].get("host_key") == key:
             return Change(event="")

@@ -147,7 +147,7 @@ class Collector:
             families, up = self._state(began)
         if accounting:
             answered = self._try_query("slurmdbd", accounting.answer) is not None
-            families.append(one("slurmdbd_up", "Whether slurmdbd answers, with its database.", answered))
+            families.append(one("slurmdbd_up", "Whether slurmdbd and its database answer.", answered))
         who = {"controller": settings.controller}
         return [
             one("up", "Whether slurmctld of this controller answers.", up, **who),

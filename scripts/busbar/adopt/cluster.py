@@ -228,7 +228,7 @@ def _managers(draft: Draft, hosts: Mapping[str, HostReading], reading: HostReadi
 
 def _several_daemons(draft: Draft, conf: SlurmConf, machines: Mapping[str, str]) -> list[str]:
     """Return a reason to refuse takeover for each host with several slurmd."""
-    found = [f"front-end nodes ({fold_for_slurm(conf.frontends)}): busbar has no such hosts"] if conf.frontends else []
+    found = [f"front-end nodes ({fold_for_slurm(conf.frontends)}): not supported"] if conf.frontends else []
     for host in dict.fromkeys(keys["NodeHostname"] for keys in conf.nodes.values() if "NodeHostname" in keys):
         names = [name for name in machines if conf.nodes[name].get("NodeHostname") == host]
         if len(names) > 1:
@@ -299,7 +299,7 @@ def _states(draft: Draft, text: str) -> None:
 
 
 def _carry_software(draft: Draft, hosts: Mapping[str, HostReading], conf: SlurmConf, blockers: list[str]) -> None:
-    """List Slurm's origin and version, and keep busbar from installing what the cluster does not have."""
+    """List Slurm's packages and versions, and keep busbar from installing programs that the cluster lacks."""
     for host, reading in hosts.items():
         packages = re.findall(r"Package: (\S+)\nVersion: (\S+)", reading.commands.get("dpkg", ""))
         for name, version in packages:

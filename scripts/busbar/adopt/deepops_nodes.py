@@ -194,7 +194,7 @@ def services(reading: Reading) -> None:
     proxies = {name: value for name, value in proxies.items() if not unresolved(value)}
     enroot = reading.on("slurm_install_enroot")
     if proxies:
-        question = "busbar sets no proxy for apt and dnf: do /etc/apt/apt.conf.d or /etc/dnf/dnf.conf have it?"
+        question = "busbar sets no proxy for apt and dnf: is it in /etc/apt/apt.conf.d or /etc/dnf/dnf.conf?"
         draft.note("proxy", ASK, f"{question} {', '.join(map(str, proxies.values()))}")
     for name, value in proxies.items():
         if enroot:

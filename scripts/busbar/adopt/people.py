@@ -80,7 +80,7 @@ def read_people(hosts: Mapping[str, HostReading], slurm_user: str) -> People:
 
     Args:
         hosts: readings by host.
-        slurm_user: SlurmUser, whose numbers must agree, too; those of other accounts of packages may differ.
+        slurm_user: SlurmUser; its UID and GID must agree, unlike those of other accounts that packages create.
     """
     found = People()
     numbers: dict[str, dict[int, dict[str, list[str]]]] = {"UID": {}, "GID": {}}

@@ -206,7 +206,7 @@ class Source:
             host: the host.
             text: the template.
             seen: names of the variables that are being evaluated.
-            exact: whether a single expression may give another type than text.
+            exact: whether a single expression may evaluate to a type other than text.
             defaults: values of variables that the host does not have.
         """
         from jinja2 import TemplateError, Undefined, meta  # noqa: PLC0415 - comes with Ansible
@@ -307,8 +307,8 @@ def _refuse_invalid(sources: Sequence[str]) -> None:
 def _ask_ansible(sources: Sequence[str], hidden: Sequence[Path]) -> dict[str, Any]:
     """Return the answer of `ansible-inventory --list`.
 
-    Vault passwords are withheld, so that encrypted values stay encrypted. Files that are encrypted as a whole would end
-    the program, so it reads a copy without them.
+    Vault passwords are withheld, so that encrypted values stay encrypted. The program would abort on files that are
+    encrypted as a whole, so it reads a copy without them.
 
     Raises:
         UsageError: the program failed.

@@ -28,7 +28,7 @@ _NODE = (
     *("CoreSpecCount", "TmpDisk", "Weight", "Gres", "AvailableFeatures", "NodeAddr", "NodeHostName", "Port"),
     "Partitions",
 )
-# Additions of the takeover, which ADOPTED.md lists.
+# The takeover adds this parameter and this user; ADOPTED.md lists them.
 _ADDED_PARAMETER = "enable_configless"
 _ADDED_USER = "busbar-validation"
 _FIRST_USER = 1000

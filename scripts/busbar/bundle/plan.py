@@ -1,4 +1,4 @@
-"""Determines the downloads of the hosts of an inventory, which Ansible evaluates without contacting them."""
+"""Determine the files that the hosts of an inventory download. Ansible evaluates it without contacting the hosts."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class HostClass:
         hosts: names of the hosts.
         packages: name of each package with its version or pattern, which may be empty; @NAME is a module stream.
         pins: patterns of further packages with their version.
-        repositories: repositories besides those of the system, with name, url, suite, components, key_url (or key_file
-            on this machine), fingerprint.
+        repositories: repositories in addition to the system's own, with name, url, suite, components, key_url (or
+            key_file on this machine), fingerprint.
     """
 
     system: str
@@ -50,7 +50,7 @@ class HostClass:
 
     @property
     def wanted(self) -> dict[str, Any]:
-        """The properties of the class, without its hosts."""
+        """The attributes that define the class, without its hosts."""
         return {key: value for key, value in dataclasses.asdict(self).items() if key != "hosts"}
 
 

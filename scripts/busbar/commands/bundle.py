@@ -40,7 +40,7 @@ MAX_AGE = 90
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its actions."""
-    parser = subparsers.add_parser("bundle", help="bundle the downloads of a site without internet access")
+    parser = subparsers.add_parser("bundle", help="bundle the files that a site without internet access needs")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     make = actions.add_parser("create", help="create or update a bundle", description=CREATE)
     make.add_argument("folder", type=Path, metavar="FOLDER")

@@ -117,7 +117,7 @@ def archive(inventory: Mapping[str, Any], top: Path | None = None) -> bytes:
 
 def _files(inventory: Mapping[str, Any], top: Path) -> Iterator[tuple[str, bytes]]:
     yield "inventory.json", (json.dumps(inventory, indent=1, sort_keys=True) + "\n").encode()
-    # Without this file a node would use an ansible.cfg of its own.
+    # Without this file Ansible would use an ansible.cfg that exists on the node.
     yield "ansible.cfg", b"[defaults]\n"
     for part in PARTS:
         for path in _below(top / part):

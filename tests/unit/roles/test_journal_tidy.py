@@ -1,4 +1,4 @@
-"""Which received journals are closed and removed, with a stand-in for systemctl."""
+"""Which received journals are rotated and removed, with a stand-in for systemctl."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def floor_of(options: Mapping[str, Any], collective: str) -> float | None:
 
 
 def repeats_in_time(text: str | None) -> int | None:
-    """Return the number of completed repeats if the time of the job did not suffice for all; otherwise None."""
+    """Return the number of completed repeats if the job's time limit was too short for all; otherwise None."""
     match = _IN_TIME.search(text or "")
     return int(match[1]) if match else None
 

@@ -95,7 +95,7 @@ class Family(Item):
 
 @dataclass
 class _Probe(_OneBlock):
-    """A block between two sets whose diagonal quarters are both slow: a boundary or several slow links."""
+    """A block between two node sets in which every diagonal quarter is slow: a boundary or several slow links."""
 
     hits: list[tuple[Block, Outcome]]
     others: list[Block]

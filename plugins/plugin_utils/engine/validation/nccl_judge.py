@@ -362,8 +362,8 @@ def _believable(answer: _Verdict, measured: float, limits: dict[str, Any]) -> No
     if limit is not None and measured > _ABOVE * limit:
         answer.findings.append(f"{measured:g} GB/s is above the computed ceiling of {limit:.4g} GB/s")
     elif wire is not None and measured > _ABOVE * wire:
-        why = {"NVLS": "reduction in the NVSwitch (NVLS)", "tree": "a tree, or reduction in a switch"}.get(
-            limits["algorithm"], "reduction in the network switches (SHARP), or a tree"
+        why = {"NVLS": "reduction in the NVSwitch (NVLS)", "tree": "the tree algorithm, or reduction in a switch"}.get(
+            limits["algorithm"], "reduction in the network switches (SHARP), or the tree algorithm"
         )
         answer.findings.append(
             f"above the maximum of a ring ({wire:.4g} GB/s), probably because of {why}: the value is not the link rate"

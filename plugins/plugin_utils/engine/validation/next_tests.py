@@ -126,7 +126,7 @@ def next_step(options: Mapping[str, Any], state: State | None = None, now: float
     state = state or FIRST
     found, skipped = (Next(), {}) if state["problem"] else _chosen(checked, state)
     for test in found.tests:
-        # sbatch uses the last of several equal arguments, so the site's arguments override these.
+        # If an option is repeated, sbatch uses the last one, so the site's arguments override these.
         test["job"]["arguments"] = [*queue_arguments(checked, test["job"]["nodes"]), *test["job"]["arguments"]]
     limits = [test["time_limit"] for test in found.tests if "time_limit" in test]
     wait = checked["wait"] if found.wait is None else min(checked["wait"], found.wait)

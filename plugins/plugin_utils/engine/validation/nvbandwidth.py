@@ -96,7 +96,7 @@ def _aside(line: str, grid: Grid | None, found: dict[str, Any]) -> None:
 
 
 def _end(grid: Grid | None, found: dict[str, Any]) -> None:
-    """Close a matrix without a sum, and record an error."""
+    """Discard a matrix that ends without a sum, and record an error."""
     if grid is None:
         return
     before = len(found["errors"])
@@ -107,7 +107,7 @@ def _end(grid: Grid | None, found: dict[str, Any]) -> None:
 
 
 def _sum(grid: Grid | None, stated: str, found: dict[str, Any]) -> None:
-    """Close a matrix at its sum, and record an error if the sum does not match its cells."""
+    """Complete a matrix at its SUM line, and record an error if the sum does not match its cells."""
     if grid is None:
         return
     before = len(found["matrices"])

@@ -95,9 +95,10 @@ class Loop:
             Round(self, step).run()
 
     def _cut_by_limit(self) -> str:
-        """Return a message about tests that the time limit ended although all tests could start; otherwise empty."""
+        """Return a message if the overall time limit cut tests short after all had started; otherwise empty."""
         cut = [test["name"] for test in self.state["tests"] if test["job"]["problem"].startswith(CUT_BY_LIMIT)]
-        return f"the time limit of {self.options['time_limit']} s for all tests ended {', '.join(cut)}" if cut else ""
+        limit = f"the time limit of {self.options['time_limit']} s for all tests"
+        return f"{limit} cut short {', '.join(cut)}" if cut else ""
 
     def release(self, seconds: float) -> str:
         """Delete the reservation of the tests; return the error, or an empty string on success.
@@ -337,7 +338,7 @@ class Round:
         for test in self.loop.state["tests"][before:]:
             self.transport.report_progress(f"{test['verdict']}  {test['name']}: {test['reason']}")
 
-    # -- the end -------------------------------------------------------------------------------------------------
+    # -- cancelling tests and finishing the validation -----------------------------------------------------------
 
     def _cut(self, why: str) -> None:
         """End the open jobs and record the reason in their entries."""

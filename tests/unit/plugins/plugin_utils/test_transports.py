@@ -84,7 +84,7 @@ def test_a_limit_is_a_limit_for_all_that_runs(site: Site) -> None:
     assert found["verdict"] == "INCONCLUSIVE"
     assert found["tests"][0]["reason"] == "cut off: the time limit of the validation was reached"
     assert found["tests"][0]["job"]["seconds"] <= 12
-    assert found["stopped"] == "the time limit of 12 s for all tests ended cluster"
+    assert found["stopped"] == "the time limit of 12 s for all tests cut short cluster"
     assert "--time=1 " in (site.work / "1" / "asked").read_text(encoding="utf-8")
     assert site.running() == []
 

@@ -45,7 +45,7 @@ class ProgramStage(Stage[Own]):
         return {}
 
     def job_limit(self, options: Options) -> int | None:
-        """Return the seconds after which the job is cancelled; None for validation_test_time_limit."""
+        """Return the seconds after which the job is cancelled; None to apply validation_test_time_limit."""
         del options
         return None
 

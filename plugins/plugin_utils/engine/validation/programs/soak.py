@@ -74,7 +74,7 @@ class Soak(ProgramStage[SoakOptions]):
             Gauge("soak_uncorrectable_errors", "Uncorrectable memory errors of a device in a soak.", "uncorrectable"),
         ),
         note=(
-            "Matrix products and all-reduces alternate. First and last refer to the first and last turn. The column "
+            "Matrix products and all-reduces alternate. First and last: the first and last iteration. The column "
             "Throttling contains the reasons that nvidia-smi reported."
         ),
         order=lambda row: (not row["uncorrectable"], not row["slowed"], row["tflops_last"] or 0.0),
@@ -102,7 +102,7 @@ class Soak(ProgramStage[SoakOptions]):
         return problems
 
     def job_limit(self, options: Options) -> int:
-        """Return the seconds after which the job is cancelled, including a last turn that starts at the end."""
+        """Return the seconds after which the job is cancelled, including an iteration that starts late."""
         return int(self.own(options)["minutes"] * _MINUTE_S) + options["test_time_limit"]
 
     def budget(self, options: Options) -> list[str]:
@@ -110,7 +110,7 @@ class Soak(ProgramStage[SoakOptions]):
         return [f"soak: all nodes for {self.own(options)['minutes']:g} min, at most {self.job_limit(options)} s"]
 
     def exported(self, options: Options, ranks: int) -> dict[str, Any]:
-        """Return the duration of the job."""
+        """Return the variable that sets how long the job runs."""
         del ranks
         return {"BUSBAR_SOAK_SECONDS": int(self.own(options)["minutes"] * _MINUTE_S)}
 
@@ -134,18 +134,18 @@ class Soak(ProgramStage[SoakOptions]):
         ]
 
     def facts(self, figures: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return the time, the turns and the limit."""
+        """Return the duration, the iterations and the limit."""
         seconds, turns, limit = (figures[key] for key in ("seconds", "turns", "decay_limit"))
         return [
             ("Asked for", "" if seconds is None else f"{seconds / _MINUTE_S:.4g} min"),
-            ("Turns", "" if turns is None else f"{turns:.0f}"),
+            ("Iterations", "" if turns is None else f"{turns:.0f}"),
             ("Allowed loss of speed", "" if limit is None else f"{limit:.0%}"),
         ]
 
     def metrics(self, test: ShownTest) -> list[Metric]:
         """Return the first and the last all-reduce, and the samples of each device."""
         speeds = [row[1] for row in (test["own"] or {"busbw": []})["busbw"]]
-        words = "Bus bandwidth of the all-reduce in the first and the last turn of a soak."
+        words = "Bus bandwidth of the all-reduce in the first and the last iteration of a soak."
         gauge = Gauge("soak_busbw_bytes_per_second", words, "busbw", (("turn", "turn"),), 1e9)
         ends = (("first", speeds[0]), ("last", speeds[-1])) if speeds else ()
         return [gauge.sample({"turn": turn, "busbw": speed}) for turn, speed in ends] + super().metrics(test)

@@ -3,7 +3,7 @@
 """Judge whether nodes sustain the load of a soak: constant speed, no errors, complete monitoring.
 
 A wrong result, an Xid, an uncorrectable error and a lost GPU are faults even if other data is missing. A loss of speed
-is a fault only with at least four turns; the first tenth of the turns is compared with the last.
+is a fault only with at least four iterations; the first tenth of the iterations is compared with the last.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["expected_of", "judge_soak"]
 _FEWEST_TURNS = 4
 _TENTH = 10
 _MOST_GAP = 4
-# Required share of the duration: the last turn may end early, and job steps start with a delay.
+# Required share of the duration: the last iteration may be cut short, and job steps start with a delay.
 _ENOUGH = 0.95
 _ANY_SPEED = 1e-12
 # Seconds since 1970 and a speed.
@@ -49,7 +49,7 @@ class Expected:
         seconds: required duration.
         interval: seconds between two samples of a node.
         spread: tolerated deviation below the median of a kind of device, as a share.
-        decay: tolerated loss of speed from the first to the last tenth of the turns, as a share.
+        decay: tolerated loss of speed from the first to the last tenth of the iterations, as a fraction.
         kernel_log: whether the kernel log must be readable.
     """
 
@@ -70,7 +70,7 @@ def expected_of(own: Mapping[str, Any], ranks: int, what: str) -> Expected:
 
 @dataclass
 class _Measured:
-    """Speeds by turn, faults and gaps of both programs; `alone` is set if there is a single rank in total."""
+    """Speeds by iteration, faults and gaps of GEMM and all-reduce; `alone` is set if there is only one rank."""
 
     busbw: Speeds = field(default_factory=list)
     devices: dict[tuple[str, int], Speeds] = field(default_factory=dict)
@@ -103,7 +103,7 @@ def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
         if speeds:
             first, last = _ends(speeds)
             lasted = f"{count} sustained the load for {expected.seconds / 60:.4g} min"
-            result = f"{lasted}: {what} {first:.4g} {unit} in the first turns, {last:.4g} in the last"
+            result = f"{lasted}: {what} {first:.4g} {unit} in the first iterations, {last:.4g} in the last"
     return Judged(
         result=result,
         # Faults of a single node come first.
@@ -118,7 +118,7 @@ def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
 
 
 def _ends(values: Speeds) -> tuple[float, float]:
-    """Return the median of the first tenth of the turns, and that of the last tenth; at least one turn each."""
+    """Return the medians of the first and of the last tenth of the iterations, at least one iteration."""
     count = max(1, len(values) // _TENTH)
     return median(value for _at, value in values[:count]), median(value for _at, value in values[-count:])
 
@@ -133,7 +133,7 @@ def _gaps(soaked: Soaked, nodes: list[str], expected: Expected) -> list[str]:
     for ran in sorted(soaked.ran, key=lambda ran: ran.code is None):
         if ran.code != 0:
             how = "did not end" if ran.code is None else f"ended with exit code {ran.code}{_last_words(ran)}"
-            gaps.append(f"{ran.kind} of turn {ran.turn} {how}")
+            gaps.append(f"{ran.kind} of iteration {ran.turn} {how}")
     return gaps + [f"{node}: {words}" for node in nodes for words in _node_gaps(soaked, node, expected)]
 
 
@@ -178,7 +178,7 @@ def _all_reduce(ran: Ran, nodes: list[str], expected: Expected, found: _Measured
         allow_known_causes=True,
     )
     answer = judge_runs(parse_text(ran.text)["runs"], None, how)
-    words = f"all_reduce of turn {ran.turn}: {answer['reason']}"
+    words = f"all_reduce of iteration {ran.turn}: {answer['reason']}"
     if answer["verdict"] == FAIL:
         found.faults.append(Fault("", words))
     elif answer["reason"] == ONE_RANK:
@@ -191,17 +191,17 @@ def _all_reduce(ran: Ran, nodes: list[str], expected: Expected, found: _Measured
 
 
 def _products(turns: list[Ran], nodes: list[str], expected: Expected, found: _Measured) -> None:
-    """Record the speeds of all products, and compare the devices over all turns."""
+    """Record the speeds of all products, and compare the devices over all iterations."""
     whole: dict[tuple[str, int], Rank] = {}
     for ran in turns:
         ranks, result = read_products(ran.text, nodes, expected.what)
         mine = {(rank["node"], rank["device"]): rank for rank in ranks}
         gaps = gaps_of(list(mine.values()), result, nodes, expected.per_node)
-        found.gaps += [f"{node}: gemm of turn {ran.turn}: {words}" for node, words in gaps.items()]
+        found.gaps += [f"{node}: gemm of iteration {ran.turn}: {words}" for node, words in gaps.items()]
         for key, rank in mine.items():
             found.devices.setdefault(key, []).append((ran.began, rank["tflops"]))
             first = whole.setdefault(key, dict(rank, changed=0, copies_changed=0, batches=0))
-            # All turns compute the same product.
+            # All iterations compute the same product.
             differs = rank["digest"] != first["digest"] and rank["library"] == first["library"]
             first["changed"] += rank["changed"] + differs
             first["copies_changed"] += rank["copies_changed"]
@@ -220,7 +220,8 @@ def _decayed(found: _Measured, expected: Expected) -> tuple[list[Fault], str]:
     collectives = [] if found.alone else [found.busbw]
     fewest = min([len(values) for values in (*collectives, *found.devices.values())], default=0)
     if fewest < _FEWEST_TURNS or not found.devices:
-        return [], f"{fewest} turn(s) ran (required: {_FEWEST_TURNS}): raise {option('soak_minutes')}"
+        few = f"too few iterations (found {fewest}, expected at least {_FEWEST_TURNS})"
+        return [], f"{few}: raise {option('soak_minutes')}"
     every = [("", "the all-reduce", "GB/s", speeds) for speeds in collectives]
     every += [
         (node, f"{device_name(expected.what, device)}:", "TFLOP/s", speeds)
@@ -230,6 +231,6 @@ def _decayed(found: _Measured, expected: Expected) -> tuple[list[Fault], str]:
     for node, name, unit, speeds in every:
         first, last = _ends(speeds)
         if last < first * (1 - expected.decay):
-            fell = f"fell by {1 - last / first:.0%}: {first:.4g} {unit} in the first turns, {last:.4g} in the last"
+            fell = f"fell by {1 - last / first:.0%}: {first:.4g} {unit} in the first iterations, {last:.4g} in the last"
             faults.append(Fault(node, f"{name} {fell}"))
     return faults, ""

@@ -24,7 +24,7 @@ _COUNTERS = ("ecc_volatile_uncorrected_total", "ecc_volatile_corrected_total", "
 
 @dataclass
 class Ran:
-    """A program that ran: gemm or all_reduce, its turn, start and end (seconds since 1970), exit code and output.
+    """A program that ran: gemm or all_reduce, its iteration, start and end (seconds since 1970), exit code and output.
 
     The exit code is None if the output ends before the program does.
     """

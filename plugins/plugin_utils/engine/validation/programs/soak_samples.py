@@ -172,7 +172,7 @@ def soak_figures(soaked: Soaked, busbw: Speeds, devices: dict[tuple[str, int], S
     Args:
         soaked: the result of read_soak.
         busbw: seconds since 1970 and GB/s of each all-reduce.
-        devices: by node and device, seconds since 1970 and TFLOP/s of each turn.
+        devices: by node and device, seconds since 1970 and TFLOP/s of each iteration.
     """
     began = soaked.ran[0].began if soaked.ran else 0.0
     return {

@@ -91,13 +91,13 @@ class Training(ProgramStage[TrainingOptions]):
                 "Samples per second relative to that of one rank times the number of ranks.",
                 "efficiency",
             ),
-            _gauge("tflops", "Operations of the model per second and rank, in units of 10^12.", "tflops_per_rank"),
+            _gauge("tflops", "Model operations per second on each rank, in units of 10^12.", "tflops_per_rank"),
             _gauge("communication_ratio", "Share of a step that is spent only on communication.", "all_reduce_share"),
         ),
         note=(
             "Ideal: throughput of one rank times the number of ranks. Step: median duration of a step. Computation: "
-            "duration of a step of the slowest rank without communication. Communication: the difference of both, "
-            "which computation does not hide. TFLOP/s: operations of the model (2 for each multiplication and "
+            "duration of a step of the slowest rank without communication. Communication: step minus computation, "
+            "the part that does not overlap. TFLOP/s: operations of the model (2 for each multiplication and "
             "addition, forward and backward) per second."
         ),
     )

@@ -24,7 +24,7 @@ def test_lines_are_those_that_pyxis_writes() -> None:
         (["/shared:/"], "'/shared:/' is not a mount", "absolute paths"),
         (["/my data"], "contains a space", "a parent directory"),
         (["/home/$USER"], "contains a space, quote, $ or #", "a parent directory"),
-        (["/a:/a:readonly"], "'readonly'", "use some of"),
+        (["/a:/a:readonly"], "'readonly'", "use one or more of"),
         (["/a:/a:ro+nofial"], "'nofial'", "write nofail"),
         (["/a:/x", "/b:/x"], "'/b:/x' has the same target as '/a:/x'", "elsewhere"),
     ],

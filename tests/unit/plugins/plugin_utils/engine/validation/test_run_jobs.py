@@ -93,7 +93,7 @@ def test_nothing_runs_or_waits_beyond_the_limit_and_what_was_cut_is_named(pendin
     found = told(loop)
     assert (found["verdict"], found["stopped"]) == (
         "INCONCLUSIVE",
-        "the time limit of 100 s for all tests ended cluster",
+        "the time limit of 100 s for all tests cut short cluster",
     )
     assert "cut off" in found["reason"]
 

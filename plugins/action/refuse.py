@@ -1,4 +1,4 @@
-"""Action plugin that ends the run of a host with invalid input, and reports the problems."""
+"""Action plugin that fails a host with invalid input, and reports the problems."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ type: aggregate
 short_description: Refuse an invalid inventory or one that another run uses
 description:
   - When a playbook starts, checks the inventory for invalid YAML, duplicate keys and hosts, files that cannot be
-    decrypted, and unknown tags. Prints each problem with file and line, and ends the run with exit code 2 before it
+    decrypted, and unknown tags. Prints each problem with file and line, and stops the run with exit code 2 before it
     contacts any host.
   - Then locks C(inventory.lock) in the site folder until the run ends. A second run on the same inventory is refused
     with exit code 2 and a message that names the process holding the lock.

@@ -21,7 +21,7 @@ options:
     type: dict
     required: true
   batch:
-    description: Number or share of compute nodes per batch.
+    description: Number or percentage of compute nodes per batch.
     type: raw
     default: 25%
 """

@@ -107,7 +107,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
     """The lookup `busbar.cluster.inventory_checks`."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[Problem]:
-        """Return the problems of the inventory; `terms` are ignored."""
+        """Return the problems in the inventory; `terms` are ignored."""
         del terms
         known = variables or {}
         self.set_options(var_options=known, direct=kwargs)

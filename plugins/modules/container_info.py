@@ -23,8 +23,8 @@ options:
     required: true
   program:
     description:
-      - Path of the runtime. If it is installed, it is tried instead of C(unshare), since an AppArmor profile may allow
-        namespaces only to the runtime.
+      - Path of the runtime. If it is installed, it is tried instead of C(unshare), because an AppArmor profile may
+        allow namespaces only to the runtime.
     type: path
   profile:
     description: Name of the AppArmor profile by which the runtime's package allows user namespaces.
@@ -124,12 +124,12 @@ def profile_allows(profile: str, *, installed: bool, loaded: Path = PROFILES) ->
 
 
 def refusal(module: AnsibleModule) -> str:
-    """Return the error of creating the namespaces as an unprivileged user; empty if it succeeds."""
+    """Return the error from creating the namespaces as an unprivileged user; empty if it succeeds."""
     program = module.params["program"]
     trial = [program] if program and Path(program).exists() else UNSHARE
     command = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", *trial]
     status, out, err = module.run_command(command, cwd="/", environ_update={"LC_ALL": "C.UTF-8", "USER": "nobody"})
-    return "" if status == 0 else (err or out).strip() or f"`{' '.join(trial)}` ended with {status}"
+    return "" if status == 0 else (err or out).strip() or f"`{' '.join(trial)}` exited with status {status}"
 
 
 def logins_of(credentials: list[dict[str, Any]]) -> dict[str, dict[str, Login]]:

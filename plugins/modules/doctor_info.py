@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: doctor_info
 author: busbar contributors
-short_description: Find problems of a provisioned host
+short_description: Find problems on a provisioned host
 description:
   - Checks for enabled services that do not run, network file systems that are not mounted or do not answer, and
     certificates that expire soon. On a controller, also checks for unresponsive Slurm daemons, nodes that accept no
@@ -21,7 +21,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-problems: {description: Problems of the host., returned: always, type: list, elements: dict}
+problems: {description: Problems found on the host., returned: always, type: list, elements: dict}
 reservations: {description: Reservation of a validation., returned: always, type: list, elements: dict}
 """
 

@@ -7,7 +7,7 @@ module: enroot_configuration
 author: busbar contributors
 short_description: Plan the packages and files of Enroot on a host
 description:
-  - Creates a user namespace as the user C(nobody), with Enroot's program if it is installed, since AppArmor may
+  - Creates a user namespace as the user C(nobody), with Enroot's program if it is installed, because AppArmor may
     allow it only to Enroot. Refuses a host on which Enroot cannot create containers, and an invalid declaration.
   - Installs no packages and writes no files except the kernel settings of O(sysctls).
 extends_documentation_fragment: busbar.cluster.attributes.diff
@@ -17,7 +17,7 @@ options:
   extra_packages: {description: Further packages., type: list, elements: str, default: []}
   users: {description: Users with credentials., type: list, elements: str, default: []}
   users_directory: {description: Directory of the credentials., type: path, required: true}
-  problems: {description: Further problems of the declaration., type: list, elements: dict, default: []}
+  problems: {description: Further problems with the declaration., type: list, elements: dict, default: []}
   sysctls: {description: Whether to set kernel settings for containers., type: bool, default: false}
   headline: {description: First line of a refusal., type: str, default: "Enroot cannot be set up:"}
 """

@@ -57,7 +57,7 @@ RECORD = Path("/run/busbar/gpu_clocks")
 
 
 def recorded(path: Path, driver: Path = DRIVER) -> list[str]:
-    """Return the options that locked the clocks; empty if the driver has been reloaded since."""
+    """Return the options that locked the clocks; empty if the driver was reloaded after that."""
     try:
         noted = path.stat().st_mtime
         if driver.exists() and driver.stat().st_ctime > noted:

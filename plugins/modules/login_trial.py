@@ -8,7 +8,7 @@ author: busbar contributors
 short_description: Roll back a login change unless a new login succeeds
 description:
   - V(started) activates the new settings of the SSH server. The host rolls them back after O(seconds), unless V(kept)
-    runs over a new connection before that. So a wrong setting locks users out only temporarily.
+    runs over a new connection first. So a wrong setting locks users out only temporarily.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   note: {description: C(pending) file of M(busbar.cluster.templates)., type: path, required: true}

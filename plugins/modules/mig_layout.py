@@ -146,7 +146,7 @@ class Change:
             f"Nothing was changed. Jobs {', '.join(jobs)} still run on {self.node.name}{after}, and the MIG "
             "change would remove their GPUs"
         )
-        self.module.fail_json(msg=f"{msg}. Run again when they have ended, or set mig_wait_s")
+        self.module.fail_json(msg=f"{msg}. Run again when they have finished, or set mig_wait_s")
 
     def stop(self) -> list[str]:
         """Stop the programs that keep the GPUs open; return those that were running.
@@ -277,7 +277,7 @@ def apply_changes(change: Change, plan: MigPlan) -> dict[str, Any]:
     ours = change.fields is not None and change.node.is_ours(change.fields)
     if not plan.steps:
         named = change.name_devices()
-        # An earlier run ended before Slurm's GRES matched the layout.
+        # An earlier run stopped before Slurm's GRES matched the layout.
         waits = ours and (not change.gres_matches() if check else change.resume_node())
         after = "".join(f"{line}\n" for line in named)
         return {

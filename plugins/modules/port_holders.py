@@ -99,7 +99,7 @@ def holder(pid: str) -> tuple[str, str]:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         units = re.findall(r"[^/\n]+(?=\.service(?:/|$))", Path(f"/proc/{pid}/cgroup").read_text(), re.MULTILINE)
-    except OSError:  # the process has ended
+    except OSError:  # the process has exited
         return "", ""
     return units[-1] if units else "", words[:WORDS]
 

@@ -63,7 +63,7 @@ def run_steps(module: AnsibleModule, seen: dict[str, Any], steps: list[list[str]
     """
     run, host, settings = module_run(module), module.params["host"], module.params["settings"]
     if read_scratch(run, settings["devices"], settings["path"]) != seen:
-        message = "the disks changed since they were inspected. Nothing was changed. Run again"
+        message = "the disks have changed since the inspection. Nothing was changed. Run again"
         module.fail_json(msg=f"{host}: {message}", commands=commands)
     for words in steps:
         commands.append(shlex.join(words))

@@ -1,4 +1,4 @@
-"""Module that takes nodes out of service and waits until their jobs have ended."""
+"""Module that takes nodes out of service and waits until their jobs have finished."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ nodes:
   type: list
   elements: str
 drained:
-  description: Nodes that were in service before.
+  description: Nodes that were in service and are now drained.
   returned: with O(state=drained)
   type: list
   elements: str

@@ -233,7 +233,7 @@ def daemon_states(module: AnsibleModule) -> dict[str, str]:
 
 
 def program_state(pid: str, proc: Path = Path("/proc")) -> str:
-    """Return `current`, `stale` if the program file was replaced since the process started, or `stopped`."""
+    """Return `current`, `stale` if the program file has been replaced since the process started, or `stopped`."""
     try:
         return "stale" if str((proc / pid / "exe").readlink()).endswith(" (deleted)") else "current"
     except OSError:

@@ -44,7 +44,7 @@ options:
   reservation:
     description:
       - Also tests drained nodes and nodes in any reservation. A drained node is resumed in the reservation, and drained
-        again with its drain reason as soon as the job has started.
+        again with its drain reason when the job has started.
       - C(name) of an existing reservation; without one, C(busbar-validation) is created for nodes that are out of
         service. C(fresh) if the caller has created none yet; an existing one is then stale or belongs to another run.
     type: dict

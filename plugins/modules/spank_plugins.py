@@ -15,7 +15,9 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   state:
-    description: V(read) changes nothing. V(unloaded) removes the lines of plugins for another release than O(slurm).
+    description: >-
+      V(read) changes nothing. V(unloaded) removes the lines of plugins that were built for a release other than
+      O(slurm).
     type: str
     choices: [read, unloaded, kept]
     default: kept

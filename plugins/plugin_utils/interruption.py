@@ -60,7 +60,7 @@ class Interruption:
             Interrupted: if ansible-playbook has exited.
         """
         if os.getppid() != self._parent:
-            self.why = self.why or "interrupted: ansible-playbook has ended"
+            self.why = self.why or "interrupted: ansible-playbook has exited"
             self._raise()
 
     @contextlib.contextmanager

@@ -153,7 +153,7 @@ def _problems(path: Path) -> list[str]:
 
 
 def _duplicates(path: Path, node: yaml.Node | None, seen: set[int]) -> Iterator[str]:
-    """Yield a message for each duplicate key, of which Ansible uses only the last one."""
+    """Yield a message for each duplicate key; Ansible uses only the last one."""
     if node is None or id(node) in seen:
         return
     seen.add(id(node))  # aliases refer to the same node

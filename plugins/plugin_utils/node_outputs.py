@@ -71,9 +71,9 @@ class Bounds(NamedTuple):
 def fetch(
     wanted: list[Wanted], node: Callable[[str], Node], user: str, bounds: Bounds, too_long: str
 ) -> dict[Path, str]:
-    """Save files and delete them on their nodes; return the error of each file by target, '' on success.
+    """Save files and delete them on their nodes; return the error for each file by target, '' on success.
 
-    Existing targets are skipped. A file is deleted on its node as soon as it is complete. An incomplete file is kept
+    Existing targets are skipped. A file is deleted on its node when its copy is complete. An incomplete file is kept
     next to its target as NAME.part.
 
     Args:
@@ -164,7 +164,7 @@ def _little_memory() -> Iterator[None]:
 
 
 def _fetched(item: Wanted, node: Node, user: str, most: int, too_long: str) -> str:
-    """Return the error of fetching a file, or '' on success."""
+    """Return the error from fetching a file, or '' on success."""
     at, problem, part = 0, "", _part(item.target)
     with part.open("wb") as file:
         part.chmod(0o644)

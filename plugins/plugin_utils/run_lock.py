@@ -111,7 +111,7 @@ class Holder:
 
 
 def other_run(found: Mapping[str, Any] | None) -> str:
-    """Return user, host and PID of a recorded run, or '' if it is this run or has ended.
+    """Return user, host and PID of a recorded run, or '' if it is this run or has exited.
 
     A run on another host counts as running, because its process cannot be checked from here.
     """
@@ -127,7 +127,7 @@ def other_run(found: Mapping[str, Any] | None) -> str:
 
 
 def _began(pid: int) -> str:
-    """Return the boot ID and start time of a process, or '' if it has ended."""
+    """Return the boot ID and start time of a process, or '' if it has exited."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
@@ -209,7 +209,7 @@ class RunLock:
             command: description of this run for other runs.
 
         Returns:
-            The previous holder, if it ended without releasing the lock.
+            The previous holder, if it exited without releasing the lock.
 
         Raises:
             LockedError: if another run holds it.

@@ -31,7 +31,7 @@ class ClusterTransport(Transport, Protocol):
     """A transport that also changes nodes in Slurm.
 
     Attributes:
-        interruption: handler of the signals that end the validation.
+        interruption: handler of the signals that stop the validation.
     """
 
     interruption: Interruption

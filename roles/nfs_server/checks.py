@@ -16,7 +16,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
 
 def check_inventory(_: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of the exports and mounts of all hosts."""
+    """Return the problems with the exports and mounts of all hosts."""
     hosts = cluster["groups"].get("all", [])
     return site_storage_problems(hosts, cluster["nfs_servers"], cluster["nfs_clients"], cluster["hostvars"])
 

@@ -8,7 +8,7 @@ from ...plugins.plugin_utils.role_checks import Known, Problem
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of the driver that is declared for a host.
+    """Return the problems with the driver that is declared for a host.
 
     Args:
         options: the options of `driver_problems`.
@@ -18,12 +18,12 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
 
 def check_drivers(_: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of the drivers of all compute nodes."""
+    """Return the problems with the drivers of all compute nodes."""
     return site_driver_problems(cluster["compute"], cluster["hostvars"], cluster["catalogue"])
 
 
 def check_domains(_: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of the NVLink racks."""
+    """Return the problems in the NVLink racks."""
     hosts = {name: cluster["hostvars"][name] for name in cluster["compute"]}
     domains = {name: each.get("nvlink_domain") for name, each in hosts.items()}
     hardware = {name: str(each.get("hardware") or "") for name, each in hosts.items()}

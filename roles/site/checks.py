@@ -26,7 +26,7 @@ def check(options: Known, _: Known) -> list[Problem]:
 
 
 def check_replacement(requested: str | Sequence[str], cluster: Known) -> list[Problem]:
-    """Return the problems of a request to replace nodes, without contacting hosts.
+    """Return the problems with a request to replace nodes, without contacting hosts.
 
     Args:
         requested: node names, as a list or as a Slurm host list.
@@ -59,5 +59,5 @@ def check_replacement(requested: str | Sequence[str], cluster: Known) -> list[Pr
 
 
 def check_uninstall(requested: str | Sequence[str], cluster: Known) -> list[Problem]:
-    """Return the problems of a request to uninstall hosts; `cluster` has the arguments of `uninstall_problems`."""
+    """Return the problems with a request to uninstall hosts; `cluster` has the arguments of `uninstall_problems`."""
     return uninstall_problems(requested, **cluster)

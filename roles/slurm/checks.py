@@ -49,14 +49,14 @@ def check_new_nodes(nodes: Sequence[str], cluster: Known) -> list[Problem]:
 
 
 def check_roles(_: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of the hosts that run Slurm's daemons."""
+    """Return the problems with the hosts that run Slurm's daemons."""
     if not cluster["accounting"]:
         return []
     return role_problems(cluster["controllers"], cluster["databases"], cluster["logins"], cluster["compute"])
 
 
 def check_declaration(options: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of the cluster declaration."""
+    """Return the problems in the cluster declaration."""
     hostvars = cluster["hostvars"]
     return slurm_problems(
         # The hardware has a separate check.
@@ -79,14 +79,14 @@ def check_declaration(options: Known, cluster: Known) -> list[Problem]:
 
 
 def check_database(options: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of an external database."""
+    """Return the problems with an external database."""
     has_password = any(each.name == "slurm_database_password" for each in cluster["settings"])
     external = options["slurm_database_external"]
     return external_database_problems(external, cluster["databases"], has_password=has_password)
 
 
 def check_external(options: Known, _: Known) -> list[Problem]:
-    """Return the problems of a Slurm that the site built."""
+    """Return the problems with a Slurm that the site built."""
     external, key = options["slurm_external"], "slurm_external"
     paths = {name: str(external[name]) for name in ("prefix", "config") if external.get(name)}
     problems = [
@@ -108,7 +108,7 @@ def check_external(options: Known, _: Known) -> list[Problem]:
 
 
 def check_gpus(_: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of MIG layouts and of Slurm's GPU configuration."""
+    """Return the problems in MIG layouts and in Slurm's GPU configuration."""
     nodes = [inventory_node(name, cluster["hostvars"][name]) for name in cluster["compute"]]
     return gpu_problems(nodes, cluster["catalogue"])
 

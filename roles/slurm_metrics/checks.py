@@ -15,10 +15,10 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the invalid options.
 
     Args:
-        options: `source`, `interval`, `timeout`, `jobs_limit` and `memory_limit` of the role; `version` of slurmctld, as
-            it prints it. Three booleans describe slurmctld's metrics: this version supports them (`able`), slurm.conf
-            enables them (`offered`), and Prometheus can read them without a token (`open`).
-        cluster: variables of the cluster, of which only `host`, the inventory name of this host, is read.
+        options: `source`, `interval`, `timeout`, `jobs_limit` and `memory_limit` of the role; `version` of slurmctld,
+            as it prints it. Three booleans describe slurmctld's metrics: this version supports them (`able`),
+            slurm.conf enables them (`offered`), and Prometheus can read them without a token (`open`).
+        cluster: variables of the cluster. Only `host`, the inventory name of this host, is read.
     """
     host = cluster["host"]
     problems = _numbers(options, host)

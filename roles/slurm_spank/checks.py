@@ -32,7 +32,7 @@ def check(options: Known, _: Known) -> list[Problem]:
 
 
 def _faults(plugin: Known, *, twice: bool) -> list[tuple[str, str]]:
-    """Return the problems of a plugin, each with its remedy."""
+    """Return the problems with a plugin, each with its remedy."""
     faults = []
     unknown = sorted(set(plugin) - _KNOWN)
     if unknown:
@@ -59,7 +59,7 @@ def _faults(plugin: Known, *, twice: bool) -> list[tuple[str, str]]:
 
 
 def _source_faults(plugin: Known) -> list[tuple[str, str]]:
-    """Return the problems of the source of a plugin."""
+    """Return the problems with a plugin's source."""
     source, library = str(plugin.get("source") or ""), str(plugin.get("library") or "")
     if bool(source) == bool(library):
         return [("needs either source or library", "set the archive to build, or the library of an installed package")]

@@ -22,7 +22,7 @@ _LOWEST_ID = 1000
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of the source of users.
+    """Return the problems with the source of users.
 
     Args:
         options: `identity_source`, `identity_server`, `servers` (hosts of the group ldap_server), `identity_port`,

@@ -18,7 +18,7 @@ SITE_OPTIONS: dict[str, Any] = {
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of the declared users and groups.
+    """Return the problems with the declared users and groups.
 
     Args:
         options: `accounts` and `groups`.
@@ -28,7 +28,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
 
 def check_inventory(options: Known, cluster: Known) -> list[Problem]:
-    """Return the problems of the users and groups of the site."""
+    """Return the problems with the site's users and groups."""
     others = {str(each.value) for each in cluster["settings"] if each.name == "ansible_user"}
     known = others if options["identity_source"] == "declared" else None
     return account_problems(options["users_accounts"], options["users_groups"], known=known)

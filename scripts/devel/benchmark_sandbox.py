@@ -140,10 +140,10 @@ def busbar(*words: str) -> str:
                 timeout=_COMMAND_S,
             )
         except subprocess.TimeoutExpired as exc:
-            message = f"{shown} did not end within {_COMMAND_S} s: {_end_of(out)}"
+            message = f"{shown} did not finish within {_COMMAND_S} s: {_end_of(out)}"
             raise ValueError(message) from exc
         if done.returncode:
-            message = f"{shown} ended with {done.returncode}: {_end_of(out)}"
+            message = f"{shown} exited with status {done.returncode}: {_end_of(out)}"
             raise ValueError(message)
         out.seek(0)
         return out.read()

@@ -170,7 +170,7 @@ def test_a_cancelled_job_leaves_nothing(sandbox: Cluster) -> None:
     slow = {"validation_storage_size": "4G", "validation_storage_seconds": 60}
     _done, report = validate(sandbox, **slow, validation_test_time_limit=3)
     assert (report["verdict"], only(report)["blamed"]) == ("INCONCLUSIVE", [])
-    assert "did not end within 3 s and was cancelled" in report["reason"]
+    assert "did not finish within 3 s and was cancelled" in report["reason"]
     sandbox.wait_until(lambda: leftovers(sandbox) == "", "the cancelled job left files", 40)
     for node in sandbox.compute:
         assert sandbox.exec(node, "pgrep fio", check=False).stdout == ""

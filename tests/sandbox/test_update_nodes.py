@@ -99,7 +99,7 @@ def test_the_job_on_another_node_is_unbroken_and_not_ended_at_the_limit(sandbox:
     code, said = update(sandbox, "gpu[1-2]", "-e", "update_nodes_wait=3")
     assert code == 2, said
     assert f"batch 2 of 2: gpu2, waits for gpu2: job {job} of alice" in said
-    assert f"gpu2: job {job} of alice did not end in time, and the node is back in service" in said
+    assert f"gpu2: job {job} of alice did not finish in time, and the node is back in service" in said
     assert (boots(sandbox, "gpu1"), boots(sandbox, "gpu2")) == (1, 0)
     states = sandbox.node_states()
     assert (states["gpu1"], states["gpu2"]) == ("idle", "mix")

@@ -250,7 +250,7 @@ def test_a_detached_validation_is_picked_up_with_its_exit_code(sandbox: Cluster)
     failed = sandbox.busbar(*command(sandbox, *QUICK, "-e", "__validation_mpi_wrong_rank=0"), "--detach")
     assert failed.returncode == PASS, failed.stderr
     assert sandbox.busbar(*place, timeout=300).returncode == FAIL
-    assert "ended with exit code 1" in sandbox.busbar(*place, "--status").stdout
+    assert "exited with code 1" in sandbox.busbar(*place, "--status").stdout
 
 
 def test_options_with_which_no_test_could_run_end_a_provisioning_before_it_begins(sandbox: Cluster) -> None:

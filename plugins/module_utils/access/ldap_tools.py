@@ -84,7 +84,7 @@ class Connection:
                 os.close(pipe[0])
         if done.returncode:
             errors = " ".join(line.strip() for line in done.stderr.splitlines() if line.strip())
-            raise LdapError(done.returncode, f"{self.uri}: {errors or f'{tool} ended with {done.returncode}'}")
+            raise LdapError(done.returncode, f"{self.uri}: {errors or f'{tool} exited with status {done.returncode}'}")
         return done.stdout
 
     def search(self, base: str, scope: str, condition: str, *attributes: str) -> list[Entry]:

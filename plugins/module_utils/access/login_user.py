@@ -41,7 +41,7 @@ def groups_of(user: pwd.struct_passwd) -> list[str]:
 
 
 def _parent_and_uid(status: Path) -> tuple[int, int]:
-    """Return parent PID and real UID of a process, or (0, 0) if it has ended."""
+    """Return parent PID and real UID of a process, or (0, 0) if it has exited."""
     try:
         lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
         return int(lines["PPid"]), int(lines["Uid"].split()[0])

@@ -124,7 +124,7 @@ def _exempt_tests(users: Sequence[str], groups: Sequence[str]) -> list[str]:
 
 
 def _jumps(tests: Sequence[str]) -> list[str]:
-    """Return PAM lines that skip the line after them as soon as one of the tests succeeds."""
+    """Return PAM lines that skip the next line when one of the tests succeeds."""
     return [
         f"account [success={len(tests) - number} default=ignore] pam_succeed_if.so quiet {test}"
         for number, test in enumerate(tests)

@@ -259,6 +259,6 @@ def _database(settings: Settings) -> str:
 def _require_success(command: Sequence[str], outcome: Outcome) -> str:
     if outcome.status:
         answer = (outcome.errors or outcome.output)[-600:]
-        message = f"{' '.join(command)} ended with {outcome.status}: {answer}"
+        message = f"{' '.join(command)} exited with status {outcome.status}: {answer}"
         raise BackupError(message)
     return outcome.output

@@ -155,7 +155,7 @@ class Repository:
         """Check the repository for damage.
 
         Args:
-            data: also read all data, which takes as long as downloading it.
+            data: also read all data, which takes the time of a full download.
 
         Raises:
             BackupError: the repository is damaged.

@@ -109,7 +109,7 @@ def lock_holder(
     find: Callable[[], Holder | None] = first_holder,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Holder | None:
-    """Return the holder of a lock after waiting `patience_s` seconds, or None as soon as all locks are free."""
+    """Return the holder of a lock after waiting `patience_s` seconds, or None when all locks are free."""
     waited = 0.0
     while True:
         holder = find()

@@ -26,7 +26,7 @@ class Advice(Problem, total=False):
 
 
 def make_problem(hosts: Iterable[str], key: str, problem: str, remedy: str) -> Problem:
-    """Return a problem of `hosts` (empty: the whole site) with a variable, file or component `key`."""
+    """Return a problem with `hosts` (empty: the whole site) with a variable, file or component `key`."""
     return {"hosts": list(hosts), "key": key, "problem": problem, "remedy": remedy}
 
 

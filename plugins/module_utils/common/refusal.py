@@ -21,7 +21,7 @@ def refusal(headline: str, problems: Sequence[Problem]) -> dict[str, Any]:
 
     Args:
         headline: the action that was not taken.
-        problems: all problems of this host.
+        problems: all problems found for this host.
     """
     lines = [line for item in problems for line in problem_lines(item, ",".join(item["hosts"]))]
     return {"msg": "\n".join([headline, *lines]), "problems": list(problems), REFUSED: True}

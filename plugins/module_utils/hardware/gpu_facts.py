@@ -96,7 +96,7 @@ def query_smi(program: str | None, timeout_s: float, *, links: bool = True) -> t
     if status == INVALID_ARGUMENT:
         return {"state": "unusable"}, ["nvidia-smi does not support the options -q -x"]
     if status and "<gpu " not in query:
-        first = next((line.strip() for line in query.splitlines() if line.strip()), f"ended with {status}")
+        first = next((line.strip() for line in query.splitlines() if line.strip()), f"exited with status {status}")
         return {"state": "failed", "query": query}, [] if failure_lines(query) else [f"nvidia-smi: {first[:300]}"]
     status, nvlink = run_limited([program, "nvlink", "-s"], timeout_s) if links else (None, "")
     return {"state": "ok", "query": query, "nvlink": "" if status is None else nvlink}, []

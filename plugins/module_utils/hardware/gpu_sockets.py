@@ -23,7 +23,7 @@ __all__ = ["found_sockets", "gpu_places", "place_problems"]
 
 
 def gpu_places(root: Path, addresses: Sequence[str]) -> dict[str, Any]:
-    """Return the CPU socket and NUMA node of each GPU, and the number of both.
+    """Return the CPU socket and NUMA node of each GPU, and the numbers of sockets and NUMA nodes.
 
     Args:
         root: directory that contains /sys.

@@ -49,7 +49,7 @@ def local_jobs(proc: Path = Path("/proc")) -> list[str]:
     for folder in proc.glob("[0-9]*"):
         try:
             match = _STEP.match((folder / "cmdline").read_text(errors="replace").replace("\0", " "))
-        except OSError:  # the process has just ended
+        except OSError:  # the process has just exited
             continue
         if match:
             found.add(match.group(1))

@@ -30,7 +30,7 @@ _WORD = re.compile(r".*(?<![\w-])(fatal|uncontained|non-?fatal|contained)\b", re
 
 
 class Xid(NamedTuple):
-    """An Xid line: PCI address, MIG instance (empty without MIG), number, message, and whether the message says fatal.
+    """An Xid line: PCI address, MIG instance (empty without MIG), number, message, and whether it is marked fatal.
 
     ``fatal`` is None if the message does not say.
     """
@@ -48,7 +48,7 @@ class Xid(NamedTuple):
 
 
 class SXid(NamedTuple):
-    """An SXid line: PCI address of the switch, number, message, and whether the message says fatal."""
+    """An SXid line: PCI address of the switch, number, message, and whether it is marked fatal."""
 
     address: str
     number: int

@@ -95,4 +95,4 @@ def _read(text: bytes) -> Answer:
         findings, events = ([Finding(*each) for each in found[key]] for key in ("findings", "events"))
         return Answer(findings, dict(found["samples"]), events, str(found["unknown"]))
     except (KeyError, TypeError, ValueError):
-        return Answer(unknown="the check ended without a result")
+        return Answer(unknown="the check exited without a result")

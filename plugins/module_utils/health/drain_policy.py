@@ -113,7 +113,7 @@ def step(problems: Sequence[str], record: Record, *, resume: bool, known: bool) 
     """Return the action for a node: `drain`, `resume`, `keep` (drained by the health check), `leave` or `given_back`.
 
     Args:
-        problems: problems of the node.
+        problems: problems found on the node.
         record: state of the node in Slurm. A node that is out of service for another reason is left alone.
         resume: whether a recovered node may be resumed automatically.
         known: whether the note on the node records a drain by the health check. If the node is in service, an

@@ -108,9 +108,9 @@ def _remedy(xid: Xid, severity: str) -> str:
     if severity == ISOLATE:
         return "check the power cables of the board, then have it replaced"
     if xid.number in APPLICATION:
-        return "usually a fault of the program"
+        return "usually a bug in the program"
     if xid.number == _CONTAINED:
-        return "a memory error ended the job: start the job again, nvidia-smi --gpu-reset when the GPU is free"
+        return "a memory error aborted the job: start the job again, nvidia-smi --gpu-reset when the GPU is free"
     if xid.number in NVLINK5:
         return "an NVLink error: nvidia-smi nvlink -e; drain the node and reset its GPUs if jobs fail or it recurs"
     return "the hardware or the driver is at fault, not the program: have the board checked if it recurs"

@@ -29,7 +29,7 @@ def metrics(  # noqa: PLR0913 - one argument per metric
     Args:
         findings: current problems.
         unknown: checks without a result.
-        ended: end of the check, seconds since 1970.
+        ended: time at which the check finished, seconds since 1970.
         took_s: duration of the check.
         interval_s: seconds between checks; 0 if the node is not checked regularly.
         withheld: whether a drain is withheld because too many nodes are drained.
@@ -40,7 +40,7 @@ def metrics(  # noqa: PLR0913 - one argument per metric
     ]
     silent = [(f'check="{name}"', 1) for name in sorted({each.partition(" ")[0] for each in unknown})]
     lines = [
-        *_family("findings", "Problems of the node, by check and severity.", labelled),
+        *_family("findings", "Problems found on the node, by check and severity.", labelled),
         *_family("unknown", "Checks without a result (no answer or unknown output).", silent),
         *_family(
             "drain_withheld",
@@ -48,7 +48,7 @@ def metrics(  # noqa: PLR0913 - one argument per metric
             [("", int(withheld))],
         ),
         *_family(
-            "last_run_timestamp_seconds", "Time at which the last check of the node ended.", [("", round(ended, 3))]
+            "last_run_timestamp_seconds", "Time at which the last check of the node finished.", [("", round(ended, 3))]
         ),
         *_family(
             "interval_seconds", "Interval between checks; 0: the node is not checked regularly.", [("", interval_s)]

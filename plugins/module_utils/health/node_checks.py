@@ -317,7 +317,7 @@ def _strays(node: Node) -> Answer:
             fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             groups = (folder / "cgroup").read_text(encoding="utf-8", errors="replace")
         except OSError:
-            continue  # the process has ended
+            continue  # the process has exited
         # State and start time in ticks since boot: proc(5), fields 3 and 22.
         young = up_s - int(fields[19]) / ticks < _STRAY_AGE_S
         if any(owner in each for each in _USERS) and fields[0] not in "ZX" and not young and not in_job(groups):

@@ -113,7 +113,7 @@ def repair_plan(
         elif name not in cluster["limited"]:
             skipped[name] = "outside of --limit"
         elif name in jobs:
-            skipped[name] = f"{', '.join(jobs[name])}; run again after its jobs have ended"
+            skipped[name] = f"{', '.join(jobs[name])}; run again after its jobs have finished"
         else:
             mine = [each for each in records if each.node == name]
             nodes[name] = {

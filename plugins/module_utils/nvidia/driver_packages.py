@@ -5,8 +5,8 @@ Sources of the names:
 - NVIDIA Driver Installation Guide, "Compute-only and Desktop Installation", "Kernel Modules", "Version locking" and
   "Recent Updates": Ubuntu's names have no branch since 590; on EL each branch is a module stream, but not on EL 10.
 - Listings of NVIDIA's repositories for Debian 12, Ubuntu 22.04 and Amazon Linux 2023: fabric manager, NSCQ, NVSDM and
-  IMEX have no branch since 580; before, it is nvidia-fabricmanager-570 on Debian and Ubuntu, nvidia-fabric-manager
-  on EL.
+  IMEX have no branch in their names from 580 on; earlier ones do, such as nvidia-fabricmanager-570 on Debian and
+  Ubuntu, except nvidia-fabric-manager on EL.
 - Dependencies of nvlink5-580 and images of NVIDIA's GPU Operator: the fourth NVSwitch needs NVSDM in addition to
   NSCQ, which serves older ones. Ubuntu's nvidia-kernel-common needs nvidia-modprobe of its version or newer.
 - packages.debian.org and packages.ubuntu.com for the distributions' packages.

@@ -32,7 +32,7 @@ CUDA_DISTRIBUTIONS = {
     "RedHat 10": ("rhel10", "CDF6BA43.pub", ""),
 }
 CONTAINER_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
-# NVIDIA calls ARM servers "sbsa", and has no packages for Debian on them. The preflight refuses such hosts.
+# NVIDIA calls ARM servers "sbsa", and has no packages for them on Debian. The preflight rejects these hosts.
 CUDA_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
 DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # Higher than apt's default of 500, so NVIDIA's packages override the distribution's; NVIDIA's pin file also uses 600.

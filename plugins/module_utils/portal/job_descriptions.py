@@ -21,7 +21,7 @@ _STATES = {
 }
 _ENDS = {
     "COMPLETED": "completed",
-    "FAILED": "ended with an error",
+    "FAILED": "failed with an error",
     "TIMEOUT": "reached its time limit",
     "DEADLINE": "reached its deadline",
     "OUT_OF_MEMORY": "ran out of memory",

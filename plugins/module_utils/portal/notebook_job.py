@@ -187,7 +187,7 @@ def script(
 
     Args:
         environment: environment of the notebook.
-        given: the hub's variables, of which JupyterHub's are used.
+        given: the hub's variables; only JupyterHub's are used.
         files: `authority`, `certificate` and `key` in PEM, for mutual TLS between hub and notebook.
         start: command of the notebook: Python, an option and the program; the directory of the files is appended.
         runtime: container runtime: `pyxis` or `charliecloud`.

@@ -104,7 +104,7 @@ def decide(  # noqa: PLR0913 - state, declaration and limits
         found: state of accounting, directory, host and queue.
         cluster: name of the cluster in accounting.
         groups: ``group``, ``account``, ``qos``, ``default_qos``, ``limits``, ``fairshare``, ``coordinator``; if two
-            groups map to one account, the first applies to users in both.
+            groups map to one account, the first applies to users in several.
         admins: ``group`` and ``level`` of Slurm administrators.
         declared: users with `slurm` in users_accounts; groups do not change them.
         max_removals: if more users than this would lose an account or a right, nothing is removed.

@@ -1,4 +1,4 @@
-"""Report jobs that a change to Slurm's configuration or accounting would end or leave pending forever."""
+"""Report jobs that a change to Slurm's configuration or accounting would kill or leave pending forever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_LINES = 20
 
 
 class Loss(NamedTuple):
-    """A job, the reason for its loss, and a command that prevents further such jobs (or '')."""
+    """A job, the reason for its loss, and a command that prevents more jobs at risk (or '')."""
 
     job: HeldJob
     reason: str
@@ -36,7 +36,7 @@ class Accounting(NamedTuple):
 def configuration_losses(
     jobs: Sequence[HeldJob], old: ClusterConf, new: ClusterConf, *, gres_in_use: bool = True
 ) -> list[Loss]:
-    """Return the jobs that a new slurm.conf would end or block, one entry per job.
+    """Return the jobs that a new slurm.conf would kill or block, one entry per job.
 
     Without `gres_in_use`, ignore changed GPU counts under running jobs, because the caller drains the node first.
     """
@@ -112,12 +112,12 @@ def _missing(job: HeldJob, new: ClusterConf) -> tuple[str, str] | None:
     """Return the loss of a job that uses a removed node or partition; Slurm ends such running and pending jobs."""
     for node in dict.fromkeys((*job.nodes, *job.required)):
         if node not in new.nodes:
-            return f"node {node} is no longer configured, so Slurm would end the job", _drain(node)
+            return f"node {node} is no longer configured, so Slurm would kill the job", _drain(node)
     for name in job.partitions:
-        # If any of several partitions is missing, Slurm ends the job.
+        # If any of several partitions is missing, Slurm kills the job.
         if name not in new.partitions:
             command = f"scontrol update partitionname={name} state=drain"
-            return f"partition {name} is no longer configured, so Slurm would end the job", command
+            return f"partition {name} is no longer configured, so Slurm would kill the job", command
     return None
 
 
@@ -139,9 +139,9 @@ def _broken(
         if was is None:
             continue
         if (was.sockets, was.cores) != (will.sockets, will.cores):
-            return f"sockets or cores of {name} change, so Slurm would end the job", _drain(name)
+            return f"sockets or cores of {name} change, so Slurm would kill the job", _drain(name)
         if gres_in_use and was.gres != will.gres and _has_gres(job):
-            # Slurm compares the counts, so more GPUs than before also end the job.
+            # Slurm compares the counts, so additional GPUs also make it kill the job.
             return f"gres of {name} change from {_gres_text(was)} to {_gres_text(will)}", _drain(name)
         if will.memory < was.memory and held["mem"][name] > will.memory:
             return (

@@ -179,7 +179,7 @@ class Runner:
             if held:
                 self.wait_for_start([entry["job_id"] for entry in entries if entry["job_id"]])
         finally:
-            # Drain the nodes again even if slurmctld timed out before.
+            # Drain the nodes again even if slurmctld timed out earlier.
             self.silent = False
             self.unrestored = place.drain(held)
             place.release_new_nodes(held, self.unrestored)
@@ -243,7 +243,7 @@ class Runner:
         }
         entry["problem"] = problem or self.fault(test, entry, answered=bool(nodes))
         if not entry["problem"]:
-            # Slurm counts whole minutes; `poll_jobs` cancels a job that exceeds its limit before that.
+            # Slurm counts whole minutes; `poll_jobs` cancels a job earlier, when it exceeds its limit.
             left, longest = self.left(), self.params["time_limit"] + 59
             minutes = math.ceil(min(longest, longest if left is None else left) / 60)
             arguments = sbatch_arguments(test, usable + partners, minutes, share=share, reservation=reservation)
@@ -297,7 +297,7 @@ class Runner:
     def poll_jobs(self, jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
         """Update the entries from squeue; return the jobs that must be cancelled, with the reason."""
         code, out, err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(jobs), "-o", "%i|%T|%B|%r")
-        # squeue fails with this error for jobs that ended long ago, so slurmctld has answered.
+        # squeue fails with this error for jobs that finished long ago, so slurmctld has answered.
         heard = code == 0 or "nvalid job id" in err
         self.answered = self.answered or heard
         now, queue, late = time.monotonic(), parse_queue(out), {}
@@ -324,7 +324,7 @@ class Runner:
             why += f" ({'; '.join(f'{node}: {jobs}' for node, jobs in taken.items())})" if taken else ""
             return f"did not start within {self.params['wait']} s: {why}"
         if entry["started_at"] and now - entry["started_at"] > self.params["time_limit"]:
-            return f"did not end within {self.params['time_limit']} s and was cancelled"
+            return f"did not finish within {self.params['time_limit']} s and was cancelled"
         return ""
 
     def release(self) -> str:

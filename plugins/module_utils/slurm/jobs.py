@@ -34,7 +34,7 @@ __all__ = [
     "unusable_reason",
 ]
 
-# Prefix of the error message for jobs that ended for reasons unrelated to their nodes.
+# Prefix of the error message for jobs that were stopped for reasons unrelated to their nodes.
 CUT = "cut off: "
 # State of a job that a job with higher priority preempted.
 PREEMPTED = "PREEMPTED"

@@ -20,8 +20,8 @@ TIMES = {"SLURM_TIME_FORMAT": "%s"}
 NODES = ("scontrol", "--oneliner", "show", "nodes")
 # The reason comes last because it is free text. Events with an empty node name concern the cluster.
 EVENTS = ("sacctmgr", "--noheader", "--parsable2", "show", "event", "format=nodename,start,end,state,user,reason")
-# FailedNode is the node whose failure ended the job (sacct(1)). Without --duplicates sacct prints only the last run of
-# a requeued job.
+# FailedNode is the node whose failure stopped the job (sacct(1)). Without --duplicates sacct prints only the last run
+# of a requeued job.
 _FIELDS = "--format=JobIDRaw,State,ExitCode,User,NNodes,NodeList,FailedNode,End,JobName"
 FAILED_JOBS = ("sacct", "--allusers", "--allocations", "--duplicates", "--noheader", "--parsable2", _FIELDS)
 # States caused by a node; other failures may be the job's fault.

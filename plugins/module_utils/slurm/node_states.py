@@ -69,7 +69,7 @@ def node_state(words: Iterable[str]) -> str:
         ("down", down or unanswered),
         (busy, busy),
         ("other", known & _AWAY or "IDLE" not in known),
-        # The jobs have ended but their epilogs have not, so no job starts yet.
+        # The jobs have finished but their epilogs have not, so no job starts yet.
         ("allocated", "COMPLETING" in known),
         ("reserved", "RESERVED" in known),
         ("planned", "PLANNED" in known),

@@ -3,7 +3,7 @@
 """Manage the reservation for testing nodes that are out of service, which keeps other users' jobs off them.
 
 Slurm starts no job on a drained node, not even in a reservation (select_nodes checks avail_node_bitmap). So a drained
-node is resumed inside the reservation and drained again with the same reason as soon as the test's job has started.
+node is resumed inside the reservation and drained again with the same reason when the test's job has started.
 The running job continues, and the node stays drained even if the run is killed. Slurm records the caller as the user of
 the new drain (update_node in node_mgr.c), so the original user and time are saved.
 

@@ -55,7 +55,7 @@ DRAIN_REASONS = (
     DrainReason(
         ("count changed and jobs are using them", "type changed and jobs are using them"),
         "the GPUs of the node changed while jobs use them",
-        ("squeue -w {node}: wait until these jobs have ended, or cancel them",),
+        ("squeue -w {node}: wait until these jobs have finished, or cancel them",),
         invalid=True,
     ),
     DrainReason(
@@ -111,7 +111,7 @@ DRAIN_REASONS = (
     ),
     DrainReason(
         ("Kill task failed", "Job step not running"),
-        "a process of a job did not end after SIGKILL, or a job step did not start",
+        "a process of a job survived SIGKILL, or a job step did not start",
         (
             "on {node}: ps -eo pid,stat,wchan:30,user,cmd | grep ' D' lists those that wait for the kernel (NFS, GPU)",
             "grep TERMINATED /var/log/slurm/slurmd.log names the job; journalctl -u slurmd -n 50 an epilog that failed",
@@ -120,7 +120,7 @@ DRAIN_REASONS = (
     ),
     DrainReason(
         ("Prolog error", "Prolog/Epilog failure"),
-        "the prolog ended with an error, and the job went back into the queue",
+        "the prolog failed, and the job was requeued",
         (
             f"{_LOG} shows its output; scontrol show config | grep -i prolog its path; correct it",
             "squeue -t PD lists jobs with 'launch failed requeued held': scontrol release JOB",
@@ -128,7 +128,7 @@ DRAIN_REASONS = (
     ),
     DrainReason(
         ("Epilog error",),
-        "the epilog ended with an error after the job had ended",
+        "the epilog failed after the job had finished",
         (f"{_LOG} shows its output; scontrol show config | grep -i epilog its path; correct it",),
     ),
     DrainReason(

@@ -57,7 +57,7 @@ def slurmd_pid(run: Run) -> int:
 
 
 def not_loaded(pid: int, libraries: Sequence[str]) -> list[str]:
-    """Return the libraries that a process has not loaded; all of them if the process has ended."""
+    """Return the libraries that a process has not loaded; all of them if the process has exited."""
     try:
         maps = (PROC / str(pid) / "maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -123,8 +123,9 @@ def _step(run: Run, node: str, before: str, *arguments: str) -> Proof:
     if any(words in err for words in _NOT_GRANTED):
         return Proof(unproven=f"could not run a job step: {output}")
     run(["scancel", f"--name={JOB_NAME}", f"--nodelist={node}"])
-    ended = f"did not end within {STEP_S} s" if status == 124 else f"ended with {status}"  # noqa: PLR2004 - timeout(1)
-    return Proof(fault=f"a job step on {node} {ended}: {output}")
+    timed_out = status == 124  # noqa: PLR2004 - timeout(1)
+    outcome = f"did not finish within {STEP_S} s" if timed_out else f"exited with status {status}"
+    return Proof(fault=f"a job step on {node} {outcome}: {output}")
 
 
 def state_of(run: Run, node: str) -> str:

@@ -37,7 +37,7 @@ def _receive(connection: socket.socket) -> bytes:
 
 
 def _ask(host: str, port: int, version: int | None, timeout_s: float) -> str:
-    """Return the fault of a listening server, or ''; without an NFS version only the port is checked.
+    """Return the problem with a listening server, or ''; without an NFS version only the port is checked.
 
     Raises:
         OSError: the server does not answer.

@@ -130,7 +130,7 @@ def run_tool(command: Sequence[str], text: str = "") -> str:
         message = f"{shlex.join(command)}: {exc}"
         raise QuotaError(message) from exc
     if done.returncode:
-        message = f"{shlex.join(command)} ended with {done.returncode}: {' '.join(done.stderr.split())}"
+        message = f"{shlex.join(command)} exited with status {done.returncode}: {' '.join(done.stderr.split())}"
         raise QuotaError(message)
     return done.stdout
 

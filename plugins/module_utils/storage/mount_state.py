@@ -106,7 +106,7 @@ class MountCheck:
         return endpoints(entry)[0][0] if entry["type"] == "nfs" else ""
 
     def place_fault(self, path: str) -> tuple[str, str] | None:
-        """Return the fault of a path on which nothing is mounted yet, or None."""
+        """Return the problem with a path on which nothing is mounted yet, or None."""
         place = Path(path)
 
         def content() -> list[str] | str:
@@ -126,7 +126,7 @@ class MountCheck:
         return content_fault(path, found) or busy_fault(holders(path))
 
     def stale_fault(self, path: str) -> tuple[str, str] | None:
-        """Return the fault of an existing but unusable mount, or None."""
+        """Return the problem with an existing but unusable mount, or None."""
         try:
             bounded(partial(os.statvfs, path), 2 * ACCESS_TIMEOUT_S)
         except OSError as exc:

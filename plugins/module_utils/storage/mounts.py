@@ -130,7 +130,7 @@ def mounts_below(path: str, mounts: Iterable[Mount]) -> list[Mount]:
 def on_network(path: str, mounts: Iterable[Mount]) -> bool:
     """Return whether a path is on a network file system, or triggers an automount of one.
 
-    Accessing such a path may hang.
+    Accessing the path may hang.
     """
     holder: Mount | None = None
     for mount in mounts:

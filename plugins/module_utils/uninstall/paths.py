@@ -38,7 +38,7 @@ def content_of(path: Path) -> bytes:
 
 
 def merged(original: str, last: str, now: str) -> str:
-    """Return the original text with all changes that were made since busbar last wrote the file."""
+    """Return the original text with all changes made after busbar last wrote the file."""
     written, there = last.splitlines(), now.splitlines()
     gone = [line for line in written if line not in there]
     added = [line for line in there if line not in written]

@@ -39,7 +39,7 @@ def known_parts(node: str, records: Sequence[Mapping[str, Any]]) -> list[dict[st
 def compared(
     before: Iterable[Part | Mapping[str, str]], after: Iterable[Part | Mapping[str, str]]
 ) -> tuple[str, str, bool]:
-    """Return the identifiers of both machines, of the best kind that both have, and whether the machines are the same.
+    """Return the identifiers of two machines, of the best kind that both have, and whether they are the same machine.
 
     Machines without a common kind of identifier count as different.
     """

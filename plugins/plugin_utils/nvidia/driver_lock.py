@@ -63,7 +63,7 @@ def choose_lock(
         offers: available versions by host.
         locked: the locked versions by key.
         elsewhere: for hosts outside this run, `installed` (a version of the branch on one of them, '' for none) and
-            `known` (whether that host answered); None without such hosts.
+            `known` (whether that host answered); None if there are none.
         upgrade: whether to choose the newest version available to all hosts.
     """
     versions, problems = dict(locked), []

@@ -74,7 +74,7 @@ def host_problems(hosts: Sequence[HostEntry]) -> list[Problem]:
 
 
 def competing_groups(values: Sequence[GroupValue]) -> list[GroupValue]:
-    """Return the groups of one host that set a variable to different values, of which none takes precedence.
+    """Return the groups of one host that set a variable to different values without precedence.
 
     A group overrides its ancestors.
     """

@@ -26,7 +26,7 @@ __all__ = [
 
 _OWN = "for a custom variable, rename it or add it to preflight_allowed_variables"
 _MOST_PLACES = 3
-# Renamed options: old prefix and new prefix, of which the first match applies.
+# Renamed options as pairs of old and new prefix. The first match applies.
 FORMER_NAMES = (
     ("nccl_validation_time_limit", "validation_test_time_limit"),
     ("nccl_validation_total_limit", "validation_time_limit"),

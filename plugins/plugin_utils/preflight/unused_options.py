@@ -18,7 +18,7 @@ __all__ = ["unused_options"]
 _OFF = frozenset({"", "0", "false", "no", "off", "none", "[]", "{}"})
 _GROUP = "a host in "
 _MONITORED = ("alertmanager", "dcgm_exporter", "grafana", "journal_remote", "monitoring", "node_exporter", "prometheus")
-# Maps an option prefix to its requirements, of which one must be met: an option, a value of an option, or a group.
+# Maps an option prefix to its requirements. At least one must be met: an option, a value of an option, or a group.
 # Options of a role with a switch (NAME_enabled) require the switch and are not listed.
 _NEEDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((f"{name}_" for name in (*_MONITORED, "slurm_metrics")), (f"{_GROUP}monitoring",)),

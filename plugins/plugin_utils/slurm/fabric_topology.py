@@ -2,7 +2,7 @@
 
 A block describes a switch: a heading with its GUID and description, then one line per cable with the GUID of the other
 end, `S-` for a switch and `H-` for a host adapter, whose description starts with the host name (as set by rdma-ndd:
-"gpu1 mlx5_0"). Each cable is listed in the blocks of both ends, adapters after switches (ibnetdiscover.c). If one of
+"gpu1 mlx5_0"). Each cable is listed in the blocks of its two ends, adapters after switches (ibnetdiscover.c). If one of
 them is missing, the output is truncated.
 
 With several rails, a node is connected to several switches. Nodes with the same set of switches form one Slurm switch.

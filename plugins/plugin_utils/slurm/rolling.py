@@ -35,7 +35,7 @@ class _Cluster(NamedTuple):
 
 
 def share_of(given: object, whole: int, key: str, least: int) -> int:
-    """Return the number of nodes from a number or a share such as 25%, rounded down but at least `least`.
+    """Return the number of nodes from a number or a percentage such as 25%, rounded down but at least `least`.
 
     Raises:
         ValueError: if the value is neither, or out of bounds.
@@ -60,7 +60,7 @@ def _allowed(options: Mapping[str, Any], batch: int) -> int:
     """Return how many nodes of a batch may fail before the update stops.
 
     Raises:
-        ValueError: if the option is neither a number nor a share.
+        ValueError: if the option is neither a number nor a percentage.
     """
     return share_of(options["max_failures"], batch, "update_nodes_max_failures", 0)
 

@@ -54,7 +54,7 @@ def upgrade_plan(
         cluster: the hosts of each group of STAGES.
         seen: `nodes`, the output of ``sinfo -h -N -a -o '%N|%T|%E'``, and `queue`, that of ``squeue -h -a -o
             '%i|%u|%N'``; empty if slurmctld does not answer.
-        batch: compute nodes per batch, as a number or a share.
+        batch: compute nodes per batch, as a number or a percentage.
 
     Returns:
         Only `problems`, or `stages` (hosts to upgrade by stage), `serial` (compute nodes per batch), `packages`

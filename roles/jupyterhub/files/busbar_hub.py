@@ -73,7 +73,7 @@ async def run_as_user(program: str, request: dict[str, Any], user: str) -> dict[
     if process.returncode == 1 and program == "login":
         raise PermissionError
     if process.returncode:
-        raise RefusedError(err.decode(errors="replace").strip() or f"{program} ended with {process.returncode}")
+        raise RefusedError(err.decode(errors="replace").strip() or f"{program} exited with status {process.returncode}")
     return json.loads(out)
 
 

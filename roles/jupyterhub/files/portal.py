@@ -139,7 +139,7 @@ def _run_command(
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise RequestError(str(exc)) from exc
     if done.returncode:
-        message = done.stderr.strip() or f"{command[0]} ended with exit status {done.returncode}"
+        message = done.stderr.strip() or f"{command[0]} exited with status {done.returncode}"
         raise RequestError(message)
     return done.stdout
 

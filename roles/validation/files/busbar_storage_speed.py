@@ -71,7 +71,7 @@ class Speed(Rank):
             try:
                 out, err = child.communicate(timeout=limit)
             except subprocess.TimeoutExpired:
-                self.say(f"speed-{way}", rate=None, error=f"fio did not end within {limit} s")
+                self.say(f"speed-{way}", rate=None, error=f"fio did not finish within {limit} s")
                 return
             finally:
                 child.kill()

@@ -369,7 +369,7 @@ def _remarks(draft: Draft, path: str, text: str) -> None:
             draft.note(f"plugstack {words[1]}", LEFT, "a SPANK plugin of the site; it stays", path)
         elif "plugstack" not in path and re.search(r"\b(pkill|killall)\b.*-u", line):
             draft.note(
-                line.strip(), LEFT, "warning: ends all processes of the user, also of other jobs; it stays", path
+                line.strip(), LEFT, "warning: kills all processes of the user, also of other jobs; it stays", path
             )
         elif "plugstack" not in path and re.search(r"(^|\s)/(opt|site|sw|usr/local)/\S+", line):
             draft.note(line.strip(), LEFT, "a program of the site; it stays", path)

@@ -1,4 +1,4 @@
-"""A configuration of DeepOps that is being converted: its source, the draft, and shorthands for both."""
+"""A configuration of DeepOps that is being converted: its source, the draft, and shorthands for them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _LINES = {
 }
 _LINE_KEYS = {kind: {key.lower(): key for key in keys.split()} for kind, keys in _LINES.items()}
 _SYNONYMS = {"Features": "Feature", "Procs": "CPUs", "Shared": "OverSubscribe"}
-# Keys of which Slurm 24.05 and newer use all lines; older releases use the last one.
+# If these keys are repeated, Slurm 24.05 and newer use all lines, older releases only the last one.
 _SEVERAL = {"Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld"}
 # Defunct keys that Slurm ignores or that SlurmctldHost replaced.
 _KEYS = {key.lower(): key for key in (*SLURM_CONF_KEYS, "SlurmctldHost")}

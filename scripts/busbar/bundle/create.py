@@ -255,7 +255,7 @@ def _remove_others(folder: Path, kept: Mapping[str, object]) -> int:
 def problems_of(
     folder: Path, manifest: Mapping[str, Any], max_age: int, site: Site | None, say: Callable[[str], None]
 ) -> list[str]:
-    """Return the problems of a bundle with a verified signature.
+    """Return the problems with a bundle whose signature was verified.
 
     Args:
         folder: the bundle.

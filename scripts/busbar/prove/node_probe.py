@@ -194,7 +194,7 @@ def found_image(allocation: Allocation, nodes: Mapping[str, Node], image: str) -
         words = [runtime, "exec", "--nv", image]
         code, out, err = run_step(allocation, first, [*words, *look])
     if code:
-        reason = container_fault(err) or " ".join(err.split())[:600] or f"srun ended with exit code {code}"
+        reason = container_fault(err) or " ".join(err.split())[:600] or f"srun exited with code {code}"
         message = f"--image: {image} cannot be used on {first[0]}: {reason.removeprefix(f'{first[0]}: ')}"
         raise UsageError(message)
     path = out.strip().rpartition("\n")[2]

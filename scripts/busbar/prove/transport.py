@@ -263,7 +263,7 @@ class LocalTransport:
         if step.process is None:
             return ""
         if entry["seconds"] > limit:
-            return f"did not end within {limit} s and was cancelled"
+            return f"did not finish within {limit} s and was cancelled"
         return f"{TOO_LONG}1G" if step.output.stat().st_size > _MAX_OUTPUT_BYTES else ""
 
     def _cancel(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ class Detached:
         if self.runs:
             return f"runs (PID {self.process or 'unknown'})"
         code = self.exit_code
-        return "was killed" if code is None else f"ended with exit code {code}"
+        return "was killed" if code is None else f"exited with code {code}"
 
     def follow(self, say: Callable[[str], object]) -> int | None:
         """Forward its output until it ends, and return its exit code, or None if it was killed."""

@@ -268,7 +268,7 @@ class _Cancel:
         return self._since is not None
 
     def ask(self, number: int, frame: object) -> None:
-        """Handle a signal: interrupt the playbook at the first one, request its end at the second."""
+        """Handle a signal: interrupt the playbook at the first one, terminate it at the second."""
         del number, frame
         if self._since is not None:
             self._again = True

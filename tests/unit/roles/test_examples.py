@@ -229,7 +229,7 @@ def test_what_may_get_better_is_requeued(job: Job, behaviour: str, code: int, re
 def test_it_is_not_requeued_for_ever(job: Job) -> None:
     _code, output, notes = job.run("exit 75", SLURM_RESTART_COUNT="10")
     assert "scontrol requeue" not in notes
-    assert "ended with 75 after 10 restarts: giving up" in output
+    assert "exited with status 75 after 10 restarts: giving up" in output
 
 
 @pytest.mark.parametrize("name", ["ddp_torchrun", "scaling"])
@@ -262,7 +262,7 @@ def test_torchrun_is_given_another_try_only_where_something_was_learned(tmp_path
 def test_what_one_rank_cannot_do_is_not_tried_again_although_srun_killed_the_others(job: Job) -> None:
     code, output, notes = job.run('echo "gpu2: no torch" >"$SLURM_SUBMIT_DIR/ddp-30007/no-restart"; exit 143')
     assert code == 143
-    assert "ddp: ended with 143, not requeued: gpu2: no torch\n" in output
+    assert "ddp: exited with status 143, not requeued: gpu2: no torch\n" in output
     assert "scontrol requeue" not in notes
     # What is from an earlier run is no reason.
     assert "scontrol requeue 30007" in job.run("exit 143")[2]

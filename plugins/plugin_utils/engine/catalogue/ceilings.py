@@ -125,7 +125,7 @@ def ceilings(
         nodes: number of nodes.
         gpus: GPUs used on each node; all of them by default.
         collective: the program, without "_perf".
-        sizes: number of nodes in each NVLink domain, of which the smallest is the bottleneck; by default the fewest
+        sizes: number of nodes in each NVLink domain; the smallest domain is the bottleneck; by default the fewest
             possible domains, which gives the highest ceilings.
 
     Returns:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Decide how an nccl-tests run ended, and whether its output is complete."""
+"""Decide whether an nccl-tests run succeeded, and whether its output is complete."""
 
 from __future__ import annotations
 

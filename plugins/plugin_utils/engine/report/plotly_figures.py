@@ -334,7 +334,7 @@ def _lines_figure(chart: Lines) -> dict[str, Any]:
 
 
 def trend_figure(compared: Sequence[Compared], started: str) -> dict[str, Any] | None:
-    """Return busbw over time for tests with earlier results, or None without such tests.
+    """Return busbw over time for tests with earlier results, or None if there are none.
 
     Args:
         compared: the result of drift; the first eight values with a history are shown, drifted ones first.

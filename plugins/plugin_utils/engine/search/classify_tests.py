@@ -49,8 +49,8 @@ class Reading:
         error: standard deviation of the mean of the samples.
         margin: see Outcome.
         drawn: whether the stage of the test tests all nodes in the same way, instead of following slow results; only
-            such tests serve as reference.
-        rounding: rounding error of a value, as a share.
+            these tests serve as the reference.
+        rounding: rounding error of a value, as a fraction.
         coarse: whether the rounding alone may explain why it is slow; repeats do not help then.
         needed: whether the search waits for a decision; other tests may stay undecided.
     """

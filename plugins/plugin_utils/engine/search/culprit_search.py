@@ -198,7 +198,7 @@ def locate(
         results: finished tests, each with nodes (list), busbw and floor in GB/s (or None), and outcome: ok, wrong
             (results), crashed, hung, or inconclusive (no evidence). Optional keys: scope (tests are compared only with
             others of the same scope), repeats (busbw of each repeat, busbw is their median), and rounding (rounding
-            error of a value, as a share).
+            error of a value, as a fraction).
         topology: nodes of each switch.
         drop: smallest share below normal that counts as slow.
         most_repeats: maximum number of measurements of a test in one round.

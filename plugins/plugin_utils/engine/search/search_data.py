@@ -23,7 +23,7 @@ OUTCOMES = ("ok", "wrong", "crashed", "hung", NONE)
 
 _MOST_WEIGHED = 6
 _PAIR = 2
-# Minimum difference of two means: half of the smallest detectable drop (logarithm), and in standard deviations.
+# Minimum difference between two means: half of the smallest detectable drop (logarithm), and in standard deviations.
 _LEAST_GAP = 0.05
 _CLEAR = 2.5
 

@@ -70,7 +70,7 @@ def _may_be_uplink(context: Context, league: League, node: str) -> bool:
 
 
 def alone(context: Context, league: League, nodes: list[str]) -> Steps:
-    """Test nodes alone, and blame those that fail twice; nodes that pass stay unresolved.
+    """Test nodes alone, and report nodes that fail twice as culprits; nodes that pass stay unresolved.
 
     If a cluster has two nodes that pass alone and fail together, the link between them is reported.
     """
@@ -87,7 +87,7 @@ def alone(context: Context, league: League, nodes: list[str]) -> Steps:
     league.judge()
     if len(context.nodes) > _PAIR:
         rest = [node for node in nodes if node not in league.lost and not league.verdict(node)]
-        _leave_open(context, rest, "fast alone, but slow with others, of which none is known to be good")
+        _leave_open(context, rest, "fast alone, but slow with others, none of which is known to be good")
 
 
 def _leave_open(context: Context, nodes: list[str], reason: str) -> None:

@@ -41,7 +41,7 @@ __all__ = [
     "smallest_drop",
 ]
 
-# Defaults: the smallest drop to detect, as a share, and the maximum number of repeats per round.
+# Defaults: the smallest drop to detect, as a fraction, and the maximum number of repeats per round.
 DROP = 0.10
 MOST_REPEATS = 16
 # Number of repeats while the noise is unknown.
@@ -91,7 +91,7 @@ class Noise:
         return self.freedom > 0
 
     def level(self, means: list[float]) -> float:
-        """Return the standard deviation of one repeat as a share: its upper 95 % bound, at least 1 %.
+        """Return the standard deviation of one repeat as a fraction: its upper 95 % bound, at least 1 %.
 
         Chi squared uses the approximation of Wilson and Hilferty (Proc. Natl. Acad. Sci. 17, 1931). Without repeats,
         the value is estimated from the faster half of the pairs and includes differences between nodes: 2.5 times the

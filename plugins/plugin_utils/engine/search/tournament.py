@@ -67,7 +67,7 @@ class League:
         teams: the nodes of each player.
         group_of: the switch of each player; partners on the same switch are preferred.
         needed: failures with different known-good partners before a player is blamed.
-        few: whether failures with all good players suffice if there are fewer than needed.
+        few: whether failures with all good players are sufficient if there are fewer than needed.
         lost: blamed players, with the outcomes that prove it.
         spared: players whose failures have another cause, which are not blamed.
         games: the games of each player, by its partners.

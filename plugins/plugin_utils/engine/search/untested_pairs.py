@@ -3,7 +3,7 @@
 """Track the pairs of nodes that no passed test has covered, and choose tests that cover many of them.
 
 A fast test of many nodes clears all pairs among them. Two simultaneous tests can cover half of the pairs of a set, so
-each round halves the number of untested pairs as long as no test is slow.
+each round halves the number of untested pairs until a test is slow.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def median_and_tolerance(values: Sequence[float], least: float = LEAST, *, proof
 
     Args:
         values: the values.
-        least: minimum deviation, as a share of the median.
+        least: minimum deviation, as a fraction of the median.
         proof: whether a lower value blames a node and is not only a finding. The share is then added to the noise: of
             10,000 healthy fleets of 5 to 100 nodes with 2 % noise, at most three instead of 170 have a node below the
             result.

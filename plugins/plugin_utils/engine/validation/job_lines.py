@@ -44,7 +44,7 @@ _LONGEST_REASON = 300
 
 
 def container_fault(text: str) -> str:
-    """Return why the container of a step did not start, with the node if known; empty without such a message.
+    """Return why the container of a step did not start, with the node if known; empty if it started.
 
     The result is, in order of preference, the first error in Enroot's log, its first line, the first message of Pyxis
     with a reason, or its first message.

@@ -46,8 +46,8 @@ STRAGGLER = "straggler"
 # If a message takes less than a millisecond, latency dominates: on one NVLink node, 128 MiB (0.3 ms) reaches 88 % of
 # the full bandwidth, 1 GiB (2 ms) 97 %.
 _SATURATED_S = 1e-3
-# Allowed spread of repeats, as a share of the best: three times the normal spread. Nine healthy repeats on one pair of
-# nodes differ by 2.6 % (alltoall) and 3.5 % (all_reduce): jianxiongzhang/nccl_test,
+# Allowed spread of repeats, as a fraction of the best: three times the normal spread. Nine healthy repeats on one pair
+# of nodes differ by 2.6 % (alltoall) and 3.5 % (all_reduce): jianxiongzhang/nccl_test,
 # 6kd_p2p_sys_plugin_*_raw_data.txt, commit 3ae8409.
 STEADY = 0.10
 _ABOVE = 1.03
@@ -72,7 +72,7 @@ class Expected:
         allow_missing_ranks: whether an output without its rank lines may pass.
         allow_known_causes: whether a run with sufficient bandwidth may pass although NCCL's log shows a known fault.
         hosts: names of the hosts that must take part; empty for any.
-        steady: allowed spread of repeats, as a share of the best.
+        steady: allowed spread of repeats, as a fraction of the best.
         repeats: required number of runs of each collective; None for any.
         domains: number of nodes in each NVLink domain, the largest first; None if unknown.
     """

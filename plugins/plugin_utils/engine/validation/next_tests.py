@@ -166,7 +166,7 @@ def each_stage(options: Options, state: State) -> Iterator[tuple[Stage[Any], lis
 
 
 def _bound(options: Options, state: State, step: Step, now: float) -> None:
-    """Apply the time and round limits of the validation to a step, or end the validation."""
+    """Apply the time and round limits of the validation to a step, or stop the validation."""
     total, rounds = options["time_limit"], options["locate_rounds"]
     left = int(options["began"] + total - now)
     if total and left < _LEAST_S:

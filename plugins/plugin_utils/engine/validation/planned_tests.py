@@ -102,7 +102,7 @@ def with_variables(script: str, variables: Mapping[str, object]) -> str:
     """Return a batch script that first exports variables.
 
     ``--export=ALL,NAME=VALUE`` would have the same effect, but slurmd then runs ``su - USER`` for the login environment
-    (sbatch.c sets SLURM_GET_USER_ENV), and since Slurm 25.05 it cancels the job if that fails (req.c, _get_user_env).
+    (sbatch.c sets SLURM_GET_USER_ENV), and from Slurm 25.05 on cancels the job if that fails (req.c, _get_user_env).
     """
     lines = script.splitlines(keepends=True)
     first = next((at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))

@@ -52,7 +52,7 @@ def passed_nodes(state: State, report: Report, blamed: Sequence[Culprit]) -> lis
     """Return the drained nodes that passed all their tests, alone and with others.
 
     A failed test with others does not count against a node if the search found a different culprit. If a result is
-    inconclusive, the validation ended early, or a link or a switch is the culprit, only nodes without any failed test
+    inconclusive, the validation stopped early, or a link or a switch is the culprit, only nodes without any failed test
     have passed. A new node must also have passed a test with others.
 
     Args:

@@ -48,7 +48,7 @@ class Loop:
 
     Attributes:
         state: results so far.
-        stopped: why it ended early; otherwise empty.
+        stopped: why it stopped early; otherwise empty.
         unended: IDs of jobs that could not be cancelled.
         reserved: whether a reservation was created for the tests.
         unrestored: nodes that were resumed for a test and could not be drained again, each with the remedy.
@@ -223,7 +223,7 @@ class Round:
                 self.notes[str(entry.get("name"))] = known
 
     def _follow(self) -> None:
-        """Wait for all jobs to end, and fetch the output of each as soon as it has ended."""
+        """Wait for all jobs, and fetch the output of a job when it has finished."""
         began = heard = self.transport.now()
         patience = iter(_PATIENCE_S)
         running: set[str] = set()

@@ -42,7 +42,7 @@ _BLAMED = ("nodes", "links", "boundaries")
 _Cause = tuple[list[str], str, str]
 _HALF_UNIT_GBS = 0.005
 _LONGEST_US = 1e7
-# Rounding error of a time of at least 100 us, as a share.
+# Rounding error of a time of at least 100 us, as a fraction.
 _SHARE_OF_TIME = 0.0005
 _FEWEST_US = 100.0
 
@@ -203,7 +203,7 @@ def search_result(test: Test) -> dict[str, Any]:
         outcome = "ok"
     elif job["problem"].startswith((CUT, TOO_LONG)):
         outcome = "inconclusive"
-    elif started and ("did not end" in job["problem"] or "hung" in found):
+    elif started and ("did not finish" in job["problem"] or "hung" in found):
         outcome = "hung"
     elif started and (found & _BROKEN or job["problem"] or job["state"] not in {"COMPLETED", "RUNNING"}):
         outcome = "crashed"
@@ -224,7 +224,7 @@ def search_result(test: Test) -> dict[str, Any]:
 
 
 def repeats_at(run: dict[str, Any], size: int | None) -> Iterator[tuple[float, float]]:
-    """Yield the out-of-place busbw in GB/s of each row of a size, and its rounding error as a share.
+    """Yield the out-of-place busbw in GB/s of each row of a size, and its rounding error as a fraction.
 
     Args:
         run: a parsed run without contradictions.

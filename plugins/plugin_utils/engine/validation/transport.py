@@ -51,7 +51,7 @@ class Transport(Protocol):
         """
 
     def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
-        """Save outputs and delete them on their nodes; return the error of each by name, empty on success."""
+        """Save outputs and delete them on their nodes; return the error for each by name, empty on success."""
 
     def launch_error(self, host: str, job_id: str) -> str:
         """Return why slurmd on a host could not launch a job; empty if its log has no such error."""

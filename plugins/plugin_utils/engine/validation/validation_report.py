@@ -132,7 +132,7 @@ def report(
     Args:
         options: as for next_step.
         state: the result of with_results.
-        stopped: why the validation ended early.
+        stopped: why the validation stopped early.
         drained: results of the drains, each with node and problem (empty on success).
     """
     checked = typed(options)

@@ -18,7 +18,7 @@ _compile = zipimport._compile_source
 
 
 def compile_source(pathname, source):
-    """Return the code of a file in a zip, from the cache if the same source was compiled before."""
+    """Return the code of a file in a zip, from the cache if the same source has already been compiled."""
     inside = pathname.rpartition(".zip/")[2]
     kept = f"{FOLDER}/{_imp.source_hash(KEY, inside.encode() + source).hex()}"
     try:

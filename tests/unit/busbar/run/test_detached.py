@@ -66,7 +66,7 @@ def test_it_goes_on_without_who_started_it_and_its_code_is_picked_up(site: Path)
     (site / "flag").touch()
     done = wait(site, run.name)
     assert (done.returncode, "PLAY RECAP" in done.stdout) == (0, True), done.stdout + done.stderr
-    assert "ended with exit code 0" in wait(site, "--status").stdout
+    assert "exited with code 0" in wait(site, "--status").stdout
     assert run.folder.stat().st_mode & 0o077 == 0
 
 

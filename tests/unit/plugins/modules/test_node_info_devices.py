@@ -106,7 +106,7 @@ def test_the_bus_when_there_is_no_driver(bus: Path) -> None:
             "Failed to initialize",
         ),
         ("echo oops; exit 1", "failed", "nvidia-smi: oops"),
-        ("exit 255", "failed", "nvidia-smi: ended with 255"),
+        ("exit 255", "failed", "nvidia-smi: exited with status 255"),
         ("echo nothing of use", "failed", ""),
         ("exit 2", "unusable", "nvidia-smi does not support the options"),
     ],

@@ -93,7 +93,7 @@ def test_patience_ends_the_call_and_no_job(monkeypatch: pytest.MonkeyPatch) -> N
         ),
         ((LATE, 1), {"left": 100.0}, 60, "did not start within 60 s: Resources"),
         ((50, LATE), {"left": 100.0}, 100, "cut off: the time limit of the validation was reached"),
-        ((0, LATE), {"time_limit": 20, "left": 100.0}, 20, "did not end within 20 s and was cancelled"),
+        ((0, LATE), {"time_limit": 20, "left": 100.0}, 20, "did not finish within 20 s and was cancelled"),
     ],
 )
 def test_late_jobs_are_cancelled_at_once_and_reported(

@@ -112,7 +112,7 @@ def compared(ranks: list[Rank], floors: dict[str, Floor], spread: float) -> list
     Args:
         ranks: ranks of all devices.
         floors: floors of each node.
-        spread: tolerated deviation below the median of a kind of device, as a share.
+        spread: tolerated deviation below the median of a kind of device, as a fraction.
     """
     faults = []
     for group in _like_devices(ranks):

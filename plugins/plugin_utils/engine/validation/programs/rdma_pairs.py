@@ -31,7 +31,7 @@ _RAIL = re.compile(r"[\w.-]+")
 
 
 class RdmaPairsOptions(TypedDict):
-    """The validation_rdma_pairs_* options: gbps is the floor of a rail (0: a share of the profile's NIC rate)."""
+    """The validation_rdma_pairs_* options: gbps is the floor of a rail (0: a fraction of the profile's NIC rate)."""
 
     script: str
     seconds: Annotated[int, Span(1)]

@@ -32,7 +32,7 @@ __all__ = ["expected_of", "judge_soak"]
 _FEWEST_TURNS = 4
 _TENTH = 10
 _MOST_GAP = 4
-# Required share of the duration: the last iteration may be cut short, and job steps start with a delay.
+# Required fraction of the duration: the last iteration may be cut short, and job steps start with a delay.
 _ENOUGH = 0.95
 _ANY_SPEED = 1e-12
 # Seconds since 1970 and a speed.
@@ -48,7 +48,7 @@ class Expected:
         what: gpu or cpu.
         seconds: required duration.
         interval: seconds between two samples of a node.
-        spread: tolerated deviation below the median of a kind of device, as a share.
+        spread: tolerated deviation below the median of a kind of device, as a fraction.
         decay: tolerated loss of speed from the first to the last tenth of the iterations, as a fraction.
         kernel_log: whether the kernel log must be readable.
     """
@@ -125,14 +125,14 @@ def _ends(values: Speeds) -> tuple[float, float]:
 
 def _gaps(soaked: Soaked, nodes: list[str], expected: Expected) -> list[str]:
     """Return the missing parts of the job and of the nodes' samples."""
-    gaps = [] if soaked.done else ["the output is truncated: the soak did not end"]
+    gaps = [] if soaked.done else ["the output is truncated: the soak did not finish"]
     over = [ran for ran in soaked.ran if ran.ended is not None and ran.code == 0]
     lasted = (over[-1].ended or 0.0) - soaked.ran[0].began if over else 0.0
     if lasted < _ENOUGH * expected.seconds:
         gaps.append(f"the soak lasted {lasted:.0f} s (expected {expected.seconds:.0f} s)")
     for ran in sorted(soaked.ran, key=lambda ran: ran.code is None):
         if ran.code != 0:
-            how = "did not end" if ran.code is None else f"ended with exit code {ran.code}{_last_words(ran)}"
+            how = "did not finish" if ran.code is None else f"exited with code {ran.code}{_last_words(ran)}"
             gaps.append(f"{ran.kind} of iteration {ran.turn} {how}")
     return gaps + [f"{node}: {words}" for node in nodes for words in _node_gaps(soaked, node, expected)]
 

@@ -64,7 +64,7 @@ def read_soak(text: str) -> Soaked:
         if line.startswith(_WATCHED):
             _watched(found.nodes, line[len(_WATCHED) - 1 :])
         elif turn := _TURN.match(line):
-            # A program that did not end has no exit code.
+            # A program that did not finish has no exit code.
             _close(found.ran, current, lines)
             current, lines = Ran(turn[1], int(turn[2]), float(turn[3])), []
         elif end := _END.match(line):

@@ -31,8 +31,8 @@ def _gauge(name: str, words: str, key: str) -> Gauge:
 class TrainingOptions(TypedDict):
     """The validation_training_* options.
 
-    efficiency is a share, rate is in samples/s, tflops in 10^12 operations per second of a rank (0: use the profile's).
-    loss is 0 without a reference, and loss_tolerance a share of it.
+    efficiency is a fraction, rate is in samples/s, tflops in TFLOP/s of each rank (0: use the profile's).
+    loss is 0 without a reference, and loss_tolerance a fraction of it.
     """
 
     script: str

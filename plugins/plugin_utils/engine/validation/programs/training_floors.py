@@ -38,7 +38,7 @@ class Floors:
     """The floors of a training run; None if unknown.
 
     Attributes:
-        efficiency: minimum samples/s of all ranks as a share of those of one rank times the number of ranks.
+        efficiency: minimum samples/s of all ranks as a fraction of those of one rank times the number of ranks.
         rate: minimum samples/s of one rank.
         tflops: minimum speed of one rank in 10^12 operations per second.
         peak: peak speed of a GPU's tensor cores in bf16, in 10^12 operations per second.

@@ -39,7 +39,7 @@ _TOO_GOOD = 1.2
 # A node that takes this many times the median for the same work is reported even if the run passes.
 _SLOW = 1.25
 _FEWEST = 3
-# Waiting for samples is reported as a cause if it takes at least this share of a step.
+# Waiting for samples is reported as a cause if it takes at least this fraction of a step.
 _MUCH = 0.2
 _GB = 1e9
 _MOST = 100
@@ -165,8 +165,8 @@ def _gap(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expecte
     elif found["result"] is None and found["code"] == _NO_TORCH:
         words = f"{found['message'] or 'no torch'} ({option('training_image')}, or the nodes' packages)"
     elif found["result"] is None:
-        ended = "did not end" if found["code"] is None else f"ended with {found['code']} and no result"
-        words = f"the training {ended}{': ' if found['message'] else ''}{found['message']}"
+        ended = "did not finish" if found["code"] is None else f"exited with code {found['code']} without a result"
+        words = f"the training program {ended}{': ' if found['message'] else ''}{found['message']}"
     else:
         words = _strange(scale, found["result"], expected) or gap_of_loss(found["result"], expected.reference)
     return f"{_label(scale)}: {words}" if words else ""

@@ -59,7 +59,7 @@ class Found:
     unknown: list[str] = field(default_factory=list)
 
     def fault(self, node: str, words: str) -> None:
-        """Record a fault of a node."""
+        """Record a fault on a node."""
         self.faults.setdefault(node, []).append(words)
 
     def gap(self, node: str, words: str) -> None:

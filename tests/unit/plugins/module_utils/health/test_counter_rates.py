@@ -107,4 +107,4 @@ def test_checks_run_side_by_side_and_one_that_hangs_is_left_behind() -> None:
     assert found["hang"] is None
     assert found["good"] == Answer([XID], {"a": 1.0}, [], "")
     assert found["fail"] == Answer([], {}, [], "RuntimeError: no such thing")
-    assert found["die"] == Answer(unknown="the check ended without a result")
+    assert found["die"] == Answer(unknown="the check exited without a result")

@@ -126,8 +126,8 @@ def test_the_name_of_a_process_does_not_change_the_severity(message: str, severi
 def test_a_hardware_error_is_not_called_the_fault_of_the_program(number: int) -> None:
     (found,) = active([xid_line(number)])
     assert found.severity == MONITOR
-    assert "a fault of the program" not in found.remedy
-    assert "a fault of the program" in active([xid_line(13)])[0].remedy
+    assert "a bug in the program" not in found.remedy
+    assert "a bug in the program" in active([xid_line(13)])[0].remedy
 
 
 def test_a_fatal_error_is_found_after_a_nonfatal_one_of_the_same_number() -> None:

@@ -37,7 +37,7 @@ def test_only_drains_of_the_health_check_without_jobs_are_repaired() -> None:
     made = plan([Record(NOW - 60, "gpu6", "began", "reboot", "busbar health: GPU 0 is lost")])
     assert list(made["nodes"]) == ["gpu1", "gpu6"]
     assert made["nodes"]["gpu6"] == {"reason": "busbar: repair", "repairs": 1, "severity": "RESET", "goes_on": True}
-    assert made["skipped"]["gpu2"] == "job 41 of alice; run again after its jobs have ended"
+    assert made["skipped"]["gpu2"] == "job 41 of alice; run again after its jobs have finished"
     assert "needs replacement" in made["skipped"]["gpu5"]
 
 

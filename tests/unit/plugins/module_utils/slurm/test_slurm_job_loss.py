@@ -1,4 +1,4 @@
-"""The jobs that a change of slurm.conf or accounting would end or leave pending forever."""
+"""The jobs that a change of slurm.conf or accounting would kill or leave pending forever."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NO_GPU2 = changed(nodes=NODES.replace("gpu[1-3]", "gpu[1,3]"), big=BIG.replace("
 @pytest.mark.parametrize(
     ("job", "new", "reason"),
     [
-        (f"7|{RUNS}", NO_GPU2, "node gpu2 is no longer configured, so Slurm would end the job"),
+        (f"7|{RUNS}", NO_GPU2, "node gpu2 is no longer configured, so Slurm would kill the job"),
         (f"7|{RUNS.replace('gpu2', 'gpu[1-2]')}", NO_GPU2, "node gpu2 is no longer configured"),
         (f"7|{RUNS.replace('RUNNING', 'SUSPENDED')}", NO_GPU2, "node gpu2 is no longer configured"),
         # What waits for a node of its choice is ended as well.

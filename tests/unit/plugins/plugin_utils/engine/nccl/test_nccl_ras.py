@@ -169,7 +169,7 @@ def test_a_test_that_hangs_says_who_is_missing_and_one_that_passes_says_nothing(
     step = next_step(asked)
     table = nccl_text(["gpu1", "gpu2"], 8, 365.0)
     hung = table[: table.index("  float")] + "\n"
-    problem = "did not end within 600 s and was cancelled"
+    problem = "did not finish within 600 s and was cancelled"
     entry = job_entry("cluster", ["gpu1", "gpu2"], problem=problem, state="CANCELLED")
     (test,) = with_results(asked, None, step, {"tests": [entry]}, [hung + said(DOCUMENTED)])["tests"]
     assert (test["verdict"], test["reason"]) == ("INCONCLUSIVE", problem)

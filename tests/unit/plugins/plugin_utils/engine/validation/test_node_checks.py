@@ -28,7 +28,7 @@ from check_samples import OPTIONS, answer, entry
 if TYPE_CHECKING:
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Entry
 
-HUNG = {"problem": "did not end within 900 s and was cancelled", "state": "RUNNING"}
+HUNG = {"problem": "did not finish within 900 s and was cancelled", "state": "RUNNING"}
 CRASHED = {"problem": "the job ended as NODE_FAIL (None)", "state": "NODE_FAIL"}
 WORDS = {"good": "PASS", "bad": "FAIL"}
 JOBS = {
@@ -109,7 +109,7 @@ def test_a_check_without_a_result_leaves_no_node_out() -> None:
 @pytest.mark.parametrize(
     ("how", "word", "verdict", "words"),
     [
-        (HUNG, "good", "INCONCLUSIVE", "did not end within"),
+        (HUNG, "good", "INCONCLUSIVE", "did not finish within"),
         (CRASHED, "bad", "INCONCLUSIVE", "NODE_FAIL"),
         ({"state": "FAILED", "exit_code": "9:0"}, "good", "INCONCLUSIVE", "exit code 9:0"),
         ({"state": "FAILED", "exit_code": "1:0"}, "bad", "FAIL", "said 'bad'"),

@@ -137,7 +137,7 @@ def test_a_test_has_its_own_limit_at_any_time_left() -> None:
     cluster.seconds = {"cluster": 1e6}
     loop = loop_of(cluster, stages=["cluster"], test_time_limit=30, time_limit=0, locate_rounds=0)
     loop.run()
-    assert judged_of(loop)["cluster"]["reason"] == "did not end within 30 s"
+    assert judged_of(loop)["cluster"]["reason"] == "did not finish within 30 s"
     assert {call["left"] for call in cluster.calls} == {None}
 
 

@@ -239,7 +239,7 @@ def test_variables_of_a_job_stand_in_its_script_after_the_comments() -> None:
     ("text", "entry", "options", "verdict", "words"),
     [
         (None, {}, {}, "INCONCLUSIVE", "could not be fetched from gpu1"),
-        (MPI, {"problem": "did not end within 5 s and was cancelled"}, {}, "INCONCLUSIVE", "did not end"),
+        (MPI, {"problem": "did not finish within 5 s and was cancelled"}, {}, "INCONCLUSIVE", "did not finish"),
         (MPI, {"state": "FAILED", "exit_code": "1:0"}, {}, "INCONCLUSIVE", "the job ended as FAILED"),
         (MPI, {"left_out": {"gpu3": "down"}}, {}, "INCONCLUSIVE", "not tested: gpu3 (down)"),
         (MPI, {"nodes": ["gpu1", "gpu2"], "partners": ["gpu3"]}, {}, "INCONCLUSIVE", "2 ranks took part (expected 3)"),

@@ -228,7 +228,7 @@ WHOLE = output()
             "gpu2: 0 samples (expected about 20); the longest gap is 600 s",
         ),
         (WHOLE.replace('"kernel_log": true', '"kernel_log": false'), "gpu1: the kernel log could not be read"),
-        (WHOLE.replace("end gemm 9 ", "end gemm 8 "), "gemm of iteration 9 did not end"),
+        (WHOLE.replace("end gemm 9 ", "end gemm 8 "), "gemm of iteration 9 did not finish"),
         (
             WHOLE.replace(gemm_line("gpu2", 7, tflops=700.0), "busbar_gemm: gpu2: torch sees no GPU\n"),
             "gpu2: gemm of iteration 1: torch sees no GPU",

@@ -1,4 +1,4 @@
-"""Module that reads the state of the NVIDIA driver on a host and plans the changes."""
+"""Module that plans the changes to the NVIDIA driver of a host from its current state."""
 
 from __future__ import annotations
 

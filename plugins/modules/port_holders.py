@@ -105,7 +105,7 @@ def holder(pid: str) -> tuple[str, str]:
 
 
 def port_problems(item: dict[str, Any], host: str, sockets: str) -> list[Problem]:
-    """Return a problem for each foreign holder of one port; `sockets` is the output of `ss -Hltnp` about this port."""
+    """Return a problem for each other program that uses the port, from `sockets`, the output of `ss -Hltnp`."""
     problems = []
     wanted = resolved(item["address"])
     for line in sockets.splitlines():

@@ -145,7 +145,7 @@ def node_state(module: AnsibleModule, node: str, daemons: list[str]) -> dict[str
 
 
 def jobs_on(module: AnsibleModule, members: list[str]) -> dict[str, Any]:
-    """Return the jobs on nodes, in all states in which a job holds nodes."""
+    """Return the jobs that hold nodes, in any state."""
     answer = ask(module, ["squeue", "-h", "-t", "R,CF,CG,S,SO", "-o", "%N|job %i of %u"])
     return {"jobs": jobs_of_rack(answer["stdout"], members), "fault": fault_of(answer)}
 

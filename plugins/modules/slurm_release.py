@@ -193,7 +193,7 @@ def write(module: AnsibleModule, files: dict[str, str]) -> None:
 
 
 def fetch(module: AnsibleModule, options: list[str], files: dict[str, str], names: Sequence[str]) -> None:
-    """Update missing or old package lists; only that of the new source if the others are fresh."""
+    """Update missing or old package lists; only the list of the new source if the others are fresh."""
     if not lists_are_fresh():
         must(module, [*APT, "update"])
     if not files[SOURCE] or is_known(candidates(module, options, names), module.params["repository"]):

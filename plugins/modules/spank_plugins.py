@@ -1,4 +1,4 @@
-"""Module that manages the plugstack.conf lines with which a host loads SPANK plugins."""
+"""Module that manages the lines in plugstack.conf that load SPANK plugins."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def former_users_problems(settings: Sequence[Setting], values: Mapping[str, Any]
 
 
 def merged_users(accounts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the entries of users_accounts with those of slurm_users merged into them or added."""
+    """Merge slurm_users into users_accounts, and return the entries."""
     merged: dict[str, dict[str, Any]] = {str(entry["name"]): dict(entry) for entry in accounts}
     for user in users:
         entry = merged.setdefault(str(user["name"]), {"name": user["name"]})

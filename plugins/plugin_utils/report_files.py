@@ -1,4 +1,4 @@
-"""Read validation reports from their folders, and write the HTML, JUnit and Prometheus files beside them."""
+"""Read validation reports from their folders, and write the HTML, JUnit and Prometheus files next to them."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _keep_entry(directory: Path) -> None:
 
 
 def _refuse_unsafe(status: os.stat_result, path: Path) -> None:
-    """Raise SecretError unless the status is that of a regular file, accessible only to its owner."""
+    """Raise SecretError unless the file is regular and accessible only to its owner."""
     if not stat.S_ISREG(status.st_mode):
         message = f"secret {path} is not a regular file: move it away to generate a new secret"
         raise SecretError(message)

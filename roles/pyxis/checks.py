@@ -1,4 +1,4 @@
-"""Checks the arguments with which Slurm loads Pyxis.
+"""Checks the arguments that Slurm passes to Pyxis.
 
 Only slurmstepd and slurmd parse them, and an unknown or invalid argument fails every job on the node: Pyxis 0.24,
 config.c (pyxis_config_parse, parse_bool).
@@ -63,7 +63,7 @@ INVENTORY = {"pyxis_sha256": check_inventory}
 
 
 def _verified(variables: Known) -> bool:
-    """Return whether the Pyxis archive has a checksum: a declared one, or that of a version that the role knows."""
+    """Return whether the Pyxis archive has a checksum: a declared one, or a built-in one for the version."""
     given = variables.get("pyxis_sha256")
     if given is None:
         return str(variables.get("pyxis_version", KNOWN[0])) in KNOWN

@@ -40,7 +40,7 @@ def collection() -> Path:
 
 
 def default_inventory() -> Path:
-    """Return the default inventory: `inventory` in the current folder, otherwise that of the checkout."""
+    """Return the default inventory: `inventory` in the current folder, otherwise in the checkout."""
     here, top = Path.cwd() / "inventory", checkout()
     return top / "inventory" if top is not None and not here.exists() else here
 

@@ -93,7 +93,11 @@ def test_arguments_with_which_no_job_would_run_are_refused_or_taken_back(sandbox
     done = apply(pyxis_enabled=False, slurm_spank_plugins=[wrong | {"provides": ["--container-image"]}])
     assert done.returncode != 0
     said = " ".join(done.stdout.split())
-    assert "a job step on gpu1 exited with status 1" in said or "slurmd could not be reloaded" in said or "not loaded" in said
+    assert (
+        "a job step on gpu1 exited with status 1" in said
+        or "slurmd could not be reloaded" in said
+        or "not loaded" in said
+    )
     assert "The lines that load these plugins were reverted" in said
     for node in sandbox.compute:
         assert sandbox.exec(node, f"cat {OURS}").stdout == before

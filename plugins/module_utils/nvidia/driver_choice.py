@@ -121,7 +121,7 @@ def kernel_modules(generation: Generation, branch: int) -> Literal["open", "prop
 
 
 def driver_branch(settings: Mapping[str, Any], system: Mapping[str, str] | None = None) -> int | None:
-    """Return the driver branch: the declared one, that of the declared version, or the source's default.
+    """Return the driver branch: the declared one, the branch of the declared version, or the source's default.
 
     Return None if it depends on an unknown distribution, or if the declared value is not a branch.
     """

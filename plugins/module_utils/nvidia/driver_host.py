@@ -94,7 +94,7 @@ def module_files(root: Path, release: str) -> Iterator[Path]:
 
 
 def built(module: AnsibleModule, root: Path, release: str) -> list[str]:
-    """Return the driver versions for which the running kernel has a module."""
+    """Return the driver versions whose module is installed for the running kernel."""
     program = module.get_bin_path("modinfo")
     if not program:
         return []

@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 
 def merge_settings(profile: Mapping[str, Any] | None, host: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the settings of a node: host settings override those of the profile; null leaves a setting unchanged."""
+    """Return the settings of a node: host settings override the profile; null leaves a setting unchanged."""
     merged = {**(profile or {}), **(host or {})}
     return {key: value for key, value in merged.items() if value is not None}
 

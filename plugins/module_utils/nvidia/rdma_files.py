@@ -69,7 +69,7 @@ _SPACE = uuid.UUID("6f6c2f0e-2f0c-4c5e-9c1c-2f1f0b6d7a10")
 
 
 def naming_rules(naming: str, names: Mapping[str, str]) -> str:
-    """Return the udev rules that name RDMA devices; they override those of rdma-core.
+    """Return the udev rules that name RDMA devices; they override rdma-core's rules.
 
     Args:
         naming: `fallback`, `pci`, `guid` or `kernel`, for devices that are not declared.

@@ -1,4 +1,4 @@
-"""Compare declared quotas of home directories with those of the file system.
+"""Compare declared quotas of home directories with the quotas on the file system.
 
 Used by the quota program on the file server and by preflight.
 """

@@ -215,7 +215,7 @@ def _durations(host: str, values: Mapping[str, Any]) -> list[Problem]:
 
 
 def _extra_problems(extra: Mapping[str, Any], host: str, key: str = "alertmanager_extra") -> list[Problem]:
-    """Return the placeholder values in `alertmanager_extra`, whose schema is that of Alertmanager."""
+    """Return the placeholder values in `alertmanager_extra`, which has Alertmanager's schema."""
     problems = []
     for name, value in extra.items() if isinstance(extra, dict) else enumerate(extra):
         place = f"{key}.{name}" if isinstance(extra, dict) else f"{key}[{name}]"

@@ -75,7 +75,7 @@ def read_records(text: str) -> tuple[list[Data], int]:
 
 
 def serial_of(parts: Iterable[Mapping[str, str]]) -> str:
-    """Return the serial number or ID of a machine, else those of its GPUs or NICs."""
+    """Return the serial number or ID of a machine, otherwise of its GPUs or NICs."""
     known = list(parts)
     for kind, key in (("machine", "serial"), ("machine", "id"), ("gpu", "serial"), ("gpu", "id"), ("nic", "id")):
         numbers = sorted({part[key] for part in known if part["kind"] == kind and part[key]})

@@ -93,7 +93,7 @@ def site_driver_problems(
     catalogue: Mapping[str, Any],
     systems: Mapping[str, System] | None = None,
 ) -> list[Problem]:
-    """Return the problems with a site's driver options, and with the repository from which a host gets its driver.
+    """Return the problems with a site's driver options, and with the driver repository of a host.
 
     Args:
         hosts: hosts that get a driver.

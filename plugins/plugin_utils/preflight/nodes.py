@@ -138,7 +138,7 @@ def _disk(host: str, free: Mapping[str, int], needed: Mapping[str, int]) -> list
 
 
 def _read_only(host: str, paths: Sequence[str]) -> list[Problem]:
-    """Return a problem for each path on a read-only file system, to which the kernel remounts a disk after errors."""
+    """Return a problem for each path on a read-only file system; after errors, the kernel remounts disks read-only."""
     remedy = "find the cause (dmesg; findmnt -no OPTIONS), repair the disk, then remount it read-write or reboot"
     return [make_problem([host], f"disk {path}", "is mounted read-only", remedy) for path in paths]
 

@@ -142,7 +142,7 @@ def _autodetect(host: str, variables: Variables, node: Mapping[str, Any], groups
 
 
 def _slurm_version(variables: Variables, node: Mapping[str, Any]) -> str:
-    """Return the installed version of Slurm, or else that of the distribution; '' if unknown."""
+    """Return the installed version of Slurm, otherwise the distribution's version; '' if unknown."""
     system = node["os"]
     own = variables.get("slurm_repository") or variables.get("slurm_external")
     packaged = "" if own else _PACKAGED_SLURM.get((system["id"], system["major"]), "")

@@ -127,7 +127,7 @@ def cpus_of(profile: Profile) -> int:
 
 
 def node_mig(node: Node, profile: Profile) -> object:
-    """Return a node's MIG layout, by default that of its profile, or None."""
+    """Return a node's MIG layout, by default its profile's layout, or None."""
     return (profile.get("gpu") or {}).get("mig") if node["mig"] is None else node["mig"]
 
 
@@ -231,7 +231,7 @@ def gpu_plugins(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
 
 
 def default_mem_per_cpu(nodes: Sequence[Node], catalogue: Catalogue) -> int | None:
-    """Return the memory in MiB per CPU with which a job can use all CPUs of any node; None without nodes."""
+    """Return the memory in MiB per CPU that lets a job use all CPUs of any node; None without nodes."""
     shares = []
     for node, _ in kinds(nodes):
         keys = {key.lower(): value for key, value in node_attributes(node, catalogue).items()}

@@ -88,7 +88,7 @@ def _left_behind(shown: str) -> set[str]:
 def new_node_problems(
     new: Sequence[str], shown: str, machines: Mapping[str, str], forgotten: str = ""
 ) -> list[Problem]:
-    """Return a problem for each new node whose machine is already in Slurm under a different name.
+    """Return a problem for each new node that is already in Slurm under a different name.
 
     Args:
         new: the nodes to admit.

@@ -245,7 +245,7 @@ def external_database_problems(
 
 
 def _is_authority(file: str) -> bool:
-    """Return whether an absolute path is that of a file with a certificate."""
+    """Return whether an absolute path names a file with a certificate."""
     try:
         return Path(file).is_absolute() and "-----BEGIN CERTIFICATE-----" in Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -158,7 +158,7 @@ def _problems(
 
 
 def _plugin_problems(hosts: Mapping[str, Host]) -> list[Problem]:
-    """Return a problem for each SPANK plugin that the new Slurm rejects, with which jobs or slurmd would fail."""
+    """Return a problem for each SPANK plugin that the new Slurm rejects, because jobs or slurmd would fail."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for name, host in hosts.items():
         for each in host.get("plugins") or ():

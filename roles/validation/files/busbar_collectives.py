@@ -64,7 +64,7 @@ class Collective:
         return algbw * (self.ranks - 1) / self.ranks
 
     def weight(self, rank: int) -> np.float32:
-        """Return the factor of a rank's values, which distinguishes them from those of other ranks."""
+        """Return a factor that distinguishes a rank's values from other ranks' values."""
         return np.float32(rank % WEIGHTS + 1)
 
     def part(self, count: int, rank: int) -> slice:

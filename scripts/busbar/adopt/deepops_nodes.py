@@ -111,7 +111,7 @@ def mig(reading: Reading) -> None:
 
 
 def _fits(reading: Reading, host: str, layout: list[dict[str, Any]], *, for_all: bool) -> bool:
-    """Return whether a host gets a layout; with unknown hardware only if the layout is not that of all nodes."""
+    """Return whether a host gets a layout; with unknown hardware only if other nodes have a different layout."""
     if host not in reading.hardware:
         return not for_all
     gpu = reading.gpu(host)

@@ -28,7 +28,7 @@ _CLUSTER = "read the running cluster (busbar adopt cluster)"
 
 
 def adopt_slurm(reading: Reading) -> None:
-    """Set the options of the role slurm from slurm.conf, the site's own or that of the release, and variables."""
+    """Set the options of the role slurm from variables and from slurm.conf, the site's or the release's."""
     where, text = reading.template = _own_template(reading)
     conf, config = _conf(reading, text or data()["slurm_conf"], where)
     if not text:

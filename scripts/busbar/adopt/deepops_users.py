@@ -122,7 +122,7 @@ def _user(reading: Reading, item: dict[str, Any], gids: dict[str, Any]) -> dict[
 
 
 def _groups(reading: Reading, gids: dict[str, Any], accounts: Sequence[dict[str, Any]]) -> None:
-    """Declare the groups with a GID, of the directory or of the hosts, and ask for those of the others."""
+    """Declare the groups whose GID the directory or the hosts define, and ask for the other GIDs."""
     needed = {*gids, *(str(user["group"]) for user in accounts if "group" in user)}
     gids |= {name: reading.number("/etc/group", name) for name in sorted(needed) if gids.get(name) is None}
     if known := [{"name": name, "gid": int(gid)} for name, gid in gids.items() if gid is not None]:

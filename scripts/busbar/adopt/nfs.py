@@ -59,7 +59,7 @@ def adopt_exports(draft: Draft, servers: Sequence[str], exports: Sequence[Mappin
 
 
 def adopt_mounts(draft: Draft, source: Source, mounts: Mapping[str, Sequence[Mapping[str, Any]]], where: str) -> None:
-    """Set mounts: those of the cluster's server in nfs_client_mounts, others in storage_mounts_entries.
+    """Set mounts: the cluster's server in nfs_client_mounts, others in storage_mounts_entries.
 
     Args:
         draft: receives group, options and notes.

@@ -285,7 +285,7 @@ def shape(node: Mapping[str, str]) -> dict[str, int]:
 
 
 def differing(copies: Mapping[str, SlurmConf], first: str) -> Iterator[tuple[str, str]]:
-    """Yield each host whose slurm.conf differs from that of `first`, with what differs, one entry per value."""
+    """Yield each host whose slurm.conf differs from the one on `first`, with the differences, one entry per value."""
     wanted = _flat(copies[first])
     for host, conf in copies.items():
         found = _flat(conf)

@@ -183,7 +183,7 @@ def _run(command: Sequence[str], what: str) -> None:
 
 
 def _images(folder: Path, plan: Plan) -> dict[str, str]:
-    """Save the images of the inventory, and those in which packages are resolved; return the source of each file."""
+    """Save the images of the inventory and the images for resolving packages; return the source of each file."""
     used = {own.system: systems()[own.system] for own in plan.classes}
     names = [*plan.images, *(image_reference(name, system) for name, system in used.items())]
     found = {}

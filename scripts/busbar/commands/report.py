@@ -305,7 +305,7 @@ def _fails_now(verdicts: list[str]) -> bool:
 
 
 def _differences(found: dict[str, Any]) -> list[str]:
-    """Return lines about the nodes, tests and environment in which two reports differ."""
+    """Return lines about the differences between two reports: nodes, tests and environment."""
     first, second = (set(nodes) for nodes in found["nodes"])
     lines = [] if found["tests"] else ["No test ran on the same nodes in both reports, so no values are compared."]
     if first != second:

@@ -1,1 +1,1 @@
-"""Builds images of compute nodes, and the signed bundles from which booted nodes configure themselves."""
+"""Builds images of compute nodes, and the signed bundles that booted nodes use to configure themselves."""

@@ -133,7 +133,7 @@ def mounted(root: Path) -> Iterator[None]:
 
 
 def chroot_variables(root: Path, like: str) -> dict[str, object]:
-    """Return the variables with which a playbook configures the image instead of a host."""
+    """Return the variables that make a playbook configure the image instead of a host."""
     return {
         "ansible_connection": "community.general.chroot",
         "ansible_host": str(root),

@@ -160,7 +160,7 @@ def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
 
 
 def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
-    """Return the unevaluated inventory variables of each host, including those of its groups.
+    """Return the unevaluated inventory variables of each host, including group variables.
 
     The result is empty if the inventory cannot be read: the playbook reports the reason.
     """

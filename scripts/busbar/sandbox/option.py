@@ -1,4 +1,4 @@
-"""The options that select a sandbox: `--name NAME`, or `--sandbox` for that of the checkout."""
+"""The options that select a sandbox: `--name NAME`, or `--sandbox` for the checkout's sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes busbar's files into an inventory folder without changing those of the user."""
+"""Writes busbar's files into an inventory folder without changing the user's files."""
 
 from __future__ import annotations
 

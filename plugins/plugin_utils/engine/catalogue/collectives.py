@@ -31,7 +31,7 @@ _IN_TIME = re.compile(r"^# busbar repeats: (\d{1,3}), no time for more\s*$", re.
 
 
 def _is_program(path: str) -> bool:
-    """Return whether a path is that of an nccl-tests program, from which those of other programs can be derived."""
+    """Return whether a path names an nccl-tests program, so that the paths of the others can be derived from it."""
     return any(f"{name}_perf" in path.rpartition("/")[2] for name in COLLECTIVES)
 
 

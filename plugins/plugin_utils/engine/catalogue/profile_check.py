@@ -174,7 +174,7 @@ def _impossible(where: str, entry: dict[str, Any], limit: float | None, floor: f
 
 
 def floor_advice(catalogue: dict[str, Any]) -> list[Problem]:
-    """Return a problem for each floor below half of the best known value, with which a node at half speed passes.
+    """Return a problem for each floor below half of the best known value, because a node at half speed would pass.
 
     Args:
         catalogue: valid profiles by name.

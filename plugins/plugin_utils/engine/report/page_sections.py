@@ -156,7 +156,7 @@ def _table(table: Table, css: str = "") -> PageTable:
 
 
 def test_facts(test: ReadTest) -> list[tuple[str, str]]:
-    """Return the facts of a test as terms and values, those of its stage first."""
+    """Return the facts about a test as terms and values, stage-specific facts first."""
     job = test["job"]
     # Stages that do not measure collectives use other units.
     unknown = "" if _titled(test) else "none"

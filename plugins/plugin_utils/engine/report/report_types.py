@@ -126,7 +126,7 @@ class ReadReport(TypedDict):
         started: ISO 8601.
         culprits: None if no search ran.
         unresolved: nodes without a conclusive verdict.
-        suspected: nodes that may be slow, but without proof.
+        suspected: nodes that may be slow, without conclusive evidence.
         node_changes: nodes that were drained or resumed.
         leftovers: changes to the cluster that could not be reverted.
     """

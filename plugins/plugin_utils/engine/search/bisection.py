@@ -274,7 +274,7 @@ def _link(state: LinkState, block: Block, outcomes: list[Outcome]) -> None:
 
 
 def _others_of(state: LinkState, node: str) -> list[str]:
-    """Return the other nodes on the node's switch that are not blamed."""
+    """Return the other nodes on the node's switch that are not known to be faulty."""
     switch_of = state.context.switch_of
     return [other for other in state.context.innocent() if other != node and switch_of[other] == switch_of[node]]
 

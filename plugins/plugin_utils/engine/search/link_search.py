@@ -86,7 +86,7 @@ class LinkSearch(LinkState):
             self.items += item.learn(self, [], [])
 
     def _question(self, plan: list[tuple[Item, list[Block]]]) -> Question:
-        """Return a round in which undecided tests are repeated only for slow items, not for sweeps."""
+        """Return a round that repeats undecided tests only for slow items, not for sweeps."""
         tests = [block.nodes for _item, blocks in plan for block in blocks]
         needed = sum(len(blocks) for item, blocks in plan if not isinstance(item, Sweep))
         return Question("search", tests, needed=needed or None)

@@ -144,7 +144,7 @@ class LinkState:
         return min(choice, key=lambda other: switch_of[other] != switch_of[node], default=None)
 
     def blame(self, node: str, outcomes: list[Outcome]) -> None:
-        """Record a guilty node, which explains all slow blocks that contain it."""
+        """Record a faulty node, which explains all slow blocks that contain it."""
         self.league.lost[node] = outcomes
         self.context.out.add(node)
         self.found += 1

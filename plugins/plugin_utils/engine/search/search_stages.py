@@ -35,7 +35,7 @@ def play(league: League, games: list[tuple[str, ...]], stage: str) -> Steps:
 
 
 def judge_players(context: Context, league: League) -> Steps:
-    """Run games until each node is cleared, blamed or without a partner; test nodes without a partner alone."""
+    """Run games until each node is cleared, found faulty or without a partner; test nodes without a partner alone."""
     while doubtful := league.judge():
         games, stuck = next_games(league, doubtful)
         if not games:
@@ -152,7 +152,7 @@ def _explain(link_search: LinkSearch, outcome: Outcome, before: int, *, again: b
 
 
 def _slow_pairs(context: Context, league: League, link_search: LinkSearch) -> Steps:
-    """Find the cause of slow pairs without a blamed node: boundaries first, then links."""
+    """Find the cause of slow pairs whose nodes are not faulty: boundaries first, then links."""
     lost = [pair for pair in league.pairs_lost() if not context.out.intersection(pair)]
     for sides in _cuts(context, league, lost):
         outcomes = [seen for one, other in lost if _across((one, other), sides) for seen in _games(league, one, other)]
@@ -279,7 +279,7 @@ def _sample_uplinks(switch_league: League, teams: dict[str, tuple[str, ...]]) ->
 
 
 def name_nodes(context: Context, league: League) -> None:
-    """Record the blamed nodes; nodes without a result stay unresolved."""
+    """Record the faulty nodes; nodes without a result stay unresolved."""
     for node in sorted(league.lost):
         outcomes = league.lost[node]
         partners = sorted({other for outcome in outcomes for other in outcome.nodes if other != node})

@@ -27,7 +27,7 @@ _MORE_NEAR = 2
 
 
 def round_robin(players: list[str]) -> list[list[tuple[str, str]]]:
-    """Return the rounds of a tournament in which each player meets every other player once.
+    """Return the rounds of a round-robin tournament: each player meets every other player once.
 
     An even number N of players needs N-1 rounds, an odd number N rounds with one bye each.
     """

@@ -77,7 +77,7 @@ class Untested:
         return components
 
     def sides(self, part: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Return two sets such that each untested pair has one node in each of them, or None if impossible."""
+        """Return two sets that split every untested pair, or None if that is impossible."""
         whole = self._bits(part)
         sides = [1 << self._place[part[0]], 0]
         turn, new = 0, sides[0]

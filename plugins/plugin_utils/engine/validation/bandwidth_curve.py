@@ -53,7 +53,7 @@ def curve_of(runs: Sequence[Mapping[str, Any]]) -> Curve:
 
 
 def dips(curve: Curve) -> list[str]:
-    """Return the sizes, including the largest, at which busbw drops below that of smaller messages."""
+    """Return the sizes, including the largest, where busbw is lower than with smaller messages."""
     points = [(size, busbw) for size, (_time, busbw) in curve.items()]
     found = [
         f"dip at {human_size(size)}: {busbw:.4g} GB/s, between {before:.4g} and {after:.4g} GB/s at the next sizes"

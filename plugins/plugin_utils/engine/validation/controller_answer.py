@@ -119,7 +119,7 @@ def _entry(options: Mapping[str, Any], planned: Planned, given: object) -> Entry
 
 
 def _names(where: str, given: object, known: list[str]) -> list[str]:
-    """Return node names, each of which is known and listed once.
+    """Return node names after checking that each is known and listed once.
 
     Raises:
         ValueError: a name is unknown or listed twice.

@@ -221,7 +221,7 @@ class JobEnd(TypedDict):
 
 
 class Blamed(TypedDict):
-    """A node that the test itself blames."""
+    """A node that the test itself finds faulty."""
 
     node: str
     reason: str

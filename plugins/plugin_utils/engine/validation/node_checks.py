@@ -170,7 +170,7 @@ def judged_test(options: Options, planned: Planned, entry: Entry, text: str | No
 
 
 def judged_check(options: Options, planned: Planned, entry: Entry, text: str | None) -> Test:
-    """Return the report entry of a check: the keys common to all tests and those of its kind.
+    """Return the report entry of a check: the keys common to all tests and the keys of its kind.
 
     Args:
         options: options of the validation.

@@ -252,7 +252,7 @@ class Round:
                 self.transport.sleep(_AGAIN_S)
 
     def _give_up(self, result: dict[str, Any], followed: float, silent: float) -> None:
-        """End the open jobs if the controller does not answer or does not end them in time.
+        """Cancel the open jobs if the controller does not answer or does not stop them in time.
 
         Args:
             result: the last answer.
@@ -267,7 +267,7 @@ class Round:
             self.problem = f"{controller} did not answer for {silent:.0f} s: {why}"
             self._cut(f"{CUT}{self.problem}")
         elif followed > self.step["wait"] + self.step["time_limit"] + _SILENCE_S:
-            self.problem = f"{controller} did not end these jobs in time: {_some(sorted(self.open))}"
+            self.problem = f"{controller} did not cancel these jobs in time: {_some(sorted(self.open))}"
             self._cut(f"{CUT}{self.problem}")
         self._fetch(_LAST_FETCH_S)
 
@@ -341,7 +341,7 @@ class Round:
     # -- cancelling tests and finishing the validation -----------------------------------------------------------
 
     def _cut(self, why: str) -> None:
-        """End the open jobs and record the reason in their entries."""
+        """Cancel the open jobs and record the reason in their entries."""
         cut = {entry["name"]: entry["job_id"] for entry in self.entries if entry["name"] in self.open}
         for entry in self.entries:
             entry["problem"] = why if entry["name"] in cut else entry["problem"]
@@ -355,7 +355,7 @@ class Round:
         self.entries = self._checked({"tests": whole})["tests"] or self.entries
 
     def _end(self, jobs: dict[str, str]) -> dict[str, dict[str, Any]]:
-        """End jobs, given by the names of their tests, and return the controller's last answer about each."""
+        """Cancel the jobs of the named tests, and return the controller's last answer about each."""
         if not jobs:
             return {}
         running = [{"name": name, "job_id": job} for name, job in jobs.items()]

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of a validation's stages, and that of the stages that run collectives."""
+"""The base classes of validation stages: one for all, and one for stages that run collectives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Own = TypeVar("Own")
 
 
 class Counts(Enum):
-    """When the verdict of a test counts for the verdict of the validation."""
+    """When the verdict of a test affects the verdict of the validation."""
 
     ALWAYS = "always"
     # A failure counts as intermittent (INCONCLUSIVE) if the same nodes passed another run of the test.
@@ -116,7 +116,7 @@ class Stage(Generic[Own]):
         return {item["node"] for test in self.tests_of(state) for item in test.get("blamed", [])}
 
     def blame(self, options: Options, state: State, nodes: list[str]) -> tuple[list[Culprit], list[Unresolved]]:
-        """Return the faulty nodes, and nodes without a conclusive verdict; by default those that its tests blame."""
+        """Return nodes that are faulty or lack a conclusive verdict; by default those that its tests find faulty."""
         del options, nodes
         found: dict[str, Culprit] = {}
         for test in self.tests_of(state):
@@ -126,7 +126,7 @@ class Stage(Generic[Own]):
         return list(found.values()), []
 
     def suspected(self, options: Options, state: State, nodes: list[str]) -> list[Unresolved]:
-        """Return nodes that may be slightly slow, but without proof; they do not affect the verdict."""
+        """Return nodes that may be slightly slow, but without conclusive evidence; they do not affect the verdict."""
         del options, state, nodes
         return []
 

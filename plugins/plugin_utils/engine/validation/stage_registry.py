@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of a validation, in the order in which they run."""
+"""The stages of a validation, in order of execution."""
 
 from __future__ import annotations
 

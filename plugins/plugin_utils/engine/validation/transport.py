@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The interface through which a validation accesses a cluster: run jobs, fetch their output, report progress."""
+"""The interface between a validation and a cluster: run jobs, fetch their output, report progress."""
 
 from __future__ import annotations
 

@@ -232,9 +232,7 @@ def test_a_line_with_which_no_job_step_runs_is_taken_back(tmp_path: Path, item: 
     line = tmp_path / "plugstack.conf.d" / "busbar-greeting.conf"
     before = line.read_text()
     node = Node(tmp_path, step=(1, "", "srun: error: Nodes gpu1 are still not ready\n"))
-    said = (
-        "a job step on gpu1 exited with status 1: srun: error: Nodes gpu1 are still not ready. .*gpu1.*; the node was resumed"
-    )
+    said = "gpu1 exited with status 1: srun: error: Nodes gpu1 are still not ready. .*gpu1.*; the node was resumed"
     with pytest.raises(Failed, match=said):
         keep(node, {**item, "line": item["line"].replace("required", "optional")})
     assert line.read_text() == before

@@ -52,7 +52,7 @@ class Pair(Collective):
         return Next(tests, skipped, search=True, wait=_WAIT_S, label=label)
 
     def held_back(self, options: Options, state: State, nodes: list[str]) -> set[str]:
-        """Return the nodes that a search blames or cannot clear."""
+        """Return the nodes that a search finds faulty or cannot clear."""
         answers = [search["answer"] for search in made_searches(options, state, nodes)]
         out = {item["node"] for answer in answers for item in answer["nodes"]}
         return out | {

@@ -214,7 +214,7 @@ def _known(devices: Iterable[dict[str, Any]], key: str) -> list[float]:
 
 
 def _clocks(devices: list[dict[str, Any]]) -> list[float]:
-    """Return the clocks under load, without those of idle GPUs between two programs."""
+    """Return the clocks under load, without samples of idle GPUs between two programs."""
     return _known((device for device in devices if _IDLE not in device["reasons"]), "clock_mhz")
 
 

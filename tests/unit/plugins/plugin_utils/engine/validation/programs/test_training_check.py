@@ -91,7 +91,10 @@ def test_what_was_not_measured_explains_nothing() -> None:
         ([(1, 1, 3, "train_ddp: no torch: No module named 'torch'; install python3-torch"), *FAST[1:]], "no torch: No"),
         ([*FAST[:2], (4, 1, 3, "")], "4 nodes: no torch (validation_training_image"),
         ([*FAST[:2]], "4 nodes: did not run"),
-        ([*FAST[:2], (4, 1, 75, "train_ddp: rank 1: a rank was lost: peer")], "exited with code 75 without a result: rank"),
+        (
+            [*FAST[:2], (4, 1, 75, "train_ddp: rank 1: a rank was lost: peer")],
+            "exited with code 75 without a result: rank",
+        ),
         (
             [*FAST[:2], result(4, 1, backend="gloo")],
             "4 nodes: used the backend gloo (expected nccl): torch finds no GPU",

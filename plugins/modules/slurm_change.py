@@ -276,7 +276,7 @@ def main() -> None:
     if losses and not module.params["allow"]:
         module.fail_json(msg=f"Nothing was changed: jobs would be lost.\n{loss_report(losses)}", jobs=labels)
     if losses:
-        module.warn(f"slurm_allow_job_loss: this run ends these jobs: {', '.join(labels[:20])}")
+        module.warn(f"slurm_allow_job_loss: this run kills these jobs: {', '.join(labels[:20])}")
     module.exit_json(changed=False, jobs=labels, removed=removed, gate=gate)
 
 

@@ -131,7 +131,7 @@ def test_jobs_are_lost_on_purpose_only(sandbox: Cluster, without_gpu2: Changed) 
     try:
         done = without_gpu2.playbook("slurm.yml", *ONLY, "-e", "slurm_allow_job_loss=true")
         assert done.returncode == 0, done.stdout
-        assert f"this run ends these jobs: {job}" in " ".join((done.stdout + done.stderr).split())
+        assert f"this run kills these jobs: {job}" in " ".join((done.stdout + done.stderr).split())
         assert "gpu2" not in sandbox.node_states()
         assert state(sandbox, job) == ""
     finally:

@@ -89,7 +89,7 @@ def test_a_healthy_gpu_reaches_the_floors_of_its_profile() -> None:
 def test_a_soak_of_one_gpu_passes() -> None:
     found = judge_soak(read_soak(recorded("soak.txt")), NODES, expected_of(SOAK, 1, "gpu"))
     assert (found.faults, found.gaps, found.notes) == ([], [], [])
-    assert "TFLOP/s in the first turns" in found.result
+    assert "TFLOP/s in the first iterations" in found.result
     assert found.figures is not None
     assert found.figures["turns"] > 4
     # The samples between two programs, of an idle GPU, are left out.

@@ -261,7 +261,7 @@ def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
 
     Returns:
         ``tests``: tests in both reports, each with ``name``, ``nodes``, ``stage``, ``collective``, ``size``, ``first``
-        and ``second`` (GB/s), ``change`` (relative to the first), ``verdicts`` (each run) and ``flag`` (slower or faster
+        and ``second`` (GB/s), ``change`` (relative to the first), ``verdicts`` (per run) and ``flag`` (slower or faster
         if the change exceeds 5 %, otherwise empty). ``other_nodes``: tests with the same name on different nodes, each
         with ``name`` and, for both reports, ``nodes``, ``busbw`` (GB/s or None) and ``verdicts``. ``only_first`` and
         ``only_second``: names of tests in only one report. ``nodes``: nodes in both reports. ``environment``:

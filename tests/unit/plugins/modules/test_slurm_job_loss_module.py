@@ -74,7 +74,7 @@ def test_a_loss_on_purpose_is_a_warning(site: Site, monkeypatch: pytest.MonkeyPa
     answer = site.run(allow=True)
     assert not answer.get("failed")
     assert answer["jobs"] == ["7"]
-    assert warnings == ["slurm_allow_job_loss: this run ends these jobs: 7"]
+    assert warnings == ["slurm_allow_job_loss: this run kills these jobs: 7"]
 
 
 def test_what_costs_nothing_is_not_refused_and_what_leaves_is_named(site: Site) -> None:

@@ -178,7 +178,7 @@ def test_a_nonfatal_nvlink_error_is_a_finding_and_no_fault() -> None:
         ),
         (
             {"products": lambda turn, node, gpu: {"tflops": 655.0} if (turn, node, gpu) == (10, "gpu2", 3) else {}},
-            "gpu2: GPU 3: fell by 6%: 700 TFLOP/s in the first turns, 655 in the last",
+            "gpu2: GPU 3: fell by 6%: 700 TFLOP/s in the first iterations, 655 in the last",
         ),
     ],
 )

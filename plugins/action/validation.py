@@ -20,15 +20,15 @@ from ..plugin_utils.engine.common.option_names import option_names
 from ..plugin_utils.engine.common.printable import printable
 from ..plugin_utils.engine.nccl.parse_output import bounded_lines, condensed
 from ..plugin_utils.engine.validation.check_options import all_problems, typed
+from ..plugin_utils.engine.validation.cluster_access import TOO_LONG, Output
 from ..plugin_utils.engine.validation.option_types import bytes_of
 from ..plugin_utils.engine.validation.planned_tests import unknown_floors
 from ..plugin_utils.engine.validation.slurm_queues import queues
-from ..plugin_utils.engine.validation.transport import TOO_LONG, Output
 from ..plugin_utils.interruption import Interruption
 from ..plugin_utils.node_connections import NodeConnections
 from ..plugin_utils.node_outputs import Bounds, Wanted, fetch
 from ..plugin_utils.report_folder import point_to, unwritable
-from ..plugin_utils.slurm.launch_log import launch_error, launch_log_script
+from ..plugin_utils.slurm.job_launch_errors import launch_error, launch_log_script
 from ..plugin_utils.validation_run import free_folder, run_validation
 
 if TYPE_CHECKING:

@@ -109,14 +109,14 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.slurm.config_change import old_files, slurm_action
-from ..module_utils.slurm.job_loss import (
+from ..module_utils.slurm.job_resources import HELD_JOBS, HeldJob, read_held_jobs
+from ..module_utils.slurm.jobs_at_risk import (
     Accounting,
     accounting_losses,
     configuration_losses,
     loss_report,
     removed_names,
 )
-from ..module_utils.slurm.job_resources import HELD_JOBS, HeldJob, read_held_jobs
 from ..module_utils.slurm.new_nodes import gate_lines
 from ..module_utils.slurm.slurm_conf import ClusterConf, read_cluster
 

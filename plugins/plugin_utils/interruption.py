@@ -11,7 +11,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from .engine.validation.transport import Interrupted
+from .engine.validation.cluster_access import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import container_fault
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_output_parser import container_fault
 from conftest import TOP, recap
 from test_spank import LINE, PACKAGES, PLACES
 from validations import validate

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_metrics import database_families
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.metric_series import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.prometheus_series import (
     Family,
     job_families,
     job_series,

@@ -19,8 +19,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.pr
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts, unfold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names import option_names
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.cluster_access import Interrupted
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import FIRST
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import Interrupted
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import broken_report
 from ansible_collections.busbar.cluster.plugins.plugin_utils.interruption import Interruption
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_folder import save_report, unwritable

@@ -18,17 +18,17 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.side_
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import (
     all_problems as option_problems,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.cluster_access import (
+    Interrupted,
+    Output,
+    Transport,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nccl_judge import (
     FAIL,
     INCONCLUSIVE,
     PASS,
     Expected,
     judge,
-)
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import (
-    Interrupted,
-    Output,
-    Transport,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.interruption import Interruption
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import read_report

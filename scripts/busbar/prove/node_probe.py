@@ -11,7 +11,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.de
     description_text,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, fold_hosts
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import container_fault
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_output_parser import container_fault
 
 from busbar.errors import UsageError
 from busbar.node_hardware import HARDWARE, Node, nodes_of, profile_of

@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import C
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import bounded_lines, condensed
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import TOO_LONG
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.cluster_access import TOO_LONG
 
 from busbar.prove.slurm import ask, clean_environment
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import Output
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.cluster_access import Output
     from ansible_collections.busbar.cluster.plugins.plugin_utils.interruption import Interruption
 
     from busbar.prove.slurm import Allocation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import step_fault
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_output_parser import step_fault
 from validation_job import IMAGE, JOBS, Job
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.machine_parts import parts_of
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_output_parser import (
     environment_of,
     port_findings,
 )

@@ -16,9 +16,17 @@ from ..common.option_names import option
 from ..nccl.inspector import inspector_words
 from ..nccl.parse_output import parse_text
 from ..nccl.ras import ras_words
-from .job_lines import difference_words, differences, environment_of, of_nodes, port_findings, step_fault, unconnected
+from .job_output_parser import (
+    difference_words,
+    differences,
+    environment_of,
+    of_nodes,
+    port_findings,
+    step_fault,
+    unconnected,
+)
 from .nccl_judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, Expected, Judged, floor_remedy, judge
-from .nic_profiles import of_nic_path, of_one_rail, rail_share
+from .nic_test_profiles import of_nic_path, of_one_rail, rail_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

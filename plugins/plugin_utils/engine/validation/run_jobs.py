@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from ....module_utils.slurm.jobs import CUT, CUT_BY_LIMIT
 from ..common.hostlist import fold_hosts
 from .check_options import typed
-from .controller_answer import checked_answer
+from .cluster_access import TOO_LONG, Interrupted, Output
+from .controller_output_check import checked_answer
 from .data_types import FIRST
 from .next_tests import budget, next_step, with_results
-from .transport import TOO_LONG, Interrupted, Output
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from .cluster_access import Transport
     from .data_types import Entry, Result, State, Step
-    from .transport import Transport
 
 __all__ = ["Loop"]
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ....module_utils.slurm.jobs import CUT
 from ..nccl.run_outcome import bus_factor
 from ..search.culprit_search import locate
+from .cluster_access import TOO_LONG
 from .low_bandwidth_causes import KNOWN_CAUSE
 from .nccl_judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, STRAGGLER, out_of_place
 from .planned_tests import floor_for, scope_for
-from .transport import TOO_LONG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...common.option_names import option
-from ..nic_profiles import rail_problems
+from ..nic_test_profiles import rail_problems
 from ..planned_tests import candidates, planned_test
 from ..stage_base import Collective, Counts, Next
 from ..start_searches import PAIR, member_nodes, search_result

@@ -16,7 +16,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.plotl
     trend_figure,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import environment_of
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_output_parser import environment_of
 from check_samples import checked
 from junitparser import Error, Failure, JUnitXml
 from plotly.graph_objects import Figure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import port_findings
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_output_parser import port_findings
 
 
 def _said(*lines: str, asked: tuple[str, ...] = ("gpu1", "gpu2")) -> str:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import typed
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_output_parser import (
     difference_words,
     differences,
     of_nodes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_output_parser import (
     changed_variable,
     container_fault,
     step_fault,

@@ -6,7 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.launch_log import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.job_launch_errors import (
     launch_error,
     launch_log_script,
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_loss import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_resources import HeldJob, read_held_jobs
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs_at_risk import (
     Accounting,
     accounting_losses,
     configuration_losses,
     loss_report,
     removed_names,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_resources import HeldJob, read_held_jobs
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.slurm_conf import (
     count_gres,
     read_cluster,

@@ -32,11 +32,11 @@ options:
     type: str
     required: true
   key:
-    description: The option named in problems, if it is not one of the role C(users).
+    description: Option that problems name instead of the options of the role C(users).
     type: str
     default: ""
   shell:
-    description: Default login shell.
+    description: Login shell of users who declare none.
     type: str
     default: ""
   home_base:

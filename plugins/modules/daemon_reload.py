@@ -37,7 +37,7 @@ options:
     type: str
     default: ""
   ca_file:
-    description: CA certificates for HTTPS. If empty, those of the system are used.
+    description: File with CA certificates for HTTPS. If empty, the system's certificates are used.
     type: path
     default: ""
   certificate_file:
@@ -57,7 +57,7 @@ options:
     type: str
     default: ""
   timeout_s:
-    description: Timeout in seconds.
+    description: Seconds to wait until the daemon is ready.
     type: int
     default: 60
   pending:

@@ -36,7 +36,7 @@ options:
     type: str
     default: ''
   first_number:
-    description: UID of the first user.
+    description: UID that the first new user gets; later users get the next free UIDs.
     type: int
     default: 20000
   home_base:
@@ -44,7 +44,7 @@ options:
     type: str
     default: /home
   shell:
-    description: Login shell.
+    description: Login shell of new users.
     type: str
     default: /bin/bash
   users:
@@ -58,7 +58,7 @@ options:
     elements: dict
     default: []
   compare:
-    description: The directory to compare with the accounts of this host.
+    description: Settings of the directory that is compared with the accounts of this host.
     type: dict
     suboptions:
       uris:
@@ -67,7 +67,7 @@ options:
         elements: str
         required: true
       schema:
-        description: Schema, as C(ldap_schema) of sssd.
+        description: Schema of the directory, as in sssd's C(ldap_schema).
         type: str
         default: rfc2307
       start_tls:
@@ -87,7 +87,7 @@ options:
         type: str
         default: ''
       min_id:
-        description: IDs of the directory below this one are ignored.
+        description: Lower UIDs and GIDs in the directory are ignored.
         type: int
         default: 1000
   host:

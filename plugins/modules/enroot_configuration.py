@@ -14,12 +14,19 @@ extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host: {description: Name of the host., type: str, required: true}
   declared: {description: The variable C(__enroot_declared) of the role., type: dict, required: true}
-  extra_packages: {description: Further packages., type: list, elements: str, default: []}
+  extra_packages: {description: Additional packages to install., type: list, elements: str, default: []}
   users: {description: Users with credentials., type: list, elements: str, default: []}
   users_directory: {description: Directory of the credentials., type: path, required: true}
-  problems: {description: Further problems with the declaration., type: list, elements: dict, default: []}
+  problems:
+    description: Problems found by other checks, which are reported together.
+    type: list
+    elements: dict
+    default: []
   sysctls: {description: Whether to set kernel settings for containers., type: bool, default: false}
-  headline: {description: First line of a refusal., type: str, default: "Enroot cannot be set up:"}
+  headline:
+    description: First line of the message if problems are found.
+    type: str
+    default: "Enroot cannot be set up:"
 """
 
 EXAMPLES = r"""

@@ -11,7 +11,11 @@ description:
   - Sets the execute permission of the hooks that upstream installs, because Enroot runs only executable hooks.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
-  hooks: {description: Chosen hooks., type: list, elements: str, required: true}
+  hooks:
+    description: Hooks to enable; all other shipped hooks are disabled.
+    type: list
+    elements: str
+    required: true
   shipped: {description: Hooks that upstream installs., type: list, elements: str, required: true}
 """
 

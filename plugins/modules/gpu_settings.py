@@ -14,7 +14,11 @@ extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   settings: {description: Settings as in the option C(gpu_settings) of a profile., type: dict, required: true}
   values: {description: Settings of the host that override O(settings)., type: dict, default: {}}
-  busy: {description: Handling of settings that affect jobs., type: str, choices: [defer, refuse], default: defer}
+  busy:
+    description: What to do with settings that would affect running jobs.
+    type: str
+    choices: [defer, refuse]
+    default: defer
 """
 
 EXAMPLES = r"""

@@ -11,7 +11,10 @@ description:
     runs over a new connection first. So a wrong setting locks users out only temporarily.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
-  note: {description: C(pending) file of M(busbar.cluster.templates)., type: path, required: true}
+  note:
+    description: File that M(busbar.cluster.templates) wrote to O(pending), with the previous contents.
+    type: path
+    required: true
   service: {description: Unit to restart., type: str, default: ''}
   seconds: {description: Seconds to wait for a new login., type: int, default: 180}
   state: {description: Start the trial or keep the change., type: str, choices: [started, kept], required: true}

@@ -11,7 +11,7 @@ description:
   - Removes anonymous users and the database C(test). Users that are not listed stay unchanged.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
-  databases: {description: Names of the databases., type: list, elements: str, default: []}
+  databases: {description: Names of the databases to create., type: list, elements: str, default: []}
   users:
     description: The users; each gets exactly this password and these privileges.
     type: list
@@ -19,10 +19,10 @@ options:
     default: []
     suboptions:
       name: {description: Name., type: str, required: true}
-      host: {description: Address of the client., type: str, default: localhost}
+      host: {description: Host from which the user may connect., type: str, default: localhost}
       password: {description: Password., type: str, required: true}
       privileges: {description: "C(DATABASE.TABLE:PRIVILEGE,PRIVILEGE), joined by C(/).", type: str, required: true}
-  socket: {description: The server's socket., type: path, required: true}
+  socket: {description: Path of the server's socket., type: path, required: true}
 """
 
 EXAMPLES = r"""

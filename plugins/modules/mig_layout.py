@@ -15,10 +15,18 @@ options:
   layout: {description: "Entries with C(profile), C(count) and C(gpus); empty disables MIG.", type: raw, required: true}
   node: {description: Name of the node in Slurm., type: str, required: true}
   gpu: {description: Section C(gpu) of the hardware profile., type: dict, required: true}
-  gres_mode: {description: How Slurm detects the instances., type: str, default: files}
-  plugin_folders: {description: Folders of Slurm's plugins., type: list, elements: path, default: []}
+  gres_mode: {description: How Slurm detects the MIG instances., type: str, default: files}
+  plugin_folders:
+    description: Directories that are searched for Slurm's plugins.
+    type: list
+    elements: path
+    default: []
   wait_s: {description: Seconds to wait for running jobs., type: int, default: 0}
-  services: {description: Units that hold the GPUs open., type: list, elements: str, default: []}
+  services:
+    description: Units to stop during the change, because they keep the GPUs open.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""

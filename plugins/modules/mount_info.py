@@ -27,7 +27,7 @@ options:
     type: int
     default: 300
   timeout_s:
-    description: Timeout in seconds for a server that does not answer.
+    description: Seconds to wait for a server that does not answer.
     type: int
     default: 20
   home_base:
@@ -43,7 +43,7 @@ options:
     description: Directory (it may not exist yet) whose file system must have user quotas.
     type: path
   kernel_modules:
-    description: Kernel modules to look for.
+    description: Kernel modules whose presence is returned.
     type: list
     elements: str
     default: []

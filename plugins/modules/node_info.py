@@ -19,12 +19,12 @@ options:
     elements: str
     default: [/]
   names:
-    description: Names of users and groups to look for.
+    description: Names of users and groups whose entries are returned.
     type: list
     elements: str
     default: []
   numbers:
-    description: UIDs and GIDs to look for.
+    description: UIDs and GIDs whose entries are returned.
     type: list
     elements: int
     default: []

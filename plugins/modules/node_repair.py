@@ -16,20 +16,30 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   plan:
-    description: The nodes.
+    description: Nodes from which those to repair are selected.
     type: dict
     suboptions:
-      requested: {description: Names or Slurm host list; empty for all that the health check drained., type: raw}
+      requested:
+        description: Nodes to repair, as names or a Slurm host list. Empty selects all that the health check drained.
+        type: raw
       compute: {description: Compute nodes of the inventory., type: list, elements: str, required: true}
-      limited: {description: Hosts of this run., type: list, elements: str, required: true}
+      limited:
+        description: Hosts of this run; other nodes are not repaired.
+        type: list
+        elements: str
+        required: true
   choose:
-    description: The node.
+    description: Node for which a repair is selected.
     type: dict
     suboptions:
       node: {description: The entry of the node in RV(plan)., type: dict, required: true}
       note: {description: "Note of the health check, whose first line is the severity.", type: path, required: true}
-      program: {description: The health check., type: path, required: true}
-      allowed: {description: Most intrusive repair allowed., type: str, choices: [none, reset, reboot], required: true}
+      program: {description: Path of the health check., type: path, required: true}
+      allowed:
+        description: Most intrusive repair that may be selected.
+        type: str
+        choices: [none, reset, reboot]
+        required: true
       limit: {description: Maximum number of repairs per node in seven days., type: int, required: true}
   records:
     description: >-

@@ -13,10 +13,10 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   host: {description: Name of the host., type: str, required: true}
-  hardware: {description: Hardware profile of the host with GPUs., type: dict, required: true}
+  hardware: {description: Hardware profile of the host., type: dict, required: true}
   settings: {description: Checked options of the role nvidia_driver., type: dict, required: true}
   system: {description: "C(distribution), C(major) and C(container).", type: dict, required: true}
-  locked: {description: Locked versions of the cluster by branch., type: dict, default: {}}
+  locked: {description: "Driver versions to which the cluster is locked, by branch.", type: dict, default: {}}
 """
 
 EXAMPLES = r"""

@@ -44,7 +44,7 @@ options:
     choices: [present, absent]
     default: present
   url:
-    description: Address of the repository.
+    description: URL of the repository.
     type: str
     default: ''
   suite:
@@ -96,11 +96,11 @@ options:
     default: []
     suboptions:
       packages:
-        description: Names or patterns, separated by spaces.
+        description: Names or patterns of the packages to pin, separated by spaces.
         type: str
         required: true
       version:
-        description: Version or pattern.
+        description: Version or pattern to pin.
         type: str
         required: true
       priority:
@@ -118,7 +118,7 @@ options:
     type: str
     default: ''
   header:
-    description: First lines of each file, as comments.
+    description: Lines that are written as comments at the top of each file.
     type: str
     default: '# Written by busbar.'
 """

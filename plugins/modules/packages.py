@@ -25,12 +25,12 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   name:
-    description: Names of packages, in any version.
+    description: Names of packages to install, in any version.
     type: list
     elements: str
     default: []
   packages:
-    description: Packages with a version or a hold.
+    description: Packages to install in a specific version or to hold.
     type: list
     elements: dict
     default: []
@@ -54,12 +54,12 @@ options:
     type: dict
     suboptions:
       names:
-        description: Patterns of their names.
+        description: Name patterns of the packages in the family.
         type: list
         elements: str
         required: true
       version:
-        description: Version. If empty, no package is held.
+        description: Version at which the packages are held. If empty, none is held.
         type: str
         default: ''
   absent:

@@ -13,7 +13,7 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   enabled: {description: Whether to adopt sessions or to restore the distribution's file., type: bool, required: true}
-  users: {description: Further users who may log in., type: list, elements: str, default: []}
+  users: {description: Additional users who may log in., type: list, elements: str, default: []}
   groups: {description: Groups whose members may log in., type: list, elements: str, default: []}
   note: {description: File with the previous contents for M(busbar.cluster.login_trial)., type: path, required: true}
 """

@@ -13,7 +13,7 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   ports:
-    description: The ports.
+    description: Ports to check.
     type: list
     elements: dict
     required: true
@@ -39,7 +39,7 @@ options:
     type: str
     required: true
   headline:
-    description: Line before the problems.
+    description: First line of the message, above the problems.
     type: str
     default: "Nothing was changed:"
 """

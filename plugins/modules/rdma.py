@@ -14,7 +14,10 @@ extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host: {description: Name of the host., type: str, required: true}
   packages: {description: Packages that must be installed first., type: list, elements: str, default: []}
-  settings: {description: All options that roles/rdma/tasks/files.yml passes., type: dict, required: true}
+  settings:
+    description: Options of the role rdma, as roles/rdma/tasks/files.yml passes them.
+    type: dict
+    required: true
 """
 
 EXAMPLES = r"""

@@ -19,7 +19,7 @@ options:
     elements: dict
     default: []
   headline:
-    description: Line before the problems.
+    description: First line of the message, above the problems.
     type: str
     default: "Nothing was changed:"
   msg:

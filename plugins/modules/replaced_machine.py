@@ -12,13 +12,25 @@ description:
   - V(noted) records the result of V(compared) in C(nodes.jsonl), V(admitted) that the machine passed its validation.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
-  state: {description: Step., type: str, choices: [compared, noted, admitted], default: compared}
+  state:
+    description: Step of the replacement to run.
+    type: str
+    choices: [compared, noted, admitted]
+    default: compared
   reports_dir: {description: Folder of the reports., type: path, required: true}
   secrets_dir: {description: Folder with the ledger of host keys., type: path, required: true}
   known_hosts: {description: known_hosts file of the provisioning host., type: path, required: true}
-  names: {description: Names and addresses of the machine., type: list, elements: str, default: []}
+  names:
+    description: Names and addresses under which the host key of the machine is recorded.
+    type: list
+    elements: str
+    default: []
   port: {description: Port of its SSH server., type: int, default: 22}
-  fingerprints: {description: Verified host keys to trust., type: list, elements: str, default: []}
+  fingerprints:
+    description: Fingerprints of host keys that were verified and are trusted.
+    type: list
+    elements: str
+    default: []
   allow_same: {description: Whether to accept the previous machine., type: bool, default: false}
 """
 

@@ -17,7 +17,7 @@ options:
     type: str
     required: true
   accounts:
-    description: The accounts.
+    description: Accounts to declare.
     type: list
     elements: dict
     default: []
@@ -29,7 +29,7 @@ options:
     elements: dict
     default: []
   qos:
-    description: The qualities of service.
+    description: Qualities of service to declare.
     type: list
     elements: dict
     default: []

@@ -16,11 +16,11 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   changes:
-    description: The C(diff) of M(busbar.cluster.templates).
+    description: Changes to check, as C(diff) of M(busbar.cluster.templates).
     type: list
     elements: dict
   content:
-    description: New content of slurm.conf.
+    description: New content of slurm.conf to compare with the current one.
     type: str
   path:
     description: Path of slurm.conf.

@@ -18,7 +18,7 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   nodes:
-    description: The nodes, as a list or a Slurm host list such as C(gpu[3-4]).
+    description: Nodes to change, as a list or a Slurm host list such as C(gpu[3-4]).
     type: raw
     required: true
   reason:

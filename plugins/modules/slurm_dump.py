@@ -14,7 +14,7 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   path:
-    description: Path of the dump.
+    description: Path to which the dump is written.
     type: path
     required: true
   database:

@@ -15,7 +15,7 @@ options:
     description: Name of the node whose state is returned.
     type: str
   daemons:
-    description: Those of slurmd and slurmstepd that run on the node.
+    description: Which of slurmd and slurmstepd run on the node.
     type: list
     elements: str
     default: []
@@ -35,7 +35,7 @@ options:
     type: list
     elements: str
   days:
-    description: Number of days of the history.
+    description: Number of past days whose history is returned.
     type: int
     default: 28
 """

@@ -18,7 +18,7 @@ options:
     type: dict
     default: {}
   also:
-    description: Further packages from the suite, if O(repository) does not list any.
+    description: Additional packages from the suite, if O(repository) does not list any.
     type: list
     elements: str
     default: []

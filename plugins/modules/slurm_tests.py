@@ -62,7 +62,7 @@ options:
   time_limit: {description: Time limit of a job in seconds., type: int, default: 600}
   left: {description: "Seconds left for all tests, after which jobs are cancelled. Default: no limit.", type: float}
   patience: {description: "Maximum seconds of a call, without Slurm's response times.", type: float, default: 10}
-  poll: {description: Polling interval in seconds., type: float, default: 0.5}
+  poll: {description: Seconds between two queries of the jobs' state., type: float, default: 0.5}
 """
 
 EXAMPLES = r"""

@@ -18,7 +18,7 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   files:
-    description: The files, in the order in which they are written.
+    description: Files to write, in this order.
     type: list
     elements: dict
     default: []
@@ -44,7 +44,7 @@ options:
         type: list
         elements: str
       vars:
-        description: Additional variables of the template.
+        description: Additional variables for the template.
         type: dict
         default: {}
       when:

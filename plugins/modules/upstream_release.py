@@ -15,7 +15,7 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   packages:
-    description: The packages.
+    description: Packages to download and install.
     type: list
     elements: dict
     default: []

@@ -68,6 +68,6 @@ def test_a_broken_file_is_named_and_nothing_is_done(site: Site) -> None:
 def test_a_node_that_comes_before_there_is_a_lock_asks_one_of_the_others(site: Site) -> None:
     """It answers here that it has no driver, which leaves the choice to the newest version."""
     code, told = site.run("--limit", "gpu1", versions=["580.65.06", "580.95.05"])
-    assert "lock | Read the driver of a node that is not part of this run" in told
+    assert "lock | Read the driver on a node that is not part of this run" in told
     assert "[gpu1 -> gpu2]" in told
     assert (code, yaml.safe_load(site.lock.read_text())) == (0, {"580": "580.95.05"}), told

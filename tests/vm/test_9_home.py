@@ -32,6 +32,11 @@ ADOPTED: dict[str, Any] = {
     "nfs_client_wsize": 0,
     "nfs_client_options": [],
 }
+# Of a later line, only one client is declared, so it stays.
+BY_HAND = (
+    f"/home \\\\\n    {MOUNTER}(rw,sync,no_subtree_check) # homes\n"
+    f"/srv {MOUNTER}(ro,no_subtree_check) 10.77.0.99(ro,no_subtree_check)\n"
+)
 # A mount has a new ID if it is mounted again.
 MOUNT = "findmnt --noheadings --output ID,SOURCE,FSTYPE /home"
 
@@ -40,13 +45,13 @@ MOUNT = "findmnt --noheadings --output ID,SOURCE,FSTYPE /home"
 def mounted(machines: Machines) -> Iterator[Machines]:
     """The client with /home of the server, as two lines by hand make it, and a process of a user in it."""
     own = "install -d -o alice -m 700 /home/alice"
-    machines.ssh(SERVER, f"{own}; echo '/home {MOUNTER}(rw,sync,no_subtree_check)' >>/etc/exports; exportfs -ra")
+    machines.ssh(SERVER, f"{own}; printf '{BY_HAND}' >>/etc/exports; cp /etc/exports /root/; exportfs -ra")
     line = f"{FILER}:/home /home nfs vers=4.2,hard,_netdev 0 0"
     machines.ssh(CLIENT, f"echo '{line}' >>/etc/fstab; systemctl daemon-reload; mount /home")
     machines.ssh(CLIENT, "systemd-run --quiet --unit=at-home --uid=alice --working-directory=/home/alice sleep 6000")
     yield machines
     machines.ssh(CLIENT, "systemctl stop at-home; umount -l /home; sed -i '/ .home nfs/d' /etc/fstab", check=False)
-    machines.ssh(SERVER, "sed -i '/^.home /d' /etc/exports; rm -r /home/alice; exportfs -ra", check=False)
+    machines.ssh(SERVER, "sed -i '/[/]home /,+2d' /etc/exports; rm -r /home/alice; exportfs -ra", check=False)
     back = machines.provision()
     machines.ssh(SERVER, "rm -f /etc/exports.d/own.exports; exportfs -ra")
     assert back.returncode == 0, back.stdout + back.stderr
@@ -63,6 +68,12 @@ def test_a_mounted_home_stays_as_it_is(mounted: Machines) -> None:
     assert lines == "1"
     mounted.ssh(CLIENT, "runuser -u alice -- touch /home/alice/mine")
     assert mounted.output(SERVER, "stat -c %U /home/alice/mine") == "alice"
+    # The export has moved, and the other line stays.
+    assert "/home" not in mounted.output(SERVER, "cat /etc/exports")
+    assert "/srv 10.77.0.11(ro,no_subtree_check) 10.77.0.99(ro,no_subtree_check)" in mounted.output(
+        SERVER, "cat /etc/exports"
+    )
+    assert mounted.output(SERVER, "exportfs -s | grep -c ^/home") == "1"
 
 
 def test_a_second_run_changes_nothing(mounted: Machines) -> None:
@@ -73,8 +84,9 @@ def test_a_second_run_changes_nothing(mounted: Machines) -> None:
 
 def test_the_documented_way_back_keeps_the_mount(mounted: Machines) -> None:
     before = mounted.output(CLIENT, MOUNT)
-    # The other exports of an adopted server are in files of its admin, too.
-    mounted.ssh(SERVER, "cp /etc/exports.d/busbar.exports /etc/exports.d/own.exports")
+    # before/ of the site has /etc/exports. The other exports of this server become files of its admin.
+    mounted.ssh(SERVER, "sed '/^.home/,$d' /etc/exports.d/busbar.exports >/etc/exports.d/own.exports")
+    mounted.ssh(SERVER, "cp /root/exports /etc/exports")
     documented = (TOP / "docs/adopt.md").read_text(encoding="utf-8")
     commands = re.findall(r"^\$ ansible nfs_server -b -a '(.*)'$", documented, re.MULTILINE)
     assert commands[-1] == "systemctl restart nfs-server"

@@ -58,8 +58,11 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("", ("busbar-validation",), "the account that validates the cluster; in accounting below root, without shares"),
     (
         "nfs_server",
-        ("/etc/exports.d/busbar.exports", "/etc/nfs.conf.d/busbar.conf", "/usr/local/lib/busbar/exports_trial"),
-        "the same exports, which also stay in /etc/exports; the NFS server restarts once, and clients wait",
+        (
+            *("/etc/exports.d/busbar.exports", "/etc/exports", "/etc/nfs.conf.d/busbar.conf"),
+            "/usr/local/lib/busbar/exports_trial",
+        ),
+        "the same exports, moved from /etc/exports; the NFS server restarts once, and clients wait",
     ),
     ("nfs_client", ("/etc/fstab",), "the lines of NFS get _netdev; mounted file systems are not mounted again"),
     (

@@ -114,7 +114,7 @@ def test_ras_tells_which_rank_does_not_answer() -> None:
 
 def test_ras_tells_which_rank_is_behind_as_json_and_as_text() -> None:
     (words,) = of_ras("ras_behind.json")
-    assert "rank 1 (GPU 0 of 192.0.2.2) is behind: 20 AllReduce" in words
+    assert "rank 1 (GPU 0 of 192.0.2.2) is behind: started 20 AllReduce" in words
     text = of_ras("ras_behind.txt")
     assert any("Rank 1 has launched up to operation 20" in words for words in text)
 
@@ -139,7 +139,7 @@ def test_one_rank_is_whole_and_has_no_bandwidth(name: str) -> None:
     assert run["contradictions"] == []
     answer = judge([run], None, Expected(nodes=1, ranks=1, floor=1.0))
     assert answer["verdict"] == "INCONCLUSIVE"
-    assert "a single rank has no peer" in answer["reason"]
+    assert "a single rank does not communicate" in answer["reason"]
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_user(config: dict[str, str], user: str) -> None:
         (OLD, {}, {"memory_limit": "1 GB"}, "memory_limit", "1 GB is not a valid size"),
         (OLD, {}, {"memory_limit": "0"}, "memory_limit", "0 is not a valid size"),
         (OLD, {}, {"timeout": 0}, "timeout", "0 s is not between 1 and half"),
-        (OLD, {}, {"jobs_limit": 0}, "jobs_limit", "less than 1"),
+        (OLD, {}, {"jobs_limit": 0}, "jobs_limit", "is below 1"),
     ],
 )
 def test_problems(said: str, config: dict[str, str], changes: dict[str, Any], key: str, problem: str) -> None:

@@ -181,4 +181,4 @@ def test_a_token_that_could_name_another_folder_is_refused(tmp_path: Path, token
         text=True,
     )
     assert done.returncode == 2
-    assert "BUSBAR_STORAGE_TOKEN: 8 to 64" in done.stderr
+    assert "BUSBAR_STORAGE_TOKEN must be 8 to 64" in done.stderr

@@ -53,7 +53,7 @@ def test_options_that_are_right_pass(tmp_path: Path) -> None:
     [
         (
             {"validation_pool": ["gpu1", "gpu2", "gpu7"]},
-            "gpu7: validation_pool: not in the inventory remedy: correct the name, or add the host to the inventory",
+            "gpu7: validation_pool: is not in the inventory remedy: correct the name, or add the host to the inventory",
         ),
         ({"validation_backend": "nccl"}, "validation_backend: nccl needs validation_binary"),
         ({"validation_resume": "some", "validation_qos": "a b"}, "validation_resume: 'some' is not one of"),

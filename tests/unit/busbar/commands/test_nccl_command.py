@@ -69,7 +69,7 @@ def test_judge(  # noqa: PLR0913, PLR0917 - a table
         (p2p_text(changes={("uni", 1, 3): 16.1}), [], 1, "FAIL: matrix.txt: GPU 1 and GPU 3: 16.1 GB/s"),
         (p2p_text(), [], 3, "no hardware profile: no floor"),
         (p2p_text(), ["--floor", "40"], 0, "floor from: set by an option"),
-        (p2p_text(), ["--floor", "49"], 1, "the floor is 49"),
+        (p2p_text(), ["--floor", "49"], 1, "the floor: 49"),
         (
             p2p_text(),
             ["--hardware", "abacus"],
@@ -254,7 +254,7 @@ def test_a_row_that_contradicts_itself_is_quoted_with_its_line(
     path.write_text("\n".join(lines))
     assert run("judge", str(path), "--hardware", "dgx_h100", "--nodes", "2") == 3
     said = capsys.readouterr().out
-    assert said.startswith(f"INCONCLUSIVE: the output contradicts itself: line {row + 1}: out-of-place: algbw 186.67 ")
+    assert said.startswith(f"INCONCLUSIVE: the output contradicts itself: line {row + 1}: out-of-place: algbw is 186.67")
     assert '"8589934592 2147483648 float sum -1 4601.751 186.67 350.00 0 ' in said
     assert run("parse", str(path)) == 0
     assert f"line {row + 1}: " in capsys.readouterr().out

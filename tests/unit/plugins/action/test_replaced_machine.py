@@ -112,7 +112,7 @@ def test_a_run_that_was_cut_off_goes_on_and_notes_nothing_twice(tmp_path: Path, 
             {"error": "Connection timed out"},
             "gpu3: the machine does not answer: Connection timed out. Remedy: power it",
         ),
-        ({"fingerprints": ["SHA256:other"]}, f"no host key matches (ssh-ed25519 {fingerprint(NEW)})"),
+        ({"fingerprints": ["SHA256:other"]}, f"no host key matches (found ssh-ed25519 {fingerprint(NEW)})"),
         ({"key": GONE, "fingerprints": [fingerprint(GONE)]}, "gpu3: its host key is revoked"),
     ],
 )

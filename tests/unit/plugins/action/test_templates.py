@@ -48,7 +48,7 @@ def role(tmp_path: Path) -> Path:
         "files/etc/plain": "{{ as it is }}\n\n",
         "files/boards/b.json": '{"b": "{{ x }}"}',
         "files/boards/a.json": "{}",
-        "files/tool.py": "from ansible_collections.busbar.cluster.plugins.module_utils.slurm import states\n",
+        "files/tool.py": "from ansible_collections.busbar.cluster.plugins.module_utils.slurm import node_states\n",
         "files/beside.py": "",
         "files/broken.py": "from ansible_collections.busbar.cluster.plugins.module_utils.gone import x\n",
     }.items():

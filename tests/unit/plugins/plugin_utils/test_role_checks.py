@@ -37,7 +37,7 @@ SHA = "0" * 64
         ("node_health_severities", {"gpu_cont": "OFF"}, "node_health_severities.gpu_cont", "did you mean gpu_count?"),
         ("node_health_severities", {"gpu": "LOW"}, "node_health_severities.gpu", "ISOLATE, RESET, MONITOR or OFF"),
         ("node_health_drain_percent", 150, "node_health_drain_percent", "at most 100"),
-        ("node_health_timeout_s", 0, "node_health_timeout_s", "more than 0"),
+        ("node_health_timeout_s", 0, "node_health_timeout_s", "above 0"),
         ("cuda_versions", ["12.8", "twelve"], "cuda_versions", "'twelve'"),
         ("security_updates_spread_s", -1, "security_updates_spread_s", "below 0"),
         ("security_updates_exclude", ["maria*"], "security_updates_exclude", "maria*"),

@@ -39,7 +39,9 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         problem = f"{version} is not a valid version of DCGM 4"
         problems.append(make_problem([host], "dcgm_version", problem, remedy))
     if unknown := sorted(set(majors) - {"", *MAJORS}):
-        remedy = f"use major versions out of {', '.join(MAJORS)}, or an empty list, which selects the driver's version"
+        remedy = (
+            f"use major versions from the list {', '.join(MAJORS)}. An empty list selects the version of the driver"
+        )
         problem = f"DCGM 4 has no package for CUDA {', '.join(unknown)}"
         problems.append(make_problem([host], "dcgm_cuda", problem, remedy))
     return problems

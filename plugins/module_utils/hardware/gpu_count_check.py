@@ -20,7 +20,7 @@ KNOWN_FAILURES = (
 
 
 class Fault(NamedTuple):
-    """A fault of nvidia-smi or of the number of GPUs: component, problem and remedy."""
+    """A problem with nvidia-smi or with the number of GPUs: component, problem and remedy."""
 
     key: str
     problem: str

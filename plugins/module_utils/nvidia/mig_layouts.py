@@ -63,7 +63,7 @@ def _sevenths(names: str) -> dict[str, Profile]:
 
 
 def _quarters(names: str, *suffixes: str) -> dict[str, Profile]:
-    """Return the profiles of a GPU with four slices, given three names by size; suffixes name variants."""
+    """Return the MIG profiles of a GPU with four slices. `names` has one name per size; a suffix marks a variant."""
     small, half, whole = names.split()
     found = {whole: Profile((0,), 4, 1)}
     for suffix in ("", *suffixes):

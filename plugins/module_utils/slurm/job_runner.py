@@ -381,7 +381,7 @@ class Runner:
     def record_preemption(self, entry: dict[str, Any]) -> None:
         """Record the jobs that preempted a test; preemption is not a fault of its nodes."""
         taken = {node: jobs for node in entry["nodes"][:_MOST_EXPLAINED] if (jobs := self.describe_jobs(node))}
-        # squeue shows a preempting job only after it starts.
+        # squeue does not show that a pending job preempts others, only that it has started.
         entry["busy"] |= taken or dict.fromkeys(entry["nodes"], "a job of higher priority")
         entry["problem"] = f"{CUT}preempted by {'; '.join(sorted(set(entry['busy'].values())))}"
 

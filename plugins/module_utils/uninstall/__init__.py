@@ -1,1 +1,1 @@
-"""Restore the state of a host before busbar."""
+"""Restore a host to its state before busbar configured it."""

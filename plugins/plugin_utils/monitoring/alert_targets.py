@@ -123,7 +123,7 @@ def _channel_problems(host: str, key: str, settings: Mapping[str, Any]) -> list[
 def _email_problems(host: str, key: str, settings: Mapping[str, Any]) -> list[Problem]:
     to = settings.get("to")
     problems: list[Problem] = []
-    remedy = "set the address of a mailbox that is read, or use the receiver none"
+    remedy = "set the address of a monitored mailbox, or use the receiver `none`"
     for each in to if isinstance(to, list) and to else [to]:
         for one in str(each or "").split(","):
             problems += _address_problems(host, f"{key}.to", one, remedy)

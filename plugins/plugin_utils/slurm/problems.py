@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["external_database_problems", "gpu_problems", "slurm_problems"]
 
-# Slurm stores the interval in 16 bits. It kills a health check after 60 s, but the timeout applies only to nvidia-smi.
+# Slurm stores the interval in 16 bits. It kills a check after 60 s; node_health_timeout_s limits nvidia-smi.
 _HEALTH_LIMITS = {"interval": (0, 65535), "timeout_s": (1, 20)}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _HIGHEST_PORT = 65535
@@ -259,7 +259,9 @@ def _present_names(items: Sequence[Mapping[str, Any]]) -> list[str]:
 def _health_problems(health: Mapping[str, Any]) -> list[Problem]:
     """Return the problems with the health check's interval and timeout."""
     return [
-        make_problem([], f"node_health_{key}", f"{health[key]} s is out of range", f"give {least} to {most} s")
+        make_problem(
+            [], f"node_health_{key}", f"{health[key]} s is out of range", f"set a value from {least} to {most} s"
+        )
         for key, (least, most) in _HEALTH_LIMITS.items()
         if key in health and not least <= int(health[key]) <= most
     ]

@@ -234,7 +234,11 @@ def _several_daemons(draft: Draft, conf: SlurmConf, machines: Mapping[str, str])
         if len(names) > 1:
             found.append(f"{host} runs {len(names)} slurmd ({fold_for_slurm(names)}); busbar runs one slurmd on a host")
         elif names and names[0] != host:
-            draft.note(f"NodeName={names[0]}", ASK, f"the host is called {host}; busbar names hosts like their nodes")
+            draft.note(
+                f"NodeName={names[0]}",
+                ASK,
+                f"the host name is {host}; busbar requires the host name of a node to be its NodeName",
+            )
     for text in found:
         draft.note("takeover refused", ASK, text)
     return found

@@ -32,7 +32,9 @@ def adopt_slurm(reading: Reading) -> None:
     where, text = reading.template = _own_template(reading)
     conf, config = _conf(reading, text or data()["slurm_conf"], where)
     if not text:
-        question = f"DeepOps fills node lines from facts of the hosts: {_CLUSTER}, and compare them with hardware"
+        question = (
+            f"DeepOps takes node lines from the facts of hosts: {_CLUSTER}, and compare the lines with `hardware`"
+        )
         reading.draft.note("slurm.conf NodeName", ASK, question)
     _keys_from_variables(reading, config)
     several = len(reading.draft.groups["slurm_controller"]) > 1

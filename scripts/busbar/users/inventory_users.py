@@ -237,7 +237,7 @@ class Declared:
             raise _unknown(change["name"], "group", unknown, "users_groups", known)
 
     def _free(self, name: str, number: int) -> None:
-        """Check that no other user has a UID.
+        """Check that no other user has this UID.
 
         Raises:
             UsageError: names the user with this UID.

@@ -114,7 +114,7 @@ def missing_parts(run: Run) -> list[str]:
         missing.append("the nThread line is missing")
     missing += _missing_halves(run) + _missing_rows(run) + _missing_ranks(run)
     if _average_contradicts(run):
-        missing.append("rows are missing: their average differs from the printed one")
+        missing.append("rows are missing: the average of the present rows differs from the printed average")
     return missing
 
 

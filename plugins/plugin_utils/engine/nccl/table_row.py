@@ -100,7 +100,7 @@ class OpenRow:
         return first.startswith("-") or (_INTEGER.fullmatch(first) is not None and self.redop is not None)
 
     def feed(self, text: str) -> bool:
-        """Add the cells at the start of a text, and return whether any were found."""
+        """Append the cells at the start of a text to the row, and return whether there were any."""
         wanted = _TWO_HALVES * len(self.half_names)
         if len(self.cells) % len(self.half_names):
             # nccl-tests writes a half at once. If it is incomplete, the text belongs to another row.

@@ -109,7 +109,7 @@ def metrics(report: ReadReport, earlier: Iterable[ReadReport] = (), nodes: Colle
         *(
             _family(
                 f"busbar_node_{key}_bytes_per_second",
-                f"{words}: median of the last tests of the stage with the node.",
+                f"{words}: median over the latest tests of the stage that included the node.",
                 [(labels, _bytes(value(item))) for labels, item in figures],
             )
             for key, words, value in _FIGURES

@@ -112,7 +112,7 @@ def sections(tests: list[Detail], keep: Callable[[dict[str, Any]], int]) -> list
 
 
 def _titled(test: ReadTest) -> Stage[Any] | None:
-    """Return the stage of a test that has a separate section, otherwise None."""
+    """Return the stage of a test if the report has a section for this stage, otherwise None."""
     stage = stage_registry.stage_of(test)
     return stage if stage and stage.title and test["kind"] != COLLECTIVE else None
 

@@ -404,8 +404,8 @@ def curves(test: ReadTest) -> dict[str, dict[str, list[tuple[int, float]]]]:
     """Return the bandwidth curves of a test.
 
     Returns:
-        By program and half (out_of_place, in_place), pairs of size in bytes, ascending, and busbw in GB/s, the median
-        over repeats.
+        For each program and mode (out_of_place, in_place): pairs of size in bytes, ascending, and busbw in GB/s,
+        the median over repeats.
     """
     found: dict[str, dict[str, dict[int, list[float]]]] = {}
     for run in test["runs"]:

@@ -334,7 +334,7 @@ def _compare(answer: _Verdict, runs: list[dict[str, Any]], size: int, floor: flo
             answer.verdict, answer.reason = FAIL, f"too slow: {text}"
     elif low < floor:
         answer.reason = (
-            f"not steady around the floor: {low:.4g} to {high:.4g} GB/s at {human_size(size)}, floor {floor:g}"
+            f"fluctuates around the floor: {low:.4g} to {high:.4g} GB/s at {human_size(size)}, floor {floor:g}"
         )
     elif spread > steady:
         answer.reason = (

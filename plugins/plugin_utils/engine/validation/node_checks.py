@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Plan and judge the checks of single nodes, such as GPU copies and diagnoses.
+"""Plan and judge checks of single nodes, such as copies between GPUs and DCGM diagnostics.
 
 A check is a job on one node with a separate script. CHECKS defines for each kind of check how its output is parsed and
 judged.

@@ -110,9 +110,9 @@ def _add_search(options: Options, state: State, found: list[Search], cause: _Cau
 
 
 def _widen(options: Options, state: State, found: list[Search], nodes: list[str]) -> None:
-    """Add a search with alltoall if the last search found no culprit, or if only all its nodes together are slow.
+    """Add a search with alltoall if the last one found no culprit, or only all its nodes together are slow.
 
-    If the new search finds no culprit either, the first one continues.
+    If the new search finds no culprit either, the first search is resumed.
     """
     before, count = found[-1]["answer"], len(found)
     if not before["done"] and not _fails_again(state, found[-1]):

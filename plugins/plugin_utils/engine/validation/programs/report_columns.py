@@ -135,7 +135,7 @@ class Figures:
         return {**figures, self.rows: sorted(figures[self.rows], key=self.order)} if self.order else figures
 
     def table(self, figures: Row) -> Table:
-        """Return the table of the rows."""
+        """Return the rows as a table of the report."""
         shown = [column for column in self.columns if column.title is not None]
         return {
             "columns": [(item.title or "", "number" if item.kind == "whole" else item.kind) for item in shown],

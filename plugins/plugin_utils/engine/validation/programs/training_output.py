@@ -61,7 +61,7 @@ def read_training(text: str) -> list[dict[str, Any]]:
         elif scales and end:
             scales[-1]["code"] = int(end[3])
         elif scales and _MARK in line:
-            # A line of the program may follow an incomplete line of NCCL.
+            # Output of the program may be appended to an unfinished line of NCCL's log.
             found = json_object(line.partition(_MARK)[2])
             scales[-1]["result"] = _result(found) if found else None
         elif scales and line.startswith(_MESSAGE) and not scales[-1]["message"]:

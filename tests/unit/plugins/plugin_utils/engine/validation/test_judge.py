@@ -105,7 +105,7 @@ def test_a_good_run_passes_with_all_keys() -> None:
             PASS,
             "",
         ),
-        (WHOLE + scaled(0.5), {}, INCONCLUSIVE, "not steady around the floor"),
+        (WHOLE + scaled(0.5), {}, INCONCLUSIVE, "fluctuates around the floor"),
         (WHOLE + scaled(0.98), {}, PASS, "346.5 GB/s at 8 GiB (median of 2: 343 to 350), floor 300"),
         (
             WHOLE + scaled(0.88),

@@ -12,7 +12,7 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   note:
-    description: File that M(busbar.cluster.templates) wrote to O(pending), with the previous contents.
+    description: File that M(busbar.cluster.templates) wrote to its option C(pending), with the previous contents.
     type: path
     required: true
   service: {description: Unit to restart., type: str, default: ''}

@@ -251,7 +251,7 @@ def test_a_debian_system_has_the_image_of_the_sandbox(
         asked.append(words)
         return subprocess.CompletedProcess(words, 0, "", "")
 
-    monkeypatch.setattr(containers.host, "podman", podman)
+    monkeypatch.setattr("busbar.sandbox.host.podman", podman)
     monkeypatch.setattr(image, "podman", podman)
     reference = containers.ensure_system(name, plan.systems()[name], tmp_path)
     assert image.ensure_image(name) == (reference, False)

@@ -130,8 +130,8 @@ def test_arm_nodes_are_refused_where_nvidia_has_no_packages(system: str, own: di
     gpu = {"model": "NVIDIA GH200 480GB", "count": 1, "memory_mb": 97871}
     site = {"catalogue": {"gh200": {"gpu": gpu}}, "users": [], "groups": [], "compute": ["gpu1"]}
     host = {"hardware": "gh200", "answer": answer, **own}
-    limits = {"systems": {answer["node"]["os"]["id"]: [answer["node"]["os"]["major"], "24.04", "26.04"]}}
-    limits |= {"architectures": ["x86_64", "aarch64"], "clock_s": 60, "free_mb": {}}
+    limits: dict[str, Any] = {"architectures": ["x86_64", "aarch64"], "clock_s": 60, "free_mb": {}}
+    limits["systems"] = {answer["node"]["os"]["id"]: [answer["node"]["os"]["major"], "24.04", "26.04"]}
     found = check_nodes(["gpu1"], {"hostvars": {"gpu1": host}, "answer": "answer", "site": site, "limits": limits})
     assert [each["key"] for each in found] == [f"nvidia_repository_{key}.cuda" for key in keys]
     assert all(each["hosts"] == ["gpu1"] and "Debian 13 on aarch64" in each["problem"] for each in found[:1])

@@ -52,9 +52,9 @@ def mounted(machines: Machines) -> Iterator[Machines]:
     machines.ssh(CLIENT, "systemd-run --quiet --unit=at-home --uid=alice --working-directory=/home/alice sleep 6000")
     yield machines
     machines.ssh(CLIENT, "systemctl stop at-home; umount -l /home; sed -i '/ .home nfs/d' /etc/fstab", check=False)
-    machines.ssh(SERVER, "cp /root/exports.own /etc/exports; rm -r /home/alice; exportfs -ra", check=False)
+    own_files = "/home/alice /etc/exports.d/own.exports"
+    machines.ssh(SERVER, f"cp /root/exports.own /etc/exports; rm -r {own_files}; exportfs -ra", check=False)
     back = machines.provision()
-    machines.ssh(SERVER, "rm -f /etc/exports.d/own.exports; exportfs -ra")
     assert back.returncode == 0, back.stdout + back.stderr
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from busbar.bundle.plan import HostClass
 
-__all__ = ["resolve_apt"]
+__all__ = ["archives", "resolve_apt"]
 
 # With an empty package database, apt lists all dependencies.
 SCRIPT = f"""\
@@ -52,7 +52,21 @@ PACKAGE = re.compile(r"^'(?P<url>[^']+)' \S+ (?P<size>\d+) ?(?P<hash>\S*)$", re.
 HASH = re.compile(r"^ ([0-9a-f]{64})\s+(\d+)\s+(\S+)$", re.MULTILINE)
 # apt's order of preference.
 COMPRESSED = (".zst", ".xz", ".bz2", ".lzma", ".gz", "")
+RELEASE = re.compile(r"^'(?P<url>[^']+)/dists/(?P<suite>[^']+)/InRelease' ", re.MULTILINE)
 IN_BUNDLE = re.compile(rf"^(file|copy):/*{FILES}/")
+
+
+def archives(name: str, system: Mapping[str, Any], work: Path, files: Path) -> list[dict[str, str]]:
+    """Return `url` and `suite` of each archive in the apt configuration of a system's image.
+
+    Args:
+        name: name of the system.
+        system: the system.
+        work: folder on this machine.
+        files: files of the bundle.
+    """
+    output = run_in(system, name, "apt-get update --print-uris", work, files=files, online=False)
+    return [match.groupdict() for match in RELEASE.finditer(output)]
 
 
 def resolve_apt(own: HostClass, system: Mapping[str, Any], work: Path, files: Path, *, online: bool) -> list[File]:
@@ -69,14 +83,14 @@ def resolve_apt(own: HostClass, system: Mapping[str, Any], work: Path, files: Pa
         UsageError: an archive is not reachable, a package does not exist, or a key has changed.
     """
     sources = [
-        _source(each["url"], each["suites"], each["components"], system["keyring"], online=online)
-        for each in system["sources"]
+        _source(each["url"], each["suite"], system["components"], system["keyring"], online=online)
+        for each in archives(own.system, system, work, files)
     ]
     found: list[File] = []
     for repository in own.repositories:
         found += install_key(repository, work, files, online=online)
         place, parts = f"{WORK}/{repository['name']}.asc", repository["components"]
-        sources.append(_source(repository["url"], [repository["suite"]], parts, place, online=online))
+        sources.append(_source(repository["url"], repository["suite"], parts, place, online=online))
     (work / "sources").mkdir()
     (work / "sources/bundle.sources").write_text("\n".join(sources), encoding="utf-8")
     (work / "preferences").mkdir()
@@ -105,9 +119,9 @@ def _pins(own: HostClass) -> Iterator[str]:
         yield f"Package: {name}\nPin: version {version}\nPin-Priority: 1001\n"
 
 
-def _source(url: str, suites: Sequence[str], components: Sequence[str], keyring: str, *, online: bool) -> str:
+def _source(url: str, suite: str, components: Sequence[str], keyring: str, *, online: bool) -> str:
     place = url if online else f"copy:{FILES}/{bundle_path(url)}"
-    lines = ["Types: deb", f"URIs: {place}", f"Suites: {' '.join(suites)}", f"Signed-By: {keyring}"]
+    lines = ["Types: deb", f"URIs: {place}", f"Suites: {suite}", f"Signed-By: {keyring}"]
     return "\n".join([*lines, *([f"Components: {' '.join(components)}"] if components else [])]) + "\n"
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from busbar.bundle.apt import resolve_apt
+from busbar.bundle.apt import archives, resolve_apt
 from busbar.bundle.containers import WORK, image_file, image_reference, run_in
 from busbar.bundle.dnf import resolve_dnf
 from busbar.bundle.fetch import File, bundle_path, download, size_of, size_text, write
@@ -104,12 +104,13 @@ def create(
     download(wanted.values(), files, say)
     say("collecting Python packages, images and busbar")
     sources = {f"{FILES}/{path}": file.url for path, file in wanted.items()}
-    sources |= dict.fromkeys(_wheels(folder, plan, top), "https://pypi.org")
+    sources |= dict.fromkeys(_wheels(folder, plan, top), "")
     sources |= _images(folder, plan)
     sources |= dict.fromkeys(_own(folder, top), "")
     say("reading licences")
     systems_by_host = {host: own.system for own in plan.classes for host in own.hosts}
     about_bundle = {"cluster": plan.cluster, "fingerprint": plan.fingerprint, "systems": systems_by_host}
+    about_bundle["archives"] = _archives(folder, plan)
     about_bundle["created"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     write(folder / DESCRIPTION, (json.dumps(about_bundle, indent=1) + "\n").encode())
     sources[DESCRIPTION] = ""
@@ -132,6 +133,13 @@ def _resolve(own: HostClass, files: Path, *, online: bool) -> list[File]:
         except UsageError as exc:
             message = f"{hosts_text(own.hosts)}: {exc}"
             raise UsageError(message) from exc
+
+
+def _archives(folder: Path, plan: Plan) -> dict[str, list[dict[str, str]]]:
+    """Return the archives of each system with apt, which its hosts use through the bundle."""
+    names = sorted({own.system for own in plan.classes if _family(own) == "Debian"})
+    with tempfile.TemporaryDirectory(prefix="busbar-bundle-") as work:
+        return {name: archives(name, systems()[name], Path(work), folder / FILES) for name in names}
 
 
 def _has_size(path: Path, file: File) -> bool:

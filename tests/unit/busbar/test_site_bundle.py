@@ -206,6 +206,12 @@ def test_a_path_is_what_a_web_server_looks_for() -> None:
     assert fetch.bundle_path("http://a.example/pool/x_1%2b2_amd64.deb") == "a.example/pool/x_1+2_amd64.deb"
 
 
+# Of `apt-get update --print-uris` in Debian's image.
+SOURCES = """\
+'http://security.example/debian-security/dists/trixie-security/InRelease' security.example_InRelease 0
+'http://security.example/debian-security/dists/trixie-security/main/binary-amd64/Packages.xz' x_Packages 0
+'http://a.example/debian/dists/trixie/InRelease' a.example_debian_dists_trixie_InRelease 0
+"""
 APT = """\
 == indexes
 main/binary-amd64/Packages {base}/debian/dists/trixie/main/binary-amd64/Packages
@@ -219,7 +225,9 @@ def test_apt_says_what_to_download(online: bool, tmp_path: Path, monkeypatch: py
     digest = "a" * 64
     release = f"SHA256:\n {digest}  77 main/binary-amd64/Packages.xz\n {digest} 99 main/binary-amd64/Packages.gz\n"
 
-    def run_in(*_: object, **__: object) -> str:
+    def run_in(_: object, __: str, script: str, *___: object, **____: object) -> str:
+        if "--print-uris" in script and "indextargets" not in script:
+            return SOURCES
         (tmp_path / "lists").mkdir()
         (tmp_path / "lists/a.example_debian_dists_trixie_InRelease").write_text(release)
         return APT.format(base="http://a.example" if online else "copy:/bundle/a.example")
@@ -238,7 +246,9 @@ def test_apt_says_what_to_download(online: bool, tmp_path: Path, monkeypatch: py
         f"{base}/pool/main/m/munge/munge_0.5.16-1+1_amd64.deb": (107056, "sha256:2e26"),
     }
     assert "Package: munge\nPin: version 0.5.16-*" in (tmp_path / "preferences/bundle.pref").read_text()
-    assert "trixie-security" in (tmp_path / "sources/bundle.sources").read_text()
+    sources = (tmp_path / "sources/bundle.sources").read_text()
+    assert re.findall(r"^Suites: (.*)", sources, re.MULTILINE) == ["trixie-security", "trixie"]
+    assert sources.count("Components: main contrib non-free non-free-firmware\n") == 2
 
 
 @pytest.mark.parametrize("name", [name for name, system in plan.systems().items() if "image" not in system])

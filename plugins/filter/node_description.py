@@ -50,7 +50,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(text), the YAML with comments, empty if no host answered; and C(problem), the reason if there is no topology.
+    - C(text), the YAML with comments, empty if no host answered; and C(problem), the reason for a missing topology.
   type: dict
 """
 

@@ -15,7 +15,7 @@ options:
   settings: {description: Settings as in the option C(gpu_settings) of a profile., type: dict, required: true}
   values: {description: Settings of the host that override O(settings)., type: dict, default: {}}
   busy:
-    description: What to do with settings that would affect running jobs.
+    description: How to handle settings that would affect running jobs.
     type: str
     choices: [defer, refuse]
     default: defer

@@ -59,7 +59,7 @@ def has_keys(path: Path) -> bool:
 
 
 def named(entries: list[str], by_number: Callable[[int], str]) -> list[str]:
-    """Return account names; an id without an account is omitted, because nobody can log in with it."""
+    """Return account names. IDs without an account are omitted, since they cannot log in."""
     names = set()
     for entry in entries:
         with suppress(KeyError, ValueError):

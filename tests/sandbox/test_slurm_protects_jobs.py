@@ -89,7 +89,7 @@ def bring_gpu2_back(sandbox: Cluster) -> None:
 
 @pytest.mark.fault(
     "a job on a node that leaves the inventory",
-    says="(runs on gpu2): node gpu2 is no longer configured",
+    says="(runs on gpu2): node gpu2 is missing from the new slurm.conf",
     heals="drain the node, wait for the job, run again",
 )
 def test_a_node_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str], without_gpu2: Changed) -> None:
@@ -97,15 +97,15 @@ def test_a_node_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str]
     # The second is what a run does that passes over preflight.
     for playbook, arguments in (("preflight.yml", ("--check",)), ("slurm.yml", ONLY)):
         said = refused(without_gpu2, playbook, *arguments)
-        assert f"job {running} of alice (runs on gpu2): node gpu2 is no longer configured" in said
-        assert f"job {waiting} of alice (waits): node gpu2 is no longer configured" in said
+        assert f"job {running} of alice (runs on gpu2): node gpu2 is missing from the new slurm.conf" in said
+        assert f"job {waiting} of alice (waits): node gpu2 is missing from the new slurm.conf" in said
         assert "scontrol update nodename=gpu2 state=drain" in said
         assert (state(sandbox, running), state(sandbox, waiting)) == ("RUNNING", "PENDING")
 
 
 @pytest.mark.fault(
     "a job in a partition that leaves the inventory",
-    says="of alice (waits): partition extra is no longer configured",
+    says="of alice (waits): partition extra is missing from the new slurm.conf",
     heals="wait for the job, run again",
 )
 def test_a_partition_with_jobs_is_not_removed(sandbox: Cluster) -> None:
@@ -117,7 +117,7 @@ def test_a_partition_with_jobs_is_not_removed(sandbox: Cluster) -> None:
         # A waiting job of several partitions is ended when one of them goes.
         job = submit(sandbox, "-p batch,extra --hold -o /dev/null", "true")
         said = refused(sandbox, "slurm.yml", *ONLY)
-        assert f"job {job} of alice (waits): partition extra is no longer configured" in said
+        assert f"job {job} of alice (waits): partition extra is missing from the new slurm.conf" in said
         assert state(sandbox, job) == "PENDING"
     finally:
         sandbox.exec("ctl", f"scancel {job}", check=False)

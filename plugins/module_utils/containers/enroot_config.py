@@ -191,7 +191,7 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
 
     Returns:
         `problems`; `files`, the package file names; `built`, whether a build host builds the packages, whose `sha256`
-        is then empty; `mounts`, the lines of fstab. If there are no problems also `packages` for the upstream_release
+        is then empty; `mounts`, the lines of fstab. Without problems, also `packages` for the upstream_release
         module, `config`, the text of enroot.conf, and `sysctls`, the text of the sysctl file.
     """
     names = package_files(declared["packages"], declared["release"], declared["family"], declared["architecture"])

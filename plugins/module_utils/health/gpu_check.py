@@ -2,7 +2,7 @@
 
 The limits of 8 PCIe replays a minute and 100 NVLink CRC errors a second are those of DCGM's health watches
 (NVIDIA/DCGM, DCGM_LIMIT_MAX_PCIREPLAY_RATE and DCGM_LIMIT_MAX_NVLINK_CRC_ERROR). These findings are events, which are
-kept: on a drained node the errors stop because there is no traffic.
+kept: on a drained node the links are idle and the errors stop.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _steps(gpu: GpuState, profiles: Sequence[str], placed: Sequence[tuple[str, i
     if on == bool(profiles) and gpu.pending in {None, on} and there == sorted(profiles) and gpu.complete:
         return []
     which = ["-i", str(gpu.gpu)]
-    # The first command fails if there are no compute instances; its failure is ignored.
+    # The first command fails on a GPU without compute instances, so its failure is ignored.
     steps = [["mig", *which, "-dci"], ["mig", *which, "-dgi"]] if gpu.instances else []
     if not profiles:
         return [*steps, [*which, "-mig", "0"]]

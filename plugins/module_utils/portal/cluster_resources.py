@@ -102,7 +102,7 @@ def parse_jobs(text: str) -> dict[str, Job]:
 def end_reason(job: Job | None) -> str:
     """Return why a notebook ended."""
     if job is None:
-        return "its job is no longer in Slurm's queue"
+        return "its job has left Slurm's queue"
     return _ENDS.get(job.state, f"its job state is {job.state}")
 
 

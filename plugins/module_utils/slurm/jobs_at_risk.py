@@ -112,12 +112,12 @@ def _missing(job: HeldJob, new: ClusterConf) -> tuple[str, str] | None:
     """Return the loss of a job that uses a removed node or partition; Slurm ends such running and pending jobs."""
     for node in dict.fromkeys((*job.nodes, *job.required)):
         if node not in new.nodes:
-            return f"node {node} is no longer configured, so Slurm would kill the job", _drain(node)
+            return f"node {node} is missing from the new slurm.conf, so Slurm would kill the job", _drain(node)
     for name in job.partitions:
         # If any of several partitions is missing, Slurm kills the job.
         if name not in new.partitions:
             command = f"scontrol update partitionname={name} state=drain"
-            return f"partition {name} is no longer configured, so Slurm would kill the job", command
+            return f"partition {name} is missing from the new slurm.conf, so Slurm would kill the job", command
     return None
 
 

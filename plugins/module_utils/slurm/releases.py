@@ -48,7 +48,7 @@ def _number(one: Release) -> int:
     """Return the index of a release in the sequence of all releases.
 
     Raises:
-        ValueError: there is no such Slurm release.
+        ValueError: the Slurm release is unknown.
     """
     if one in _FORMER:
         return _FORMER.index(one)
@@ -69,7 +69,7 @@ def window(target: str) -> list[str]:
     """Return the major releases that can be upgraded to a version in one step, newest first.
 
     Raises:
-        ValueError: there is no such Slurm release.
+        ValueError: the Slurm release is unknown.
     """
     number = _number(release(target))
     width = _WIDE if release(target) >= _WIDER_SINCE else _NARROW

@@ -21,7 +21,8 @@ CACHE = Path("/var/cache/busbar")
 _OF_THE_SYSTEM = (
     *("/var/lib/dpkg", "/var/lib/apt", "/var/cache", "/var/log/apt", "/var/log/journal", "/var/log/dpkg.log"),
     *("/var/lib/rpm", "/var/lib/dnf", "/var/lib/systemd", "/var/lib/pam", "/var/lib/ucf"),
-    *("/etc/ld.so.cache", "/root/.ansible", "/root/.cache"),
+    "/etc/ld.so.cache",
+    *(str(Path("~root").expanduser() / name) for name in (".ansible", ".cache")),
 )
 
 

@@ -64,7 +64,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_a_loss_is_refused(site: Site, *, check: bool) -> None:
     answer = site.run(_ansible_check_mode=check)
     assert answer["failed"]
-    assert "job 7 of alice (runs on gpu2): node gpu2 is no longer configured" in answer["msg"]
+    assert "job 7 of alice (runs on gpu2): node gpu2 is missing from the new slurm.conf" in answer["msg"]
     assert answer["jobs"] == ["7"]
 
 

@@ -53,7 +53,7 @@ def test_jobs_and_why_they_ended() -> None:
     assert end_reason(jobs["9"]) == "it reached its time limit: choose more hours"
     assert end_reason(Job("OUT_OF_MEMORY", "", "")) == "it ran out of memory: choose more"
     assert end_reason(Job("NEW_STATE", "", "")) == "its job state is NEW_STATE"
-    assert end_reason(None) == "its job is no longer in Slurm's queue"
+    assert end_reason(None) == "its job has left Slurm's queue"
 
 
 def test_partitions_with_what_is_free() -> None:

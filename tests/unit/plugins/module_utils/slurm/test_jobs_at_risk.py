@@ -49,16 +49,24 @@ NO_GPU2 = changed(nodes=NODES.replace("gpu[1-3]", "gpu[1,3]"), big=BIG.replace("
 @pytest.mark.parametrize(
     ("job", "new", "reason"),
     [
-        (f"7|{RUNS}", NO_GPU2, "node gpu2 is no longer configured, so Slurm would kill the job"),
-        (f"7|{RUNS.replace('gpu2', 'gpu[1-2]')}", NO_GPU2, "node gpu2 is no longer configured"),
-        (f"7|{RUNS.replace('RUNNING', 'SUSPENDED')}", NO_GPU2, "node gpu2 is no longer configured"),
+        (f"7|{RUNS}", NO_GPU2, "node gpu2 is missing from the new slurm.conf, so Slurm would kill the job"),
+        (f"7|{RUNS.replace('gpu2', 'gpu[1-2]')}", NO_GPU2, "node gpu2 is missing from the new slurm.conf"),
+        (f"7|{RUNS.replace('RUNNING', 'SUSPENDED')}", NO_GPU2, "node gpu2 is missing from the new slurm.conf"),
         # What waits for a node of its choice is ended as well.
-        (f"8|{WAITS.replace('batch||', 'batch||gpu2')}", NO_GPU2, "node gpu2 is no longer configured"),
+        (f"8|{WAITS.replace('batch||', 'batch||gpu2')}", NO_GPU2, "node gpu2 is missing from the new slurm.conf"),
         (f"8_[1-50%4]|{WAITS.replace('|1|1:00', '|2|1:00').replace('batch', 'big')}", NO_GPU2, "has 1 usable nodes"),
-        (f"9|{RUNS.replace('batch', 'big')}", changed(big=""), "partition big is no longer configured"),
-        (f"9|{WAITS.replace('batch', 'secret')}", changed(hidden=""), "partition secret is no longer configured"),
+        (f"9|{RUNS.replace('batch', 'big')}", changed(big=""), "partition big is missing from the new slurm.conf"),
+        (
+            f"9|{WAITS.replace('batch', 'secret')}",
+            changed(hidden=""),
+            "partition secret is missing from the new slurm.conf",
+        ),
         # Slurm ends a job that names several partitions when one of them goes.
-        (f"9|{WAITS.replace('batch', 'batch,big')}", changed(big=""), "partition big is no longer configured"),
+        (
+            f"9|{WAITS.replace('batch', 'batch,big')}",
+            changed(big=""),
+            "partition big is missing from the new slurm.conf",
+        ),
         (
             f"9|{WAITS.replace('batch', 'big').replace('1:00:00', '1-12:00:00')}",
             changed(big=BIG.replace("2-00", "1-00")),
@@ -180,8 +188,8 @@ def test_the_report_names_job_owner_loss_and_way() -> None:
     held = jobs(f"7|{RUNS}", f"8_[1-9]|{WAITS.replace('batch', 'big')}")
     losses = configuration_losses(held, read_cluster(OLD), read_cluster(NO_GPU2.replace("PartitionName=big", "#")))
     report = loss_report(losses)
-    assert "job 7 of alice (runs on gpu2): node gpu2 is no longer configured" in report
-    assert "job 8_[1-9] of bob (waits): partition big is no longer configured" in report
+    assert "job 7 of alice (runs on gpu2): node gpu2 is missing from the new slurm.conf" in report
+    assert "job 8_[1-9] of bob (waits): partition big is missing from the new slurm.conf" in report
     assert "scontrol update nodename=gpu2 state=drain" in report
     assert "scontrol update partitionname=big state=drain" in report
     assert "scancel 7 8_[1-9]" in report

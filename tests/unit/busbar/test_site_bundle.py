@@ -164,7 +164,7 @@ def test_ansible_evaluates_the_table_on_each_system_without_contacting_a_host(
     parser = argparse.ArgumentParser()
     add_run_options(parser)
     site = Site(parser.parse_args(["-i", str(tmp_path / "hosts.yml")]))
-    assigned = plan.assigned_systems(site, ["debian13", "rocky9=el1", "ubuntu24.04=ub1"])
+    assigned = plan.assigned_systems(site, ["debian13", "rocky9=el1", "ubuntu2404=ub1"])
     found = plan.make_plan(site, assigned)
     packages = {own.hosts[0]: {name for name, _ in own.packages} for own in found.classes}
     sources = {own.hosts[0]: [each["name"] for each in own.repositories] for own in found.classes}

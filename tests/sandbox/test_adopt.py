@@ -87,6 +87,13 @@ class Adopted:
         done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=self.site, env=environment)
         assert done.returncode == 0, command + done.stdout + done.stderr
 
+    def wait_for_slurm(self) -> None:
+        """Wait until slurmctld, slurmdbd and each slurmd (an asterisk is a node that does not respond) answer."""
+        asked = "scontrol ping | grep -q UP && sacctmgr -n list cluster && ! sinfo -h -o %T | grep -qF '*'"
+        self.cluster.wait_until(
+            lambda: self.cluster.exec(CONTROLLER, asked, check=False).returncode == 0, "Slurm did not answer", 120
+        )
+
     def compare(self, when: str) -> None:
         """See that the jobs and the configuration are those of before."""
         assert self.kept() == self.before, when
@@ -209,6 +216,26 @@ def test_the_takeover_in_the_documented_order_keeps_the_jobs(adopted: Adopted) -
         done = adopted.busbar("provision", *step)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr
         adopted.compare(f"after {' '.join(step)}")
+
+
+def test_the_documented_way_back_of_each_step_keeps_the_jobs(adopted: Adopted) -> None:
+    text = (TOP / "docs/adopt.md").read_text(encoding="utf-8").partition("#### Way back")[2]
+    before, *commands = re.findall(r"^\$ (ansible .*)", text, re.MULTILINE)
+    assert before == SET_ASIDE
+    for command in commands:
+        # A container has no NFS server: tests/vm/test_9_home.py restarts one.
+        if "nfs-server" in command:
+            continue
+        adopted.ansible(command)
+        if "restart" in command:
+            adopted.wait_for_slurm()
+            adopted.compare(command)
+    for host in (CONTROLLER, "gpu1", "gpu2"):
+        for path in (adopted.site / "before" / host).rglob("*"):
+            place = path.relative_to(adopted.site / "before" / host)
+            if path.is_file() and "chrony" not in str(place):
+                assert adopted.cluster.exec(host, f"cat /{place}").stdout == path.read_text(encoding="utf-8"), place
+    assert "enable_configless" not in adopted.cluster.exec(CONTROLLER, "scontrol show config").stdout
 
 
 def test_the_whole_site_runs_and_a_second_run_changes_nothing(adopted: Adopted) -> None:

@@ -32,7 +32,7 @@ CHANGED = {
     'sed -i \'s/^ "cluster": .*/ "cluster": "elsewhere",/\' manifest.json': "from another cluster",
     'sed -i \'s/^ "slurm_version": .*/ "slurm_version": "99.05.1",/\' manifest.json': "Slurm 99.05.1 wrote the state",
     "rm accounting.sql": "accounting.sql is missing",
-    "rm accounting.sql; sed -i '/accounting.sql/d; /^ \"tables\"/,/^ }/d' manifest.json": "lacks accounting",
+    "rm accounting.sql; sed -i '/accounting.sql/d; /^ \"tables\"/,/^ }/d' manifest.json": "does not contain accounting",
     'sed -i \'s/^  "acct_table": .*/  "acct_table": 4321,/\' manifest.json': "instead of 4321",
     OTHER_STATE: "the checksum of slurm_state/job_state differs",
     f"{OTHER_STATE}; sed -i '/state.job_state\"/d' manifest.json": "job_state is not slurmctld state",
@@ -167,7 +167,7 @@ def test_an_option_that_cannot_be_is_refused_before_anything_changes(sandbox: Cl
 
 @pytest.mark.usefixtures("backed_up")
 def test_a_living_cluster_is_not_overwritten(sandbox: Cluster) -> None:
-    refused(sandbox, "ctl: restore_replace: this host has a Slurm queue in /var/lib/slurm/slurmctld and")
+    refused(sandbox, "ctl: restore_replace: the restore would replace a Slurm queue in /var/lib/slurm/slurmctld and")
     refused(sandbox, "no snapshot 'abcdef' of ctl", "-e", "restore_snapshot=abcdef")
 
 
@@ -291,7 +291,7 @@ def test_a_snapshot_that_would_not_come_back_is_reported(sandbox: Cluster) -> No
         _save_changed(sandbox, restic, "true", paths[:1])
         done = verified(sandbox)
         assert done.returncode == 1, done.stdout
-        assert re.search(r"lacks /etc/slurm, /etc/mysql", " ".join(done.stdout.split())), done.stdout
+        assert re.search(r"does not contain /etc/slurm, /etc/mysql", " ".join(done.stdout.split())), done.stdout
     finally:
         sandbox.exec("ctl", f"{forget}; rm -rf {STAGE}", check=False)
     assert sandbox.exec("ctl", "busbar-backup verify", timeout=120).stdout

@@ -186,7 +186,7 @@ def test_a_node_whose_scratch_is_gone_is_drained_unless_jobs_may_do_without(sand
         job = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "true")
         sandbox.wait_until(lambda: sandbox.node_states()["gpu1"].startswith("drain"), "gpu1 is not drained")
         said = sandbox.exec("gpu1", "journalctl -t busbar-scratch -o cat --no-pager").stdout
-        assert f"job {job} has no directory: /scratch is missing, not mounted" in said
+        assert f"cannot create the directory of job {job}: /scratch is missing, not mounted" in said
         sandbox.exec("ctl", f"scancel {job}")
         sandbox.exec("gpu1", f"sed -i s/^required=yes/required=no/ {config}")
         sandbox.exec("ctl", "scontrol update nodename=gpu1 state=resume")

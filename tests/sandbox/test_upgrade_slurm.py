@@ -148,7 +148,7 @@ def test_a_new_slurmdbd_that_does_not_start_is_rolled_back(cluster: Cluster) -> 
     cluster.exec("ctl", f"mv {DBD}.sound {DBD}")
     code, said, _ = upgrade(cluster, "-e", "upgrade_slurm_rollback=true")
     assert code == 0, said
-    assert "ctl: Slurm 24.11" in said
+    assert "ctl: restored Slurm 24.11" in said, said
     assert release(cluster, "ctl", "slurmdbd -V") == release(cluster, "ctl", "slurmctld -V") == OLD
     assert states(cluster) == before
     assert rows(cluster) == accounted

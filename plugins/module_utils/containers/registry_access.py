@@ -113,7 +113,7 @@ def _login_result(ask: Callable[[str, str], tuple[int, str]], address: str, logi
     if login is None:
         return Access(MISSING, f"its tokens come from {tokens}, which has no entry", tokens)
     if login.password is None:
-        return Access(UNKNOWN, "not tested: a command prints the password at each import", tokens)
+        return Access(UNKNOWN, "a command prints the password at each import", tokens)
     state, detail, _ = _status_result(ask(address, login.basic)[0])
     return Access(state, f"{tokens}: {detail}" if tokens else detail, tokens)
 

@@ -99,7 +99,7 @@ def test_a_number_that_is_taken_is_refused_with_both_names(directory: Cluster) -
     refused = provisioned(directory, "--limit", "login", users_accounts=[*accounts, carol])
     assert refused.returncode != 0
     assert "uid 20101 of user carol is taken by erin" in refused.stdout
-    assert "give carol another uid" in refused.stdout
+    assert "change the uid of carol" in refused.stdout
 
 
 def test_nobody_reads_a_hash_or_writes_what_is_others(directory: Cluster) -> None:

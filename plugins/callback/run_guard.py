@@ -26,7 +26,6 @@ requirements:
 
 import atexit
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,4 +95,4 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no type
         for problem in problems:
             self._display.error(problem, wrap_text=False)
         if problems:
-            sys.exit(BAD_INPUT)
+            raise SystemExit(BAD_INPUT)

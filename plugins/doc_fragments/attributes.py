@@ -4,25 +4,38 @@
 
 from __future__ import annotations
 
-_CHECK = """
+
+class ModuleDocFragment:
+    """Attributes of modules."""
+
+    # Literals, because `ansible-test sanity` reads no expressions.
+    DOCUMENTATION = """
 options: {}
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
     support: full
 """
-_DIFF = """\
+    DIFF = """
+options: {}
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
   diff_mode:
     description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: """
-
-
-class ModuleDocFragment:
-    """Attributes of modules."""
-
-    DOCUMENTATION = _CHECK
-    DIFF = f"{_CHECK}{_DIFF}full\n"
-    NO_DIFF = f"{_CHECK}{_DIFF}none\n"
+    support: full
+"""
+    NO_DIFF = """
+options: {}
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode).
+    support: none
+"""
     READ_ONLY = """
 options: {}
 attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: bcrypt_hash
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Reproducible bcrypt hash of a password
 description:
   - Hashes a password with a salt derived from O(salt), so that an unchanged password leaves its files unchanged.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cluster_clients
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Addresses that may mount an export, merged into declared networks
 description:
   - The address of a host is its C(hosts_address), else its C(ansible_host), else its name.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cluster_entries
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Names and addresses of hosts from the inventory
 description:
   - The address of a host is its C(hosts_address), else its C(ansible_host), else its name, if that is an IP address.

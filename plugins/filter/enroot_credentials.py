@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: enroot_credentials
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Files with credentials for registries, one per user
 description: Generates one file per user with the credentials for registries. The module
   M(busbar.cluster.enroot_configuration) does not receive the credentials.

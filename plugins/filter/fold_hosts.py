@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: fold_hosts
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Fold host names into a host list
 description: Folds host names into a host list such as C(gpu[01-04]), for messages.
 options:

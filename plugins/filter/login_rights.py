@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: login_rights
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Permissions of the declared users
 description: Groups the declared users into admins with sudo, other login users, and users with a Slurm account.
 options:

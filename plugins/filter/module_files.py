@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: module_files
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Generate Lmod module files
 description:
   - Generates a Lua file for each declared module, for M(busbar.cluster.templates).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nfs_mounts_from_exports
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Mounts for the exports of the first NFS server
 description: Derives the mounts of a client from the exports of the first NFS server.
 options:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: node_admission
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Nodes to admit to, test in, or remove from a running cluster
 description: Compares the compute nodes of the inventory with those of Slurm.
 options:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: node_description
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Hardware profiles or topology of machines, as YAML
 description:
   - Generates the hardware profiles of machines (C(hardware_profiles_extra)) or their topology (C(slurm_topology)).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nvidia_driver_lock
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Choose one NVIDIA driver version for the cluster
 description:
   - Chooses for each driver branch a version that all hosts of the run can install with all related packages. Keeps the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: prometheus_plan
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Check the options of Prometheus, and generate its secret and rule files
 description: Checks the options of the role prometheus, moves their passwords to files, and merges the rules.
 positional: host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: role_problems
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Check the options of a role
 description:
   - Calls the function O(check) of C(roles/NAME/checks.py), and returns the problems that it finds.

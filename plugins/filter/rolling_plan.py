@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: rolling_plan
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Plan a rolling update
 description: Splits the nodes into batches. Leaves out skipped nodes and those that an earlier run has updated.
 options:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: scrape_targets
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Prometheus targets from the inventory
 description: Generates the target files of Prometheus from the inventory.
 positional: hostvars, catalogue

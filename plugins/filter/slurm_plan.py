@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: slurm_plan
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Slurm configuration from the inventory
 description:
   - Generates the lines of slurm.conf, gres.conf and topology.conf for all compute nodes of the inventory, regardless of

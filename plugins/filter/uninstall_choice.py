@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: uninstall_choice
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Order the hosts to uninstall
 description:
   - Groups hosts by uninstallation step. Compute nodes are drained first; servers with clients are uninstalled last.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: upgrade_plan
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Plan an upgrade of Slurm
 description: Determines the order of the hosts, the old and new versions, and the problems that prevent the upgrade.
 options:

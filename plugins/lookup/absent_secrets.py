@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: absent_secrets
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Secrets that the provisioning host would generate
 description:
   - Returns the names of O(secrets) without a file in O(directory), except unused ones.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: hardware
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: The hardware profile of a host, or all hardware profiles
 description:
   - Returns the profile with the given name. The site's C(hardware_profiles_extra) overrides the collection's profiles.

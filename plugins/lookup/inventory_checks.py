@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: inventory_checks
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Find problems in the inventory
 description:
   - Checks all hosts of the inventory, even if the run has a limit, and contacts none.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: port_declarations
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Files in which the collection's roles declare their ports
 description:
   - Each role with services for other hosts has a C(meta/ports.yml), a list of services with C(service), C(when),

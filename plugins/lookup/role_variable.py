@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: role_variable
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Value of a role's variable on this host
 description:
   - Reads the defaults, C(vars/main.yml) and the vars file for the host's system of a role of this collection, applies

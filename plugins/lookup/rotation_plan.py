@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: rotation_plan
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Plan the rotation of secrets
 description: Checks the selected secrets against the site's secrets, their files and the reachable hosts.
 options:

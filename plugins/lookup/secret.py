@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: secret
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Read a secret on the provisioning host, and generate it on first use
 description:
   - Returns the content of the file O(_terms) in O(directory).

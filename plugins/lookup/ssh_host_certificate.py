@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: ssh_host_certificate
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Certificate for the public SSH key of a host
 description:
   - Returns the current certificate if it is valid for this key and these principals, signed by the cluster's authority,

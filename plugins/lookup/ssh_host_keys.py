@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: ssh_host_keys
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Host keys of the cluster and their certificate authority
 description:
   - Records the host key of each host of a run in C(ssh_host_keys.json) in O(directory), and returns the keys of all

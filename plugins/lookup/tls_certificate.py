@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: tls_certificate
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: TLS certificate of a host, and the trusted certificate authorities
 description:
   - Returns the current certificate if it is valid for this key and these names, signed by the cluster's certificate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: account_info
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Compare the accounts of a host with the declared users and groups
 description:
   - Reads the declared users, the accounts that hold their UIDs, and all groups, and plans the changes. Looks for

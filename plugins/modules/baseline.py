@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: baseline
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Save the state of a host before the first change, and restore it
 description:
   - Saves packages, accounts, units and C(/etc) in C(/var/lib/busbar/baseline), unless a baseline exists. The other

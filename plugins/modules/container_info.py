@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_info
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Check user namespaces and credentials for container registries
 description:
   - Without O(credentials), creates a user namespace as the user C(nobody), as a rootless container does. If that fails,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: daemon_reload
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Apply a daemon's new configuration and verify it
 description:
   - Restarts or reloads a unit with an HTTP endpoint, and waits until it is ready.

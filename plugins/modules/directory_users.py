@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: directory_users
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Manage users of the cluster's directory, and find conflicts with any LDAP directory
 description:
   - Adds, changes, locks and removes users of the directory of the role C(ldap_server), and lists them.

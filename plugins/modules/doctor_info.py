@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: doctor_info
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Find problems on a provisioned host
 description:
   - Checks for enabled services that do not run, network file systems that are not mounted or do not answer, and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: enroot_configuration
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Plan the packages and files of Enroot on a host
 description:
   - Creates a user namespace as the user C(nobody), with Enroot's program if it is installed, because AppArmor may

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: enroot_hooks
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Choose the hooks of Enroot
 description:
   - Links the chosen hooks that upstream offers into C(/etc/enroot/hooks.d), and removes the links of the others.

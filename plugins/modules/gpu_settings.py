@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_settings
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Manage clocks, power limits, persistence, ECC and compute mode of GPUs
 description:
   - Compares the settings with C(nvidia-smi -q -x) and changes those that differ on all GPUs of the host. Checks every

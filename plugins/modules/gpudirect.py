@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpudirect
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Configure RDMA access to GPU memory
 description:
   - Chooses between dma-buf and nvidia_peermem by driver, kernel and PCI bus, or refuses O(mode) on this host.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: hosts_table
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Manage the cluster's block in /etc/hosts
 description:
   - Replaces the managed block of C(/etc/hosts), or appends it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: login_trial
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Roll back a login change unless a new login succeeds
 description:
   - V(started) activates the new settings of the SSH server. The host rolls them back after O(seconds), unless V(kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mariadb_databases
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Create databases and users of the MariaDB server on this host
 description:
   - Connects through the server's socket as root, with PyMySQL. Passwords appear on no command line and in no log.

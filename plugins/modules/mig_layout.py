@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mig_layout
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Divide the GPUs of a node into MIG instances
 description:
   - GPUs that match the layout stay unchanged. Fails before any change if the layout does not fit the hardware profile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mount_info
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Check shared storage before it is mounted
 description:
   - Checks mount points, servers and the client software, and fails if a mount is not possible. Tries NFS mounts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_info
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Read the hardware and the software of a node
 description:
   - Returns all properties that a preflight compares with the inventory.

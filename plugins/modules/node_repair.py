@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_repair
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Select nodes to repair, choose the repair of a node, and record repairs
 description:
   - With O(plan), returns the nodes that may be repaired, by their state in Slurm and the history of repairs. Run it on

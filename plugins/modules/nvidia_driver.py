@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_driver
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Plan the installation of the NVIDIA driver on a host
 description:
   - Reads package manager, repositories, kernel, firmware, services and GPUs, and derives from the hardware and the

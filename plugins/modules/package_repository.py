@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: package_repository
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Configure a signed package repository
 description:
   - Writes the key, the source and the preferences of a package repository, for apt or dnf.

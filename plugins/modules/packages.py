@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: packages
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Install, pin, hold, remove and upgrade packages
 description:
   - Queries the package database once for packages that are missing, have another version or another hold. If nothing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pam_sshd
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Restrict SSH sessions to users with a job on the node
 description:
   - Adds pam_slurm_adopt to the PAM stack of sshd for all users who are not exempt, and removes pam_systemd, which would

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: port_holders
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Fail if another program holds a port
 description:
   - Reads the listeners on TCP ports from C(ss), and fails with process, PID and unit of each conflicting program.

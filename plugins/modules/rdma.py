@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rdma
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Configure a host for RDMA
 description:
   - Writes limits of locked memory, names of devices and interfaces, modules to load at boot, RoCE defaults and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: refuse
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Fail with problems that the user can fix
 description:
   - Fails if there are O(problems) or O(msg) is set. Runs on the provisioning host.

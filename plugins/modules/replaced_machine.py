@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: replaced_machine
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Detect and record the replacement of a node's machine
 description:
   - Compares host key and serial numbers of the responding machine with those recorded for the node. Refuses the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: scratch_filesystem
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Create or start the scratch file system of a host
 description:
   - Reads all signatures, users and holders of the disks, then creates or starts array or volume and XFS.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: secret_info
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Find the cluster's secrets on a host
 description:
   - With O(files), returns the names of the secrets that the host holds.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_accounting
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Manage accounts, users, QOS and limits of Slurm
 description:
   - Reads the state of slurmdbd, plans the difference and runs only the required C(sacctmgr) commands.

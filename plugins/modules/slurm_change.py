@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_change
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Check a change of Slurm's configuration before and after it is written
 description:
   - With O(content), before slurm.conf is written, compares running and pending jobs with the new slurm.conf and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_drain
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Drain nodes of Slurm and wait for their jobs, or resume them
 description:
   - Drains nodes in Slurm in one step, then waits until no job runs on them.

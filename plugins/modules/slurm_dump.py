@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_dump
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Dump or restore Slurm's accounting database
 description:
   - Writes a consistent dump that only root can read, and compares the number of rows of all tables with it.

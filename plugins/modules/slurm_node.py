@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_node
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Return the state, the jobs and the history of nodes in Slurm
 description:
   - Must run on a host that reaches slurmctld. Changes nothing.

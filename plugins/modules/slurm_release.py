@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_release
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Return the installed and the available version of Slurm
 description:
   - Reads the installed packages of Slurm, the versions that apt offers, the other packages that an upgrade would

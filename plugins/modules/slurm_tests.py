@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_tests
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Submit, monitor and cancel test jobs on selected nodes
 description:
   - Waits until the nodes of each test are idle, and submits all tests with C(sbatch). A node that is not idle by then,
@@ -28,26 +28,47 @@ options:
     choices: [submitted, followed, cancelled, released, checked]
     default: submitted
   tests:
-    description:
-      - C(name), C(nodes), C(script), C(output) (the file on the first node, patterns of C(sbatch) allowed),
-        C(candidates) (nodes that may serve as partners), C(partners) (their number), C(minimum) (number of nodes,
-        including partners) and C(arguments) of C(sbatch) of each test.
+    description: The tests.
     type: list
     elements: dict
     default: []
+    suboptions:
+      name: {description: Name of the test., type: str, required: true}
+      nodes: {description: Nodes of the job., type: list, elements: str, required: true}
+      candidates: {description: Nodes that may serve as partners., type: list, elements: str, default: []}
+      partners: {description: Number of partners., type: int, default: 0}
+      minimum: {description: "Minimum number of nodes, including partners.", type: int, default: 1}
+      script: {description: Job script., type: str, required: true}
+      arguments: {description: Arguments of C(sbatch)., type: list, elements: str, default: []}
+      output: {description: File on the first node; patterns of C(sbatch) are allowed., type: str, required: true}
   jobs:
-    description: C(name), C(job_id), C(nodes), C(state), C(batch_host), C(seconds), C(submitted_at) and C(started_at) of
-      each submitted job, as in its latest entry of RV(tests).
+    description: The submitted jobs, as in their latest entries of RV(tests).
     type: list
     elements: dict
     default: []
+    suboptions:
+      name: {description: Name of the test., type: str, required: true}
+      job_id: {description: ID of the job., type: str, required: true}
+      nodes: {description: Nodes of the job., type: list, elements: str, default: []}
+      state: {description: State of the job., type: str, default: ""}
+      batch_host: {description: Node with the output., type: str, default: ""}
+      seconds: {description: Duration of the job., type: float, default: 0}
+      submitted_at: {description: "Time of the submission, seconds since 1970.", type: float, default: 0}
+      started_at: {description: "Time of the start, seconds since 1970.", type: float, default: 0}
   reservation:
     description:
       - Also tests drained nodes and nodes in any reservation. A drained node is resumed in the reservation, and drained
         again with its drain reason when the job has started.
-      - C(name) of an existing reservation; without one, C(busbar-validation) is created for nodes that are out of
-        service. C(fresh) if the caller has created none yet; an existing one is then stale or belongs to another run.
     type: dict
+    suboptions:
+      name:
+        description: Existing reservation; if empty, C(busbar-validation) is created for nodes that are out of service.
+        type: str
+        default: ""
+      fresh:
+        description: Whether an existing reservation is stale or another run's, because the caller has created none.
+        type: bool
+        default: true
   queues:
     description: Combinations of C(partition), C(account) and C(qos) for the jobs.
     type: list

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: spank_plugins
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Manage the SPANK plugins that a host loads
 description:
   - Writes and removes one file per plugin in C(/etc/slurm/plugstack.conf.d). The libraries come from packages.

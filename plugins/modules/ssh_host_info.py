@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ssh_host_info
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Read a host's public key and certificate, and the login rights of the connected user
 description:
   - Reads the public host key and its certificate; the private key stays on the host. Reads whether the connected user

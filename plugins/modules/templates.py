@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: templates
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Write the configuration files of a role
 description:
   - Renders all templates on the provisioning host, as M(ansible.builtin.template) does, and writes, corrects or removes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: tls_host_key
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Create the TLS private key of a host, and read its certificate
 description:
   - Creates C(/etc/busbar/tls), the group and the private key (P-256) if they are missing, and corrects the permissions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: upstream_release
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Install an upstream release from files with known checksums
 description:
   - Downloads all files, verifies their SHA-256, and then installs them together. Dependencies come from the system's

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: validation
-author: busbar contributors
+author: busbar contributors (!UNKNOWN)
 short_description: Validate the performance of nodes
 description:
   - Runs the tests of each stage as batch jobs with M(busbar.cluster.slurm_tests) and evaluates their output until the

@@ -102,10 +102,10 @@ def joined(sandbox: Cluster) -> Iterator[tuple[str, dict[str, Any]]]:
         ("", (), "uninstall_nodes: is empty"),
         ("gpu99", (), "gpu99: uninstall_nodes: is not a host of the inventory"),
         ("gpu1", ("-e", "uninstall_wiat=3"), "uninstall_wiat: unknown option of uninstall"),
-        ("gpu1", ("--limit", "gpu1"), "--limit leaves out the controller"),
+        ("gpu1", ("--limit", "gpu1"), "--limit excludes this controller"),
         ("ctl", ("-e", "uninstall_leaves_data=true"), "which still belong to the cluster"),
         ("all", (), "all: uninstall_nodes: is not a host of the inventory"),
-        ("ctl,login,gpu[1-2]", (), "no longer be served"),
+        ("ctl,login,gpu[1-2]", (), "would remain on the disk without a server"),
     ],
 )
 def test_what_is_refused(sandbox: Cluster, nodes: str, options: tuple[str, ...], said: str) -> None:

@@ -32,7 +32,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command and its actions."""
     parser = subparsers.add_parser("hardware", help="the catalogue of hardware profiles", description=DESCRIPTION)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    listed = actions.add_parser("list", help="the names of all profiles and what they describe")
+    listed = actions.add_parser("list", help="names and descriptions of all profiles")
     listed.set_defaults(run=_list)
     shown = actions.add_parser("show", help="one profile with its floors and their sources", description=DESCRIPTION)
     shown.add_argument("hardware", metavar="NAME", help="name of a profile")

@@ -143,7 +143,7 @@ def _peer_file_faults(found: Found, answers: dict[str, dict[str, Any]], groups: 
         alike = {one for one in readers[writer] if busy[one] == 1}
         if len(alike) >= _ENOUGH:
             if reader == min(alike):
-                found.fault(writer, f"its files are not seen correctly by {fold_hosts(sorted(readers[writer]))}")
+                found.fault(writer, f"other nodes read its files incorrectly: {fold_hosts(sorted(readers[writer]))}")
         else:
             found.fault(reader, words)
 

@@ -67,7 +67,7 @@ def test_all_well_passes_and_names_the_slowest(count: int) -> None:
         (3, [private("gpu2", type="nfs4")], ["gpu2"], "sees a different tree"),
         (8, [private("gpu2", "gpu7", type="nfs4")], ["gpu2", "gpu7"], "sees a different tree"),
         (3, [edit("see", "gpu3", result="stale", found=1)], ["gpu3"], "sees an old version of the file of gpu1"),
-        (4, [edit("see", peer=1, result="missing")], ["gpu2"], "its files are not seen correctly by gpu"),
+        (4, [edit("see", peer=1, result="missing")], ["gpu2"], "other nodes read its files incorrectly: gpu"),
         (2, [edit("see", "gpu1", result="wrong")], ["gpu1"], "reads different bytes than gpu2 wrote"),
         (2, [edit("see", "gpu1", result="Input/output {error}")], ["gpu1"], "of gpu2: Input/output (error)"),
         (3, [edit("rename", "gpu1", missing=3)], ["gpu1"], "while gpu3 replaced it: missing 3 times"),

@@ -61,7 +61,7 @@ def test_settings_are_shown_applied_and_kept_over_a_boot(sandbox: Cluster, apply
     assert "ECC off of GPU 0,1 is not active until a reboot" in done.stdout
     assert (found(sandbox)["power"]["now"], found(sandbox)["ecc"], found(sandbox)["ecc_pending"]) == (300, True, False)
 
-    # A boot: the cards forget, ECC comes into force, and the unit starts.
+    # After a reboot the GPUs have lost their settings, ECC is active, and the unit starts.
     sandbox.exec(NODE, "rm /run/simulated-gpus.xml /run/busbar/gpu_clocks; systemctl start busbar-gpu-settings")
     assert (found(sandbox)["power"]["now"], found(sandbox)["ecc"]) == (300, False)
     assert sandbox.exec(NODE, "systemctl is-enabled busbar-gpu-settings").stdout == "enabled\n"
@@ -75,8 +75,8 @@ def test_what_the_card_does_not_take_is_refused_before_anything_changes(sandbox:
     assert done.returncode
     assert recap(done.stdout)[NODE]["changed"] == 0
     said = " ".join(done.stdout.split())
-    assert "GPU 0,1: power_limit_w: 900 W: the card supports 100 to 500 W" in said
-    assert "graphics_clocks_mhz: 3000 MHz: the card supports 210 to 1410 MHz" in said
+    assert "GPU 0,1: power_limit_w: 900 W: the GPU supports 100 to 500 W" in said
+    assert "graphics_clocks_mhz: 3000 MHz: the GPU supports 210 to 1410 MHz" in said
     assert f"fatal: [{NODE}]" in said
     assert not sandbox.host(NODE).file("/etc/busbar/gpu_settings.conf").exists
 

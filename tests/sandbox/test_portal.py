@@ -241,7 +241,7 @@ def test_a_queue_without_room_says_so(portal: Cluster, alice: Session) -> None: 
     try:
         assert bob.spawn("bob", gpus=1).status == OK
         portal.wait_until(lambda: "bob PENDING gres/gpu:1" in queue(portal), "bob does not wait", 60)
-        assert "waits in the queue: " in bob.progress("bob", "waits in the queue: ")
+        assert "is pending: " in bob.progress("bob", "is pending: ")
         assert bob.stop("bob").status in (202, 204)
         portal.wait_until(lambda: not node_of(portal, "bob") and len(queue(portal)) == 1, "bob's job stays", 60)
     finally:

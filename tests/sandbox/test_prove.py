@@ -94,7 +94,7 @@ def test_a_queue_without_free_nodes_is_inconclusive_after_the_wait(alice: User) 
     before = alice.jobs()
     done = alice.run(f"{PROVE} --wait 3")
     assert done.returncode == INCONCLUSIVE, done.stdout + done.stderr
-    assert "waits in the queue (Resources" in done.stdout or "waits in the queue (Priority" in done.stdout
+    assert "is pending (Resources" in done.stdout or "is pending (Priority" in done.stdout
     assert "did not start within 3 s" in alice.report()["reason"]
     alice.sandbox.wait_until(lambda: alice.jobs() == before, "its job is left in the queue")
 

@@ -45,7 +45,7 @@ class Repository:
     """The restic repository with the snapshots of all hosts."""
 
     def __init__(self, settings: Settings) -> None:
-        """Keep the settings without running restic."""
+        """Store the settings; restic does not run."""
         self.settings = settings
 
     def run(self, *arguments: str) -> Outcome:

@@ -1,7 +1,7 @@
-"""Detect which process holds the package manager's lock, and let a module report that it waits.
+"""Detect which process holds the package manager's lock, and let a module report that it is waiting.
 
-A module cannot print while it runs. It waits briefly, then ends with the lock holder as result; the action plugin on
-the provisioning host prints that and runs the module again.
+A module cannot print while it runs. It waits briefly, then exits with the lock holder in its result; the action plugin
+on the provisioning host prints that and runs the module again.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def _no_precompiled(choice: Choice) -> tuple[str, str] | None:
 
 
 def driver_packages(choice: Choice) -> PackageSet:
-    """Return the packages of a choice that passes `no_packages`."""
+    """Return the packages of a driver choice for which `no_packages` reports no problem."""
     if is_el(choice.distribution):
         chosen = _el(choice)
     elif choice.distribution == "Ubuntu":

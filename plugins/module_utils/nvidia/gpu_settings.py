@@ -161,14 +161,14 @@ def _cannot(key: str, value: Any, gpu: Mapping[str, Any]) -> list[tuple[str, str
     has = {"power_limit_w": None not in {power["now"], power["least"], power["most"]}}
     has |= {name: gpu[name] is not None for name in ("persistence", "ecc", "compute_mode", "vboost")}
     if not has.get(key, bool(gpu["supported"])):
-        return [("not supported by the card", f"remove {key} from the settings of this hardware or host")]
+        return [("not supported by the GPU", f"remove {key} from the settings of this hardware or host")]
     if key == "power_limit_w":
         least, most = power["least"], power["most"]
         taken = f"{least:g} to {most:g}"
-        return [] if least <= value <= most else [(f"{value:g} W: the card supports {taken} W", f"choose {taken}")]
+        return [] if least <= value <= most else [(f"{value:g} W: the GPU supports {taken} W", f"choose {taken}")]
     if key == "vboost" and value > gpu["vboost"]["most"]:
         most = gpu["vboost"]["most"]
-        return [(f"{value}: the card supports 0 to {most}", f"choose 0 to {most}")]
+        return [(f"{value}: the GPU supports 0 to {most}", f"choose 0 to {most}")]
     return [] if key in has else _clock_faults(key, value, gpu["supported"])
 
 
@@ -178,19 +178,19 @@ def _clock_faults(key: str, value: Any, supported: Mapping[int, Sequence[int]]) 
     known = ", ".join(map(str, memory))
     if key == "application_clocks_mhz":
         if value["memory"] not in supported:
-            return [(f"the card has no memory clock of {value['memory']} MHz", f"choose one of {known}")]
+            return [(f"the GPU does not support a memory clock of {value['memory']} MHz", f"choose one of {known}")]
         graphics = supported[value["memory"]]
         if value["graphics"] in graphics:
             return []
         near = min(graphics, key=lambda each: abs(each - value["graphics"]))
-        return [(f"the card has no graphics clock of {value['graphics']} MHz", f"the nearest is {near}")]
+        return [(f"the GPU does not support a graphics clock of {value['graphics']} MHz", f"the nearest is {near}")]
     clocks = memory if key == "memory_clocks_mhz" else sorted({each for row in supported.values() for each in row})
     wrong = [each for each in (value if isinstance(value, list) else [value]) if not clocks[0] <= each <= clocks[-1]]
     if not wrong:
         return []
     rejected = " and ".join(map(str, wrong))
     return [
-        (f"{rejected} MHz: the card supports {clocks[0]} to {clocks[-1]} MHz", f"choose {clocks[0]} to {clocks[-1]}")
+        (f"{rejected} MHz: the GPU supports {clocks[0]} to {clocks[-1]} MHz", f"choose {clocks[0]} to {clocks[-1]}")
     ]
 
 

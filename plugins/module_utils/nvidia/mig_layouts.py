@@ -155,7 +155,7 @@ def _other_board(geometry: Geometry, profile: str) -> str:
     """Return a hint that names the boards with the same GPU that support a profile, or ''."""
     models = {word for word, _least, _most, name, _profiles in _TABLE if name == geometry.name}
     others = [name for word, _least, _most, name, profiles in _TABLE if word in models and profile in profiles]
-    return f"; {' and '.join(others)} has it: check the hardware profile" if others else ""
+    return f"; supported by {' and '.join(others)}: check the hardware profile" if others else ""
 
 
 def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:

@@ -144,7 +144,7 @@ def _skipped(declared: Mapping[str, Any], facts: Mapping[str, Any], *, managed: 
         lines.append("rdma_kernel_managed is never: names, modules and interfaces are left as they are")
     if declared["memlock"] and not facts["raises_limits"]:
         lines.append(
-            f"root cannot raise limits in this container, so the limit of locked memory stays {facts['memlock_hard']}"
+            f"root cannot raise limits in this container, so the locked-memory limit is still {facts['memlock_hard']}"
         )
     return lines
 

@@ -74,7 +74,7 @@ def reload_slurmd(run: Run, libraries: Sequence[str]) -> str:
     end = time.monotonic() + RELOAD_S
     while missing := not_loaded(slurmd_pid(run), libraries):
         if time.monotonic() > end:
-            return f"slurmd has not loaded {', '.join(missing)} within {RELOAD_S} s; see journalctl -u slurmd"
+            return f"slurmd did not load {', '.join(missing)} within {RELOAD_S} s; see journalctl -u slurmd"
         time.sleep(0.5)
     return ""
 

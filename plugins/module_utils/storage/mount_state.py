@@ -37,8 +37,8 @@ class MountCheck:
 
         Args:
             module: the running module.
-            host: name of the host, for the problems.
-            key: name of the variable that declares the mounts, for the problems.
+            host: name of the host in problem messages.
+            key: name of the variable that declares the mounts.
             timeout_s: seconds to wait for a server.
         """
         self.module, self.host, self.key, self.timeout_s = module, host, key, timeout_s

@@ -1,4 +1,4 @@
-"""Remove GPU faults that the run will repair from the facts, so that the preflight does not report them.
+"""Remove from the facts the GPU faults that the run will repair, so that the preflight does not report them.
 
 The nvidia_driver role fails if such a fault persists after the driver installation.
 """

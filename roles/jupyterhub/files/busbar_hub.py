@@ -273,7 +273,7 @@ class NotebookSpawner(SlurmSpawner):
             except (RefusedError, ValueError):
                 job = None
             if job and job.is_pending:
-                text = f"Job {self.job_id} waits in the queue: {job.reason}"
+                text = f"Job {self.job_id} is pending: {job.reason}"
             elif job and job.is_running:
                 text = f"Job {self.job_id} runs on {job.node}; the notebook starts"
             else:

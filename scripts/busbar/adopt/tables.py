@@ -29,8 +29,8 @@ class Row(NamedTuple):
         result: CARRIED, DEFAULT, LEFT or ASK.
         text: the options of busbar, the reason, or the question.
         option: the option that gets the value unchanged, or empty.
-        same: for DEFAULT, the value that busbar has anyway; None for any.
-        differs: for DEFAULT, the reason if the value is another.
+        same: for DEFAULT, the default of busbar; None for any value.
+        differs: for DEFAULT, the reason to report for another value.
     """
 
     names: tuple[str, ...]

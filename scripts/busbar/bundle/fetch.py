@@ -1,4 +1,4 @@
-"""Downloads files with verified hashes; interrupted downloads continue."""
+"""Downloads files and verifies their hashes; interrupted downloads are resumed."""
 
 from __future__ import annotations
 

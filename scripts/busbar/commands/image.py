@@ -140,7 +140,7 @@ def _build(args: argparse.Namespace) -> int:
         message = f"--authorized-key {args.authorized_key}: {exc}"
         raise UsageError(message) from exc
     if "PRIVATE" in key or not key.startswith(("ssh-", "ecdsa-", "sk-")):
-        message = f"--authorized-key {args.authorized_key}: is not an SSH public key: use the file that ends with .pub"
+        message = f"--authorized-key {args.authorized_key}: not an SSH public key; use the file that ends with .pub"
         raise UsageError(message)
     login = rootfs.Login(str(own.get("ansible_user", "root")), key)
     with tempfile.TemporaryDirectory(prefix="busbar-image-", dir=args.output) as work:

@@ -222,7 +222,7 @@ class Allocation:
                     message = f"Slurm does not start job {self.job}: {reason}; {remedy(reason, exceeded)}"
                     raise UsageError(message)
                 expected = f", expected start {start}" if start not in {"", "N/A"} else ""
-                say(f"job {self.job} waits in the queue ({reason}{expected}){advice and ': '}{advice}")
+                say(f"job {self.job} is pending ({reason}{expected}){advice and ': '}{advice}")
             if time.monotonic() >= until:
                 message = f"job {self.job} did not start within {seconds:.0f} s (--wait): {reason}"
                 raise NotStarted(message)

@@ -145,7 +145,7 @@ def test_a_build_without_what_it_needs_is_refused(
     assert "published has no bundle, but an image requires one" in capsys.readouterr().err
     assert main(["image", "bundle", "published"]) == 0
     assert main(words) == 2
-    assert "is not an SSH public key" in capsys.readouterr().err
+    assert "not an SSH public key" in capsys.readouterr().err
     assert main([word.replace("gpu1", "ctl") for word in words]) == 2
     assert "--like ctl: is not in the group slurm_compute" in capsys.readouterr().err
     assert main([word.replace("gpu1", "gpu9") for word in words]) == 2

@@ -54,7 +54,7 @@ def read_diag(text: str) -> dict[str, Any]:
 
 
 def _decoded(text: str) -> dict[str, Any] | None:
-    """Return the value of DCGM's key in the first JSON object of a text that contains it."""
+    """Return the value of DCGM's key in the first JSON object that has this key."""
     place, decoder = text.find("{"), json.JSONDecoder()
     for _try in range(_MOST_TRIES):
         if place < 0:

@@ -218,7 +218,7 @@ def test_root_is_refused(site: Site) -> None:
         ("JobHeldAdmin", 2, "ask the admin to release it"),
         ("AssocGrpGRES", 2, "GrpTRES gres/gpu=8 (the job needs 16) of account lab"),
         ("QOSGrpNodeLimit", 3, "QOSGrpNodeLimit of your QOS (sacctmgr show qos)"),
-        ("Priority", 3, "waits in the queue (Priority)"),
+        ("Priority", 3, "is pending (Priority)"),
     ],
 )
 def test_a_job_that_does_not_start_is_cancelled(site: Site, reason: str, code: int, said: str) -> None:
@@ -240,7 +240,7 @@ def test_a_signal_while_it_waits_in_the_queue_cancels_the_job(site: Site, number
     try:
         with site.start("--backend=mpi") as run:
             assert run.stdout is not None
-            while "waits in the queue" not in run.stdout.readline():
+            while "is pending" not in run.stdout.readline():
                 assert run.poll() is None
             run.send_signal(number)
             try:

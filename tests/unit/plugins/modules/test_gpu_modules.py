@@ -62,14 +62,14 @@ def test_settings_are_set_once(run: Run, smi: SimulatedGpus, tmp_path: Path, mon
 
 def test_the_slider_of_one_gpu_is_moved_to_where_that_of_the_other_is(run: Run, smi: SimulatedGpus) -> None:
     wanted: dict[str, Any] = {"settings": {"vboost": 1}}
-    assert "vboost: not supported by the card" in run(gpu_settings, **wanted)["msg"]
+    assert "vboost: not supported by the GPU" in run(gpu_settings, **wanted)["msg"]
     first, second = smi.kept.read_text().rsplit("</gpu>", 2)[:2]
     slider = "<simulated_vboost most='4' now='{}'/></gpu>".format
     smi.kept.write_text(f"{first}{slider(0)}{second}{slider(1)}</nvidia_smi_log>")
     assert run(gpu_settings, **wanted)["commands"] == ["nvidia-smi boost-slider -i 0 --vboost 1"]
     assert run(gpu_settings, **wanted)["changed"] is False
     assert run(gpu_settings, settings={"vboost": "default"})["commands"] == ["nvidia-smi boost-slider --vboost 0"]
-    assert "the card supports 0 to 4" in run(gpu_settings, settings={"vboost": 9})["msg"]
+    assert "the GPU supports 0 to 4" in run(gpu_settings, settings={"vboost": 9})["msg"]
     assert smi(["--vboost", "1"])[0] == 2
 
 
@@ -85,9 +85,7 @@ def test_a_driver_that_was_loaded_anew_has_forgotten_its_clocks(tmp_path: Path) 
 
 def test_what_the_card_refuses_fails_before_the_first_change(run: Run, smi: SimulatedGpus) -> None:
     answer = run(gpu_settings, settings={"power_limit_w": 900, "ecc": False})
-    assert answer["msg"].startswith(
-        "Nothing was changed. GPU 0,1: power_limit_w: 900 W: the card supports 100 to 500 W"
-    )
+    assert answer["msg"].startswith("Nothing was changed. GPU 0,1: power_limit_w: 900 W: the GPU supports 100 to 500 W")
     assert not smi.now.exists()
 
 

@@ -289,6 +289,6 @@ def test_a_slurmd_that_does_not_load_it_fails(
     monkeypatch.setattr(spank_check, "RELOAD_S", 0)
     node = Node(tmp_path)
     node.loads = False
-    with pytest.raises(Failed, match=r"slurmd has not loaded .*greeting-1-slurm24.11.5-.* within 0 s; see journalctl"):
+    with pytest.raises(Failed, match=r"slurmd did not load .*greeting-1-slurm24.11.5-.* within 0 s; see journalctl"):
         keep(node, item)
     assert not (tmp_path / "plugstack.conf.d" / "busbar-greeting.conf").exists()

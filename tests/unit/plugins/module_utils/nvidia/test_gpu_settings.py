@@ -63,7 +63,7 @@ def test_an_older_driver_and_a_card_that_can_do_nothing_are_read() -> None:
     )
     faults, steps = settings_plan(ALL, [bare], [])
     assert {fault.key for fault in faults} == set(ALL)
-    assert all(fault.problem == "not supported by the card" for fault in faults)
+    assert all(fault.problem == "not supported by the GPU" for fault in faults)
     assert all("-l" in step.words[0] for step in steps)
 
 
@@ -93,20 +93,20 @@ def test_only_what_differs_is_planned_and_default_brings_back() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem", "remedy"),
     [
-        ("power_limit_w", 900, "900 W: the card supports 100 to 500 W", "choose 100 to 500"),
-        ("power_limit_w", 99.5, "99.5 W: the card supports 100 to 500 W", "choose 100 to 500"),
-        ("graphics_clocks_mhz", [210, 2000], "2000 MHz: the card supports 210 to 1410 MHz", "choose 210 to 1410"),
-        ("memory_clocks_mhz", 100, "100 MHz: the card supports 405 to 1215 MHz", "choose 405 to 1215"),
+        ("power_limit_w", 900, "900 W: the GPU supports 100 to 500 W", "choose 100 to 500"),
+        ("power_limit_w", 99.5, "99.5 W: the GPU supports 100 to 500 W", "choose 100 to 500"),
+        ("graphics_clocks_mhz", [210, 2000], "2000 MHz: the GPU supports 210 to 1410 MHz", "choose 210 to 1410"),
+        ("memory_clocks_mhz", 100, "100 MHz: the GPU supports 405 to 1215 MHz", "choose 405 to 1215"),
         (
             "application_clocks_mhz",
             {"graphics": 1000, "memory": 1215},
-            "the card has no graphics clock of 1000 MHz",
+            "the GPU does not support a graphics clock of 1000 MHz",
             "the nearest is 1050",
         ),
         (
             "application_clocks_mhz",
             {"graphics": 705, "memory": 900},
-            "the card has no memory clock of 900 MHz",
+            "the GPU does not support a memory clock of 900 MHz",
             "choose one of 405, 1215",
         ),
     ],
@@ -160,8 +160,8 @@ def test_the_slider_is_read_and_moved() -> None:
 
 def test_a_slider_that_is_not_there_or_not_so_long_is_refused() -> None:
     (fault,), _ = settings_plan({"vboost": 5}, settings_found(RECORDING, SLIDERS), [])
-    assert (fault.problem, fault.remedy) == ("5: the card supports 0 to 4", "choose 0 to 4")
+    assert (fault.problem, fault.remedy) == ("5: the GPU supports 0 to 4", "choose 0 to 4")
     (fault,), steps = settings_plan({"vboost": 1}, settings_found(RECORDING), [])
-    assert fault.problem == "not supported by the card"
+    assert fault.problem == "not supported by the GPU"
     assert steps == []
     assert settings_plan({"vboost": "default"}, settings_found(RECORDING), []) == ([], [])

@@ -81,7 +81,7 @@ def test_profiles_are_placed_where_the_card_takes_them(profiles: list[str], plac
         (A100, [{"profile": "1g.5gb", "count": 7, "gpus": [0]}, {"profile": "3g.20gb", "count": 2, "gpus": [7]}], ""),
         (L40S, {"profile": "1g.5gb"}, "no MIG profiles are known for NVIDIA L40S with 46068 MiB"),
         (A100, {"profile": "1g.5gb", "count": 8}, "GPU 0,1,2,3,4,5,6,7: 8 x 1g.5gb on one A100 40 GB, which holds 7"),
-        (A100, {"profile": "2g.20gb"}, "7g.40gb; A100 80 GB has it: check the hardware profile"),
+        (A100, {"profile": "2g.20gb"}, "7g.40gb; supported by A100 80 GB: check the hardware profile"),
         (A100, {"profile": "1g.18gb"}, "A100 40 GB has no profile 1g.18gb; it has 1g.10gb, "),
         (
             A100,

@@ -100,7 +100,7 @@ def test_a_container_keeps_its_kernel_and_says_so() -> None:
     assert set(files(found)) == {"/etc/systemd/system/slurmd.service.d/busbar-rdma.conf"}
     assert found["load"] == found["apply"] == []
     assert "the host is a container (podman)" in found["skipped"][0]
-    assert "locked memory stays 8388608 bytes" in found["skipped"][1]
+    assert "the locked-memory limit is still 8388608 bytes" in found["skipped"][1]
     found = plan(inside, ipoib=[ADDRESS], kernel_managed="always")
     assert "/etc/systemd/network/20-busbar-ipoib-ib0.network" in files(found)
     assert found["load"] == found["apply"] == []

@@ -115,7 +115,7 @@ def nvlink_answer(node: Node, states: str, text: str) -> Answer:
         samples[name] = float(errors)
         grown = rate(node.samples.get(name, ()), node.now, float(errors), 1.0)
         if grown > most:
-            problem = f"GPU {index} {grown:.0f} CRC errors a second on its NVLinks (limit {most:g})"
+            problem = f"GPU {index}: {grown:.0f} CRC errors per second on its NVLinks (limit {most:g})"
             remedy = f"nvidia-smi --gpu-reset -i {index} once the node is empty; if it recurs, replace the board"
             events.append(Finding("nvlink_crc", RESET, problem, remedy, f"GPU {index}"))
     return Answer(findings, samples, events)

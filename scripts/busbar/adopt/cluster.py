@@ -207,7 +207,7 @@ def _managers(draft: Draft, hosts: Mapping[str, HostReading], reading: HostReadi
     for path in (conf.path, *conf.includes):
         line = next((line for line in reading.files[path].splitlines() if _WRITTEN.search(line)), "")
         if line:
-            question = f"who owns this file? It says {line.strip('# ')!r}; a file must have one writer"
+            question = f"which tool manages this file (header {line.strip('# ')!r})? Only one tool may write a file"
             draft.note(path, ASK, question)
             found.append(f"{path} is written by another program ({line.strip('# ')})")
     cloud = [name for name, keys in conf.nodes.items() if keys.get("State", "").upper().startswith("CLOUD")]

@@ -37,7 +37,7 @@ def printable(text: object) -> str:
     text = str(text)
     if text.isprintable():
         return text
-    # Removed sequences can join the surrounding text to new ones, so control characters are replaced last.
+    # Removing a sequence can join the surrounding text into a new sequence, so control characters are replaced last.
     return _LINE_ENDS.sub("\n", _COLOURS.sub("", text)).translate(_TABLE)
 
 

@@ -143,7 +143,7 @@ class League:
         self.lost[player] = [outcome for others in self.failures(player) for outcome in games[others]]
 
     def judge(self) -> list[str]:
-        """Blame the players whose games prove them faulty, and return the undecided players."""
+        """Record the nodes whose test results prove a fault, and return the undecided nodes."""
         while True:
             verdicts = {player: self.verdict(player) for player in self.teams}
             guilty = [player for player, innocent in verdicts.items() if innocent is False and player not in self.lost]

@@ -272,7 +272,7 @@ class Round:
         self._fetch(_LAST_FETCH_S)
 
     def _learn(self, result: dict[str, Any]) -> None:
-        """Update the open jobs from an answer."""
+        """Update the unfinished jobs from a controller's answer."""
         news = _by_name(result, self.open)
         if not news:
             return

@@ -65,7 +65,7 @@ def watched_faults(seen: dict[str, Seen], nodes: list[str]) -> tuple[list[Fault]
 
 
 def _rises(record: Seen, key: str) -> dict[int, float]:
-    """Return the increase of a counter for each device; a counter that was reset counts with its current value."""
+    """Return the increase of a counter for each device; if a counter was reset, its current value is the increase."""
     before = {device["device"]: device[key] for device in (record.begin or {"devices": []})["devices"]}
     after = {device["device"]: device[key] for device in (record.end or {"devices": []})["devices"]}
     return {

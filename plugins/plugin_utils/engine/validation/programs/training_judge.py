@@ -256,7 +256,7 @@ def _slow_nodes(result: dict[str, Any]) -> list[str]:
 
 
 def _wire_seconds(scale: tuple[int, int], result: dict[str, Any], expected: Expected) -> float | None:
-    """Return the minimum time of the gradients on the network; None inside a node or if its rate is unknown."""
+    """Return the minimum time to transfer the gradients; None inside a node or if the network rate is unknown."""
     nodes, size = scale[0], result["gradient_bytes"]
     if nodes == 1 or not expected.wire or not size:
         return None

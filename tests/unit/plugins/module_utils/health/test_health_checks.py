@@ -172,7 +172,7 @@ def test_crc_errors_of_nvlink_count_by_the_second() -> None:
     good = nvlink_answer(node(samples), "", LINKS.format(first=1000))
     assert (told(good), good.samples) == ([], {"nvlink_crc 0": 1007.0, "nvlink_crc 1": 3.0})
     bad = told(nvlink_answer(node(samples), "", LINKS.format(first=1100)))
-    assert bad == [("nvlink_crc", RESET, "GPU 0 110 CRC errors a second on its NVLinks (limit 100)")]
+    assert bad == [("nvlink_crc", RESET, "GPU 0: 110 CRC errors per second on its NVLinks (limit 100)")]
     corrected = "GPU 0: NVIDIA B200 (UUID: GPU-x)\n\t Link 0: Link recovery events: 0\n\t Link 0: FEC Errors - 0: 99\n"
     assert nvlink_answer(node(), "", corrected) == Answer([], {}, [])
     assert nvlink_answer(node(), "", corrected.replace("FEC", "New")).unknown

@@ -176,7 +176,7 @@ def test_what_is_left_of_another_job_of_the_number_is_not_shown(sandbox: Cluster
 
 @pytest.mark.fault(
     "local scratch that is gone",
-    says="has no directory: /scratch is missing, not mounted",
+    says="/scratch is missing, not mounted",
     heals="repair the disk, resume the node",
 )
 def test_a_node_whose_scratch_is_gone_is_drained_unless_jobs_may_do_without(sandbox: Cluster) -> None:

@@ -22,11 +22,15 @@ RELEASES = {"2.19": ("3.11", "3.12", "3.13"), "2.20": ("3.12", "3.13", "3.14"), 
 TAKEN = {b"#!/bin/sh", b"#!/usr/bin/env bash", b"#!/usr/bin/env python"}
 # An action for several modules, declared in meta/runtime.yml.
 EXCEPTIONS = ["plugins/action/package_manager.py action-plugin-docs"]
-# validate-modules accepts only the GPL, and compares the documentation of an action with the arguments of its module.
-UNLICENSED = ("plugins/callback/*.py", "plugins/lookup/*.py", "plugins/modules/*.py")
+# validate-modules accepts only the GPL (busbar has the Apache License), and compares the documentation of an action
+# with the arguments of its module.
+NOT_GPL = ("plugins/callback/*.py", "plugins/lookup/*.py", "plugins/modules/*.py")
 TRANSFORMED = (
-    *("doc-default-does-not-match-spec", "doc-required-mismatch", "nonexistent-parameter-documented"),
-    *("parameter-type-not-in-doc", "undocumented-parameter"),
+    "doc-default-does-not-match-spec",
+    "doc-required-mismatch",
+    "nonexistent-parameter-documented",
+    "parameter-type-not-in-doc",
+    "undocumented-parameter",
 )
 # ansible-test loads plugins with Ansible's own requirements only. Others are in requirements.txt of the collection.
 WITHOUT_REQUIREMENTS = {"ansible", "ansible_collections", "jinja2", "packaging", "yaml", *sys.stdlib_module_names}
@@ -78,8 +82,8 @@ def main(folder: Path) -> None:
         text = yaml.safe_dump(specs, sort_keys=False, width=120, allow_unicode=True)
         path.write_text(f"---\n{text}", encoding="utf-8")
     lines = [*EXCEPTIONS, *(f"plugins/modules/templates.py validate-modules:{code}" for code in TRANSFORMED)]
-    unlicensed = sorted(path.relative_to(folder) for pattern in UNLICENSED for path in folder.glob(pattern))
-    lines += [f"{path} validate-modules:missing-gplv3-license" for path in unlicensed]
+    not_gpl = sorted(path.relative_to(folder) for pattern in NOT_GPL for path in folder.glob(pattern))
+    lines += [f"{path} validate-modules:missing-gplv3-license" for path in not_gpl]
     # To document a filter, ansible-doc loads all filters.
     lines += [f"{path.relative_to(folder)} ansible-doc!skip" for path in sorted(folder.glob("plugins/filter/*.py"))]
     for path in sorted(path for path in folder.glob("roles/*/*/**/*") if path.is_file()):

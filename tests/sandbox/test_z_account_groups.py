@@ -149,6 +149,7 @@ def test_an_accounting_that_is_away_says_so(mapped: Cluster) -> None:
         done = compare(mapped)
         assert done.returncode == FAILED
         assert "`sacctmgr -nP show cluster` failed (" in done.stderr, done.stderr
+        assert "Nothing was changed." in done.stderr
     finally:
         mapped.exec("ctl", "systemctl start slurmdbd")
     mapped.wait_until(lambda: compare(mapped).returncode == 0, "slurmdbd is not back", 60)

@@ -41,7 +41,7 @@ class Judged:
         figures: values for the report under the stage's name; None if the stage has none.
         faults: faults, the most informative first.
         gaps: messages about missing results, which lead to INCONCLUSIVE.
-        doubt: why the result is inconclusive although there are no faults or gaps; otherwise empty.
+        doubt: the reason for INCONCLUSIVE if `faults` and `gaps` are empty; otherwise empty.
         notes: further findings.
         source: source of the floors.
         program: name of the program.

@@ -47,8 +47,9 @@ class Says:
 @pytest.fixture
 def there(tmp_path: Path) -> Path:
     """A folder of the user's on a node."""
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    # pytest's folders are private; with xdist there are three.
+    for folder in (tmp_path, *list(tmp_path.parents)[:3]):
+        folder.chmod(folder.stat().st_mode | 0o055)
     place = tmp_path / "there"
     place.mkdir()
     place.chmod(0o777)

@@ -20,8 +20,20 @@ TEXT = {"str", "path", "raw"}
 RELEASES = {"2.19": ("3.11", "3.12", "3.13"), "2.20": ("3.12", "3.13", "3.14"), "2.21": ("3.12", "3.13", "3.14")}
 # Shebangs that ansible-test accepts anywhere: ansible_test/_util/controller/sanity/code-smell/shebang.py.
 TAKEN = {b"#!/bin/sh", b"#!/usr/bin/env bash", b"#!/usr/bin/env python"}
-# An action for several modules, declared in meta/runtime.yml.
-EXCEPTIONS = ["plugins/action/package_manager.py action-plugin-docs"]
+EXCEPTIONS = [
+    # An action for several modules, declared in meta/runtime.yml.
+    "plugins/action/package_manager.py action-plugin-docs",
+    # Imported for the workers that Ansible forks.
+    "plugins/callback/preload.py pylint:unused-import",
+    # pylint reads neither types in strings nor that imports for type checkers do not run.
+    "plugins/module_utils/slurm/local_node.py pylint:unsupported-binary-operation",
+    "plugins/module_utils/storage/scratch_host.py pylint:unsupported-binary-operation",
+    "plugins/plugin_utils/ansible_errors.py pylint:unused-import",
+    # `isinstance` accepts a bool as an int.
+    "plugins/module_utils/portal/notebook_job.py pylint:unidiomatic-typecheck",
+    "plugins/plugin_utils/engine/nccl/inspector.py pylint:unidiomatic-typecheck",
+    "roles/jupyterhub/files/busbar_hub.py pylint:unidiomatic-typecheck",
+]
 # validate-modules accepts only the GPL (busbar has the Apache License), and compares the documentation of an action
 # with the arguments of its module.
 NOT_GPL = ("plugins/callback/*.py", "plugins/lookup/*.py", "plugins/modules/*.py")
@@ -73,6 +85,15 @@ def needing_requirements(plugins: Path) -> set[Path]:
     return found
 
 
+def uses_underscore(path: Path) -> bool:
+    """Return whether a file has a variable or parameter `_`, which pylint reserves for translations."""
+    nodes = [*ast.walk(ast.parse(path.read_bytes()))]
+    functions = [node.args for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    parameters = [each.arg for item in functions for each in (*item.posonlyargs, *item.args, *item.kwonlyargs)]
+    names = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    return "_" in {*parameters, *names}
+
+
 def main(folder: Path) -> None:
     """Rewrite the specifications of all roles of a collection and write the exceptions."""
     for path in folder.glob("roles/*/meta/argument_specs.yml"):
@@ -86,6 +107,9 @@ def main(folder: Path) -> None:
     lines += [f"{path} validate-modules:missing-gplv3-license" for path in not_gpl]
     # To document a filter, ansible-doc loads all filters.
     lines += [f"{path.relative_to(folder)} ansible-doc!skip" for path in sorted(folder.glob("plugins/filter/*.py"))]
+    programs = [*folder.glob("plugins/**/*.py"), *folder.glob("roles/**/*.py")]
+    named = sorted(path.relative_to(folder) for path in filter(uses_underscore, programs))
+    lines += [f"{path} pylint:disallowed-name" for path in named]
     for path in sorted(path for path in folder.glob("roles/*/*/**/*") if path.is_file()):
         first = path.read_bytes().partition(b"\n")[0]
         if first.startswith(b"#!") and first not in TAKEN:

@@ -64,8 +64,13 @@ def ended(
     """
     source: dict[str, object] = {"input": (given or "").encode()} if read is None else {"stdin": read}
     try:
-        done = subprocess.run(  # type: ignore[call-overload]  # noqa: S603, PLW1510 - the caller checks the status
-            list(command), stdout=write or subprocess.PIPE, stderr=subprocess.PIPE, env=environment, **source
+        done = subprocess.run(  # type: ignore[call-overload]  # noqa: S603
+            list(command),
+            stdout=write or subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            check=False,
+            **source,
         )
     except OSError as error:
         message = f"{command[0]}: {error}"

@@ -76,7 +76,7 @@ def count_gres(text: str) -> dict[str, int]:
         count = int(number[1]) * _FACTORS[number[2].lower()] if number else 1
         # 'gpu:h100:no_consume:4' has a flag between type and count.
         names = [word for word in words if word != "no_consume"]
-        for name in {names[0], ":".join(names[:2])}:
+        for name in dict.fromkeys((names[0], ":".join(names[:2]))):
             found[name] = found.get(name, 0) + count
     return found
 

@@ -8,6 +8,7 @@ While slow blocks are split, the other nodes are tested in the same rounds, so t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ class LinkSearch(LinkState):
             self._take_in()
             rest = iter(outcomes)
             for item, blocks in plan:
-                results = [next(rest) for _ in blocks]
+                results = list(islice(rest, len(blocks)))
                 if isinstance(item, Sweep) or any(item is other for other in self.items):
                     self.items = [other for other in self.items if other is not item]
                     # The outcome of one item may remove others.

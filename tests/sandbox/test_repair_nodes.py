@@ -127,7 +127,8 @@ def test_gpus_that_somebody_holds_are_not_reset(sandbox: Cluster) -> None:
     try:
         code, said = repair(sandbox, "-e", "node_health_repair=reset")
         assert code == 2, said
-        assert "the GPU reset did not fix the fault, and node_health_repair is reset: The following GPUs" in said
+        assert "the GPU reset did not fix the fault (found The following GPUs" in said
+        assert "set node_health_repair to reboot" in said
         assert reason(sandbox, "gpu1").startswith("drain|busbar health: repair failed: ")
         assert boots(sandbox) == 0
         # A reboot is allowed by default, and helps where the reset does not.

@@ -8,7 +8,7 @@ from __future__ import annotations
 class ModuleDocFragment:
     """Attributes of modules."""
 
-    # Literals, because `ansible-test sanity` reads no expressions.
+    # Literals only: `ansible-test sanity` does not evaluate expressions.
     DOCUMENTATION = """
 options: {}
 attributes:

@@ -32,7 +32,7 @@ options:
     type: str
     required: true
   key:
-    description: Option that problems name instead of the options of the role C(users).
+    description: Option to name in problems instead of the options of the role C(users).
     type: str
     default: ""
   shell:
@@ -40,7 +40,7 @@ options:
     type: str
     default: ""
   home_base:
-    description: Directory of the home directories.
+    description: Parent directory of the home directories.
     type: path
     default: /home
   create_home:

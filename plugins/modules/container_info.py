@@ -27,7 +27,7 @@ options:
         allow namespaces only to the runtime.
     type: path
   profile:
-    description: Name of the AppArmor profile by which the runtime's package allows user namespaces.
+    description: Name of the AppArmor profile in the runtime's package that allows user namespaces.
     type: str
     default: ""
   installed:
@@ -113,7 +113,7 @@ def read_settings(root: Path = PROC_SYS) -> dict[str, int | None]:
 
 
 def profile_allows(profile: str, *, installed: bool, loaded: Path = PROFILES) -> bool:
-    """Return whether an AppArmor profile, loaded or about to be installed, allows the runtime namespaces."""
+    """Return whether an AppArmor profile, loaded or about to be installed, allows the runtime to create namespaces."""
     if not profile:
         return False
     try:

@@ -20,7 +20,7 @@ options:
     type: str
     required: true
   action:
-    description: Action. V(ready) only waits. V(reloaded) starts the unit if it does not run.
+    description: Action to take. V(ready) only waits. V(reloaded) starts the unit if it does not run.
     type: str
     choices: [restarted, reloaded, ready]
     required: true

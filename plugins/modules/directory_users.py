@@ -40,7 +40,7 @@ options:
     type: int
     default: 20000
   home_base:
-    description: Directory of the home directories.
+    description: Parent directory of the home directories.
     type: str
     default: /home
   shell:
@@ -75,7 +75,7 @@ options:
         type: bool
         default: false
       ca_file:
-        description: File of the certificate authority. If empty, those that the host trusts are used.
+        description: File of the certificate authority. If empty, the authorities that the host trusts are used.
         type: str
         default: ''
       bind_dn:

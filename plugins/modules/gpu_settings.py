@@ -29,7 +29,7 @@ RETURN = r"""
 boot_lines: {description: Options of nvidia-smi for the next boot., returned: success, type: list, elements: str}
 commands: {description: Commands that were or would be run., returned: always, type: list, elements: str}
 deferred: {description: Deferred settings with the running jobs., returned: always, type: str}
-pending: {description: Settings that need a reset or a boot., returned: always, type: str}
+pending: {description: Settings that need a reset or a reboot., returned: always, type: str}
 unread: {description: Reason why the GPUs could not be read., returned: always, type: str}
 """
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ..module_utils.hardware.nvidia_smi_run import Smi
 
 DRIVER = Path("/sys/module/nvidia")
-# Clocks that this module has locked, until the next boot.
+# File with the clocks that this module has locked since the boot.
 RECORD = Path("/run/busbar/gpu_clocks")
 
 

@@ -7,7 +7,7 @@ module: gpudirect
 author: busbar contributors (!UNKNOWN)
 short_description: Configure RDMA access to GPU memory
 description:
-  - Chooses between dma-buf and nvidia_peermem by driver, kernel and PCI bus, or refuses O(mode) on this host.
+  - Chooses between dma-buf and nvidia_peermem based on driver, kernel and PCI bus. Fails if O(mode) is not possible.
   - Writes the list of modules to load at boot, unless the host is a container. Does not load them.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
@@ -25,7 +25,7 @@ RETURN = r"""
 container: {description: Type of the container or empty., returned: success, type: str}
 load: {description: Modules to load now., returned: success, type: list, elements: str}
 acs_redirects: {description: Whether ACS redirects traffic between GPUs and NICs., returned: success, type: bool}
-notes: {description: Mode with its reason and slow links of the PCI bus., returned: success, type: list, elements: str}
+notes: {description: Chosen mode with its reason and slow PCI settings., returned: success, type: list, elements: str}
 """
 
 from typing import Any

@@ -9,7 +9,7 @@ short_description: Divide the GPUs of a node into MIG instances
 description:
   - GPUs that match the layout stay unchanged. Fails before any change if the layout does not fit the hardware profile
     or a GPU. Drains the node in Slurm, changes nothing while jobs run, and resumes the node once Slurm's Gres matches.
-  - Stops O(services), such as DCGM, during the change, and starts those that ran even if the change fails.
+  - Stops O(services), such as DCGM, during the change, and restarts those that ran, even if the change fails.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   layout: {description: "Entries with C(profile), C(count) and C(gpus); empty disables MIG.", type: raw, required: true}

@@ -31,7 +31,7 @@ options:
     type: int
     default: 20
   home_base:
-    description: Directory of the home directories, for RV(home_mounts).
+    description: Parent directory of the home directories, for RV(home_mounts).
     type: str
     default: ""
   bound:
@@ -123,7 +123,7 @@ from ..module_utils.storage.home_quota import QuotaError, file_system
 from ..module_utils.storage.mount_state import MountCheck
 from ..module_utils.storage.mounts import mount_plan, nfs_home_mounts
 
-# Short, because in check mode an earlier task has not started a new server.
+# Short, because a server that an earlier task would start is not running in check mode.
 CHECK_TIMEOUT_S = 2
 
 

@@ -20,7 +20,7 @@ options:
     type: dict
     suboptions:
       requested:
-        description: Nodes to repair, as names or a Slurm host list. Empty selects all that the health check drained.
+        description: Nodes to repair, as names or a Slurm host list; if empty, all nodes that the health check drained.
         type: raw
       compute: {description: Compute nodes of the inventory., type: list, elements: str, required: true}
       limited:
@@ -68,7 +68,7 @@ do:
   returned: with O(choose)
   type: str
 why:
-  description: Reason of the choice.
+  description: Reason for the choice.
   returned: with O(choose)
   type: str
 """
@@ -123,7 +123,7 @@ def planned(module: AnsibleModule, history: Path) -> dict[str, Any]:
 def chosen(module: AnsibleModule) -> dict[str, str]:
     """Return the repair of the node and its reason."""
     given = module.params["choose"]
-    # Without a health check only the note decides.
+    # Without a health check, the choice depends only on the note.
     can_look = os.access(given["program"], os.X_OK)
     look = module.run_command([given["program"], "--look", "--json"])[1] if can_look else ""
     return choose(given["node"], text_of(Path(given["note"])), look, given["allowed"], given["limit"])

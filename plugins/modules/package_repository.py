@@ -8,7 +8,7 @@ author: busbar contributors (!UNKNOWN)
 short_description: Configure a signed package repository
 description:
   - Writes the key, the source and the preferences of a package repository, for apt or dnf.
-  - Trusts the key by its fingerprint. Ignores other keys in its file, and refuses a file with only other keys.
+  - Trusts only the key with O(fingerprint). Ignores other keys in the file, and fails if it contains only other keys.
   - Fetches and verifies the index with that key before it activates a new or changed repository. If the signature is
     wrong or the server does not answer, the module fails without changes.
   - Fetches nothing if key and source are unchanged, so later runs work without the network.
@@ -31,7 +31,7 @@ attributes:
     support: full
 options:
   name:
-    description: Short name, used in file names. With O(distribution) V(components).
+    description: Short name, used in file names. With O(distribution), use V(components).
     type: str
     required: true
   host:
@@ -155,7 +155,7 @@ changed_paths:
   type: list
   elements: str
 problems:
-  description: Reasons why it cannot be configured, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Reasons why the repository cannot be configured, each with C(hosts), C(key), C(problem) and C(remedy).
   returned: failure
   type: list
   elements: dict

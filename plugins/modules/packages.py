@@ -7,7 +7,7 @@ module: packages
 author: busbar contributors (!UNKNOWN)
 short_description: Install, pin, hold, remove and upgrade packages
 description:
-  - Queries the package database once for packages that are missing, have another version or another hold. If nothing
+  - Queries the package database once for packages that are missing, or have a different version or hold. If nothing
     differs, it is much faster than M(ansible.builtin.apt).
   - Otherwise installs, upgrades, downgrades and removes in one transaction, so that packages that require each other in
     the same version stay consistent, and verifies the versions afterwards.

@@ -75,7 +75,7 @@ from ..module_utils.common.refusal import refusal
 if TYPE_CHECKING:
     from ..module_utils.common.problems import Problem
 
-# Longest command line in a message.
+# Maximum length of a command line in a message.
 WORDS = 160
 
 

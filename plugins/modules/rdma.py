@@ -32,7 +32,7 @@ load: {description: Modules to load now., returned: success, type: list, element
 commands: {description: Commands that assign addresses., returned: success, type: list, elements: list}
 notes: {description: Skipped steps and findings., returned: success, type: list, elements: str}
 missing_nics: {description: Declared NICs without an active port., returned: success, type: str}
-nccl_gid: {description: C(index) and the C(note) on an empty index., returned: success, type: dict}
+nccl_gid: {description: C(index) and the C(note) that explains it., returned: success, type: dict}
 """
 
 from typing import Any

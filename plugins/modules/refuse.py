@@ -23,7 +23,7 @@ options:
     type: str
     default: "Nothing was changed:"
   msg:
-    description: Message with host, option and remedy. The task needs a condition.
+    description: Message with host, option and remedy. Requires a condition (C(when)) on the task.
     type: str
     default: ""
 """

@@ -9,7 +9,7 @@ short_description: Detect and record the replacement of a node's machine
 description:
   - Compares host key and serial numbers of the responding machine with those recorded for the node. Refuses the
     previous machine, a revoked host key, and the host key of another host. Runs on the provisioning host.
-  - V(noted) records the result of V(compared) in C(nodes.jsonl), V(admitted) that the machine passed its validation.
+  - V(noted) records the result of V(compared) in C(nodes.jsonl). V(admitted) records that the validation passed.
 extends_documentation_fragment: busbar.cluster.attributes
 options:
   state:

@@ -97,7 +97,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     host, settings = module.params["host"], module.params["settings"]
-    refuse(module, "Scratch cannot be created as declared:", declaration_problems(host, settings), [])
+    refuse(module, "The scratch file system cannot be created as declared:", declaration_problems(host, settings), [])
     missing = [name for name in PROGRAMS[settings["raid"]] if module.get_bin_path(name) is None]
     try:
         plan, commands = keep(module, missing)

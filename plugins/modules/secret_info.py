@@ -20,7 +20,7 @@ options:
     type: dict
     default: {}
   places:
-    description: For each secret the paths of files with it or a derived value, with wildcards.
+    description: For each secret, the paths (with wildcards) of files that contain it or a derived value.
     type: dict
     default: {}
 """

@@ -17,7 +17,7 @@ options:
     type: str
     required: true
   accounts:
-    description: Accounts to declare.
+    description: The declared accounts.
     type: list
     elements: dict
     default: []
@@ -29,7 +29,7 @@ options:
     elements: dict
     default: []
   qos:
-    description: Qualities of service to declare.
+    description: The declared qualities of service.
     type: list
     elements: dict
     default: []

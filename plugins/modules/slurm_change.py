@@ -125,7 +125,7 @@ PATIENCE_S = 60
 # systemd restarts a slurmctld that fails at startup every five seconds.
 LOOKS = 3
 BETWEEN_LOOKS_S = 2.0
-OVERRIDE = "or accept the loss of jobs, in this run only: -e slurm_allow_job_loss=true"
+OVERRIDE = "or accept the loss of jobs: run again with -e slurm_allow_job_loss=true"
 
 
 def text_of(path: Path) -> str | None:
@@ -152,7 +152,7 @@ def daemon_pids(name: str = "slurmctld", proc: Path = Path("/proc")) -> set[str]
 
 
 def daemon_keeps_running() -> bool:
-    """Return whether slurmctld keeps running."""
+    """Return whether a slurmctld process stays alive for several checks in a row."""
     pids = daemon_pids()
     for _ in range(LOOKS - 1):
         if not pids:

@@ -210,7 +210,7 @@ def resume(module: AnsibleModule, wanted: Sequence[str]) -> None:
     if todo and not module.check_mode:
         ask_slurm(module, ["scontrol", "update", f"NodeName={','.join(todo)}", "State=RESUME"])
         known = wait_until(module, todo, lambda now, node: answers(now, node) and not is_out(now, node))
-        left |= {node: f"{known[node][0]} after its resume: {known[node][1]}" for node in todo if is_out(known, node)}
+        left |= {node: f"{known[node][0]} after resuming: {known[node][1]}" for node in todo if is_out(known, node)}
     resumed = [node for node in todo if node not in left]
     module.exit_json(changed=bool(todo), resumed=resumed, left=left)
 

@@ -23,7 +23,7 @@ options:
     elements: str
     default: []
   write:
-    description: Whether to write source and preferences, or remove them for an empty O(repository).
+    description: Whether to write source and preferences, or remove them if O(repository) is empty.
     type: bool
     default: false
   download:
@@ -162,7 +162,7 @@ def codename(path: Path = Path("/etc/os-release")) -> str:
 def options_with_files(files: dict[str, str]) -> Iterator[list[str]]:
     """Yield apt options that make apt use a copy of its configuration with these files."""
     with tempfile.TemporaryDirectory(prefix="busbar-") as folder:
-        # A separate cache: apt takes seconds to rebuild its cache whenever its configuration changes.
+        # A separate cache, because apt takes seconds to rebuild its cache whenever its configuration changes.
         options = [
             word
             for name in ("pkgcache", "srcpkgcache")
@@ -323,7 +323,7 @@ def main() -> None:
             fetch(module, options, files, names)
         offered = candidates(module, options, names)
         moves = {name: offered[name] for name in installed if offered.get(name, installed[name]) != installed[name]}
-        # A task with O(write) follows a task that has simulated the upgrade.
+        # Before a task with O(write), another task has already simulated the upgrade.
         looks = moves and not module.params["write"]
         status, output = install(module, options, moves, "--simulate") if looks else (0, "")
         lost: list[str] = []

@@ -102,9 +102,9 @@ tests:
   returned: always
   type: list
   elements: dict
-waits_for: {description: Reason by node that the module waits for., returned: always, type: dict}
+waits_for: {description: "Nodes that the module waits for, each with the reason.", returned: always, type: dict}
 reserved: {description: Reservation of the submitted jobs., returned: always, type: str}
-unrestored: {description: Remedy by node that could not be drained again., returned: always, type: dict}
+unrestored: {description: "Nodes that could not be drained again, with the remedy.", returned: always, type: dict}
 problems: {description: Reasons why reservation or queue cannot be used., returned: always, type: list, elements: str}
 answered: {description: Whether slurmctld answered a request., returned: always, type: bool}
 node_reasons: {description: Output of C(sinfo -R)., returned: always, type: list, elements: str}

@@ -8,7 +8,7 @@ author: busbar contributors (!UNKNOWN)
 short_description: Write the configuration files of a role
 description:
   - Renders all templates on the provisioning host, as M(ansible.builtin.template) does, and writes, corrects or removes
-    the files with one execution on the host. Validates all files before it replaces the first. Each file is replaced
+    the files in a single execution on the host. Validates all files before it replaces the first. Each file is replaced
     atomically. A loop over M(ansible.builtin.template) needs two executions per file and host, even without changes.
   - Creates missing parent directories with mode 0755.
   - The path of a template equals the path on the host. C(/etc/slurm/slurm.conf) is rendered from

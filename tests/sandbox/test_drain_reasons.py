@@ -130,7 +130,7 @@ def test_an_invalid_node_is_resumed_after_slurmd_registered_again(sandbox: Clust
     correct(sandbox)
     sandbox.exec("ctl", "scontrol reconfigure")
     sandbox.exec("gpu1", RESTART)
-    assert "once sinfo shows drained, no longer inval" in said
+    assert "once sinfo shows drained instead of inval" in said
     drained = "sinfo -h -n gpu1 -o %T"
     sandbox.wait_until(lambda: sandbox.exec("ctl", drained).stdout == "drained\n", "gpu1 is not just drained")
     sandbox.exec("ctl", RESUME)
@@ -167,7 +167,7 @@ def test_a_drained_node_is_resumed_once_the_cause_is_gone(sandbox: Cluster, made
 def test_a_node_that_is_down_returns_with_slurmd(sandbox: Cluster, made: Case) -> None:
     assert "State=DOWN" in node(sandbox)
     said = remedy(sandbox)
-    assert said.index(RESTART) < said.index("returns by itself")
+    assert said.index(RESTART) < said.index("returns to service automatically")
     correct(sandbox)
     sandbox.exec("ctl", "scontrol reconfigure")
     sandbox.exec("gpu1", RESTART)

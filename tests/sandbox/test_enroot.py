@@ -178,7 +178,10 @@ def test_a_registry_that_refuses_ends_the_run_before_any_change(site: Site) -> N
         site.cluster.exec("ctl", f"systemctl stop {unit}", check=False)
     said = " ".join(done.stdout.split())
     assert done.returncode != 0
-    assert f"login: enroot_credentials: {address}, login robot of user alice: refused: it answers 403" in said
+    assert (
+        f"login: enroot_credentials: {address}, login robot of user alice: refused: it answers with HTTP status 403"
+        in said
+    )
     assert "remedy: put a valid token into the vault" in said
     assert "127.0.0.1:9, login robot of user alice: not tested" in said
     assert SECRET not in done.stdout + done.stderr

@@ -161,7 +161,7 @@ def test_what_cannot_be_had_is_refused_and_nothing_written(sandbox: Cluster, run
     eight = {"hardware": "sandbox_mig", "mig_layout": [{"profile": "1g.5gb", "count": 8}]}
     unfit = run(eight, "slurm_controller", "--limit", "ctl")
     assert unfit.returncode
-    assert f"{NODE}: mig_layout: GPU 0,1: 8 x 1g.5gb on one A100 40 GB, which holds 7 at most" in unfit.stdout
+    assert f"{NODE}: mig_layout: GPU 0,1: 8 x 1g.5gb on one A100 40 GB, which supports at most 7" in unfit.stdout
     # Debian's Slurm is built without NVML.
     layout = {"hardware": "sandbox_mig", "mig_layout": [{"profile": "7g.40gb"}], "slurm_gres_mode": "nvml"}
     early = run(layout, "mig", "--limit", NODE)

@@ -176,7 +176,7 @@ def test_the_declared_version_is_installed_and_held(sandbox: Cluster, repository
     assert code == 2, output
     assert installed(sandbox) == expected(OLD)
     assert f"{NODE}: NVIDIA driver: reboot needed: the loaded driver is 0.0-simulated, but {OLD} is installed" in output
-    assert "remedy: set -e nvidia_driver_reboot=true" in output
+    assert "remedy: run again with -e nvidia_driver_reboot=true" in output
     assert "TASK [busbar.cluster.cuda" not in output, "the node went on"
     options = sandbox.exec(NODE, "cat /etc/modprobe.d/busbar-nvidia.conf").stdout
     assert "\nblacklist nouveau\n" in options

@@ -85,7 +85,7 @@ def test_a_node_whose_hardware_declares_no_rdma_is_left_alone(apply: Apply, sand
 
 def test_what_is_missing_and_what_is_skipped_is_reported(applied: str) -> None:
     said = " ".join(applied.split())
-    assert "gpu1: RDMA NICs: 2 x 400 Gb/s of RDMA declared, but 0 active at that rate" in said
+    assert "gpu1: RDMA NICs: 2 x 400 Gb/s declared, but 0 active at that rate" in said
     assert "the host is a container (podman): kernel modules and interfaces are not configured" in said
 
 
@@ -134,7 +134,7 @@ def test_a_second_run_changes_nothing(apply: Apply, arguments: tuple[str, ...]) 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"rdma_verify": "fail"}, "gpu1: RDMA NICs: 2 x 400 Gb/s of RDMA declared, but 0 active at that rate"),
+        ({"rdma_verify": "fail"}, "gpu1: RDMA NICs: 2 x 400 Gb/s declared, but 0 active at that rate"),
         (
             {"rdma_ipoib_interfaces": [{"name": "ib0", "address": "10.199.0.1/16"}]},
             "rdma_ipoib_interfaces: 10.199.0.1 is declared more than once",

@@ -1,4 +1,4 @@
-"""Validate declared users and groups, also against a host's accounts."""
+"""Validate declared users and groups, and find their conflicts with a host's accounts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _DIRECTORY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 # Keys that configure a local account.
 _LOCAL = ("group", "groups", "comment", "shell", "home", "create_home", "password_hash", "locked")
-# useradd would reject these values in the middle of a run, or store a plain password as hash.
+# useradd would reject these values in the middle of a run, or store a plain password as a hash.
 _FIELDS = {
     "home": (re.compile(r"/[^:\s]+"), "set an absolute path without spaces"),
     "shell": (re.compile(r"/[^:\s]+"), "set the absolute path of a program, such as /bin/bash"),
@@ -39,7 +39,7 @@ def account_problems(users: Items, groups: Items, known: Collection[str] | None 
     Args:
         users: items of users_accounts.
         groups: items of users_groups.
-        known: names of the users without uid that the hosts know; None to accept any name, for a directory.
+        known: names of the users without uid that exist on the hosts; None to accept any name, as for directory users.
     """
     every_group = declared_groups(users, groups)
     present = {group["name"] for group in every_group if is_present(group)}
@@ -111,7 +111,7 @@ def removal_conflicts(host: str, users: Items, active: Mapping[str, Sequence[str
             USERS,
             f"user {user['name']} cannot be removed yet (running: {', '.join(active[user['name']])}); "
             "no user was removed on any host",
-            f"let the run wait (-e users_removal_wait=3600), or end them (scancel --user={user['name']}; "
+            f"run again with -e users_removal_wait=3600 to wait for them, or end them (scancel --user={user['name']}; "
             f"loginctl terminate-user {user['name']})",
         )
         for user in users
@@ -133,7 +133,7 @@ def _bad_entries(items: Iterable[Mapping[str, Any]], option: str, kind: str, key
 
 
 def _bad_directory_user(user: Mapping[str, Any], known: Collection[str] | None) -> Iterable[Problem]:
-    """Yield the problems with an entry without uid."""
+    """Yield the problems with a directory user, which is an entry without uid."""
     name = str(user["name"])
     key = f"{USERS}[{name}]"
     if not _DIRECTORY_NAME.fullmatch(name) or (name == "root" and not is_present(user)):
@@ -148,7 +148,7 @@ def _bad_directory_user(user: Mapping[str, Any], known: Collection[str] | None) 
         return
     for field in _LOCAL:
         if field in user:
-            remedy = "set the uid, or remove this key, which the directory defines"
+            remedy = "set uid for a local account, or remove this key, because the directory defines its value"
             yield make_problem([], f"{key}.{field}", "requires a uid", remedy)
 
 
@@ -192,7 +192,7 @@ def _duplicates(items: Iterable[Mapping[str, Any]], option: str, kind: str, key:
 
 
 def _host_conflicts(host: str, items: Items, here: Mapping[str, int], words: tuple[str, str, str]) -> Iterable[Problem]:
-    """Yield the conflicts of users or groups; entries declared absent free their name and their UID or GID."""
+    """Yield the conflicts of declared users or groups with those on the host; absent entries release name and ID."""
     option, kind, key = words
     leaving = {item["name"] for item in items if not is_present(item)}
     holders: dict[int, list[str]] = {}
@@ -209,7 +209,7 @@ def _host_conflicts(host: str, items: Items, here: Mapping[str, int], words: tup
                 [host],
                 option,
                 problem,
-                f"change it in the inventory, or on the host including the owner of {name}'s files",
+                f"correct it in the inventory, or change it on the host together with the owner of {name}'s files",
             )
         for other in holders.get(number, []):
             if other != name:
@@ -241,7 +241,7 @@ def key_fault(line: str) -> str:
 
 
 def _fields(blob: bytes) -> list[bytes]:
-    """Return the fields of key data, or none if the data is truncated."""
+    """Return the fields of key data; an empty list if the data is truncated."""
     fields = []
     while blob:
         end = _LENGTH + int.from_bytes(blob[:_LENGTH], "big")

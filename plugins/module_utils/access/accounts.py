@@ -154,7 +154,7 @@ def _wanted(user: Mapping[str, Any], now: Mapping[str, Any], declared: set[str],
 
 
 def _expiry(wanted: bool | None, *, locked: bool) -> Item:  # noqa: FBT001 - the value of a user's option
-    """Return the account's new expiry, if it changes; keys and passwords cannot log in to an expired account."""
+    """Return `expires` if a user is to be locked or unlocked; an expired account accepts neither keys nor passwords."""
     if wanted is None or bool(wanted) == locked:
         return {}
     return {"expires": _ENDED if wanted else _NEVER}

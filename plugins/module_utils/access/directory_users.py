@@ -64,7 +64,7 @@ class Directory:
         self.errors: list[str] = []
 
     def change(self, changes: Sequence[Change], others: Sequence[Holder]) -> None:
-        """Plan changes.
+        """Plan changes; record each change, or the error if it is not possible.
 
         Args:
             changes: each with `do`, `name` and the keys of that action.

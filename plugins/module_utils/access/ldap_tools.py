@@ -108,7 +108,7 @@ def escaped(text: str) -> str:
 
 
 def parse_ldif(text: str) -> list[Entry]:
-    """Return the entries of an LDIF without wrapped lines; attribute names are in lower case and include `dn`."""
+    """Return the entries in LDIF with unwrapped lines; attribute names are in lower case and include `dn`."""
     entries: list[Entry] = []
     entry: Entry = {}
     for line in [*text.splitlines(), ""]:
@@ -139,7 +139,7 @@ def add_ldif(dn: str, attributes: Mapping[str, Sequence[str]]) -> str:
 
 
 def change_ldif(dn: str, parts: Sequence[tuple[str, str, Sequence[str]]]) -> str:
-    """Return the LDIF that adds and deletes single values; each part is operation, attribute and values."""
+    """Return the LDIF that adds and deletes single values; each part is a tuple of operation, attribute and values."""
     lines = []
     for how, name, values in parts:
         lines += [f"{how}: {name}", *(_line(name, value) for value in values), "-"]

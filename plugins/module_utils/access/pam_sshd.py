@@ -16,7 +16,7 @@ _SESSION_BEGIN = "# BEGIN busbar: session without pam_systemd"
 _SESSION_END = "# END busbar: session without pam_systemd"
 _REPLACED = "# replaced by busbar: "
 _ACCOUNT = re.compile(r"-?account\s|@include\s+common-account\b")
-# These lines include files in which a `sufficient` line (sssd's pam_localuser) ends all account checks.
+# Lines after an include may not run: a `sufficient` line in the file (sssd's pam_localuser) ends the account checks.
 _INCLUDED = re.compile(r"@include\s+common-account\b|-?account\s+include\s")
 _DEBIAN_SESSION = re.compile(r"@include\s+common-session(-noninteractive)?\s*$")
 _REDHAT_SESSION = re.compile(r"session\s+include\s+password-auth\s*$")
@@ -66,7 +66,7 @@ def sessions_without_systemd(shared: str) -> list[str]:
 
 
 def _without_ours(lines: list[str]) -> list[str]:
-    """Return the lines without those that busbar added."""
+    """Return the lines that busbar did not add."""
     kept = _without_part(_without_part(lines, _BEGIN, _END), _SESSION_BEGIN, _SESSION_END)
     plain = [line.removeprefix(_REPLACED) for line in kept]
     return ["@include common-session" if _DEBIAN_SESSION.match(line) else line for line in plain]

@@ -20,7 +20,7 @@ _STATE = re.compile(r"^State:\s+(\S)", re.MULTILINE)
 # the SLUID of the job, unless cgroup.conf has CgroupJobIdPaths=yes (cgroup_v2.c, cgroup_p_step_create).
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 _SCOPE = re.compile(r"/(?:[^/\n]+_)?slurmstepd\.scope/[^/\n]")
-# Ignored when searching for jobs, because users choose the names of these cgroups.
+# Cgroups that users can name like a job; lines with such paths are ignored.
 _OF_USERS = re.compile(r"^.*/user@\d+\.service/.*$", re.MULTILINE)
 _JOB_ID = re.compile(rb"(?:^|\0)SLURM_JOB_ID=(\d{1,10})(?:\0|$)")
 _MOST = 4
@@ -31,7 +31,7 @@ def user_processes(uids: Mapping[str, int], proc: Path = PROC) -> dict[str, list
     names = {str(uid): name for name, uid in uids.items()}
     found: dict[str, list[str]] = {}
     for folder in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
-        # A process may end in the meantime.
+        # The process may have exited since the listing.
         with suppress(OSError):
             status = (folder / "status").read_text(errors="replace")
             ids, state = _IDS.search(status), _STATE.search(status)

@@ -130,7 +130,7 @@ def _copy(source: Path, target: Path) -> bool:
         for name in folders:
             (here / name).mkdir(mode=0o700)
         for name in names:
-            # slurmctld is still writing these.
+            # slurmctld renames this file after it has written it completely.
             if name.endswith(".new"):
                 continue
             try:

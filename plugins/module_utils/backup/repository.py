@@ -146,8 +146,8 @@ class Repository:
         if done.status:
             message = (
                 f"snapshot {snapshot.id[:8]} cannot be read completely. Nothing was changed: "
-                f"{self.error_message('restore', done)}. To use an older snapshot: -e restore_snapshot=ID, from "
-                "busbar-backup list"
+                f"{self.error_message('restore', done)}. To use an older snapshot, run again with "
+                "-e restore_snapshot=ID (busbar-backup list shows the IDs)"
             )
             raise BackupError(message)
 

@@ -56,8 +56,8 @@ def refuse_present(settings: Settings, part: str) -> None:
     there = existing_data(settings, part)
     if there:
         message = (
-            f"{settings.host} already has {there}. Nothing was changed. To move the existing data aside: -e "
-            "restore_replace=true"
+            f"{settings.host} already has {there}. Nothing was changed. To move the existing data aside, run "
+            "again with -e restore_replace=true"
         )
         raise BackupError(message)
 

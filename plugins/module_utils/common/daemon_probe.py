@@ -50,7 +50,7 @@ def fetch(access: Access, path: str) -> tuple[int, str]:
 
 
 def metric_value(text: str, name: str) -> float | None:
-    """Return the value of a metric without labels from text in Prometheus' exposition format, or None."""
+    """Return the value of an unlabelled metric in Prometheus' text format, or None if the metric is missing."""
     for line in text.splitlines():
         if line.startswith(f"{name} "):
             return float(line.split()[1])

@@ -203,7 +203,7 @@ def unpacked(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(text: str) -> str:
-    """Return content for the diff: the member names if it is a zip archive (such as a program), else the text."""
+    """Return content for the diff: the members if it is a zip archive (such as a zipapp), otherwise the text."""
     data = text.encode(errors=_EXACT)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -154,7 +154,7 @@ class Apt(Packages):
         self.present = self.read()
 
     def exact_words(self, install: list[str], *, lacking_lists: bool) -> tuple[list[str], bool]:
-        """Return NAME=VERSION for packages that apt knows, and whether the package lists were updated."""
+        """Return NAME=VERSION for packages in apt's lists, and whether the lists were updated."""
         fetched = lacking_lists and not lists_are_fresh()
         if fetched:
             self.fetch_lists()

@@ -44,7 +44,7 @@ KEY_TIMEOUT_S = 30
 
 
 class RefusedError(Exception):
-    """A repository was rejected; attributes: the option, the problem and the remedy."""
+    """A repository was rejected; the attributes are the option, the problem and the remedy."""
 
     def __init__(self, option: str, problem: str, remedy: str) -> None:
         """Store the option, the problem and the remedy."""
@@ -86,7 +86,7 @@ def wanted_key(params: dict[str, Any], present: str | None) -> str:
         wanted = normal_fingerprint(params["fingerprint"])
     except ValueError as exc:
         raise RefusedError(
-            option="fingerprint", problem=str(exc), remedy="get it from the vendor, not from the mirror"
+            option="fingerprint", problem=str(exc), remedy="set the fingerprint from the vendor, not from the mirror"
         ) from exc
     if present is not None and not params["key"] and has_only_key(present, wanted):
         return present
@@ -100,7 +100,7 @@ def wanted_key(params: dict[str, Any], present: str | None) -> str:
         raise RefusedError(option="key_url", problem=f"the content {place} is not a key: {exc}", remedy=remedy) from exc
     if key is None:
         problem = f"the key {place} has another fingerprint (found {found}, expected {wanted}). Nothing was changed"
-        remedy = "ask the vendor for the fingerprint of its signing key; if it is the found one, set it here"
+        remedy = "ask the vendor for the fingerprint of its signing key; if it equals the one found, set it here"
         raise RefusedError(option="fingerprint", problem=problem, remedy=remedy)
     return key
 
@@ -198,7 +198,8 @@ def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple
     if on_apt:
         if others := other_sources(source, paths["source"]):
             remedy = (
-                "remove it there (a package such as cuda-keyring may have added it); apt accepts one key per repository"
+                "remove that entry (a package such as cuda-keyring may have added it), because apt accepts one key "
+                "per repository"
             )
             raise RefusedError(
                 option="url", problem=f"{source['url']} is already configured in {', '.join(others)}", remedy=remedy

@@ -26,7 +26,7 @@ NOT_A_KEY = "it contains no OpenPGP public key"
 
 
 def normal_fingerprint(text: str) -> str:
-    """Return a fingerprint without spaces, in capitals.
+    """Return a fingerprint in upper case with its spaces removed.
 
     Raises:
         ValueError: the text does not have 40 (version 6 keys: 64) hexadecimal digits.

@@ -37,7 +37,7 @@ class Upgrade(NamedTuple):
 
 
 def parse_apt(output: str) -> tuple[list[Upgrade], list[str]]:
-    """Return the installs of `apt-get --simulate`, and the names of the packages to remove.
+    """Return the packages that `apt-get --simulate` would install, and the names of those that it would remove.
 
     A version with several origins lists all of them, such as
     `(3.0.15-1~deb12u1 Debian:12.9/oldstable, Debian-Security:12/oldstable-security [amd64])`.

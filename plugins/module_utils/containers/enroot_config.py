@@ -121,11 +121,11 @@ def namespace_problems(
     if wrong:
         problem += ": " + ", ".join(f"{key} is {settings[key]}" for key in wrong)
         commands = " ".join(f"{key}={value}" for key, value in wrong.items())
-        remedy = f"sysctl -w {commands}; or enroot_sysctls: true, which makes it permanent"
+        remedy = f"run sysctl -w {commands}, or set enroot_sysctls: true, which is permanent"
     else:
         remedy = (
-            "boot a kernel with CONFIG_USER_NS (on RHEL: user_namespace.enable=1), or let the container or "
-            "security module around this host allow it; check with `unshare --user --map-root-user true`"
+            "boot a kernel with CONFIG_USER_NS (on RHEL: user_namespace.enable=1), or allow it in the container or "
+            "security module that restricts this host; check with `unshare --user --map-root-user true`"
         )
     return [make_problem([host], "user namespaces", problem, remedy)]
 
@@ -207,7 +207,7 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
     plan: dict[str, Any] = {"problems": problems, "files": names, "mounts": lines, "built": built}
     if problems:
         return plan
-    # An installed Enroot already has its profile, so if the trial fails, its package does not fix that.
+    # An installed Enroot includes its AppArmor profile, so installing the package cannot fix a failed trial.
     profile = not found["installed"] and brings_profile(declared["release"], declared["family"])
     problems += namespace_problems(host, found["settings"], works=found["works"], profile=profile)
     problems += disk_problems(host, declared["path"], found["disk"], int(declared["minimum_mb"]))

@@ -43,7 +43,7 @@ class Login(NamedTuple):
 
     @property
     def basic(self) -> str:
-        """Return the value of the Authorization header."""
+        """The Authorization header for HTTP basic authentication."""
         return "Basic " + base64.b64encode(f"{self.login}:{self.password}".encode()).decode("ascii")
 
 
@@ -94,7 +94,7 @@ def registry_access(
             return Access(ACCEPTED, "it accepts anonymous access")
         kind, _, rest = wanted.partition(" ")
         if status != _UNAUTHORIZED or kind.lower() not in {"basic", "bearer"}:
-            return Access(UNKNOWN, f"/v2/ answers {status}, which is not a login request of a registry")
+            return Access(UNKNOWN, f"/v2/ answers with HTTP status {status}, which is not a registry's login request")
         if kind.lower() == "bearer":
             address = _token_address(dict(_PARAMETER.findall(rest)))
             if not address.startswith(("https://", f"{scheme}://")):
@@ -111,7 +111,7 @@ def registry_access(
 def _login_result(ask: Callable[[str, str], tuple[int, str]], address: str, login: Login | None, tokens: str) -> Access:
     """Return whether a URL accepts a login; `tokens` is the URL's host if it differs from the registry."""
     if login is None:
-        return Access(MISSING, f"its tokens come from {tokens}, which has no entry", tokens)
+        return Access(MISSING, f"its tokens come from {tokens}, for which no entry exists", tokens)
     if login.password is None:
         return Access(UNKNOWN, "a command prints the password at each import", tokens)
     state, detail, _ = _status_result(ask(address, login.basic)[0])
@@ -128,5 +128,5 @@ def _status_result(status: int) -> Access:
     if status == _OK:
         return Access(ACCEPTED, "it accepted the login")
     if status in {_UNAUTHORIZED, _FORBIDDEN}:
-        return Access(REFUSED, f"it answers {status}")
-    return Access(UNKNOWN, f"it answers the login with {status}")
+        return Access(REFUSED, f"it answers with HTTP status {status}")
+    return Access(UNKNOWN, f"it answers the login with HTTP status {status}")

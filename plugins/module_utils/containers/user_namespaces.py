@@ -46,7 +46,8 @@ def user_namespace_problems(
             [host],
             key,
             f"unprivileged users cannot create user namespaces: {refusal}",
-            "boot a kernel with CONFIG_USER_NS, or allow it in the container or security module around this host",
+            "boot a kernel with CONFIG_USER_NS, or allow it in the container or security module that restricts this "
+            "host",
         )
     ]
 

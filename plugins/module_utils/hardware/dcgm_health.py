@@ -73,7 +73,7 @@ def _entities(kind: str, group: dict[str, Any]) -> Iterator[Incident]:
 
 
 def dcgm_problems(incidents: Sequence[Incident], level: str) -> list[str]:
-    """Return the findings that count at a level as text, in DCGM's order.
+    """Return the descriptions of the findings that count at a level, in DCGM's order.
 
     Args:
         incidents: result of `dcgm_incidents`.

@@ -126,7 +126,7 @@ def _fabric(fabric: Mapping[str, Any]) -> Iterator[GpuFault]:
 def _action(gpu: Mapping[str, Any]) -> Iterator[GpuFault]:
     action = gpu.get("recovery_action")
     if action and action != "None":
-        yield GpuFault(f"the driver requests: {action}", _RESET)
+        yield GpuFault(f"the driver requests the action {action}", _RESET)
 
 
 def _throttling(gpu: Mapping[str, Any]) -> Iterator[GpuFault]:

@@ -18,7 +18,7 @@ __all__ = ["claim_problems", "link_faults", "model_name", "nic_problems", "nvlin
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ", "Quadro ")
 _UNKNOWN_MODELS = {"graphics device", ""}
 _WRONG_HARDWARE = "correct the hardware profile of the host, or install the declared boards"
-# In other states an idle board lowers its link speed.
+# Highest performance state; in lower ones an idle GPU reduces its link speed.
 _AWAKE = "P0"
 
 
@@ -35,7 +35,7 @@ def claim_problems(
             empty for any.
     """
     claim = hardware.get("gpu")
-    # An nvidia-smi that does not support these options reports nothing to compare.
+    # An nvidia-smi without the options -q and -x returns no data to compare.
     if not claim or facts["smi_state"] == "unusable":
         return []
     return [
@@ -88,7 +88,7 @@ def link_faults(
 def _gpu_problems(
     host: str, gpus: Sequence[Mapping[str, Any]], faults: Sequence[tuple[Mapping[str, Any], str, str]]
 ) -> Iterator[Problem]:
-    """Yield the faults of GPUs; a fault that all GPUs share is yielded once, so that equal hosts can be merged."""
+    """Yield the faults of GPUs; a fault that all GPUs share is yielded once, because identical hosts are merged."""
     struck = Counter(problem for _, problem, _ in faults)
     reported = set()
     for gpu, problem, remedy in faults:

@@ -24,7 +24,8 @@ NVLINK5 = range(144, 151)
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)([^)]*)\): (\d{1,9})\b(?:, ?(.*))?")
 _SXID = re.compile(r"nvidia-nvswitch\d+: SXid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d{1,9})\b(?:, (Fatal\b)?,? ?(.*))?")
 _ANY = re.compile(r"NVRM: Xid\b|nvidia-nvswitch\d+: SXid\b")
-# src/nvidia/src/kernel/gpu/arch/ampere/kern_gpu_error_cont_ga100.c; the driver's text comes last.
+# src/nvidia/src/kernel/gpu/arch/ampere/kern_gpu_error_cont_ga100.c. The last match counts, because a process
+# name may precede it.
 _CONTAINMENT = re.compile(r".*\b(un)?contained: .*\bRST: (yes|no), D-RST: (yes|no)", re.IGNORECASE)
 _WORD = re.compile(r".*(?<![\w-])(fatal|uncontained|non-?fatal|contained)\b", re.IGNORECASE)
 
@@ -32,7 +33,7 @@ _WORD = re.compile(r".*(?<![\w-])(fatal|uncontained|non-?fatal|contained)\b", re
 class Xid(NamedTuple):
     """An Xid line: PCI address, MIG instance (empty without MIG), number, message, and whether it is marked fatal.
 
-    ``fatal`` is None if the message does not say.
+    ``fatal`` is None if the message does not contain the severity.
     """
 
     address: str
@@ -43,7 +44,7 @@ class Xid(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Address and, with MIG, the instance."""
+        """The PCI address and, with MIG, the instance."""
         return f"{self.address} {self.instance}".rstrip()
 
 
@@ -79,7 +80,7 @@ def is_unparsed(line: str) -> bool:
 
 
 def _fatal(number: int, message: str) -> bool | None:
-    """Return whether the message says fatal, or None if it does not say.
+    """Return whether the message marks the error as fatal; None if it does not contain the severity.
 
     A message can contain the name of a user's process, which must not change the severity.
     """

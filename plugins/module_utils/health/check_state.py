@@ -86,7 +86,7 @@ def with_answers(state: State, answers: Mapping[str, Answer], now: float, window
 
 
 def reset_by_admin(state: State) -> State:
-    """Return the state without events and old samples, for a node that an administrator drained or resumed."""
+    """Return the state with events and old samples removed, for a node that an administrator drained or resumed."""
     return state._replace(events=(), samples={name: each[-1:] for name, each in state.samples.items() if each})
 
 

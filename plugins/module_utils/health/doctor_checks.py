@@ -78,7 +78,7 @@ def network_mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
 
 
 def _unescaped(path: str) -> str:
-    """Return a path of a mount table without octal escapes."""
+    """Return a path from a mount table with its octal escapes decoded."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
 
 
@@ -120,7 +120,7 @@ def certificate_problems(host: str, path: str, text: str, now: float, days: int)
     end = certificate_end(text)
     renew = "busbar provision monitoring --tags tls"
     if "/ssh/" in path:
-        renew = "busbar provision base --tags ssh; `busbar ssh timer` does so weekly"
+        renew = "busbar provision base --tags ssh; `busbar ssh timer` installs a timer for that"
     if end is None:
         problem = f"{path} cannot be read: {' '.join(text.split())[:120] or 'no answer'}"
         return [make_problem([host], "certificates", problem, renew)]
@@ -161,7 +161,7 @@ def drain_problems(nodes: Iterable[Node]) -> Iterator[Problem]:
         reason = f": {node.reason}" if node.reason else ", without a reason"
         resume = f"scontrol update NodeName={node.name} State=RESUME"
         if node.reason.startswith("busbar health:"):
-            remedy = f"busbar health {node.name} names the fault and its remedy; then {resume}"
+            remedy = f"busbar health {node.name} reports the fault and its remedy; then {resume}"
         elif known := drain_remedy(node.name, node.reason):
             remedy = known
         elif node.state == "down":
@@ -176,7 +176,7 @@ def reservation_problems(text: str) -> list[Problem]:
     if not re.search(rf"^ReservationName={OWN_NAME}\s", text, re.MULTILINE):
         return []
     problem = f"the validation reservation {OWN_NAME} exists, but no validation runs from this host"
-    remedy = f"if none runs elsewhere: scontrol delete ReservationName={OWN_NAME}"
+    remedy = f"if no validation runs from another host: scontrol delete ReservationName={OWN_NAME}"
     return [make_problem([], "slurm", problem, remedy)]
 
 
@@ -196,7 +196,7 @@ def firing_problems(host: str, alerts: Sequence[Mapping[str, object]]) -> list[P
             continue
         where = str(labels.get("node") or labels.get("instance") or host)
         summary = " ".join(str(notes.get("summary") or notes.get("description") or "").split())
-        problem = f"{labels['alertname']} fires{': ' + summary if summary else ''}"
+        problem = f"{labels['alertname']} is firing{': ' + summary if summary else ''}"
         remedy = "; ".join(str(notes.get("runbook") or "").strip().splitlines()) or f"see Prometheus on {host}"
         found.append(make_problem([where], "alerts", problem, remedy))
     return found

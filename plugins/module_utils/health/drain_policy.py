@@ -70,7 +70,7 @@ def node_record(text: str) -> Record:
     """
     name, state, reason = _NAME.search(text), _STATE.search(text), _REASON.search(text)
     if not state:
-        message = f"scontrol reported no state of the node: {text.strip()[:200]}"
+        message = f"scontrol reported no state for the node: {text.strip()[:200]}"
         raise ValueError(message)
     words = (word.rstrip("*~#!%$@^-") for word in state.group(1).split("+"))
     return Record(
@@ -102,7 +102,7 @@ def allowed_drains(nodes: int, percent: float) -> int:
 def drained_before(everyone: Sequence[Record], name: str) -> int:
     """Return how many nodes the health check drained before this node, or in total if it did not drain this node.
 
-    Nodes drained in the same second are ordered by name, so all nodes compute the same order.
+    Nodes drained in the same second are ordered by name, so that all nodes compute the same order.
     """
     ours = sorted((each.since, each.name) for each in everyone if each.is_ours)
     place = next((number for number, each in enumerate(ours) if each[1] == name), None)

@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 
     @property
     def is_state(self) -> bool:
-        """Whether this replaces an earlier event with the same check and value."""
+        """Whether this event replaces an earlier one with the same check and value."""
         return self.value.startswith(STATE)
 
 

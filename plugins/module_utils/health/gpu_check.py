@@ -27,7 +27,7 @@ __all__ = ["gpu_answer", "nvlink_answer"]
 
 MINUTE_S = 60.0
 _COUNTER = re.compile(r"^\s*Link \d+: .*:\s*\d+\s*$", re.MULTILINE)
-# NVLink 5 corrects errors and counts them here; uncorrectable errors are Xids.
+# Counters of errors that NVLink 5 has corrected; uncorrectable errors are reported as Xids.
 _CORRECTED = "FEC Errors"
 
 

@@ -92,7 +92,7 @@ def _xid(xid: Xid) -> Iterator[Finding]:
     severity = xid_severity(xid)
     if action:
         remedy = "drain the node; nvidia-smi --gpu-reset, or reboot if the action requires it"
-        problem = f"GPU {xid.where}: the driver requests: {action.group(1)} (Xid 154)"
+        problem = f"GPU {xid.where}: the driver requests the action {action.group(1)} (Xid 154)"
         yield Finding("xid", OFF if action.group(1) == "None" else RESET, problem, remedy, f"{STATE}GPU {xid.where}")
     elif severity:
         problem = f"GPU {xid.where}: Xid {xid.number}{f' ({xid.message[:_LONGEST]})' if xid.message else ''}"
@@ -110,7 +110,7 @@ def _remedy(xid: Xid, severity: str) -> str:
     if xid.number in APPLICATION:
         return "usually a bug in the program"
     if xid.number == _CONTAINED:
-        return "a memory error aborted the job: start the job again, nvidia-smi --gpu-reset when the GPU is free"
+        return "a memory error aborted the job: resubmit it, and run nvidia-smi --gpu-reset when the GPU is idle"
     if xid.number in NVLINK5:
-        return "an NVLink error: nvidia-smi nvlink -e; drain the node and reset its GPUs if jobs fail or it recurs"
+        return "an NVLink error: run nvidia-smi nvlink -e; drain the node and reset its GPUs if jobs fail or it recurs"
     return "the hardware or the driver is at fault, not the program: have the board checked if it recurs"

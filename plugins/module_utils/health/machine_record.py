@@ -25,7 +25,7 @@ _BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
 def machine_parts(root: Path, gpus: list[dict[str, object]]) -> list[dict[str, str]]:
     """Return the machine, GPUs and NICs that have a serial number or other id."""
     dmi = root / "sys/class/dmi/id"
-    # For boards with a device tree, such as Arm's.
+    # Fallback for machines with a device tree, such as Arm boards.
     tree = root / "sys/firmware/devicetree/base"
     vendor, product = read(dmi / "sys_vendor"), read(dmi / "product_name") or read(tree / "model").strip("\0")
     serial = known_number(read(dmi / "product_serial")) or known_number(read(tree / "serial-number").strip("\0"))

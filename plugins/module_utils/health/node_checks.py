@@ -109,7 +109,7 @@ def device_paths(folded: str) -> list[str]:
 
 
 def _command(*words: str, limit_s: float = COMMAND_S - 1) -> tuple[int | None, str]:
-    """Return exit status and output; search standard directories, because slurmd sets no PATH."""
+    """Run a program from PATH or a standard directory, because slurmd sets no PATH; return exit status and output."""
     program = shutil.which(words[0], path=os.pathsep.join(filter(None, [os.environ.get("PATH"), *PATHS])))
     return run_limited([program, *words[1:]], limit_s) if program else (_NOT_THERE, f"{words[0]} is not installed")
 

@@ -109,7 +109,7 @@ def memory_findings(figures: Mapping[str, float], declared_mb: float) -> Iterato
         yield Finding("memory", ISOLATE, problem, remedy, f"{total:.0f} MiB")
     swap, free = figures.get("SwapTotal", 0.0), figures.get("SwapFree", 0.0)
     if swap and free < _FULL_SWAP * swap:
-        problem = f"swap is full: {free:.0f} of {swap:.0f} MiB are free"
+        problem = f"swap is nearly full: {free:.0f} of {swap:.0f} MiB are free"
         yield Finding("swap", MONITOR, problem, "ps -eo rss,user,cmd --sort=-rss | head", f"{free:.0f} MiB")
 
 
@@ -124,7 +124,7 @@ def clock_answer(text: str, most_s: float) -> Answer:
     seconds = float(offset.group(1))
     remedy = "chronyc sources -v; systemctl restart chronyd; chronyc makestep"
     if seconds > most_s:
-        problem = f"the clock is {seconds:.3g} s {offset.group(2)}, more than {most_s:g} s"
+        problem = f"the clock is {seconds:.3g} s {offset.group(2)} (limit {most_s:g} s)"
         return Answer([Finding("clock", RESET, problem, remedy, f"{seconds:.3g} s")])
     if leap.group(1) == "Not synchronised":
         return Answer([Finding("clock", MONITOR, "the clock is not synchronised", remedy)])
@@ -181,7 +181,7 @@ def stray_findings(processes: Sequence[Process]) -> Iterator[Finding]:
         yield Finding(
             "stray_processes",
             MONITOR,
-            f"processes of users without a job: {shown}{more}",
+            f"user processes outside jobs: {shown}{more}",
             "loginctl list-sessions; kill them after informing their owner",
             str(len(processes)),
         )

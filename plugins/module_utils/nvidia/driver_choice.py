@@ -180,7 +180,7 @@ def driver_choice(
 
 
 # NVIDIA's IMEX guide, "Deployment Models": the nodes_config.cfg of each member has the IP addresses of all, the
-# service reads it at start, and members with different lists do not connect. So a whole rack changes in one run.
+# service reads it at start, and members with different lists do not connect. Therefore one run changes the whole rack.
 NODES_FILE = "/etc/nvidia-imex/nodes_config.cfg"
 
 

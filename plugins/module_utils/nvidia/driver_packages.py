@@ -51,11 +51,11 @@ DISTRIBUTION_BRANCHES: dict[tuple[str, str], tuple[int, ...]] = {
 # Ubuntu has several branches per release; packages.ubuntu.com, nvidia-graphics-drivers-*-server.
 _UBUNTU_DEFAULTS = {"26": 595}
 _UBUNTU_DEFAULT = 580
-# Creates the CUDA and MIG device files for unprivileged users: setuid root, called by the driver's libraries.
+# A setuid program with which the driver's libraries create the CUDA and MIG device files for unprivileged users.
 _MODPROBE = "nvidia-modprobe"
 _OF_BRANCH = re.compile(r".*-(?P<branch>\d{3})(-server)?(-open)?")
 _FIRST_BRANCHES = {("Debian", "13"): 590, ("Ubuntu", "26"): 595}
-# The first release of EL without module streams; versions are locked all the same.
+# The first release of EL without module streams; package versions are still locked.
 _EL_PLAIN_FROM = 10
 
 # All packages of one driver version, from any source. Other matches, such as the container toolkit, have other
@@ -290,7 +290,7 @@ def _ubuntu_own(choice: Choice) -> PackageSet:
     if choice.build == "dkms":
         kernel: tuple[str, ...] = (f"nvidia-dkms-{flavour}",)
         return PackageSet((*exact, *kernel), (_MODPROBE,), kernel, replaced=others)
-    # For the running kernel, and the package that follows newer kernels.
+    # Modules of the running kernel, and the metapackage that installs those of newer kernels.
     name = choice.kernel_flavour or choice.kernel_release.rpartition("-")[2]
     kernel = (
         f"linux-modules-nvidia-{flavour}-{choice.kernel_release}",

@@ -52,7 +52,7 @@ _MODULES_FILE = "/etc/modprobe.d/busbar-nvidia.conf"
 # /proc/driver/nvidia/params uses other names for these parameters (kernel-open/nvidia/nv-reg.h of NVIDIA's modules).
 _SHOWN_AS = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 REBOOT_BY_HAND = (
-    "set -e nvidia_driver_reboot=true, which drains, reboots and checks the nodes in batches, or reboot by hand"
+    "run again with -e nvidia_driver_reboot=true to drain, reboot and check the nodes in batches, or reboot manually"
 )
 
 
@@ -340,7 +340,7 @@ def kernel_files(
 
 
 def imex_nodes(settings: Mapping[str, Any]) -> list[str]:
-    """Return the declared members of IMEX."""
+    """Return the declared addresses for IMEX's member list."""
     return [str(node) for node in settings.get("imex_nodes") or []]
 
 
@@ -399,6 +399,6 @@ def notes_of(
         yield f"reboot needed: {'; '.join(reboot)}: {how}"
     if found.get("secure_boot") and settings.get("build") != "precompiled" and not found.get("key_enrolled"):
         key = str(found.get("signing_key") or "")
-        way = f"enrol it once: mokutil --import {key}, reboot, and confirm at the console with the password given"
+        way = f"enrol it once: mokutil --import {key} with a password, reboot, and enter that password at the console"
         way = way if key else "DKMS creates the key with its first build; run again to see the path"
         yield f"Secure Boot accepts only signed modules, and the signing key of DKMS is not enrolled: {way}"

@@ -78,7 +78,7 @@ def build_problems(host: str, version: str, found: Mapping[str, Any], *, dkms: b
     else:
         status = ", ".join(f"{item['module']}: {item['state']}" for item in states) or "empty"
         why = f"the DKMS status is {status}"
-        remedy = f"see `dkms autoinstall -k {release}` on the host; run again"
+        remedy = f"run `dkms autoinstall -k {release}` on the host and fix its errors; run again"
     return [make_problem([host], "DKMS", f"{problem}: {why}", remedy)]
 
 

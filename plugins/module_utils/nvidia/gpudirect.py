@@ -171,7 +171,7 @@ def _peers(branch: int | None, facts: Mapping[str, Any]) -> tuple[bool | None, s
     if facts["peer_memory"] is False:
         return False, "ib_core does not support peer memory; use DOCA-OFED (rdma_source: doca) or Ubuntu's kernel"
     if facts["peer_memory"] is None:
-        return None, "support of peer memory in ib_core, which is not loaded"
+        return None, "whether ib_core supports peer memory (it is not loaded)"
     return True, ""
 
 
@@ -190,7 +190,7 @@ def bus_notes(facts: Mapping[str, Any]) -> list[str]:
     if redirecting:
         notes.append(
             f"ACS routes copies between GPUs and NICs through the root complex at {', '.join(redirecting)}: disable it "
-            "in the BIOS, or with gpudirect_acs: disabled, where no virtual machine needs it"
+            "in the BIOS, or set gpudirect_acs: disabled if no virtual machine needs ACS"
         )
     if unseen:
         notes.append(f"the state of ACS is unknown at {', '.join(unseen)}")

@@ -161,7 +161,8 @@ def _other_board(geometry: Geometry, profile: str) -> str:
 def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:
     """Return each profile with its first memory slice, ordered by slice.
 
-    Large profiles are placed first and as high as possible, which keeps the rest usable; all placements are tried.
+    Large profiles are placed first and as high as possible, which keeps the remaining slices usable; all placements
+    are tried.
 
     Raises:
         ValueError: the GPU does not support a profile, or the profiles do not fit together.
@@ -173,7 +174,7 @@ def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:
     for name in dict.fromkeys(profiles):
         wanted, most = list(profiles).count(name), geometry.profiles[name].most
         if wanted > most:
-            message = f"{wanted} x {name} on one {geometry.name}, which holds {most} at most"
+            message = f"{wanted} x {name} on one {geometry.name}, which supports at most {most}"
             raise ValueError(message)
     media = [name for name in profiles if name.endswith("+me")]
     if len(media) > 1:

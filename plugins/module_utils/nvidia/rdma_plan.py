@@ -141,7 +141,7 @@ def _skipped(declared: Mapping[str, Any], facts: Mapping[str, Any], *, managed: 
             f"the host is a container ({facts['container']}): kernel modules and interfaces are not configured"
         )
     elif not managed:
-        lines.append("rdma_kernel_managed is never: names, modules and interfaces are left as they are")
+        lines.append("rdma_kernel_managed is never: names, modules and interfaces are not changed")
     if declared["memlock"] and not facts["raises_limits"]:
         lines.append(
             f"root cannot raise limits in this container, so the locked-memory limit is still {facts['memlock_hard']}"
@@ -155,7 +155,7 @@ def _notes(declared: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[st
     for where, name in sorted(declared["names"].items()):
         found = now.get(normal_address(where))
         if found and found != name:
-            yield f"{found} at {where} is named {name} after the next boot"
+            yield f"{found} at {where} is renamed to {name} at the next boot"
     there = {item["name"] for item in facts["interfaces"]}
     for entry in declared["ipoib"]:
         if entry["name"] not in there:
@@ -258,7 +258,7 @@ def nic_problems(host: str, nics: Sequence[Mapping[str, Any]], facts: Mapping[st
         good = [port for port in free if (port["rate_gbps"] or 0) >= rate][:count]
         free = [port for port in free if port not in good]
         if len(good) < count:
-            problem = f"{count} x {rate:g} Gb/s of RDMA declared, but {len(good)} active at that rate"
+            problem = f"{count} x {rate:g} Gb/s declared, but {len(good)} active at that rate"
             problems.append(make_problem([host], "RDMA NICs", *_reason(problem, good, facts)))
     return problems
 

@@ -117,7 +117,7 @@ def decide(  # noqa: PLR0913 - state, declaration and limits
         f"the account {name} is not in accounting: busbar provision slurm --tags slurm_accounting" for name in unknown
     ]
     notes = [
-        f"{user} has an entry in users_accounts and keeps those accounts"
+        f"{user} has an entry in users_accounts and keeps the accounts declared there"
         for user in sorted({user for _, user in wanted} & {*declared})
     ]
     strangers = sorted({user for _, user in wanted} - {*found.known} - {*declared})
@@ -212,7 +212,7 @@ def _joins(found: Found, cluster: str, wanted: Mapping[Association, dict[str, An
             steps.append(Step((account, user), [command], f"{user} is in {item['group']}: gets the account {account}"))
         elif words:
             command = [*_where(cluster, account, user), "set", *words]
-            steps.append(Step((account, user), [command], f"{user} in {account}: limits of {item['group']}"))
+            steps.append(Step((account, user), [command], f"{user} in {account}: gets the limits of {item['group']}"))
     return steps
 
 

@@ -85,13 +85,13 @@ def decide_rights(
         if names is None:
             frozen.add((kind, what))
             refusals.append(
-                f"the group {group} is not in the directory, so the rights given by it ({what}) were not revoked: "
+                f"the group {group} is not in the directory, so the rights that it granted ({what}) were not revoked: "
                 "correct slurm_admin_groups or slurm_account_groups, or restore the group"
             )
         elif given and not names and not allow_empty:
             frozen.add((kind, what))
             refusals.append(
-                f"the group {group} is empty, but gave rights ({what}) to {len(given)} users, which were not "
+                f"the group {group} is empty, but granted rights ({what}) to {len(given)} users, which were not "
                 "revoked. If the group is meant to be empty, run on the controller: busbar-account-groups --allow-empty"
             )
         for user in sorted(names or ()):

@@ -274,7 +274,7 @@ class Runner:
         return f"too few usable nodes (found {len(usable) + len(partners)}, expected {test['minimum']}){why}"
 
     def follow(self) -> list[dict[str, Any]]:
-        """Poll the jobs until all have ended or `patience` is over, cancel late jobs, and return the entries."""
+        """Poll the jobs until all have ended or `patience` expires, cancel late jobs, and return the entries."""
         entries = [{**job, "reason": "", "busy": {}, "problem": "", "over": False} for job in self.params["jobs"]]
         open_jobs = {entry["job_id"]: entry for entry in entries}
         begun = time.monotonic()

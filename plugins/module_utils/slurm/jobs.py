@@ -146,7 +146,7 @@ def _base(state: str) -> str:
 
 
 def drained_nodes(wanted: list[str], nodes: dict[str, tuple[str, str]]) -> dict[str, str]:
-    """Return the drained nodes without jobs among `wanted`, each with its reason."""
+    """Return the nodes among `wanted` that are drained and have no jobs, each with its reason."""
     return {node: nodes[node][1] for node in wanted if node in nodes and _base(nodes[node][0]) == _DRAINED}
 
 

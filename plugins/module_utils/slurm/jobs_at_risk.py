@@ -88,7 +88,7 @@ def loss_report(losses: Sequence[Loss]) -> str:
             *keep,
             f"  2. wait until these jobs end (squeue --all), or cancel them: scancel {labels}",
             "  3. provision again",
-            "To lose these jobs on purpose, in this run only: -e slurm_allow_job_loss=true",
+            "To accept the loss of these jobs, run again with -e slurm_allow_job_loss=true",
         ]
     )
 

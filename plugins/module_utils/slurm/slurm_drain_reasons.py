@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Drain reasons that Slurm sets on a node, with cause and remedy, for doctor, the alerts' test and the docs.
+"""Drain reasons that Slurm sets on a node, with cause and remedy, for doctor, the alert tests and the documentation.
 
 The reasons are from Slurm's source, releases 22.05 to 26.05: in src/slurmctld node_mgr.c, agent.c, job_mgr.c,
 proc_req.c, ping_nodes.c, power_save.c and read_config.c, src/interfaces/gres.c, src/slurmd. Slurm joins several reasons
@@ -113,8 +113,8 @@ DRAIN_REASONS = (
         ("Kill task failed", "Job step not running"),
         "a process of a job survived SIGKILL, or a job step did not start",
         (
-            "on {node}: ps -eo pid,stat,wchan:30,user,cmd | grep ' D' lists those that wait for the kernel (NFS, GPU)",
-            "grep TERMINATED /var/log/slurm/slurmd.log names the job; journalctl -u slurmd -n 50 an epilog that failed",
+            "on {node}: ps -eo pid,stat,wchan:30,user,cmd | grep ' D' lists processes blocked in the kernel (NFS, GPU)",
+            "grep TERMINATED /var/log/slurm/slurmd.log shows the job; journalctl -u slurmd -n 50 shows a failed epilog",
             "a process that stays in state D needs a reboot",
         ),
     ),
@@ -122,14 +122,14 @@ DRAIN_REASONS = (
         ("Prolog error", "Prolog/Epilog failure"),
         "the prolog failed, and the job was requeued",
         (
-            f"{_LOG} shows its output; scontrol show config | grep -i prolog its path; correct it",
+            f"{_LOG} shows its output; scontrol show config | grep -i prolog shows its path; fix the script",
             "squeue -t PD lists jobs with 'launch failed requeued held': scontrol release JOB",
         ),
     ),
     DrainReason(
         ("Epilog error",),
         "the epilog failed after the job had finished",
-        (f"{_LOG} shows its output; scontrol show config | grep -i epilog its path; correct it",),
+        (f"{_LOG} shows its output; scontrol show config | grep -i epilog shows its path; fix the script",),
     ),
     DrainReason(
         ("Job env setup error", "batch job complete failure"),
@@ -155,7 +155,7 @@ DRAIN_REASONS = (
         ("Not responding",),
         "slurmd does not answer slurmctld",
         (
-            "ping {node}; if it does not answer: power and console by its BMC",
+            "ping {node}; if it does not answer, check power and console through its BMC",
             "on {node}: systemctl status slurmd munge; chronyc tracking; journalctl -u slurmd -n 50",
             "on {node}: systemctl restart slurmd",
         ),
@@ -169,7 +169,7 @@ DRAIN_REASONS = (
     DrainReason(
         ("ResumeTimeout reached", "reboot timed out"),
         "the node did not boot in time",
-        ("power and console by its BMC", "on {node}, once it is up: systemctl restart slurmd"),
+        ("check power and console through the BMC", "on {node}, once it is up: systemctl restart slurmd"),
         returns=True,
     ),
     DrainReason(
@@ -186,8 +186,8 @@ DRAIN_REASONS = (
     ),
 )
 _RESUME = "scontrol update NodeName={node} State=RESUME"
-_INVALID = f"then on {{node}}: systemctl restart slurmd; once sinfo shows drained, no longer inval: {_RESUME}"
-_RETURNS = f"the node returns by itself; if sinfo still shows it as down: {_RESUME}"
+_INVALID = f"then on {{node}}: systemctl restart slurmd; once sinfo shows drained instead of inval: {_RESUME}"
+_RETURNS = f"the node returns to service automatically; if sinfo still shows it as down: {_RESUME}"
 
 
 def matching_reasons(reason: str) -> list[DrainReason]:

@@ -51,7 +51,7 @@ def _ask(host: str, port: int, version: int | None, timeout_s: float) -> str:
 
 
 def server_fault(servers: list[tuple[str, int]], version: int | None, timeout_s: int) -> str:
-    """Retry until one of the servers is usable or the timeout is over; return the faults, or ''."""
+    """Retry until one of the servers is usable or the timeout expires; return the faults, or ''."""
     deadline = time.monotonic() + timeout_s
     while True:
         faults = []

@@ -111,7 +111,7 @@ def file_system_fault(kind: str, options: Iterable[str], target: str) -> tuple[s
         return f"{target} measures usage but does not enforce limits (uqnoenforce)", f"mount {target} with usrquota"
     if given & _SWITCHES[kind]:
         return None
-    how = "XFS reads it only when it is first mounted: umount and mount it, or reboot for /"
+    how = "then unmount and mount it (reboot for /), because a remount does not enable quotas on XFS"
     how = how if kind == "xfs" else f"then mount -o remount {target}, quotacheck -cum {target}, quotaon {target}"
     return f"{target} is mounted without user quotas", f"add usrquota to its options in /etc/fstab; {how}"
 

@@ -20,7 +20,7 @@ _HOMES = "/home"
 KNOWN_FAILURES = (
     (
         ("access denied", "operation not permitted", "permission denied"),
-        "add this host or its network to the clients of that export, then run the server's role first",
+        "add this host or its network to the clients of that export, and run the server's role before this one",
     ),
     (("no such file", "does not exist", "not found"), "correct src, or export that path on the server"),
     (
@@ -66,7 +66,7 @@ def bound_state(path: str, mounts: Sequence[Mount]) -> tuple[str, Fault | None]:
     if any(mount["path"] != "/" and lies_in(path, mount["path"]) for mount in mounts):
         return "mounted", None
     problem = "storage_backend is bind, but nothing is mounted there"
-    return "taken", (problem, "bind the shared directory there before the run, or set storage_backend: nfs")
+    return "taken", (problem, "bind-mount the shared directory there before the run, or set storage_backend: nfs")
 
 
 def content_fault(path: str, names: Sequence[str]) -> Fault | None:
@@ -94,11 +94,11 @@ def busy_fault(holders: Sequence[Mapping[str, Any]]) -> Fault | None:
 
 
 def kernel_fault(kind: str, release: str) -> Fault:
-    """Return the fault for a kernel release without the module for a storage type."""
+    """Return the fault that a kernel release lacks the module of a storage type, with the remedy."""
     wanted = STORAGE_TYPES[kind]
     problem = f"the kernel {release} has no module {wanted.module}"
     if kind == "nfs":
-        remedy = "install the modules of that kernel; in a container bind the shared tree and set storage_backend: bind"
+        remedy = "install the modules of that kernel; in a container, bind-mount the tree with storage_backend: bind"
         return problem, remedy
     return problem, f"install {wanted.origin}"
 

@@ -130,7 +130,7 @@ class MountCheck:
         try:
             bounded(partial(os.statvfs, path), 2 * ACCESS_TIMEOUT_S)
         except OSError as exc:
-            return f"is mounted, but cannot be used: {exc}", f"restore the server; if it runs: umount -l {path}"
+            return f"is mounted, but cannot be used: {exc}", f"restore the server; if it is running: umount -l {path}"
         return None
 
     def ask_servers(self, entries: list[dict[str, Any]]) -> set[Any]:
@@ -139,7 +139,7 @@ class MountCheck:
         with concurrent.futures.ThreadPoolExecutor(max(1, len(queried))) as pool:
             waiting = {key: pool.submit(server_fault, list(key[0]), key[1], self.timeout_s) for key in queried}
             faults = {key: future.result() for key, future in waiting.items()}
-        remedy = "start the server, correct src, and open that port in the firewalls between"
+        remedy = "start the server, correct src, and open that port in the firewalls between this host and the server"
         for entry in entries:
             fault = faults.get(endpoints_key(entry))
             self.record_fault(entry, (fault, remedy) if fault else None, "server")

@@ -189,7 +189,8 @@ def membership_problems(host: str, declared: Declared, devices: Sequence[Device]
         return []
     owned = {scratch_uuid(declared, item) for item in ours}
     others = ", ".join(item["given"] for item in devices if item not in ours)
-    problem = f"{', '.join(item['given'] for item in ours)} belong to the scratch {', '.join(sorted(owned))}"
+    names = ", ".join(item["given"] for item in ours)
+    problem = f"{names} belong to the scratch file system {', '.join(sorted(owned))}"
     problem += f", but {others} does not" if others else ", which are different file systems"
     return [make_problem([host], "scratch_devices", f"the list has changed: {problem}", _remake(declared))]
 
@@ -209,28 +210,28 @@ def existing_problems(
     """Return the problems that make an existing scratch file system unusable."""
     found, group = [], devices[0]["group"]
     if group and group["devices"] != len(devices):
-        problem = f"the scratch on these disks has {group['devices']} disks (declared: {len(devices)})"
+        problem = f"the scratch file system on these disks has {group['devices']} disks (declared: {len(devices)})"
         found.append(make_problem([host], "scratch_devices", problem, _remake(declared)))
     if target is None:
         return found
     if target.get("state") in DEAD:
         problem = f"{target['path']} is {target['state']}: one of its disks is broken or missing"
-        remedy = f"check /proc/mdstat and dmesg; with healthy disks: mdadm --stop {target['path']}, then run again"
+        remedy = f"check /proc/mdstat and dmesg; if all disks work: mdadm --stop {target['path']}, then run again"
         return [*found, make_problem([host], "scratch_devices", problem, remedy)]
     strange = [item for item in target["contents"] if item["type"] != "xfs"]
     named = set(declared["wipe"].get(host) or [])
     if not target["contents"] and target["data"] is not None and not all(named & set(item["ids"]) for item in devices):
-        problem = f"{target['path']} holds {data_text(target)} instead of XFS"
+        problem = f"{target['path']} contains {data_text(target)} instead of XFS"
         line = wipe_line(host, sorted({*named, *(name for item in devices for name in item["ids"][:1])}))
         remedy = f"save its data; to destroy all data on these disks: {line}"
         found.append(make_problem([host], "scratch_devices", problem, remedy))
     if strange:
-        problem = f"{target['path']} holds {contents_text(strange)} instead of XFS"
+        problem = f"{target['path']} contains {contents_text(strange)} instead of XFS"
         remedy = f"save its data and wipe it manually: wipefs --all {target['path']}"
         found.append(make_problem([host], "scratch_devices", problem, remedy))
     elsewhere = [place for place in target["mountpoints"] if place != declared["path"]]
     if elsewhere:
-        problem = f"scratch is already mounted at {', '.join(elsewhere)}"
+        problem = f"the scratch file system is already mounted at {', '.join(elsewhere)}"
         remedy = f"set scratch_path to it, or unmount it and remove its line from /etc/fstab on {host}"
         found.append(make_problem([host], "scratch_path", problem, remedy))
     return found

@@ -68,7 +68,7 @@ class HostBase:
         self.back: list[str] = []
         # Users and groups that belong to removed packages.
         self.names: set[str] = set()
-        # Hashes and kinds that busbar wrote at each path, or 'any'.
+        # Hashes and kinds that busbar wrote at each path; 'any' matches every content.
         self.entries = read_written()
         for item in self.given["made"]:
             found = map(str, Path("/").glob(item["path"].lstrip("/")))

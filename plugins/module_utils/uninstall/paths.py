@@ -60,7 +60,7 @@ def without_block(text: str, begin: str, end: str) -> str:
 
 
 def top_paths(paths: Sequence[str]) -> list[str]:
-    """Return paths without those below another one."""
+    """Return the paths that are not below another of these paths."""
     found: list[str] = []
     for path in sorted(paths, key=lambda each: Path(each).parts):
         if not found or not is_below(path, [found[-1]]):

@@ -35,9 +35,9 @@ __all__ = [
     "parse_transactions",
 ]
 
-# Holds data while packages are removed whose scripts would delete it.
+# Data that package scripts would delete is moved here while the packages are removed.
 AWAY = BUSBAR / "data"
-# Holds copies of files that busbar did not write while packages are removed.
+# Copies of files that busbar did not write, kept here while packages are removed.
 GUARD = BUSBAR / "guard"
 GOING = BASELINE / "going"
 SCRIPTS = Path("/var/lib/dpkg/info")
@@ -275,7 +275,7 @@ class PackagesOfHost(PathsOfHost):
             with contextlib.suppress(OSError):
                 place.rmdir()
         if place.exists():
-            self.kept.append(f"data {away}: {place} was recreated meanwhile")
+            self.kept.append(f"data {away}: {place} was recreated in the meantime")
         else:
             away.rename(place)
 

@@ -97,7 +97,7 @@ class ServicesOfHost(PackagesOfHost):
     def reload(self) -> None:
         """Reload remaining services with their restored files."""
         if self.touched("/etc/sysctl.d", "/etc/modprobe.d", "/etc/modules-load.d"):
-            self.kept.append("settings and modules of the running kernel: until the next boot")
+            self.kept.append("sysctls and loaded modules of the running kernel: they stay until the next boot")
         if self.module.check_mode:
             return
         if self.touched("/etc/ssh", "/etc/pam.d/sshd"):

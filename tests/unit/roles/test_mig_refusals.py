@@ -52,5 +52,5 @@ def test_a_slurm_without_nvml_is_refused_first(tmp_path: Path) -> None:
 
 def test_a_layout_that_does_not_fit_is_refused_first(tmp_path: Path) -> None:
     code, told = run(tmp_path, [], mig_layout=[{"profile": "1g.10gb", "count": 8}])
-    assert "8 x 1g.10gb on one H100 80 GB, which holds 7 at most" in told
+    assert "8 x 1g.10gb on one H100 80 GB, which supports at most 7" in told
     assert (code, "changed=0" in told) == (2, True)

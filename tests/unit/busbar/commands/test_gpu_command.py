@@ -102,7 +102,7 @@ def test_a_gpu_that_needs_something_is_shown_with_the_remedy(
     path.write_text(LOG.replace("</gpu>", f"<gpu_recovery_action>{action}</gpu_recovery_action></gpu>"))
     assert main(["gpu", "parse", str(path)]) == 0
     said = capsys.readouterr().out
-    assert f"GPU 0 (0000:3b:00.0): the driver requests: {action}. Remedy: drain the node" in said
+    assert f"GPU 0 (0000:3b:00.0): the driver requests the action {action}. Remedy: drain the node" in said
     assert "gpu-reset -i 0" in said
 
 

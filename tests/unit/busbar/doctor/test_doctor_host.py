@@ -155,7 +155,7 @@ def test_what_a_run_of_the_playbook_found(capsys: pytest.CaptureFixture[str]) ->
     said = [(each.severity, each.hosts, each.problem) for each in cluster_findings(run, busy=False)]
     assert said == [
         (WARNING, (), "a reservation"),
-        (WARNING, ("mon",), "NodeDown fires"),
+        (WARNING, ("mon",), "NodeDown is firing"),
         (ERROR, ("mon2",), "Prometheus does not return its alerts"),
     ]
     assert [each.problem for each in cluster_findings(run, busy=True)] == [problem for _, _, problem in said[1:]]

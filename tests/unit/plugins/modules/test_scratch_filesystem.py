@@ -132,7 +132,7 @@ def test_a_disk_with_data_is_a_refusal(make: Make, programs: Path) -> None:
 def test_a_declaration_that_is_not_sound_is_refused_before_a_disk_is_read(make: Make) -> None:
     answer = make(path="/home")
     assert answer["msg"].startswith(
-        "Scratch cannot be created as declared:\ngpu1: scratch_path: '/home' is not a usable mount point"
+        "The scratch file system cannot be created as declared:\ngpu1: scratch_path: '/home' is not a usable"
     )
     assert "is not possible with" in make(raid="zfs")["msg"]
 

@@ -62,5 +62,5 @@ def test_a_drain_of_another_user_and_a_node_that_is_silent_are_left(resume: Any)
 def test_a_node_that_does_not_come_back_is_reported(resume: Any) -> None:  # noqa: ANN401
     before = f"gpu1|drained|{OWN}\ngpu2|idle|none\n"
     done, _ = resume(before, "gpu1|drained|prolog failed\ngpu2|idle|none\n")
-    assert (done["resumed"], done["left"]) == ([], {"gpu1": "drained after its resume: prolog failed"})
+    assert (done["resumed"], done["left"]) == ([], {"gpu1": "drained after resuming: prolog failed"})
     assert resume(before, _ansible_check_mode=True)[0]["resumed"] == ["gpu1"]

@@ -119,11 +119,14 @@ def test_bad_credentials_are_refused_without_telling_a_secret(change: dict[str, 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"kernel.unprivileged_userns_clone": 0}, "sysctl -w kernel.unprivileged_userns_clone=1;"),
-        ({"user.max_user_namespaces": 0, "user.max_mnt_namespaces": 9000}, "sysctl -w user.max_user_namespaces=15000;"),
+        ({"kernel.unprivileged_userns_clone": 0}, "sysctl -w kernel.unprivileged_userns_clone=1, or set"),
+        (
+            {"user.max_user_namespaces": 0, "user.max_mnt_namespaces": 9000},
+            "sysctl -w user.max_user_namespaces=15000, or set",
+        ),
         (
             {"kernel.unprivileged_userns_clone": 1, "kernel.apparmor_restrict_unprivileged_userns": 1},
-            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0;",
+            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or set",
         ),
         ({"kernel.unprivileged_userns_clone": None}, "CONFIG_USER_NS"),
     ],

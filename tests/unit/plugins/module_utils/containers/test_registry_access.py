@@ -64,9 +64,9 @@ ASKS = 'Basic realm="x"'
         ({BASE: (401, BEARER), TOKEN: (500, "")}, UNKNOWN, "500"),
         ({BASE: (401, ASKS), OWN: (200, "")}, ACCEPTED, "accepted"),
         ({BASE: (401, ASKS), OWN: (401, "")}, REFUSED, "401"),
-        ({BASE: (404, "")}, UNKNOWN, "/v2/ answers 404"),
-        ({BASE: (401, "")}, UNKNOWN, "/v2/ answers 401"),
-        ({BASE: (302, "")}, UNKNOWN, "/v2/ answers 302"),
+        ({BASE: (404, "")}, UNKNOWN, "/v2/ answers with HTTP status 404"),
+        ({BASE: (401, "")}, UNKNOWN, "/v2/ answers with HTTP status 401"),
+        ({BASE: (302, "")}, UNKNOWN, "/v2/ answers with HTTP status 302"),
         ({BASE: (401, "Bearer")}, UNKNOWN, "another URL"),
         ({}, UNKNOWN, "no answer: no route to host"),
     ],
@@ -90,7 +90,7 @@ def test_the_host_of_the_tokens_is_asked_with_its_own_login_or_not_at_all() -> N
     found, asked = tried({BASE: (401, BEARER)}, others=())
     assert found == (
         MISSING,
-        "its tokens come from auth.example.com, which has no entry",
+        "its tokens come from auth.example.com, for which no entry exists",
         "auth.example.com",
     )
     assert asked == [BASE]
@@ -98,7 +98,7 @@ def test_the_host_of_the_tokens_is_asked_with_its_own_login_or_not_at_all() -> N
     found, asked = tried(
         {BASE: (401, BEARER), (TOKEN[0], other): (401, "")}, others=(Login("auth.example.com", "of-tokens", "x"),)
     )
-    assert (found.state, found.detail) == (REFUSED, "auth.example.com: it answers 401")
+    assert (found.state, found.detail) == (REFUSED, "auth.example.com: it answers with HTTP status 401")
     # A token of the registry's own host, at whatever port, needs no other login.
     same = ("https://reg.example.com:8443/token", BASIC)
     found, _ = tried({BASE: (401, f'Bearer realm="{same[0]}"'), same: (200, "")}, others=())
@@ -155,7 +155,7 @@ def test_over_a_real_connection(registry: str) -> None:
     assert registry_access(mine, {host: mine}, http=True) == (ACCEPTED, "it accepted the login", "")
     # A redirection is not followed: the password would go along.
     wrong = mine._replace(password="wrong")  # noqa: S106 - a made-up one
-    assert registry_access(wrong, {}, http=True) == (UNKNOWN, "it answers the login with 307", "")
+    assert registry_access(wrong, {}, http=True) == (UNKNOWN, "it answers the login with HTTP status 307", "")
 
 
 def test_no_user_present() -> None:

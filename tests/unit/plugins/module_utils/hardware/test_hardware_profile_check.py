@@ -95,7 +95,7 @@ def test_a_sound_host() -> None:
             },
             "NVLink fabric is degraded: Limited Capacity, bandwidth Degraded, route unhealthy True",
         ),
-        ({"action": "Reboot"}, "the driver requests: Reboot"),
+        ({"action": "Reboot"}, "the driver requests the action Reboot"),
         (
             {
                 "reasons": "<clocks_event_reason_hw_slowdown>Active</clocks_event_reason_hw_slowdown>"
@@ -131,7 +131,7 @@ def test_what_is_normal_is_not_held_against_it(changes: dict[str, object]) -> No
 def test_a_fault_of_all_gpus_is_reported_once() -> None:
     found = facts(*(gpu_xml(number, name="NVIDIA H200", action="Reset") for number in range(4)))
     assert told(found, count=4) == [
-        ("all 4 GPUs", "the driver requests: Reset"),
+        ("all 4 GPUs", "the driver requests the action Reset"),
         ("all 4 GPUs", "wrong model (found NVIDIA H200, expected NVIDIA H100 80GB HBM3)"),
     ]
     (first, _) = claim_problems("n1", {"gpu": CLAIM | {"count": 4}}, found, {"gpu_tolerance": 0.05})

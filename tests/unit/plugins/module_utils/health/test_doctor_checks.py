@@ -133,5 +133,5 @@ def test_alerts_that_fire() -> None:
         ],
     )
     assert found["hosts"] == ["gpu1"]
-    assert found["problem"] == "SlurmNodeDown fires: slurmd is gone"
+    assert found["problem"] == "SlurmNodeDown is firing: slurmd is gone"
     assert found["remedy"] == "first; then this"

@@ -44,7 +44,7 @@ def active(lines: list[str]) -> list[Finding]:
         ),
         (
             "NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot)",
-            *("xid", RESET, "GPU 0000:10:00: the driver requests: Node Reboot (Xid 154)"),
+            *("xid", RESET, "GPU 0000:10:00: the driver requests the action Node Reboot (Xid 154)"),
         ),
         (
             "nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",

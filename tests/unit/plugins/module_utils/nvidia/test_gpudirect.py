@@ -45,7 +45,7 @@ def test_loaded_driver(text: str, expected: tuple[str, bool] | None) -> None:
             "nvidia_peermem",
             "no dma-buf: the driver's modules are proprietary",
         ),
-        ({"open": False, "peer_memory": None}, "nvidia_peermem", "unknown: support of peer memory in ib_core"),
+        ({"open": False, "peer_memory": None}, "nvidia_peermem", "unknown: whether ib_core"),
         ({"open": False}, "none", "no nvidia_peermem: ib_core does not support peer memory; use DOCA-OFED"),
         ({"open": False, "peer_memory": True, "peermem_there": False}, "none", "is installed without the module"),
         ({"kernel": "5.11.0-1", "peer_memory": True}, "nvidia_peermem", "kernel 5.11.0-1 is older than 5.12"),

@@ -81,7 +81,7 @@ def test_the_difference_is_shown_per_gpu() -> None:
     [
         (SEVEN, gpu(on=None), "GPU 0: NVIDIA A100-SXM4-40GB does not support MIG"),
         (SEVEN, gpu(model="NVIDIA Z9"), "GPU 0: no MIG profiles are known for NVIDIA Z9 with 40960 MiB"),
-        ({"profile": "1g.5gb", "count": 8}, gpu(), "GPU 0: 8 x 1g.5gb on one A100 40 GB, which holds 7 at most"),
+        ({"profile": "1g.5gb", "count": 8}, gpu(), "GPU 0: 8 x 1g.5gb on one A100 40 GB, which supports at most 7"),
         ({"profile": "1g.5gb", "gpus": [1]}, gpu(), "GPU 1 does not exist: the node has 1 GPUs"),
     ],
 )

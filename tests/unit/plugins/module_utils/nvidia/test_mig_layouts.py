@@ -40,7 +40,7 @@ def test_each_model_holds_one_whole_or_many_small_instances(model: str, memory_m
     assert place(geometry, [whole]) == [(whole, 0)]
     most = int(whole[0])
     assert [start for _, start in place(geometry, [small] * most)] == list(range(most))
-    with pytest.raises(ValueError, match=f"which holds {most} at most"):
+    with pytest.raises(ValueError, match=f"which supports at most {most}"):
         place(geometry, [small] * (most + 1))
 
 
@@ -80,7 +80,11 @@ def test_profiles_are_placed_where_the_card_takes_them(profiles: list[str], plac
         (A100, {"profile": "1g.5gb", "count": 7}, ""),
         (A100, [{"profile": "1g.5gb", "count": 7, "gpus": [0]}, {"profile": "3g.20gb", "count": 2, "gpus": [7]}], ""),
         (L40S, {"profile": "1g.5gb"}, "no MIG profiles are known for NVIDIA L40S with 46068 MiB"),
-        (A100, {"profile": "1g.5gb", "count": 8}, "GPU 0,1,2,3,4,5,6,7: 8 x 1g.5gb on one A100 40 GB, which holds 7"),
+        (
+            A100,
+            {"profile": "1g.5gb", "count": 8},
+            "GPU 0,1,2,3,4,5,6,7: 8 x 1g.5gb on one A100 40 GB, which supports at most 7",
+        ),
         (A100, {"profile": "2g.20gb"}, "7g.40gb; supported by A100 80 GB: check the hardware profile"),
         (A100, {"profile": "1g.18gb"}, "A100 40 GB has no profile 1g.18gb; it has 1g.10gb, "),
         (

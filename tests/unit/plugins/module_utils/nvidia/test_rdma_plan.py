@@ -125,7 +125,7 @@ def test_names_of_devices_and_interfaces() -> None:
     link = files(found)["/etc/systemd/network/10-busbar-rdma-ibs0.link"]
     assert "Path=pci-0000:1a:00.0\n\n[Link]\nName=ibs0\n" in link
     assert old in absent(found)
-    assert found["notes"] == ["mlx5_0 at 1A:00.0 is named rail0 after the next boot"]
+    assert found["notes"] == ["mlx5_0 at 1A:00.0 is renamed to rail0 at the next boot"]
 
 
 @pytest.mark.parametrize(
@@ -268,12 +268,12 @@ def test_an_address_that_two_hosts_have_is_refused() -> None:
         (
             [{"count": 1, "gbps": 400, "rdma": True}, {"count": 1, "gbps": 100, "rdma": True}],
             {},
-            "1 x 100 Gb/s of RDMA",
+            "1 x 100 Gb/s declared",
         ),
         (
             [{"count": 2, "gbps": 400, "rdma": True}],
             {"ports": [PORT, PORT | {"device": "mlx5_1", "active": False, "state": "DOWN", "rate_gbps": None}]},
-            "2 x 400 Gb/s of RDMA declared, but 1 active at that rate; the others: mlx5_1/1 DOWN 0 Gb/s",
+            "2 x 400 Gb/s declared, but 1 active at that rate; the others: mlx5_1/1 DOWN 0 Gb/s",
         ),
         (
             [{"count": 1, "gbps": 400, "rdma": True}],

@@ -210,10 +210,13 @@ def test_an_array_that_was_never_formatted_is() -> None:
     ("devices", "part"),
     [
         ([ours(A, array(XFS), devices=3), ours(B, array(XFS), devices=3)], "has 3 disks (declared: 2)"),
-        ([ours(A, array(XFS)), ours(B, array(XFS)), disk(C)], f"{A}, {B} belong to the scratch {UUID}, but {C}"),
+        (
+            [ours(A, array(XFS)), ours(B, array(XFS)), disk(C)],
+            f"{A}, {B} belong to the scratch file system {UUID}, but {C}",
+        ),
         ([ours(A, array(XFS)), ours(B, array(XFS), uuid=OTHER)], "which are different file systems"),
         ([ours(A, array(state="broken")), ours(B)], "/dev/md127 is broken"),
-        ([ours(A, array({**XFS, "type": "ext4"})), ours(B)], "holds ext4 labelled 'data'"),
+        ([ours(A, array({**XFS, "type": "ext4"})), ours(B)], "contains ext4 labelled 'data'"),
         ([ours(A, array(XFS, mountpoints=["/old"])), ours(B)], "is already mounted at /old"),
     ],
 )
@@ -227,7 +230,7 @@ def test_given_up_disks_of_an_old_scratch_become_a_new_one() -> None:
     found = plan(ours(A), ours(B), disk(C), wipe={HOST: [A, B]})
     assert found["problems"] == []
     assert words(found) == ["wipefs", "wipefs", "mdadm", "wipefs", "mkfs.xfs"]
-    assert "belong to the scratch" in said(plan(ours(A), ours(B), disk(C), wipe={HOST: [A]}))
+    assert "belong to the scratch file system" in said(plan(ours(A), ours(B), disk(C), wipe={HOST: [A]}))
 
 
 def test_without_mdadm_there_is_no_decision() -> None:
@@ -319,7 +322,7 @@ def test_an_array_of_our_name_without_a_signature_is_formatted_only_when_blank_o
     assert words(blank) == ["mkfs.xfs"]
     damaged = ours(A, array(data=4096)), ours(B, array(data=4096))
     text = said(plan(*damaged))
-    assert "/dev/md127 holds data without a known signature, first at byte 4096 instead of XFS" in text
+    assert "/dev/md127 contains data without a known signature, first at byte 4096 instead of XFS" in text
     assert f"scratch_wipe_devices: {{gpu1: [{A}, {B}]}}" in text
     assert said(plan(*damaged, wipe={HOST: [A]})) != ""
     assert plan(*damaged, wipe={HOST: [A, B]})["problems"] == []

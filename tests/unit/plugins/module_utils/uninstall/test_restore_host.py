@@ -229,7 +229,7 @@ def test_data_never_replaces_what_was_made_meanwhile(place: Path) -> None:
     found.move_data_back(str(data))
     assert (data / "table").read_text() == "new"
     assert (place / f"busbar/data{data}/table").read_text() == "old"
-    assert "recreated meanwhile" in found.kept[0]
+    assert "recreated in the meantime" in found.kept[0]
 
 
 def test_nothing_in_data_is_touched(place: Path) -> None:

@@ -116,7 +116,7 @@ def test_the_layout_of_the_hardware_holds_where_the_host_has_none() -> None:
     [
         ("dgx_h100", {"slurm_gres_mode": "rsmi"}, "slurm_gres_mode", "'rsmi' is unknown"),
         ("dgx_h100", {"slurm_gres_mode": "nvidia", "mig_layout": SEVEN}, "slurm_gres_mode", "detects no MIG instances"),
-        ("dgx_h100", {"mig_layout": [{"profile": "1g.10gb", "count": 8}]}, "mig_layout", "holds 7 at most"),
+        ("dgx_h100", {"mig_layout": [{"profile": "1g.10gb", "count": 8}]}, "mig_layout", "supports at most 7"),
         ("l40s", {"mig_layout": SEVEN}, "mig_layout", "no MIG profiles are known for NVIDIA L40S"),
         (
             "rtx_3060_desktop",

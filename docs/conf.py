@@ -19,5 +19,5 @@ html_title = "busbar"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
-# The search would fetch summaries of found pages, which browsers refuse for pages that are opened as files.
+# The search would fetch a summary of each result, which browsers refuse for pages that are opened as files.
 html_show_search_summary = False

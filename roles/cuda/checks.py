@@ -83,7 +83,7 @@ def _declared_problems(
         found.append(make_problem([host], "cuda_default_version", text, "use one of cuda_versions"))
     if both := sorted(set(gone) & set(releases)):
         text = f"{', '.join(both)} is also listed in cuda_versions"
-        found.append(make_problem([host], "cuda_absent_versions", text, "remove it from one of them"))
+        found.append(make_problem([host], "cuda_absent_versions", text, "remove it from one of the two lists"))
     built_for = options["nccl_version"].partition("+cuda")[2]
     if options["nccl"] and built_for and built_for.partition(".")[0] != default.partition(".")[0]:
         text = f"NCCL {options['nccl_version']} is built for CUDA {built_for}, but {default} is the default toolkit"

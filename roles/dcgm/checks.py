@@ -24,8 +24,8 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the reasons why DCGM cannot be installed.
 
     Args:
-        options: `version` of the role; `driver` of the host; `majors`, the major versions of CUDA whose packages it
-            gets, '' for an unsupported driver; and `waits`: whether the driver is not installed yet.
+        options: `version` of the role; `driver` of the host; `majors`, the major versions of CUDA whose packages are
+        installed, '' for an unsupported driver; and `waits`: whether the driver is not installed yet.
         cluster: the `host`.
     """
     host, problems = cluster.get("host", ""), []
@@ -104,6 +104,6 @@ def _run_problems(options: Known, host: str) -> list[Problem]:
         problem = f"{options['interval_s']} is not a valid interval"
         problems.append(make_problem([host], "dcgm_exporter_interval_s", problem, "set seconds, at least 1"))
     if ours := sorted({str(word).partition("=")[0] for word in options["arguments"]} & set(_OURS)):
-        remedy = "use the options of the role for these"
+        remedy = "use the dcgm_exporter options of the role for these arguments"
         problems.append(make_problem([host], "dcgm_exporter_arguments", f"{', '.join(ours)} is already set", remedy))
     return problems

@@ -49,7 +49,9 @@ def _problems(options: Known, host: str) -> Iterator[Problem]:
             "remove it, so that busbar generates a password, or set a longer password from a vault",
         )
     if not _NAME.fullmatch(str(options["admin_user"])):
-        yield problem("admin_user", f"{options['admin_user']!r} is not a login", "use letters, digits, . _ @ and -")
+        yield problem(
+            "admin_user", f"{options['admin_user']!r} is not a valid login name", "use letters, digits, . _ @ and -"
+        )
     if urlsplit(str(options["prometheus_url"])).scheme not in {"http", "https"}:
         yield problem(
             "prometheus_url",

@@ -12,7 +12,7 @@ _DOMAIN = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
 
 
 def check(options: Known, _: Known) -> list[Problem]:
-    """Return an unknown time zone and an invalid domain."""
+    """Return the problems with the time zone and the domain."""
     found = []
     domain, zone = options.get("domain"), options.get("timezone")
     if domain and not _DOMAIN.fullmatch(str(domain)):

@@ -7,7 +7,7 @@ from ...plugins.plugin_utils.role_checks import Known, Problem
 
 
 def check(options: Known, cluster: Known) -> list[Problem]:
-    """Return the invalid `mounts`; `cluster` has the `host`, the `servers` that export, and `hostvars`."""
+    """Return the invalid `mounts`; `cluster` contains the `host`, the `servers` with exports, and `hostvars`."""
     host, servers, hostvars = cluster["host"], cluster["servers"], cluster["hostvars"]
     return host_mount_problems(host, "nfs_client_mounts", options["mounts"], servers, hostvars)
 

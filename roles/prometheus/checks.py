@@ -28,7 +28,7 @@ def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     problems = []
     if len(hosts) > _MOST_HOSTS:
         found = f"{len(hosts)} hosts are in the group (supported: 1 or 2)"
-        remedy = "remove hosts from it, because each of them scrapes the whole cluster, and a pair has two"
+        remedy = "keep one or two hosts in it, because each of them scrapes the whole cluster"
         problems.append(make_problem(hosts, "monitoring", found, remedy))
     for host in hosts:
         known = variables[host]

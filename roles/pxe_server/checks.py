@@ -47,7 +47,11 @@ def _own(options: Known) -> Iterator[tuple[str, str, str]]:
         yield "content", f"{options['content']} lacks {', '.join(options['missing'])}", _MADE_BY
     limits = list(options["range"])
     if options["unknown"] and (len(limits) != 2 or not all(map(_is_address, limits))):  # noqa: PLR2004 - first and last
-        yield "range", "is not a first and a last address", "set both addresses, or set pxe_server_unknown to false"
+        yield (
+            "range",
+            "does not consist of a first and a last address",
+            "set both addresses, or set pxe_server_unknown to false",
+        )
     if "\n" in str(options["kernel_options"]):
         yield "kernel_options", "has more than one line", "write the parameters on one line"
 

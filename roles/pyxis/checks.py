@@ -17,7 +17,7 @@ KNOWN = ("0.24.0",)
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 SWITCHES = ("execute_entrypoint", "sbatch_support", "use_enroot_load", "use_squashfuse")
 PATHS = ("importer", "runtime_path")
-# Arguments with an option of the role.
+# Arguments of Pyxis that the role sets from separate options.
 OWN = ("container_scope", "execute_entrypoint", "runtime_path", "sbatch_support")
 _TRUE = ("1", "true", "yes", "y", "on")
 _FALSE = ("0", "false", "no", "n", "off")

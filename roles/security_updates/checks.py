@@ -10,7 +10,7 @@ _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
 
 
 def check(options: Known, _: Known) -> list[Problem]:
-    """Return a negative delay, and invalid package name prefixes."""
+    """Return the problems with the delay and the package name prefixes."""
     found = []
     if int(options.get("spread_s", 0)) < 0:
         remedy = "set seconds, or 0 to start all hosts at the same time"

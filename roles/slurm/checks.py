@@ -37,14 +37,14 @@ _ROLES = ("controllers", "databases", "logins")
 
 
 def check(options: Known, _: Known) -> list[Problem]:
-    """Return an invalid cluster name, and scripts that Slurm cannot run."""
+    """Return the problems with the cluster name and the job scripts."""
     return cluster_name_problems("slurm_cluster_name", options.get("cluster_name")) + script_problems(
         options.get("job_scripts") or {}
     )
 
 
 def check_new_nodes(nodes: Sequence[str], cluster: Known) -> list[Problem]:
-    """Return new nodes that Slurm knows under another name; `cluster` has the arguments of `new_node_problems`."""
+    """Return new nodes that Slurm has under another name; `cluster` contains the arguments of `new_node_problems`."""
     return new_node_problems(nodes, **cluster)
 
 
@@ -98,7 +98,7 @@ def check_external(options: Known, _: Known) -> list[Problem]:
         problems.append(make_problem([], f"{key}.prefix", "is not set", "set the directory that contains bin/scontrol"))
     if paths.get("prefix", "").rstrip("/") in {"", "/usr"} and "prefix" in paths:
         remedy = "remove slurm_external, which is not for Slurm from packages"
-        problems.append(make_problem([], f"{key}.prefix", "is the directory of packages", remedy))
+        problems.append(make_problem([], f"{key}.prefix", "is the prefix of the distribution's packages", remedy))
     problems += [
         make_problem([], other, f"is set, but busbar does not install the Slurm of {key}", "remove one of them")
         for other in ("slurm_repository", "slurm_spank_plugins")

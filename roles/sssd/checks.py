@@ -82,7 +82,7 @@ def _client(options: Known) -> Iterator[_Wrong]:
     for uri in map(str, options["sssd_uris"]):
         yield from _address(uri, start_tls=bool(options["sssd_start_tls"]))
     if bool(options["sssd_bind_dn"]) != bool(options["has_password"]):
-        yield "sssd_bind_dn", "is set without sssd_bind_password, or vice versa", "set both or none"
+        yield "sssd_bind_dn", "must be set together with sssd_bind_password", "set both or none"
     if not options["identity_groups"]:
         problem = "is empty, so all users of the directory could log in"
         yield "identity_groups", problem, "list the directory groups whose members may log in"

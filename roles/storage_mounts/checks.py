@@ -11,7 +11,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
     Args:
         options: `entries`, and `declared_in`, the variable that declares them.
-        cluster: the `host`, the `servers` that export, and `hostvars`.
+        cluster: the `host`, the `servers` with exports, and `hostvars`.
     """
     host, servers, hostvars = cluster["host"], cluster["servers"], cluster["hostvars"]
     return host_mount_problems(host, options["declared_in"], options["entries"], servers, hostvars)

@@ -60,18 +60,22 @@ def main(arguments: Sequence[str], configuration: Path) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="busbar-backup", description="Backups of this host of the cluster.")
+    parser = argparse.ArgumentParser(prog="busbar-backup", description="Make, verify and restore backups of this host.")
     commands = parser.add_subparsers(dest="command", required=True)
     init = commands.add_parser("init", help="create the repository if it does not exist")
-    init.add_argument("--new", action="store_true", help="also if the repository that this host used before is missing")
-    commands.add_parser("collect", help="collect the parts of a snapshot; the unit busbar-backup runs it")
-    commands.add_parser("note", help="record the result of the unit busbar-backup")
+    init.add_argument(
+        "--new", action="store_true", help="create it even if the repository that this host used before is missing"
+    )
+    commands.add_parser("collect", help="collect the parts of a snapshot (called by the unit busbar-backup)")
+    commands.add_parser("note", help="record the result of the unit busbar-backup (called by that unit)")
     commands.add_parser("list", help="list the snapshots of all hosts")
     proof = commands.add_parser("verify", help="restore a snapshot to temporary locations and compare it")
-    proof.add_argument("--read-all", action="store_true", help="also read all data of the repository")
+    proof.add_argument("--read-all", action="store_true", help="read and check all data of the repository")
     fetched = commands.add_parser("fetch", help="restore a snapshot into a folder and check it; change nothing else")
     for command in (proof, fetched):
-        command.add_argument("--snapshot", default="latest", help="its id (default: the newest of this host)")
+        command.add_argument(
+            "--snapshot", default="latest", help="snapshot ID (default: the newest snapshot of this host)"
+        )
     put = commands.add_parser("place", help="install a part of the fetched snapshot")
     put.add_argument("part", choices=sorted(PARTS))
     put.add_argument("--replace", action="store_true", help="move existing data aside")
@@ -165,7 +169,7 @@ def _fetch(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     if former.get("snapshot") == chosen.id:
         note |= {"begun": former["begun"], "placed": former["placed"]}
     left = [part for part in parts_of(settings) if part not in note["placed"]]
-    # The roles start Grafana and slapd, which create a database before the restored one is in place.
+    # The roles start Grafana and slapd before the restore, so these have already created an empty database.
     for part in ("grafana", "directory"):
         if part in left and part not in note["begun"] and not existing_data(settings, part):
             note["begun"] = [*note["begun"], part]

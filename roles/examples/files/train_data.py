@@ -28,7 +28,7 @@ __all__ = ["Files", "Numbers"]
 _MARGIN = 8  # an image is about an eighth larger than its crop, such as 256 and 224 pixels
 _IMAGES = {True: 512, False: 64}
 _TOKENS = {True: 1 << 23, False: 1 << 15}
-# Few enough to learn quickly: images in a class look alike, and tokens form words.
+# Small numbers of classes and words, which a model learns in a few steps.
 _KINDS, _WORDS, _LONG = 16, 256, 8
 _PRIME = 1_000_003
 

@@ -47,7 +47,7 @@ MARK = "busbar-training "
 WARM_UP = 3
 POINTS = 40
 _BF16_SINCE = (8, 0)  # Ampere; older GPUs emulate bf16
-# Words in torch's errors about a lost rank, because gloo does not have a separate error class.
+# Words that identify a lost rank in torch's errors, because gloo does not have a separate error class.
 _LOST = ("connection", "timed out", "timeout", "gloo", "nccl", "socket", "peer", "broken pipe", "store")
 
 
@@ -57,7 +57,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--strategy", choices=("ddp", "fsdp", "deepspeed"), default="ddp", help="parallelization strategy")
     add("--steps", type=int, default=200, help="total steps, including those before a restart")
-    add("--seconds", type=int, default=0, help="end after this many seconds at the latest; 0 for no limit")
+    add("--seconds", type=int, default=0, help="maximum duration of the training in seconds; 0 for no limit")
     add("--model", choices=MODELS, default="mlp", help="model; sizes of 0 select the defaults, which are tiny on CPUs")
     add("--batch", type=int, default=0, help="samples per rank and step; 0: as many as fit into GPU memory")
     add("--hidden", type=int, default=0, help="width of mlp (0: 4096 on GPUs, 256 on CPUs) and gpt (0: 768, 64)")
@@ -313,7 +313,7 @@ def main() -> None:
     options = arguments()
     ranks = find_ranks(dict(os.environ))
     try:
-        # A missing torch is a regular result with an error message.
+        # Imported here, so that a missing torch causes a message and no traceback.
         import torch  # noqa: PLC0415
         import torch.distributed  # noqa: PLC0415
     except ImportError as exc:

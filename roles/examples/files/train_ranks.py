@@ -141,7 +141,7 @@ def common_store(torch, options: argparse.Namespace, ranks: Ranks):  # noqa: ANN
     found = next(rendezvous("env://", ranks.rank, ranks.world, timeout=timeout))
     if secret:
         return torch.distributed.PrefixStore(secret, found[0])
-    # Jobs submitted with an older script have no secret; they still work, with a warning.
+    # Jobs that were submitted with an older script have no secret; they still run, with a warning.
     if ranks.rank == 0:
         sys.stderr.write(
             "train_ddp: other users can join this training. Submit it with the current script, which sets RENDEZVOUS.\n"

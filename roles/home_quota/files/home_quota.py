@@ -43,7 +43,7 @@ def read_settings(path: Path) -> Settings:
     """Return the settings.
 
     Raises:
-        QuotaError: the file cannot be read; the role writes it.
+        QuotaError: the file, which the role writes, cannot be read.
     """
     try:
         return Settings(**json.loads(path.read_text(encoding="utf-8")))

@@ -63,7 +63,7 @@ def read_settings(path: Path) -> Settings:
     """Return the settings.
 
     Raises:
-        OSError, ValueError, KeyError: the file cannot be read; the role writes it.
+        OSError, ValueError, KeyError: the file, which the role writes, cannot be read.
     """
     declared = json.loads(path.read_text(encoding="utf-8"))
     environments = [

@@ -32,7 +32,7 @@ def free_port(first: int, last: int) -> int:
 
 
 def register_port(port: int, folder: Path) -> dict[str, str]:
-    """Send the port to the hub and return the files of its answer."""
+    """Send the port to the hub and return the files in its response."""
     hub = urlparse(os.environ["JUPYTERHUB_API_URL"])
     context = ssl.create_default_context(cafile=str(folder / "authority.pem"))
     # The hub's certificate authority is private, so the host name of the hub does not matter.

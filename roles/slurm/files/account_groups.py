@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 class SyncError(Exception):
-    """Nothing was changed; the message has the reason and the remedy."""
+    """The run failed before any change; the message contains the reason and the remedy."""
 
 
 class Settings(NamedTuple):
@@ -271,7 +271,7 @@ def _associations_with_jobs() -> set[tuple[str, str]]:
 
 
 def apply_steps(steps: Sequence[Step]) -> list[Step]:
-    """Run all steps, also after a failure, and return the failed ones."""
+    """Run all steps, even after a failure, and return the failed ones."""
     undone = []
     for step in steps:
         error = next(filter(None, (_run_sacctmgr(command) for command in step.commands)), "")

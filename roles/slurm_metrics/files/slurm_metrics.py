@@ -67,7 +67,7 @@ class Settings(NamedTuple):
 
 
 class CommandError(Exception):
-    """A Slurm command failed or timed out; the message has the command and the reason."""
+    """A Slurm command failed or timed out; the message contains the command and the reason."""
 
 
 class _Command:

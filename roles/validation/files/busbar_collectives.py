@@ -168,7 +168,7 @@ class _AllToAll(Collective):
 
 
 class _Broadcast(Collective):
-    """All ranks receive the values of the first rank. MPI broadcasts only in place, so both halves are the same."""
+    """All ranks receive the first rank's values. MPI broadcasts only in place, so both measurements are the same."""
 
     root = 0
     shared = False
@@ -327,7 +327,7 @@ class Test:
         return float(self.comm.allreduce(float(np.median(times)), op=MPI.MAX))
 
     def half(self, count: int, *, in_place: bool) -> str:
-        """Measure one half of a row and return its cells."""
+        """Measure out of place or in place, and return these cells of the row."""
         first, wrong = self.first(count, in_place=in_place)
         took = self.usual(count, first, in_place=in_place)
         algbw = self.what.total(count) * 4 / took / 1e9

@@ -3,7 +3,7 @@
 """Records clocks, power, temperature, throttle reasons and errors of a node under load until standard input closes.
 
 The program prints lines busbar-soak {json}: one at the start, one per interval, and one at the end. Without GPUs it
-reports the CPUs. It reads the kernel log with journalctl, journalctl with the group systemd-journal, or dmesg;
+reports the CPUs. It reads the kernel log with journalctl (as this user, or with the group systemd-journal) or dmesg;
 kernel_log is true if one of them returned lines.
 
 Exit codes: 0 success, 2 invalid input.

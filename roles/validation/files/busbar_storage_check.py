@@ -153,7 +153,7 @@ class Check(Speed):
         write_whole(self.file("data"), self.content(self.rank, 2, DATA))
 
     def look_at_swap(self, other: int, seen: int, counts: dict[str, int]) -> int:
-        """Check a file that is being replaced once, count the result, and return the last version seen."""
+        """Read a file once while it is being replaced, count the result, and return the last version seen."""
         result, version = self.look("swap", other, SWAP)
         # An NFS server may remove a file that was replaced between open and read: retry.
         if result == "handle" or self.ranks == 1:
@@ -224,7 +224,7 @@ class Check(Speed):
         return True
 
     def tell(self, name: str, rank: int, word: str) -> None:
-        """Write a word in place, padded to a fixed length, so that a reader sees the old or the new one."""
+        """Write a word in place, padded to a fixed length, so that a reader sees either the old or the new word."""
         with self.file(name, rank).open("r+b") as file:
             file.write(word.ljust(WORD).encode())
             file.flush()

@@ -155,7 +155,7 @@ RACK_PLAY = play_of("nvidia_driver", "rack", {"name": "Go on", "ansible.builtin.
         (["gpu1"], [["gpu[5-8]", "R", "bob", "18"]], NODE_ONLY, ""),
         # A job on another tray of the rack: its IMEX would be left with the former list.
         (["gpu1", "gpu7"], [["gpu[5-8]", "R", "bob", "18"]], NODE_ONLY, "job 18 of bob on gpu7. Drain gpu1,gpu7"),
-        (["gpu1", "gpu7"], [], NODE_ONLY, "gpu7 of it are not part of this run"),
+        (["gpu1", "gpu7"], [], NODE_ONLY, "gpu7 is not part of this run"),
         (["gpu1"], None, NODE_ONLY, "squeue fails: slurm_load_squeue: error: Unable to contact slurm controller"),
         # The cluster is only being made.
         (["gpu1"], None, [], ""),

@@ -35,7 +35,7 @@ def test_a_server_of_known_machines_is_right() -> None:
         ({"address": ""}, ["ctl"], "pxe_server_address", "'' is not an IPv4 address"),
         ({"dns": ["10.0.0.2", "resolver"]}, ["ctl"], "pxe_server_dns", "invalid IPv4 addresses ('resolver')"),
         ({"missing": ["vmlinuz"]}, ["ctl"], "pxe_server_content", "/images lacks vmlinuz"),
-        ({"unknown": True}, ["ctl"], "pxe_server_range", "is not a first and a last address"),
+        ({"unknown": True}, ["ctl"], "pxe_server_range", "does not consist of a first and a last address"),
         ({"kernel_options": "a\nshell"}, ["ctl"], "pxe_server_kernel_options", "more than one line"),
         ({"machines": {"gpu1": NODE | {"pxe_server_mac": "52:54"}}}, ["gpu1"], "pxe_server_mac", "'52:54' is no"),
         ({"machines": {"gpu1": {"pxe_server_mac": "52:54:00:aa:00:01"}}}, ["gpu1"], "hosts_address", "is not an IPv4"),

@@ -49,7 +49,7 @@ def test_what_is_right_is_left_alone() -> None:
         ({"identity_groups": []}, "identity_groups", "all users of the directory could log in"),
         ({"identity_groups": ["a, b"]}, "identity_groups", "'a, b' is not a valid group name"),
         ({"identity_locked_group": "a\nb"}, "identity_locked_group", "is not a valid group name"),
-        ({"has_password": False}, "sssd_bind_dn", "is set without sssd_bind_password"),
+        ({"has_password": False}, "sssd_bind_dn", "must be set together with sssd_bind_password"),
         ({"sssd_min_id": 0}, "sssd_min_id", "0 is below 1000"),
         ({"sssd_cache_seconds": 0}, "sssd_cache_seconds", "0 is below 1"),
         ({"identity_source": "external", "sssd_uris": []}, "sssd_uris", "is empty"),

@@ -10,7 +10,7 @@ root=${ENROOT_ROOTFS:-}
 [ -d "$root" ] || exit 0
 touch -c "$root"
 
-# Leave links that lead out of the image to Enroot.
+# Create nothing through links that lead out of the image; Enroot handles them.
 make() {
     local place
     place=$(realpath -m -- "$root/$1") || return

@@ -17,7 +17,7 @@ EVERYWHERE = ("", "0.0.0.0", "::", "[::]", "*")  # noqa: S104 - refused
 _PLACEHOLDER = re.compile(r"(?i)^(admin|grafana|password|passwort|secret|prom-operator)\d*$|change.?me|<[^>]*>|^x+$")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9._@-]+")
-# Valid placeholders for templates, which the preflight cannot evaluate.
+# Valid values in place of templates that the preflight cannot evaluate.
 _IF_UNKNOWN = {"address": "127.0.0.1", "admin_password": "-" * 32, "prometheus_url": "http://x"}
 
 

@@ -36,7 +36,7 @@ def check_inventory(_: Known, cluster: Known) -> list[Problem]:
         problems += prometheus_problems(settings, host)
     targets = scrape_targets(cluster["monitoring_jobs"], variables, cluster["catalogue"]) if hosts else {}
     for problem in target_problems(targets):
-        # Another check reports hosts that share an address in the inventory.
+        # Skip hosts that share an address in the inventory, because another check reports them.
         if len({str(variables[name].get("ansible_host") or name) for name in problem["hosts"]}) > 1:
             problems.append(problem)
     return problems

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# Options with the same value on all hosts, with their default.
+# Options that have the same value on all hosts, with their defaults.
 SITE_OPTIONS: dict[str, Any] = {
     "slurm_partitions": [],
     "slurm_config": {},
@@ -59,7 +59,7 @@ def check_declaration(options: Known, cluster: Known) -> list[Problem]:
     """Return the problems in the cluster declaration."""
     hostvars = cluster["hostvars"]
     return slurm_problems(
-        # The hardware has a separate check.
+        # Omit the hardware, which a separate check covers.
         nodes=[{**inventory_node(name, hostvars[name]), "hardware": ""} for name in cluster["compute"]],
         catalogue={"": {}},
         groups=cluster["groups"],
@@ -97,7 +97,7 @@ def check_external(options: Known, _: Known) -> list[Problem]:
     if external and not paths.get("prefix"):
         problems.append(make_problem([], f"{key}.prefix", "is not set", "set the directory that contains bin/scontrol"))
     if paths.get("prefix", "").rstrip("/") in {"", "/usr"} and "prefix" in paths:
-        remedy = "remove slurm_external, which is not for Slurm from packages"
+        remedy = "remove slurm_external, because the distribution's packages provide this Slurm"
         problems.append(make_problem([], f"{key}.prefix", "is the prefix of the distribution's packages", remedy))
     problems += [
         make_problem([], other, f"is set, but busbar does not install the Slurm of {key}", "remove one of them")

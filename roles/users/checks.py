@@ -8,7 +8,7 @@ from ...plugins.module_utils.access.account_problems import account_problems
 from ...plugins.plugin_utils.former_users import former_users_problems
 from ...plugins.plugin_utils.role_checks import Known, Problem
 
-# Options with the same value on all hosts, with their default.
+# Options that have the same value on all hosts, with their defaults.
 SITE_OPTIONS: dict[str, Any] = {
     "users_accounts": [],
     "users_groups": [],

@@ -66,7 +66,7 @@ def attention(query: torch.Tensor, key: torch.Tensor, content: torch.Tensor) -> 
     """Return causal attention; all tensors are samples x heads x tokens x head width."""
     if hasattr(functional, "scaled_dot_product_attention"):
         return functional.scaled_dot_product_attention(query, key, content, is_causal=True)
-    # For torch before 2.0, as in Debian 12.
+    # torch before 2.0, as in Debian 12, has no scaled_dot_product_attention.
     later = torch.ones(query.shape[-2], query.shape[-2], dtype=torch.bool, device=query.device).triu(1)
     scores = (query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5).masked_fill(later, float("-inf"))
     return scores.softmax(-1) @ content

@@ -140,7 +140,7 @@ class Fsdp(Ddp):
     def optimizer_state(self, whole: dict[str, object]) -> dict[str, object]:
         """Return this rank's part of the full optimizer state."""
         flat = self.parts.FullyShardedDataParallel
-        # Every rank has read the full state from the shared file system.
+        # Nothing is broadcast, because every rank has read the full state from the shared file system.
         every = self.parts.FullStateDictConfig(), self.parts.FullOptimStateDictConfig()
         with flat.state_dict_type(self.model, self.whole[0], *every):
             return flat.optim_state_dict_to_load(self.model, self.optimizer, whole)
@@ -178,7 +178,7 @@ class DeepSpeed(Ddp):
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Train on a batch and return the loss."""
-        # DeepSpeed has converted the weights to bf16.
+        # Convert the samples, because DeepSpeed has converted the weights to bf16.
         inputs = inputs.bfloat16() if self.bf16 and inputs.is_floating_point() else inputs
         loss = loss_of(self.model, inputs, targets.bfloat16() if self.bf16 and targets.is_floating_point() else targets)
         self.model.backward(loss)

@@ -80,7 +80,7 @@ class Run:
         return [each for each in findings if each.severity in self.declared["drain"]]
 
     def unknown(self) -> dict[str, str]:
-        """Return the checks without a result, with the reason."""
+        """Return the checks that gave no result, with the reason."""
         return {name: each.unknown for name, each in self.answers.items() if each.unknown}
 
     def finish(self, findings: Sequence[Finding], done: str, passes: int) -> None:

@@ -124,7 +124,7 @@ def ask(command: Sequence[str], timeout_s: float) -> str:
 
 
 class Collector:
-    """Queries Slurm, and remembers what this release of Slurm supports."""
+    """Queries Slurm, and records which queries this release of Slurm supports."""
 
     def __init__(self, settings: Settings, say: Callable[[str], None] | None = None) -> None:
         """Store the settings; `say` receives one line for each new error."""

@@ -327,7 +327,7 @@ class Test:
         return float(self.comm.allreduce(float(np.median(times)), op=MPI.MAX))
 
     def half(self, count: int, *, in_place: bool) -> str:
-        """Measure out of place or in place, and return these cells of the row."""
+        """Measure one size, out of place or in place, and return its cells in the table."""
         first, wrong = self.first(count, in_place=in_place)
         took = self.usual(count, first, in_place=in_place)
         algbw = self.what.total(count) * 4 / took / 1e9

@@ -276,7 +276,7 @@ def main() -> None:
         "precision": device.precision,
         "size": size,
     }
-    # One write, so that the lines of several ranks do not interleave.
+    # Write the line at once, so that the lines of several ranks do not interleave.
     sys.stdout.write(f"{MARK}{json.dumps(about | found)}\n")
     sys.stdout.flush()
 

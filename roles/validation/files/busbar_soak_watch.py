@@ -168,7 +168,7 @@ class Watch:
             old = list(self.before or [])
             fresh = [line[:LONGEST] for line in after or [] if line not in old]
             record["faults"] = fresh[:MOST_LINES]
-        # One write, so that the lines of several nodes do not interleave.
+        # Write the line at once, so that the lines of several nodes do not interleave.
         sys.stdout.write(f"{MARK}{json.dumps(record)}\n")
         sys.stdout.flush()
 

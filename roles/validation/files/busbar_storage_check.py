@@ -254,7 +254,7 @@ PHASES: dict[str, Callable[[Check], None]] = {
 
 
 def stop(number: int, _frame: object) -> None:
-    """Exit on a signal with the regular cleanup."""
+    """Exit with the regular cleanup when a signal arrives."""
     sys.exit(128 + number)
 
 

@@ -62,7 +62,7 @@ class Speed(Rank):
         engine = ["--ioengine=libaio", "--iodepth=16", "--direct=1"] if mode == "direct" else ["--ioengine=psync"]
         command = [program, "--name=busbar", f"--filename={self.file('fio')}", f"--rw={way}", "--bs=1M", *engine]
         command += [f"--size={size}", f"--runtime={self.chosen.seconds}", "--end_fsync=1", "--fallocate=none"]
-        # One process, so that killing it leaves no children.
+        # Run fio as one process, so that no children remain when it is killed.
         command += ["--thread", "--output-format=json"]
         limit = self.chosen.seconds + FSYNC_S
         with subprocess.Popen(  # noqa: S603 - arguments of this program, without a shell

@@ -39,7 +39,7 @@ class Numbers:
     workers = 0
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        """Draw the frequencies and the teacher from the seed."""
+        """Generate the frequencies and the teacher network from the seed."""
         chance = torch.Generator().manual_seed(seed)
         self.device = device
         self.rates = (torch.rand(MLP_INPUTS, generator=chance, dtype=torch.float64) * 6.28).to(device)

@@ -104,7 +104,7 @@ def fail(code: int, words: str, folder: str | None = None) -> None:
 
 
 def private_file(path: str) -> str:
-    """Return why a rendezvous file is unsafe because other users can read or replace it, or an empty string."""
+    """Return the reason why other users can read or replace a rendezvous file, or an empty string if it is safe."""
     try:
         found = Path(path).parent.stat()
     except OSError as exc:

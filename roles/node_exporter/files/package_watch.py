@@ -1,4 +1,4 @@
-"""Write the metric of installed packages with known vulnerabilities: package_watch FILE.
+"""Writes metrics of the installed packages with known vulnerabilities. Usage: package_watch FILE.
 
 The table, package_watch.json beside the program, is the content of package_fixes.yml.
 """

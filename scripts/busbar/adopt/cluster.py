@@ -141,7 +141,7 @@ def draft_cluster(
         if error:
             unread.setdefault(error, []).append(name)
     for error, names in unread.items():
-        question = f"not read ({error}); the draft has only what slurm.conf says: users and mounts are unknown"
+        question = f"not read ({error}); the draft contains only its data from slurm.conf: users and mounts are unknown"
         draft.note(f"host {fold_for_slurm(names)}", ASK, question)
     _states(draft, _command(hosts, "sinfo-N", controller))
     carry_config(draft, conf)
@@ -334,7 +334,7 @@ def _external(draft: Draft, hosts: Mapping[str, HostReading], conf: SlurmConf) -
     """Set slurm_external if Slurm is not where packages install it, and yield reasons to refuse takeover."""
     paths = {path for each in hosts.values() for path in each.commands.get("daemon-paths", "").split()}
     config = posixpath.dirname(conf.path)
-    # Recordings do not tell where the daemons are.
+    # Recordings do not show on which hosts the daemons run.
     likely = {re.sub(r"/(lib(64)?/slurm|etc)/?$", "", place) for place in (conf.value("PluginDir"), config)}
     prefixes = sorted(
         prefix

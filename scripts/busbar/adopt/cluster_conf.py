@@ -39,7 +39,7 @@ __all__ = [
     "role_vars",
 ]
 
-# States of node lines that describe no machine to log in to.
+# States of node lines without a machine to log in to.
 NO_MACHINE = ("CLOUD", "FUTURE")
 # Keys that have a dedicated option.
 OPTIONS = {"ClusterName": "slurm_cluster_name", "StateSaveLocation": "slurm_state_directory"}
@@ -104,7 +104,7 @@ def _carry_controllers(draft: Draft, conf: SlurmConf) -> None:
     if len(conf.controllers) > 1:
         place = conf.value("StateSaveLocation", "/var/spool")
         draft.carry(f"StateSaveLocation {place} ({len(conf.controllers)} controllers)", {"slurm_state_shared": True})
-        question = "do the several controllers share it? busbar refuses a directory on the root file system of one"
+        question = "do all controllers share it? busbar refuses a directory on the root file system of a controller"
         draft.note(f"StateSaveLocation {place}", ASK, question)
 
 
@@ -156,7 +156,7 @@ def carry_nodes(draft: Draft, conf: SlurmConf, machines: Mapping[str, str], hard
 
 
 def gpus_found(draft: Draft, hosts: Mapping[str, HostReading], machines: Mapping[str, str]) -> None:
-    """List the GPUs that nvidia-smi reports on nodes whose hardware is a question."""
+    """List the GPUs that nvidia-smi reports on nodes whose hardware is unknown."""
     found: dict[str, list[str]] = {}
     for name in machines:
         lines = hosts[name].commands.get("nvidia-smi", "").splitlines() if name in hosts else []
@@ -369,7 +369,10 @@ def _remarks(draft: Draft, path: str, text: str) -> None:
             draft.note(f"plugstack {words[1]}", LEFT, "a SPANK plugin of the site; it stays", path)
         elif "plugstack" not in path and re.search(r"\b(pkill|killall)\b.*-u", line):
             draft.note(
-                line.strip(), LEFT, "warning: kills all processes of the user, also of other jobs; it stays", path
+                line.strip(),
+                LEFT,
+                "warning: it kills all processes of the user, including those of other jobs; it stays",
+                path,
             )
         elif "plugstack" not in path and re.search(r"(^|\s)/(opt|site|sw|usr/local)/\S+", line):
             draft.note(line.strip(), LEFT, "a program of the site; it stays", path)

@@ -43,7 +43,7 @@ class HostReading:
     error: str = ""
 
     def own_name(self) -> str:
-        """Return the name that the host has for itself, without domain; '' if it was not read."""
+        """Return the host's own name without domain; '' if it was not read."""
         return self.commands.get("hostname", "").strip().partition(".")[0]
 
     def conf_path(self) -> str:
@@ -73,7 +73,7 @@ def read_recording(folder: Path, controller: str) -> dict[str, HostReading]:
     A folder `controller` is that of the controller.
 
     Raises:
-        UsageError: the folder has nothing about the controller.
+        UsageError: the folder has no reading of the controller.
     """
     hosts: dict[str, HostReading] = {}
     try:

@@ -1,4 +1,4 @@
-"""Settings of the hosts outside of Slurm: the draft keeps them, and lists what the takeover changes anyway."""
+"""Carries host settings outside of Slurm into the draft, and lists the changes that a takeover makes anyway."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "",
         ("/etc/chrony/chrony.conf", "/etc/chrony.conf", "/etc/systemd/system/chrony.service.d/busbar.conf"),
-        "chrony runs in place of another time service, and restarts; the file of systemd in containers only",
+        "chrony replaces other time services and restarts; the systemd drop-in is written in containers only",
     ),
     (
         "",

@@ -1,4 +1,4 @@
-"""Users and groups of the hosts of a cluster: who is where, and whose numbers contradict each other."""
+"""Reads the users and groups of a cluster's hosts, and finds conflicting UIDs and GIDs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["People", "carry_people", "carry_sssd", "carry_sudo", "passwd", "read_people", "refuse_conflicts"]
 
-# Numbers of users; Debian gives 60000 to 64999 to packages, and 65534 is nobody (Debian Policy 9.2.2).
+# UIDs of users; Debian reserves 60000 to 64999 for packages, and 65534 is nobody (Debian Policy 9.2.2).
 _USERS = ((1000, 59999), (65536, 2**31 - 1))
 # The password field of accounts and groups of a directory.
 _ELSEWHERE = "*"
@@ -111,7 +111,7 @@ def read_people(hosts: Mapping[str, HostReading], slurm_user: str) -> People:
 
 
 def _two_sources(found: People, host: str, reading: HostReading, local: list[Account]) -> None:
-    """Add users who are twice in /etc/passwd, or there and in a directory."""
+    """Record users that occur twice in /etc/passwd, or both there and in a directory."""
     names = [account.name for account in local]
     for name in sorted({name for name in names if names.count(name) > 1}):
         found.conflicts.setdefault(name, []).append(f"user {name} is twice in /etc/passwd of {host}")
@@ -126,7 +126,7 @@ def _two_sources(found: People, host: str, reading: HostReading, local: list[Acc
 
 
 def _compare(found: People, numbers: dict[str, dict[int, dict[str, list[str]]]], slurm_user: str) -> None:
-    """Add the names with several numbers, and the numbers with several names."""
+    """Record names with several UIDs or GIDs, and UIDs or GIDs with several names."""
     tables: tuple[tuple[str, str, dict[str, dict[str, int]]], ...] = (
         ("user", "UID", {name: {host: each.uid for host, each in here.items()} for name, here in found.users.items()}),
         ("group", "GID", {name: {host: gid for host, (gid, _) in here.items()} for name, here in found.groups.items()}),

@@ -1,4 +1,4 @@
-"""A configuration of DeepOps that is being converted: its source, the draft, and shorthands for them."""
+"""The state of a DeepOps conversion: the source, the draft, and shorthand methods."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Reading:
         return {note.name for note in self.draft.notes}
 
     def number(self, path: str, name: str, column: int = 2) -> int | None:
-        """Return a number of a name in /etc/passwd or /etc/group; None if no host has the name, or hosts differ."""
+        """Return the UID or GID of a name in /etc/passwd or /etc/group; None if missing or inconsistent."""
         lines = [line for each in self.read.values() for line in each.files.get(path, "").splitlines()]
         found = {line.split(":")[column] for line in lines if line.startswith(f"{name}:")}
         return int(found.pop()) if len(found) == 1 else None

@@ -171,7 +171,7 @@ def test_several_controllers_keep_their_order_and_addresses_whichever_is_read() 
     assert (draft.variables["slurm_state_shared"], draft.variables["slurm_state_directory"]) == (True, "/shared/state")
     questions = {note.name: note.reason for note in draft.notes if note.result == ASK}
     assert "No route to host" in questions["host a1"]
-    assert "several controllers" in questions["StateSaveLocation /shared/state"]
+    assert "do all controllers share it" in questions["StateSaveLocation /shared/state"]
 
 
 def test_a_topology_of_nodes_that_are_no_hosts_stops_the_takeover() -> None:

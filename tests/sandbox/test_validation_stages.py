@@ -68,7 +68,7 @@ def test_one_wrong_bit_is_found(sandbox: Cluster) -> None:
     else:
         # Of two nobody can say which is right.
         assert test["blamed"] == []
-        assert "2 different results of equal devices" in test["reason"]
+        assert "2 different results of identical devices" in test["reason"]
 
 
 def test_a_floor_that_no_cpu_reaches_is_missed_by_all(sandbox: Cluster) -> None:

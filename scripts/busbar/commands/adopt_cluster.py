@@ -34,7 +34,7 @@ def register(
     cluster.add_argument("out", type=Path, metavar="OUT", help="folder of the new site; must be empty or not exist yet")
     cluster.add_argument("--controller", required=True, metavar="HOST", help="the primary controller")
     cluster.add_argument("--login", default="", metavar="HOST", help="the login node (default: the controller)")
-    cluster.add_argument("--database", default="", metavar="HOST", help="host of slurmdbd (default: as in slurm.conf)")
+    cluster.add_argument("--database", default="", metavar="HOST", help="host of slurmdbd (default: from slurm.conf)")
     hardware = "hardware profile of all compute nodes, or of HOSTS (folded: gpu[1-4]); repeatable"
     cluster.add_argument("--hardware", action="append", default=[], metavar="[HOSTS=]NAME", help=hardware)
     recording = "read files and outputs from a folder (HOST/etc/…, commands/HOST-NAME.txt) instead of the hosts"
@@ -50,7 +50,11 @@ def register(
 
 
 def _words(text: str) -> str:
-    """Return a text that a shell could split into words."""
+    """Return the text if a shell can split it into words (argparse type).
+
+    Raises:
+        ValueError: a quotation mark is missing.
+    """
     shlex.split(text)
     return text
 
@@ -98,7 +102,7 @@ def _slurmdbd_conf(draft: Draft, hosts: dict[str, HostReading]) -> str:
 
 
 def _carry_access(draft: Draft, args: argparse.Namespace, called: Mapping[str, str]) -> None:
-    """Set the connection variables of the draft; `called` contains the names of hosts that were given as addresses."""
+    """Set the connection variables of the draft; `called` maps the addresses on the command line to host names."""
     user = args.controller.rpartition("@")[0]
     options = {"ansible_user": user, "ansible_ssh_common_args": args.ssh_common_args}
     draft.variables |= {option: value for option, value in options.items() if value}
@@ -108,7 +112,7 @@ def _carry_access(draft: Draft, args: argparse.Namespace, called: Mapping[str, s
 
 
 def _read(args: argparse.Namespace, controller: str) -> tuple[dict[str, str], dict[str, str], dict[str, HostReading]]:
-    """Return the names of hosts that the command line gives, the SSH address of each host, and the readings."""
+    """Return the host name of each address on the command line, the SSH address of each host, and the readings."""
     from busbar.adopt.cluster import addresses_of, nodes_of, read_conf  # noqa: PLC0415 - needs Ansible
     from busbar.adopt.cluster_source import read_hosts  # noqa: PLC0415
 

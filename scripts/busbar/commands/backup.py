@@ -53,7 +53,7 @@ def _verify(args: argparse.Namespace) -> int:
         message = f"{args.snapshot!r} is not a snapshot ID: use at least four hexadecimal digits, or omit it"
         raise UsageError(message)
     site = Site(args)
-    # In check mode lookups do not create missing secrets; the verification runs anyway.
+    # In check mode lookups do not create missing secrets; the tasks of the verification run even in check mode.
     options = [
         "--check",
         "--tags",
@@ -71,7 +71,7 @@ def _verify(args: argparse.Namespace) -> int:
         Finding(ERROR, tuple(each.hosts), each.task, " ".join(each.message.split()), remedy) for each in run.failures
     ]
     findings += host_findings(answers, args.snapshot)
-    # A chosen snapshot belongs to one host.
+    # A snapshot ID belongs to one host, so the site folder is not compared.
     if args.snapshot == LATEST and answers:
         findings += site_findings(folder)
     proven = parsed_answers(answers)
@@ -89,7 +89,7 @@ def parsed_answers(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[s
 
 
 def host_findings(answers: Mapping[str, Mapping[str, Any]], wanted: str) -> Iterator[Finding]:
-    """Yield the problems with the hosts' snapshots; a chosen snapshot belongs to one host."""
+    """Yield the problems with the hosts' snapshots; only one host has the snapshot with a given ID."""
     others = {host for host, each in answers.items() if wanted != LATEST and int(each["rc"]) == NO_SUCH_SNAPSHOT}
     for host, each in answers.items():
         if int(each["rc"]) and (host not in others or others == set(answers)):
@@ -101,7 +101,7 @@ def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield a finding for each file that the site folder's snapshot lacks, or for a missing snapshot."""
     if not site.get("there"):
         problem = (
-            "no snapshot contains secrets, inventory and reports; without the secrets snapshots cannot be decrypted"
+            "no snapshot contains secrets, inventory and reports; snapshots cannot be decrypted without the secrets"
         )
         yield Finding(
             WARNING,

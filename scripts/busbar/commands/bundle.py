@@ -52,7 +52,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="system of all hosts, such as debian13, or of the hosts of a pattern, such as rocky9=slurm_compute",
     )
     make.add_argument("--size", action="store_true", help="only show the size")
-    make.add_argument("--key", type=Path, help=f"signing key (default: {KEY} of the site, created at first use)")
+    make.add_argument("--key", type=Path, help=f"signing key (default: {KEY} of the site, created on first use)")
     add_run_options(make)
     make.set_defaults(run=_create)
     check = actions.add_parser("verify", help="check a bundle", description=VERIFY)

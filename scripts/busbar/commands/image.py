@@ -52,10 +52,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     make.set_defaults(run=_bundle)
     build = actions.add_parser("build", help="build the image of a compute node", description=BUILD)
     build.add_argument(
-        "output", type=Path, metavar="FOLDER", help="folder that is published; must already contain a bundle"
+        "output", type=Path, metavar="FOLDER", help="published folder, which must already contain a bundle"
     )
     build.add_argument(
-        "--like", required=True, metavar="HOST", help="host of the inventory whose options the image gets"
+        "--like", required=True, metavar="HOST", help="host of the inventory whose options apply to the image"
     )
     build.add_argument("--url", required=True, help="URL from which nodes load the bundle, such as http://192.0.2.1/")
     build.add_argument(
@@ -75,7 +75,7 @@ def _variables(site: Site, playbook: Playbook) -> tuple[dict[str, dict[str, Any]
     """Return the variables of the hosts, and the folder of the secrets."""
     variables = host_variables(playbook)
     if not variables:
-        message = f"inventory {', '.join(site.inventory)}: no readable host; find the reason with busbar doctor"
+        message = f"inventory {', '.join(site.inventory)}: contains no readable host: run busbar doctor"
         raise UsageError(message)
     return variables, secret_folders(variables, site.folder)[0]
 

@@ -80,7 +80,7 @@ def _topology(args: argparse.Namespace) -> int:
 def _topology_of_hosts(args: argparse.Namespace) -> int:
     """Print the topology that hosts report and return 0, or 1 without a topology."""
     if args.nodes:
-        message = f"--nodes is for {_FABRIC}: with --from {args.source}, list the hosts instead"
+        message = f"--nodes applies only to {_FABRIC}: with --from {args.source}, list the hosts instead"
         raise UsageError(message)
     variables = {
         "topology_source": args.source,

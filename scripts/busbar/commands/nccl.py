@@ -98,7 +98,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _refuse_binary(where: str, start: bytes) -> None:
-    """Check that a file with this start is text.
+    """Check that the first bytes of a file are text.
 
     Raises:
         UsageError: the file is empty or binary.
@@ -280,7 +280,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     matrix.set_defaults(run=_matrix)
     output = "output of nccl-tests, or the JSON file of its option -J; - for standard input"
     parse.add_argument("file", metavar="FILE", type=Path, help=output)
-    matrix.add_argument("file", metavar="FILE", type=Path, help="output of the program; of nvbandwidth also with -j")
+    either = "output of the program; for nvbandwidth also the JSON of its option -j"
+    matrix.add_argument("file", metavar="FILE", type=Path, help=either)
     matrix.add_argument(
         "--floor", metavar="GBS", help="minimum GB/s of pairs with direct access (default: the profile's)"
     )

@@ -75,7 +75,8 @@ def _state(found: Data | None) -> str:
 
 def _score(score: Data) -> str:
     words = f"{score['points']} of {score['limit']}" + (": a LEMON" if score["lemon"] else "")
-    unknown = f"; minimum, because unknown: {', '.join(score['not_known'])}" if score["not_known"] else ""
+    lacking = ", ".join(score["not_known"])
+    unknown = f"; a minimum, because some data is unknown: {lacking}" if lacking else ""
     return f"{words}, since {_when(score['since'])}{unknown}"
 
 
@@ -134,7 +135,7 @@ def _job(each: Data) -> str:
 
 
 def _section(title: str, lines: Sequence[str] | None, source: str) -> Iterator[str]:
-    """Yield a title and the newest lines, or a note for a section that is not known."""
+    """Yield a title and the newest lines, or a note if the data of the section is unknown."""
     if lines is None:
         yield f"{title}  not known ({source})"
         return

@@ -179,7 +179,7 @@ def _refuse_invalid_options(args: argparse.Namespace, folder: Path, catalogue: M
 
 
 def _disk_problem(folder: Path) -> str:
-    """Return the error when a report-sized file is written into a folder, or an empty string."""
+    """Write a report-sized temporary file into a folder, and return the error or an empty string."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"\0" * _MIN_FREE_BYTES)
@@ -222,7 +222,7 @@ def _detach(args: argparse.Namespace) -> int:
     """Start the same command in the background and return the exit code."""
     values = {key: value for key, value in vars(args).items() if key not in {"run", "detach"} and value}
     run = detach(user_runs_folder(), ["prove", *(f"--{key}={value}" for key, value in values.items())])
-    print(f"validation {run.name} runs (process {run.process}), output {run.output}")
+    print(f"validation {run.name} started (PID {run.process}), output {run.output}")
     print(f"wait for its exit code: busbar report wait {run.name}")
     return 0
 

@@ -212,10 +212,10 @@ def _playbook_path(name: str) -> Path:
 
 
 def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | None:
-    """Return verdict, path and reason of the newest report of this run, or None without a report.
+    """Return the verdict, path and reason of the newest report of this run, or None without a report.
 
     Args:
-        run: may name the report as `busbar_report` in the play's statistics.
+        run: the finished run, whose set_stats may contain the path of the report as `busbar_report`.
         folder: default folder of reports.
         began: start of the run in seconds since 1970; older reports are ignored.
     """

@@ -61,7 +61,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     top = subparsers.add_parser(
         "report",
         help="manage validation reports: list, show, render, compare, sign, verify, wait",
-        description="REPORT is a report's folder, its name or the beginning of it, or latest (the default).",
+        description="REPORT is a report's folder, its name or a prefix of its name, or latest (the default).",
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     listed = commands.add_parser("list", help="list all reports, oldest first")

@@ -39,7 +39,7 @@ __all__ = ["NAMESPACE", "register"]
 NAMESPACE = "busbar-report"
 STATEMENT = "statement.json"
 SIGNATURE = f"{STATEMENT}.sig"
-# The site's signing key, created at first use.
+# The site's signing key, created on first use.
 KEY = "report_key"
 _REFUSED = 1
 # `busbar report render` regenerates these files from report.json.
@@ -188,7 +188,7 @@ def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
         message = f"{exc}; {other}"
         raise UsageError(message) from exc
     if find_spec("cryptography") is None:
-        message = f"the site's key needs cryptography: pip install 'busbar[ansible]'; {other}"
+        message = f"the site's key requires the Python package cryptography: pip install 'busbar[ansible]'; {other}"
         raise UsageError(message)
     from ansible_collections.busbar.cluster.plugins.plugin_utils.access.ssh_certificate import (  # noqa: PLC0415 - needs cryptography
         make_authority,

@@ -122,7 +122,7 @@ def number(least: int, most: int) -> Callable[[str], int]:
 
 
 def distribution(text: str) -> str:
-    """Return a distribution (argparse type); the error for an unknown name contains the nearest one."""
+    """Return a distribution (argparse type); the error for an unknown name suggests the most similar one."""
     known = sorted(DISTRIBUTIONS | IMAGES)
     if text not in known:
         near = difflib.get_close_matches(text, known, 1)

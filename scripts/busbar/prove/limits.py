@@ -28,7 +28,7 @@ _ASSOC, _QOS = "(sacctmgr show assoc)", "(sacctmgr show qos)"
 _KINDS = {"Grp": "Grp", "PerUser": "PU", "PerAccount": "PA", "PerJob": "PJ", "Jobs": "Jobs"}
 # Reasons and error messages from slurm_errno.c.
 _REMEDIES = {
-    r"JobHeld": "the cluster holds new jobs: ask the admin to release it",
+    r"JobHeld": "the cluster holds new jobs: ask the admin to release the job",
     r"Invalid ?account|AccountNotAllowed|account not permitted": f"use another --account {_ASSOC} or --partition, or "
     f"ask the admin to add your account to AllowAccounts of the partition {_PARTITION}",
     r"group not permitted": "use another --partition, or ask the admin to add your group to AllowGroups of the "
@@ -39,8 +39,8 @@ _REMEDIES = {
     f"{_PARTITION}",
     r"PartitionNodeLimit|Node count specification": "lower --nodes, or ask the admin to raise MaxNodes of the "
     f"partition {_PARTITION}",
-    r"partition not available|Partition(Down|Inactive)": "use another --partition, or ask the admin when this one is "
-    "available again",
+    r"partition not available|Partition(Down|Inactive)": "use another --partition, or ask the admin when this "
+    "partition is available again",
 }
 
 

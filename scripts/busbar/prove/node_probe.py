@@ -79,7 +79,7 @@ def read_nodes(allocation: Allocation, binary: str) -> dict[str, Node]:
 
     Args:
         allocation: the running allocation.
-        binary: path of a further program to look for.
+        binary: path of an additional program to look for.
     """
     places = " ".join([*_NCCL_TESTS_FOLDERS, *([shlex.quote(str(Path(binary).parent))] if binary else [])])
     _code, out, err = run_step(allocation, allocation.nodes, ["bash", "-c", _PROBE.replace("PLACES", places)])

@@ -92,7 +92,8 @@ def job_script(backend: str, program: list[str], image: str) -> str:
 
     Args:
         backend: mpi or nccl.
-        program: the command that runs the collectives; for nccl that of all_reduce, in the same folder as the others.
+        program: the command that runs the collectives; for nccl that of all_reduce, whose folder must contain the other
+            programs.
         image: Pyxis image; empty for none.
     """
     template = _environment().overlay().get_template("job.sh.j2")

@@ -37,7 +37,7 @@ _PROGRAMS = ("sbatch", "srun", "scancel", "squeue", "sinfo", "scontrol")
 
 
 class NotStarted(Exception):  # noqa: N818 - an outcome, not an error
-    """The job did not start; the message is the reason."""
+    """The job did not start; the message contains the reason."""
 
 
 class Request(NamedTuple):
@@ -171,7 +171,7 @@ class Allocation:
 
     @classmethod
     def submitted(cls, request: Request) -> Allocation:
-        """Submit a job that only holds nodes.
+        """Submit a job that allocates nodes and runs no program.
 
         Raises:
             UsageError: Slurm rejects the job.

@@ -55,7 +55,7 @@ class Detached:
 
     @property
     def runs(self) -> bool:
-        """Whether its process is alive."""
+        """Whether the process of the validation is alive."""
         with contextlib.suppress(OSError), (self.folder / _LOCK).open("rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -65,7 +65,7 @@ class Detached:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code, or None while it runs or if it was killed."""
+        """Exit code of the validation, or None while it runs or if it was killed."""
         try:
             return int((self.folder / _CODE).read_text(encoding="ascii"))
         except (OSError, ValueError):
@@ -73,7 +73,7 @@ class Detached:
 
     @property
     def process(self) -> str:
-        """Its process ID, or an empty string if it is unknown."""
+        """Process ID of the validation, or an empty string if it is unknown."""
         try:
             return (self.folder / _STARTED).read_text(encoding="ascii").strip()
         except OSError:
@@ -92,7 +92,7 @@ class Detached:
         return "was killed" if code is None else f"exited with code {code}"
 
     def follow(self, say: Callable[[str], object]) -> int | None:
-        """Forward its output until it ends, and return its exit code, or None if it was killed."""
+        """Print the output of the validation until it ends, and return its exit code, or None if it was killed."""
         with self.output.open(encoding="utf-8", errors="replace") as stream:
             alive = True
             while alive:
@@ -105,7 +105,7 @@ class Detached:
 
 
 def find(place: Path, name: str = "") -> Detached:
-    """Return the detached validation with an ID or a prefix of it; without a name the last one.
+    """Return the detached validation with an ID or a prefix of it; by default the last one.
 
     Raises:
         UsageError: no validation or several validations match.

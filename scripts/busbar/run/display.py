@@ -61,7 +61,7 @@ class Display:
     """Prints one line per play and task; on a terminal only for tasks that changed something or failed."""
 
     def __init__(self, stream: TextIO, *, skipped: bool = False) -> None:
-        """Set the output stream, and whether to show tasks that every host skipped."""
+        """Store the output stream, and whether to show tasks that every host skipped."""
         self._stream = stream
         self._skipped = skipped
         self._live = stream.isatty() and os.environ.get("TERM") != "dumb"

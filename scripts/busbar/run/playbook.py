@@ -116,11 +116,11 @@ def _environment(config: Path) -> dict[str, str]:
 
 
 def _collections_paths(config: Path) -> list[str]:
-    """Return the other folders of collections: the user's setting or Ansible's default."""
+    """Return the additional folders of collections: the user's setting or Ansible's default."""
     if given := os.environ.get("ANSIBLE_COLLECTIONS_PATH"):
         return given.split(os.pathsep)
     parsed = configparser.ConfigParser(interpolation=None)
-    # ansible-playbook reports errors in the file.
+    # Ignore errors in ansible.cfg; ansible-playbook reports them.
     with contextlib.suppress(configparser.Error, OSError, UnicodeDecodeError):
         parsed.read(config, encoding="utf-8")
     named = parsed.get("defaults", "collections_path", fallback="~/.ansible/collections:/usr/share/ansible/collections")
@@ -133,7 +133,7 @@ def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
 
     def count(pattern: str) -> int:
         try:
-            # ansible-playbook prints the same messages again.
+            # Suppress messages about the inventory; ansible-playbook prints them too.
             with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
                 if not known:
                     known.append(_inventory(playbook)[0])
@@ -257,7 +257,7 @@ class _Cancel:
     """Stops the playbook: the first signal interrupts it, a second signal or a timeout kills it."""
 
     def __init__(self, pid: Callable[[], int | None]) -> None:
-        """Store a function that returns the process ID of the playbook, once it is known."""
+        """Store a function that returns the process ID of the playbook, or None before it starts."""
         self._pid = pid
         self._since: float | None = None
         self._again = False

@@ -46,7 +46,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         help="file, directory or list of hosts (default: inventory/)",
     )
     add_sandbox(cluster)
-    prompts = parser.add_argument_group("passwords, requested once on the terminal")
+    prompts = parser.add_argument_group("passwords, for which busbar prompts once")
     prompts.add_argument("-k", "--ask-pass", action="store_true", help="ask for the SSH password")
     prompts.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
     prompts.add_argument(
@@ -121,7 +121,7 @@ class Site:
 
 
 def explain(run: Run) -> None:
-    """Print why a run failed on standard error."""
+    """Print on standard error why a run failed."""
     print("\n".join([*summary(run), f"log: {run.log}"]), file=sys.stderr)
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..common.option_names import option
@@ -31,7 +32,7 @@ _IN_TIME = re.compile(r"^# busbar repeats: (\d{1,3}), no time for more\s*$", re.
 
 
 def _is_program(path: str) -> bool:
-    """Return whether a path names an nccl-tests program, so that the paths of the others can be derived from it."""
+    """Return whether a path names an nccl-tests program; the paths of its other programs are derived from it."""
     return any(f"{name}_perf" in path.rpartition("/")[2] for name in COLLECTIVES)
 
 
@@ -48,8 +49,9 @@ def collective_problems(options: Mapping[str, Any]) -> list[str]:
     problems = [
         f"{option('collectives')}: {name!r} is not one of {', '.join(known)}" for name in wanted if name not in known
     ]
-    if len(set(map(str, wanted))) < len(wanted):
-        problems.append(f"{option('collectives')}: contains a duplicate: remove it")
+    twice = sorted(name for name, count in Counter(map(str, wanted)).items() if count > 1)
+    if twice:
+        problems.append(f"{option('collectives')}: lists {', '.join(twice)} more than once: remove the duplicates")
     search = options["search_collective"]
     if search not in {"auto", *known}:
         problems.append(f"{option('search_collective')}: {search!r} is not auto or one of {', '.join(known)}")

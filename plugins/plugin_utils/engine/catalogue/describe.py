@@ -39,7 +39,7 @@ class Kind(NamedTuple):
     """Machines with the same hardware.
 
     Attributes:
-        name: a name for the profile that no known profile has.
+        name: an unused name for their profile.
         profile: their hardware profile.
         hosts: their names.
         known: name of the most similar known profile; None if no profile has these GPUs.
@@ -114,7 +114,7 @@ def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
     known = generation_of_model(model)
     return {
         "model": model,
-        # The driver depends on the generation, and the preflight rejects an unknown one.
+        # The driver depends on the generation, and the preflight rejects an unknown generation.
         **({} if known else {"generation": generation_of_architecture(str(first["architecture"] or ""))}),
         "count": len(gpus),
         "slurm_type": slurm_type(model),
@@ -125,7 +125,7 @@ def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
 
 
 def _near(facts: Mapping[str, Any], sockets: int) -> dict[str, Any]:
-    """Return the CPU sockets of the GPUs, if the machine has several."""
+    """Return the CPU socket of each GPU; empty if the machine has one socket, or if a socket is unknown."""
     found = found_sockets(facts, sockets) if sockets > 1 else []
     return {"cpu_sockets": found} if len(found) == len(facts["gpus"]) else {}
 
@@ -144,7 +144,7 @@ def _plain(number: float) -> float:
 
 
 def profile_differences(known: Mapping[str, Any], found: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return key, declared value and found value of each difference between a known profile and a machine's profile."""
+    """Return the key, the declared and the found value of each difference between a known and a machine's profile."""
     result = [(key, known.get(key), found[key]) for key in _CPU if known.get(key) != found[key]]
     declared = int(known.get("memory_mb") or 0)
     if declared > found["memory_mb"] or declared < (1 - 10 * _MEMORY_SHARE) * found["memory_mb"]:
@@ -209,7 +209,7 @@ def machine_notes(facts: Mapping[str, Any], slurmd: str) -> list[str]:
     elif any(gpu["lost"] for gpu in facts["gpus"]):
         notes.append("a GPU is lost: describe the machine again after the repair")
     elif facts["gpus"] and not facts["gpus"][0]["memory_total_mib"]:
-        notes.append("gpu.memory_mb is a guess, the memory of the host: nvidia-smi reports no GPU memory size")
+        notes.append("gpu.memory_mb is a guess (the host's memory): nvidia-smi reports no GPU memory size")
     active = [port for port in facts["rdma_ports"] if port["active"] and port["rate_gbps"]]
     if not active and not any(each["up"] and each["rate_gbps"] for each in facts["network_interfaces"]):
         notes.append("nics is a guess: no network interface reports its speed")
@@ -254,7 +254,7 @@ def description_text(
         comments = [fold_hosts(kind.hosts), *_fit(kind.known, kind.differences, bool(kind.profile.get("gpu")))]
         comments += [*kind.notes, "busbw is not measured: run busbar validate, then set floors with their source"]
         lines += [f"  # {comment}" for comment in comments]
-        # Remove Ansible's tags from strings, which the YAML library does not support.
+        # The YAML library cannot write the tagged strings of Ansible; the JSON round trip removes the tags.
         text = yaml.safe_dump(json.loads(json.dumps({kind.name: kind.profile})), sort_keys=False, width=110)
         lines += [f"  {line}" for line in text.replace("generation: null", _FILL_IN).splitlines()]
     return "\n".join(["hardware_profiles_extra:", *lines]) if lines else ""

@@ -116,9 +116,9 @@ def count_problems(entry: dict[str, Any], where: str) -> list[str]:
         count = item["nodes"]
         most = _STEP * before if before else _FEWEST
         if count <= before:
-            problems.append(f"{where}.floors[{place}].nodes: {count} after {before}: sort the entries by nodes")
+            problems.append(f"{where}.floors[{place}].nodes: {count} follows {before}: sort the entries by nodes")
         elif count > most:
-            missing = f"{count} is the first entry" if not before else f"{count} is more than twice {before}"
+            missing = f"the first entry is {count}" if not before else f"{count} is more than twice {before}"
             problems.append(f"{where}.floors[{place}].nodes: {missing}: add a floor for {most} nodes")
         before = max(before, count)
     return problems
@@ -136,8 +136,8 @@ def low_floor(floor: float, best: float | None) -> str:
     return f"floor {floor:g} GB/s is below half of {best:g}, so nodes at half speed would pass: raise it"
 
 
-# Share of the NIC rate that parts of racks must reach, for which no values are published: that of DGX H100 (see its
-# profile).
+# Share of the NIC rate that parts of a rack must reach: that of DGX H100 (see its profile), because no values are
+# published for parts of a rack.
 _SHARE = 0.75
 # The same for an all-reduce between two domains. With half of the NICs, a tree reaches up to 0.89 of the rate of all
 # NICs (see ceilings.hierarchical), so the share is higher. Published results of node pairs reach at least 0.94.

@@ -34,8 +34,8 @@ def gres_mode(declared: str | None, gpu: Mapping[str, Any]) -> str:
 def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int = 0) -> list[dict[str, Any]]:
     """Return a node's gres.conf lines as keys and values, without the node name.
 
-    Slurm reads counts and types from slurm.conf, and a type matches any part of the detected name, so a node with
-    detection requires only the detection method.
+    Slurm reads counts and types from slurm.conf, and a type matches any part of the detected name, so a node whose GPUs
+    slurmd detects requires only the detection method.
 
     Args:
         gpu: the ``gpu`` section of its profile; ``cpu_sockets`` sets ``Cores`` to all cores of a socket.
@@ -52,8 +52,8 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
     near = [_cores(socket, cores) for socket in gpu.get("cpu_sockets") or []]
     kind = gpu.get("slurm_type") or None
     if not mig and files and near:
-        # Only consecutive files share a line, so that the order of the lines, by which Slurm numbers GPUs, is that of
-        # the files, by which the prolog numbers them.
+        # Only consecutive files share a line, because Slurm numbers GPUs in the order of the lines, and the prolog in
+        # the order of the files.
         pairs = groupby(zip(near, expand_hosts(files)), key=itemgetter(0))
         return [
             _given({"Name": "gpu", "Type": kind, "File": fold_for_slurm(name for _, name in alike), "Cores": numbers})
@@ -112,7 +112,7 @@ def gres_problems(
     if given not in MODES:
         return [make_problem(hosts, "slurm_gres_mode", f"{given!r} is unknown", f"use one of: {', '.join(MODES)}")]
     if mig:
-        remedy = "correct the layout (gpu.mig of the hardware, or mig_layout of the host), or hardware of the host"
+        remedy = "correct gpu.mig of the hardware profile, or mig_layout or hardware of the host"
         problems = [make_problem(hosts, "mig_layout", problem, remedy) for problem in layout_problems(gpu, mig)]
         return problems or _mig_problems(hosts, gpu, mig, given)
     return _name_problems(hosts, gpu, given)

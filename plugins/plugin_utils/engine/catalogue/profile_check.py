@@ -70,7 +70,7 @@ def _socket_problems(profile: dict[str, Any]) -> list[str]:
     near = gpu.get("cpu_sockets") or []
     problems = []
     if near and len(near) != int(gpu["count"]):
-        problems.append(f"gpu.cpu_sockets: has {len(near)} entries (expected {gpu['count']}, as gpu.count)")
+        problems.append(f"gpu.cpu_sockets: has {len(near)} entries (expected {gpu['count']}, from gpu.count)")
     files = expand_hosts(str(gpu.get("device_files") or ""))
     if near and len(files) != int(gpu["count"]):
         problems.append(f"gpu.device_files: has {len(files)} files (expected one per entry of gpu.cpu_sockets)")

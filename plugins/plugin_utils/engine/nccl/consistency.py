@@ -43,7 +43,7 @@ _PLAIN = frozenset({"broadcast", "reduce", "sendrecv"})
 
 
 class _Half(NamedTuple):
-    """The out-of-place or in-place half of a row, as intervals; base is size / time."""
+    """The out-of-place or in-place half of a row, as intervals of possible values; base is size / time."""
 
     row: int
     where: str
@@ -116,7 +116,7 @@ def _definitions(name: str | None, ranks: int | None, *, old: bool) -> list[tupl
 def _most_fitting(
     halves: list[_Half], definitions: list[tuple[float | None, float | None]]
 ) -> tuple[int | None, Interval | None, Interval | None]:
-    """Return the definition that most halves match, preceded by the number of halves that do not match.
+    """Return the number of halves that do not match, and the definition that most halves match.
 
     Unknown values of the definition are derived from the halves.
     """
@@ -202,7 +202,7 @@ def contradictions(run: Run) -> list[str]:
 
 
 def _mixed(run: Run) -> Iterator[str]:
-    """Find tables of several processes that are mixed in one output."""
+    """Yield a problem if one output contains the tables of several processes."""
     if run["seen"]["repeated_ranks"]:
         yield "a rank is listed twice: the output of several programs is mixed, or the program was built without MPI"
 
@@ -225,7 +225,7 @@ def _bad_cells(run: Run) -> Iterator[str]:
 
 
 def _unlike_each_other(run: Run) -> Iterator[str]:
-    """Find N/A cells where the same half of similar rows was checked, and errors above the type's tolerance."""
+    """Yield N/A cells whose half was checked in similar rows, and errors above the type's tolerance."""
     checked = {
         (half, row["type"], row["redop"], row["root"])
         for row in run["rows"]
@@ -289,7 +289,7 @@ def _half_name(half: str) -> str:
 
 
 def _footer(run: Run) -> Iterator[str]:
-    """Find differences between the footer and the cells."""
+    """Yield differences between the footer and the cells."""
     yield from run["seen"]["strange_footer"]
     if run["out_of_bounds"] == 0 and run["seen"]["check"] != "error":
         for number, row in enumerate(run["rows"]):
@@ -302,13 +302,13 @@ def _footer(run: Run) -> Iterator[str]:
 
 
 def _sizes(run: Run) -> Iterator[str]:
-    """Find sizes that decrease or do not match the declared step."""
+    """Yield sizes that decrease or do not match the declared step."""
     sizes = [row["size"] for row in run["rows"]]
     start = run["seen"]["start"]
     slack = _ALIGNMENT * run["ranks"] if run["ranks"] else _UNKNOWN_SLACK
     for number, (before, size) in enumerate(zip(sizes, sizes[1:]), start=1):
-        # The sizes restart for each type, operator and root, and with -N. If processes print separate tables, their
-        # rows are interleaved.
+        # The sizes restart for each type, operator and root, and for each repeat (-N). If processes print separate
+        # tables, their rows are interleaved.
         if size < before and size > sizes[0] + slack and not run["seen"]["repeated_ranks"]:
             yield _quote(run, number, f"size {size} B follows {before} B (expected ascending sizes)")
             return

@@ -48,7 +48,7 @@ class _Record(NamedTuple):
 
 
 def inspector_words(text: str) -> list[str]:
-    """Return a summary of the Inspector's records in the output of a test that did not pass; it never raises."""
+    """Return a summary of the Inspector's records in the output of a test that did not pass. Never raises."""
     lines = _LINE.findall(text)
     if not lines:
         return []
@@ -94,7 +94,7 @@ def _read(node: str, line: str) -> tuple[_Record | None, str]:
 
 
 def _problem(given: dict[str, Any]) -> str:
-    """Return why an object is not a record; empty if it is one."""
+    """Return why an object is not a record; empty if it is a record."""
     header, metadata, perf = (given.get(key) for key in ("header", "metadata", "coll_perf"))
     if not (isinstance(header, dict) and isinstance(metadata, dict) and isinstance(perf, dict)):
         return "lacks header, metadata or coll_perf"
@@ -150,11 +150,11 @@ def _slowest(title: str, name: str, records: list[_Record]) -> list[str]:
         late = Counter(min(each, key=lambda record: record.time_us).rank for each in whole).most_common(1)[0]
         words += (
             f"; longest on rank {longest.rank} of {longest.node}, shortest on rank {shortest.rank} of {shortest.node} "
-            f"({shortest.time_us} us), for which the others waited; rank {late[0]} was shortest in {late[1]} of "
-            f"{len(whole)}"
+            f"({shortest.time_us} us): the other ranks waited for it; rank {late[0]} was shortest in {late[1]} of "
+            f"{len(whole)} operation(s)"
         )
     usual = fmean(max(record.time_us for record in each) for each in whole)
-    return [f"{words}; mean of {len(whole)}: {usual:.0f} us"]
+    return [f"{words}; mean of {len(whole)} operation(s): {usual:.0f} us"]
 
 
 def _few(names: list[str]) -> str:

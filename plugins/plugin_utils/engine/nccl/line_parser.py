@@ -22,8 +22,8 @@ _MAX_DIGITS = 30
 # Each header and footer line of a table contains one of these.
 _MARKS = ("nThread", "Rank", "size", "bytes", " : ", "Collective test", "nccl-tests version")
 
-# A line of NCCL without any of these contains at most a path to a NIC; lines with one of the last two must be cleaned
-# first. The first item is the word's rarest letter: searching a text for one character is twenty times as fast.
+# A line of NCCL without any of these contains at most a path to a NIC; lines with either of the last two words must be
+# cleaned first. The first item is the word's rarest letter: searching a text for one character is twenty times as fast.
 INFORMATIVE = (
     ("U", "Using network"),
     ("U", "NET/IB : Using"),
@@ -44,7 +44,7 @@ class Parser:
     """The state of the parser between two lines."""
 
     def __init__(self, *, numbered: bool = True) -> None:
-        """Start before the first line; `numbered` determines whether findings include line numbers."""
+        """Create a parser; `numbered` determines whether findings include line numbers."""
         self.runs: list[Run] = []
         self.run = new_run()
         self.layout: line_patterns.Layout | None = None
@@ -177,7 +177,7 @@ class Parser:
         self.line = (first + len(lines)) * self.step
 
     def knows(self, line: str) -> bool:
-        """Return whether a line of NCCL has the same prefix as an earlier one and no new information."""
+        """Return whether a line of NCCL has the prefix of an earlier line and adds no information."""
         head, _level, rest = line.partition(_INFO)
         host = self.heads.get(head)
         if host is None or "<std" in rest:

@@ -39,7 +39,7 @@ TYPES = (
 )
 OPERATORS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none", "all"})
 
-# Start of a line of NCCL, up to its level; newer versions print the time first.
+# Start of a line of NCCL, up to its log level; newer versions print the time first.
 LIBRARY_HEAD = re.compile(r"[ \t]*(?:\[[^\]]*\] )?([A-Za-z][\w.-]*):\d+:\d+ \[\d+")
 
 # Numbers in a header fit into 64 bits.
@@ -89,7 +89,7 @@ FAILURE = re.compile(
 )
 
 _CELL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+|inf|nan|nan\(\S*\))|N/A|\d*X[\dX.]*")
-# A count directly followed by a host name and a colon, with which lines of NCCL and nccl-tests begin.
+# A count directly before a line of NCCL or nccl-tests, which begins with a host name and a colon.
 _GLUED_COUNT = re.compile(r"\d+(?=[A-Za-z][\w.-]*:)")
 _MAX_INT_DIGITS = 30
 
@@ -184,7 +184,7 @@ class Labels:
         """Start without labels.
 
         Args:
-            known: finds the known beginning of a line, without a "#" before it.
+            known: function that finds the known beginning of a line, without a preceding "#".
         """
         self._known = known
         self._labels: list[_Label] = []
@@ -231,7 +231,7 @@ class Labels:
         template = ""
         for before, segment, after in zip(["", *segments], segments, [*segments[1:], ""]):
             if segment.isspace():
-                # If a number fills its column, there is no space.
+                # There is no space before a number that fills its column.
                 template += r"\s*" if after[:1].isdigit() and not before[:1].isdigit() else r"\s+"
             else:
                 template += _NUMBER if segment[0].isdigit() else re.escape(segment)

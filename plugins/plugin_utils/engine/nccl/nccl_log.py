@@ -37,7 +37,7 @@ class FabricNotes:
     """Collects, in bounded memory, the networks, NICs, GPUDirect RDMA, NVLS and in-network reduction of a run."""
 
     def __init__(self) -> None:
-        """Start without information."""
+        """Create an empty collection."""
         self.networks: list[str] = []
         self.nics: list[str] = []
         self.gdrdma: bool | None = None

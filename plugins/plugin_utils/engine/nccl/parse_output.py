@@ -43,7 +43,7 @@ def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) ->
 
     Args:
         lines: lines with their line ends.
-        begins: whether a line starts a part of the output that is parsed separately.
+        begins: returns whether a line starts a part of the output that is parsed separately.
         most: maximum number of characters to keep.
 
     Raises:
@@ -80,7 +80,7 @@ def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) ->
             if length > most:
                 message = f"the output has more than {most} characters even without NCCL's repeated lines"
                 raise ValueError(message)
-    # Keep the last lines unchanged, because readers look at these first.
+    # Keep the last lines unchanged, because admins read them first.
     known = sum(telling for _line, telling in last)
     end = [line for line, _telling in last]
     return "".join(kept[: len(kept) - known] + end)

@@ -35,7 +35,7 @@ def ras_words(text: str) -> list[str]:
         try:
             given = json.loads(joined[start:])
         except (ValueError, RecursionError):
-            return ["the answer of NCCL's RAS is incomplete; see the output"]
+            return ["the response of NCCL's RAS is incomplete; see the output"]
         found = _of_json(given)
     else:
         found = _of_text(lines)

@@ -17,7 +17,7 @@ class Printed(NamedTuple):
         line: number of its first line in the text, starting at 1; 0 if unknown.
         text: that line.
         units: for out-of-place and in-place, half a unit of the last printed digit of time_us, algbw and busbw.
-        bad: problems with single cells, in words.
+        bad: messages about problems with single cells.
     """
 
     line: int

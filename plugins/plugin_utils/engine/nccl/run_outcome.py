@@ -47,7 +47,7 @@ def _halves(run: Run) -> list[dict[str, Any]]:
 
 
 def _largest_pair(run: Run) -> tuple[float, float] | None:
-    """Return algbw and busbw of the half with the largest finite algbw, which is printed most precisely."""
+    """Return the algbw and busbw of the half with the largest finite algbw, which has the most digits."""
     pairs = [
         (half["algbw"], half["busbw"])
         for half in _halves(run)
@@ -76,7 +76,7 @@ def ranks_from_ratio(run: Run) -> tuple[int, int] | None:
 
 
 def _ratio_contradicts(run: Run, ranks: int) -> bool:
-    """Return whether busbw / algbw corresponds to another number of ranks."""
+    """Return whether busbw / algbw corresponds to a different number of ranks than the given one."""
     seen = run["seen"]
     if len(seen["groups"]) > 1 or seen["repeated_ranks"] or ranks < 1:
         return False
@@ -102,7 +102,7 @@ def _ratio_contradicts(run: Run, ranks: int) -> bool:
 
 
 def missing_parts(run: Run) -> list[str]:
-    """Return the missing rows, halves and rank lines of a run, in words."""
+    """Return a message for each group of missing rows, halves and rank lines of a run."""
     missing = []
     if not run["rows"]:
         missing.append(_no_rows(run["seen"]))
@@ -122,7 +122,7 @@ def _no_rows(seen: dict[str, Any]) -> str:
     """Return why a run with a footer has no rows."""
     start, reduced = seen["start"], seen["reduced"]
     if start is None or reduced is None or reduced >= int(start["min"]):
-        return "there is a footer but no row"
+        return "the output has a footer but no row"
     # common.cu reduces maxBytes to fit the GPU memory only after comparing it with minBytes.
     return (
         f"nccl-tests measured nothing: it reduced maxBytes to {reduced} B to fit the GPU memory, below minBytes "
@@ -164,7 +164,7 @@ def _missing_rows(run: Run) -> list[str]:
 
 
 def _against_start(sizes: list[int], start: dict[str, str], reduced: int | None) -> list[str]:
-    """Return differences between the first and last size and those announced in the header."""
+    """Return the differences between the first and last size and those in the header."""
     low, high, step = int(start["min"]), int(start["max"]), int(float(start["step"]))
     if reduced is not None:
         low, high = min(low, reduced), min(high, reduced)
@@ -233,8 +233,8 @@ def _missing_ranks(run: Run) -> list[str]:
 def _is_excerpt(run: Run, lines: dict[int, tuple[str, str]]) -> bool:
     """Return whether the rank lines were shortened intentionally, as in published outputs.
 
-    These show the first and the last rank of each host, or only the last, or begin at the last rank line. Accidental
-    losses look different.
+    These show the first and the last rank of each host, or only the last, or begin at the last rank line. Lines that
+    were lost by accident leave other gaps.
     """
     ranks = max(lines) + 1
     if list(lines) == [ranks - 1] and run["seen"]["start"] is None and not run["seen"]["named"]:
@@ -257,7 +257,7 @@ def _too_few_ranks(run: Run, lines: dict[int, tuple[str, str]], start: dict[str,
     lacking = _lacking_on_last_host([lines[rank][0] for rank in sorted(lines)])
     # Ranks may be distributed unevenly, so several missing ranks count only if busbw / algbw does not give the number.
     if lacking == 1 or (lacking and bus_factor(run["program"], len(lines)) in {1.0, None}):
-        return [f"the last host has {lacking} rank line(s) fewer than each of the other hosts"]
+        return [f"the last host has {lacking} fewer rank line(s) than each other host"]
     if _ratio_contradicts(run, len(lines)):
         return [f"rank lines are missing: {len(lines)} ranks contradict busbw / algbw"]
     return []

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare a validation with earlier ones, and report or fail tests that have become slower (drift).
 
-Only tests whose verdicts count and the median of a node over all its pairs can fail, because a single test of the
-culprit search does not count.
+A drifted value leads to FAIL only if it belongs to a test whose verdict counts, or is the median of a node over all its
+pairs. A single test of the culprit search does not count.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def node_figures(report: ReadReport) -> list[NodeFigure]:
 
 
 def _unproven(test: ReadTest) -> ReadTest:
-    """Return the test without verdict and values, for nodes about which it is not conclusive."""
+    """Return the test as INCONCLUSIVE and without values, for nodes that it neither clears nor blames."""
     return {**test, "verdict": "INCONCLUSIVE", "measured_busbw": None, "floor": None, "ceiling": None}
 
 

@@ -161,7 +161,7 @@ def seconds(started: str) -> float | None:
 
 
 def distinct(tests: list[ReadTest]) -> list[ReadTest]:
-    """Return the tests, without earlier ones of the same name, stage and collective."""
+    """Return the last test of each name, stage and collective."""
     return list({(test["name"], test["stage"], test["collective"]): test for test in tests}.values())
 
 

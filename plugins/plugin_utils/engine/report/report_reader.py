@@ -86,7 +86,7 @@ def matrices_of(value: object, plain: Callable[[object], str]) -> list[Matrix]:
 
 
 def _place(value: object, rows: list[str], columns: list[str]) -> tuple[int, int] | None:
-    """Return row and column of a cell; None if the matrix does not contain it."""
+    """Return the row and column of a cell; None if the matrix does not contain the cell."""
     pair = [item for item in _list(value) if isinstance(item, int) and not isinstance(item, bool)]
     if len(pair) != len(("row", "column")) or not (0 <= pair[0] < len(rows) and 0 <= pair[1] < len(columns)):
         return None
@@ -375,7 +375,9 @@ def culprits(report: ReadReport) -> list[Culprit]:
     for (node, verdict), others in partners.items():
         good = sorted(other for other in others if partners.get((other, "PASS"), set()) - {node})
         if verdict == "FAIL" and len(good) >= _PAIR and (node, "PASS") not in partners:
-            found.setdefault(node, f"failed with {len(good)} partners that passed with others: {', '.join(good[:8])}")
+            found.setdefault(
+                node, f"failed with {len(good)} partners that passed with other nodes: {', '.join(good[:8])}"
+            )
     return [{"kind": "node", "nodes": [node], "reason": reason} for node, reason in found.items()]
 
 

@@ -37,7 +37,7 @@ class _OneBlock(Item):
     block: Block
 
     def __post_init__(self) -> None:
-        """Store the block as the only one of the item."""
+        """Create the item with its only block."""
         self.blocks = [self.block]
 
 
@@ -128,7 +128,7 @@ class _Probe(_OneBlock):
 
 @dataclass
 class Border(_OneBlock):
-    """Two sets that are slower together than smaller groups: tests whether pairs across are also slow.
+    """Two sets that are slower together than smaller groups: tests whether pairs between them are also slow.
 
     The normal bandwidth of pairs is known. If the pairs are fast, the large test may be slow only because of its size.
     """
@@ -154,7 +154,7 @@ class Border(_OneBlock):
         return []
 
     def part(self, state: LinkState) -> None:
-        """Record the finding for the case that most pairs across are fast."""
+        """Record a suspected boundary, because most pairs across it are fast."""
         state.suspect_boundary(self.block.left, self.block.right)
 
 
@@ -169,7 +169,7 @@ class LinkOrBorder(Border):
     pair: Block = field(default_factory=lambda: Block(()))
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return some pairs across that are not known to be slow, once all their nodes are free."""
+        """Return some pairs across the boundary that are not known to be slow, once all their nodes are free."""
         slow = {frozenset(item.pair.nodes) for item in state.items if isinstance(item, LinkOrBorder)}
         pairs = [block for block in super().ask(state, set()) if frozenset(block.nodes) not in slow]
         return [] if any(node in taken for block in pairs for node in block.nodes) else pairs
@@ -189,7 +189,7 @@ class Duel(_OneBlock):
     meeting: dict[str, str] = field(default_factory=dict)
 
     def cleared(self, node: str, state: LinkState) -> bool:
-        """Return whether the node was fast with others: in one test of this item, or in two tests of the search."""
+        """Return whether the node was fast with other nodes: once in this item, or twice in the search."""
         return any(outcome.passed for _partner, outcome in self.games.get(node, [])) or state.proven(node)
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:

@@ -48,10 +48,10 @@ class Reading:
         counted: the samples included in the noise estimate.
         error: standard deviation of the mean of the samples.
         margin: see Outcome.
-        drawn: whether the stage of the test tests all nodes in the same way, instead of following slow results; only
-            these tests serve as the reference.
+        drawn: whether the test belongs to a stage that tests all nodes in the same way, regardless of slow results;
+            only such tests serve as the reference.
         rounding: rounding error of a value, as a fraction.
-        coarse: whether the rounding alone may explain why it is slow; repeats do not help then.
+        coarse: whether the rounding error alone may explain why the test is slow; more repeats cannot decide it.
         needed: whether the search waits for a decision; other tests may stay undecided.
     """
 
@@ -110,7 +110,7 @@ class Readings:
     """All tests of a search so far, and their normal values."""
 
     def __init__(self, drop: float, most_repeats: int) -> None:
-        """Start without tests.
+        """Create an empty collection of tests.
 
         Args:
             drop: smallest share below normal that counts as slow.
@@ -194,7 +194,7 @@ class Readings:
         return self._known[kind]
 
     def hidden(self) -> str:
-        """Return which losses the noise hides; empty if the requested drop can be detected."""
+        """Return a message about the losses that the noise hides; empty if the requested drop can be detected."""
         noise = self._level()
         smallest, wanted_drop = sequential_test.smallest_drop(noise, self._drop, self._most), -log1p(-self._drop)
         if not self._of_kind or smallest <= wanted_drop:

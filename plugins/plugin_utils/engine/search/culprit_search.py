@@ -91,7 +91,7 @@ class Locator:
 
     @property
     def hidden(self) -> str:
-        """The losses that the noise of the results so far hides, in words; empty if none."""
+        """Message about the losses that the noise of the results so far hides; empty if there are none."""
         return self._readings.hidden()
 
     def tell(self, results: list[dict[str, Any]], first: list[int] | None = None) -> None:

@@ -109,7 +109,7 @@ class LinkState:
         return [Block(*(self.untested.sides(part) or (part,))) for part in self.untested.components(nodes)]
 
     def quarters(self, block: Block) -> tuple[list[Block], list[Block]]:
-        """Return both diagonal pairs of a block's quarters with untested pairs, the one with more of these first."""
+        """Return the diagonal quarters with more untested pairs, without fully tested ones, and the other two."""
         first, others = block.quarters(self.context.switch_of)
         if block.right and self._count(others) > self._count(first):
             first, others = others, first
@@ -155,7 +155,7 @@ class LinkState:
         one, other = sorted(block.nodes)
         self.context.bad.append((frozenset({one}), frozenset({other})))
         if not self.context.differs(one, other, outcomes):
-            self.suspect((one, other), "slow together, but not clearly slower than each of them with others")
+            self.suspect((one, other), "slow together, but not clearly slower than each node with other nodes")
             return
         self._conclude("links", {"nodes": [one, other]}, outcomes)
 

@@ -23,7 +23,8 @@ OUTCOMES = ("ok", "wrong", "crashed", "hung", NONE)
 
 _MOST_WEIGHED = 6
 _PAIR = 2
-# Minimum difference between two means: half of the smallest detectable drop (logarithm), and in standard deviations.
+# Minimum difference between two means: as a logarithm (half of the smallest detectable drop), and in standard
+# deviations.
 _LEAST_GAP = 0.05
 _CLEAR = 2.5
 
@@ -155,7 +156,7 @@ class Context:
                     self.small.setdefault(node, []).append(outcome)
 
     def differs(self, one: str, other: str, outcomes: list[Outcome]) -> bool:
-        """Return whether two nodes are slower together than with others by half of the drop and more than the noise.
+        """Return whether two nodes are slower together than with other nodes, by half of the drop and above the noise.
 
         Otherwise one of them may be slightly slow with every partner, and the link is not at fault. The result is True
         for nodes without measured tests of two or three nodes.
@@ -182,7 +183,7 @@ def _gap(fast: list[Outcome], slow: list[Outcome]) -> float:
 
 
 def _pooled(outcomes: list[Outcome]) -> tuple[float, float]:
-    """Return mean and standard deviation of the mean of several tests, weighted by their precision."""
+    """Return the mean of several tests, weighted by their precision, and the standard deviation of the mean."""
     weights = [1 / max(outcome.error, 1e-6) ** 2 for outcome in outcomes]
     mean = sum(weight * (outcome.mean or 0.0) for weight, outcome in zip(weights, outcomes)) / sum(weights)
     return mean, 1 / sqrt(sum(weights))

@@ -87,7 +87,7 @@ def alone(context: Context, league: League, nodes: list[str]) -> Steps:
     league.judge()
     if len(context.nodes) > _PAIR:
         rest = [node for node in nodes if node not in league.lost and not league.verdict(node)]
-        _leave_open(context, rest, "fast alone, but slow with others, none of which is known to be good")
+        _leave_open(context, rest, "fast alone, but slow with other nodes, none of which is known to be good")
 
 
 def _leave_open(context: Context, nodes: list[str], reason: str) -> None:
@@ -262,7 +262,7 @@ def _uplinks(context: Context, link_search: LinkSearch) -> Steps:
 
 
 def _sample_uplinks(switch_league: League, teams: dict[str, tuple[str, ...]]) -> Steps:
-    """Clear a switch if some of its nodes are fast with some nodes of others: then links are slow, not the uplink."""
+    """Clear a switch if some of its nodes are fast with other switches: then links are slow, not the uplink."""
     good = [node for switch, team in teams.items() if switch not in switch_league.lost for node in team]
     samples: dict[str, list[tuple[str, ...]]] = {}
     for i, switch in enumerate(switch_league.lost):

@@ -154,6 +154,6 @@ def limit(reference: float | None, distance: float, *, floor: bool) -> float | N
 
 
 def likelihood(samples: list[float], at: float, noise: float, distance: float) -> float:
-    """Return the logarithm of the likelihood ratio of fast to slow."""
+    """Return the logarithm of the likelihood ratio of a fast to a slow test."""
     mean, slow, fast = fmean(samples), at - distance / 2, at + distance / 2
     return len(samples) / (2 * noise**2) * ((mean - min(mean, slow)) ** 2 - (mean - max(mean, fast)) ** 2)

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["League", "neighbours", "next_games", "round_robin"]
 
-# A player is judged after the games of a tournament of this many players plus this many additional games.
+# A player has at most min(number of players, _TOURNAMENT) + _MOST_MORE games.
 _TOURNAMENT = 16
 _MOST_MORE = 4
-# Failures near the limit (a quarter of the smallest drop to detect, as a logarithm) require this many more failures.
+# Failures within _NEAR of the limit (a quarter of the smallest detectable drop, as a logarithm) require _MORE_NEAR
+# additional failures.
 _NEAR = 0.026
 _MORE_NEAR = 2
 
@@ -67,7 +68,7 @@ class League:
         teams: the nodes of each player.
         group_of: the switch of each player; partners on the same switch are preferred.
         needed: failures with different known-good partners before a player is blamed.
-        few: whether failures with all good players are sufficient if there are fewer than needed.
+        few: whether failures with all good players are sufficient if fewer than `needed` players are good.
         lost: blamed players, with the outcomes that prove it.
         spared: players whose failures have another cause, which are not blamed.
         games: the games of each player, by its partners.

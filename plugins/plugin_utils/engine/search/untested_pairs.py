@@ -93,7 +93,7 @@ class Untested:
         return self._names(sides[0]), self._names(sides[1])
 
     def groups(self, part: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Return two disjoint halves of a part, combined from its quarters, with the most untested pairs."""
+        """Return the two disjoint halves of a part, built from its quarters, that contain the most untested pairs."""
         cuts = [len(part) * i // 4 for i in range(5)]
         quarters = [self._bits(part[one:other]) for one, other in zip(cuts, cuts[1:])]
         ways = []

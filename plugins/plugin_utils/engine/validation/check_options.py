@@ -223,6 +223,7 @@ def _node_problems(options: Options) -> list[str]:
         return [f"{option('nodes')}: is empty: list at least one compute node"]
     strange = [node for node in nodes if node not in options["pool"]]
     if strange:
-        return [f"{option('nodes')}: {fold_hosts(strange)} is not a compute node ({fold_hosts(options['pool'])})"]
+        known = fold_hosts(options["pool"])
+        return [f"{option('nodes')}: {fold_hosts(strange)} is not a compute node (known: {known})"]
     used = sorted({options["hardware"].get(node) or "" for node in nodes} & set(options["catalogue"]))
     return [one_line(each) for name in used for each in profile_problems(name, options["catalogue"][name])]

@@ -71,7 +71,7 @@ class Options(TypedDict):
         last_results: node to whether it passed in the newest report that judged it.
         slurm_topology: switch or block to its nodes, as declared to Slurm.
         drain_limit: percent of the pool.
-        own: options of each requested stage that has any, by stage name.
+        own: by stage name, the options of each requested stage that has options.
     """
 
     backend: str

@@ -120,7 +120,7 @@ def _is_text(value: object) -> bool:
 
 
 def judge_diag(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Return verdict, reason and findings of a diagnosis, and its values for the report.
+    """Return the verdict, reason and findings of a diagnosis, and its values for the report.
 
     The status Fail leads to FAIL; Warn and Skip are findings. An unknown status, or a diagnosis that ran no test, leads
     to INCONCLUSIVE.

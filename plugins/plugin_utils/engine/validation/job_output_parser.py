@@ -83,7 +83,7 @@ def unconnected(step: str, ranks: int) -> str:
         return ""
     return (
         f"{programs} programs with one rank each ran instead of one with {ranks} ranks, so no communication was "
-        "measured: build the program with MPI, and the MPI with the launcher's interface (PMIx, PMI-2)"
+        "measured: build the program with MPI, and the MPI library with the launcher's interface (PMIx, PMI-2)"
     )
 
 
@@ -133,7 +133,7 @@ _CABLE = frozenset(
 def environment_of(text: str | None) -> dict[str, str]:
     """Return the environment of a job from lines such as ``# busbar: Kernel=6.1.0-44-amd64``.
 
-    Other lines before the first of these lines are skipped; parsing stops at the first other line after it.
+    Lines before the first such line are skipped; parsing stops at the next line of a different form.
     """
     found: dict[str, str] = {}
     for line in (text or "")[: _MOST_LINES * _LONGEST].splitlines():

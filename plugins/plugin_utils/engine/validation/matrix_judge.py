@@ -68,7 +68,7 @@ def pair_floor(profile: dict[str, Any] | None, wanted: float = 0.0) -> tuple[flo
 
 
 def judge_matrices(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Return verdict, reason and findings of a node's matrices, and their values for the report.
+    """Return the verdict, reason and findings for a node's matrices, and their values for the report.
 
     Args:
         data: in the format of matrix_parser.blank.
@@ -136,7 +136,7 @@ def _by_links(links: dict[str, str], line: float) -> dict[str, float]:
 def _verdict(
     data: dict[str, Any], about: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], floor: float | None
 ) -> tuple[str, str]:
-    """Return verdict and reason: whether the data is valid and complete, and each pair fast enough."""
+    """Return the verdict and reason: whether the data is valid and complete, and each pair is fast enough."""
     node, gpus = about["node"], _gpus(data)
     if data["wrong"]:
         return FAIL, f"{node}: copied data is wrong: {data['wrong'][0]}"
@@ -228,7 +228,10 @@ def _findings(data: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], *, s
 
 
 def _late(matrix: dict[str, Any]) -> list[str]:
-    """Return the pairs with a much higher latency than the others, as findings: the CUDA samples call it unstable."""
+    """Return a finding for each pair with a much higher latency than the others.
+
+    A latency is never a fault, because the CUDA samples state that their results may vary.
+    """
     cells = [
         (row, column, value)
         for row, line in enumerate(matrix["values"])
@@ -284,7 +287,7 @@ def odd_cells(matrix: dict[str, Any], links: dict[str, str], floors: dict[str, f
 
 
 def _cells(values: Values) -> list[tuple[int, int, float]]:
-    """Return row, column and value of each measured cell between two GPUs."""
+    """Return the row, column and value of each measured cell between two GPUs."""
     return [
         (row, column, value)
         for row, line in enumerate(values)
@@ -372,7 +375,7 @@ def _misfits(pairs: list[tuple[int, int]], gpus: int, total: int) -> list[tuple[
     """Return the pairs with a slower kind of link that no server design explains.
 
     In every design, all GPUs have the same number of links of a kind. If two GPUs share one additional slower link, or
-    one GPU is slow with all of at least five others, a faster link has failed.
+    one GPU is slow with every other GPU (at least five), a faster link has failed.
     """
     count = Counter(gpu for pair in pairs for gpu in pair)
     degrees = [count[gpu] for gpu in range(gpus)]

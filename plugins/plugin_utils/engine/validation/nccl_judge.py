@@ -38,7 +38,7 @@ __all__ = [
 PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
-# Prefix of the reason if only a missing floor prevents a verdict, and the reason for a single rank.
+# Prefix of the reason if only a missing floor prevents a verdict.
 NO_FLOOR = "no floor is known"
 ONE_RANK = "a single rank does not communicate, so no bandwidth was measured"
 # Prefix of the reason for a test that is slower than its peers.
@@ -142,7 +142,7 @@ def _not_everyone(run: dict[str, Any], expected: Expected, ranks: int | None) ->
 
 
 def out_of_place(run: dict[str, Any]) -> list[tuple[int, float]]:
-    """Return size in bytes and out-of-place busbw in GB/s of each row that has both."""
+    """Return the size in bytes and the out-of-place busbw in GB/s of each row that has both."""
     return [
         (row["size"], row["out_of_place"]["busbw"])
         for row in run["rows"]
@@ -160,7 +160,7 @@ def _collective(run: dict[str, Any], expected: Expected) -> str:
 def _floor(
     runs: list[dict[str, Any]], profile: dict[str, Any] | None, expected: Expected, collective: str
 ) -> tuple[Floor, float | None]:
-    """Return the floor and, if it is unknown whether the nodes share an NVLink domain, the floor for a shared one."""
+    """Return the floor; if it is unknown whether the nodes share an NVLink domain, also that for a shared domain."""
     summed = bool(runs) and all((run.get("fabric") or {}).get("in_network") for run in runs)
     known = placed_floor(profile, expected.nodes, expected.domains, collective, in_network=summed)
     if expected.floor is not None:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the next tests of a validation, given all results so far.
 
-A node that does not pass alone is excluded from later stages. If all nodes together are slow, wrong, crash or hang, the
-culprit search requests tests until the faulty nodes are known. If rails are configured, all nodes are then tested over
-each rail separately. stage_registry.STAGES contains the stages.
+A node that does not pass alone is excluded from later stages. If the test of all nodes is slow, wrong, crashes or
+hangs, the culprit search requests tests until the faulty nodes are known. If rails are configured, all nodes are then
+tested over each rail separately. stage_registry.STAGES contains the stages.
 
 Peers are tests of one stage with the same collective, hardware, floor, number of nodes and ranks, and largest message
 size; tests of single rails are compared across all rails. A test is a straggler if it is below the median of its peers
@@ -208,7 +208,7 @@ def with_results(
         "left_out": state["left_out"] | {node: why for test in fresh for node, why in test["left_out"].items()},
         "busy": state["busy"] | {node: jobs for entry in entries for node, jobs in entry.get("busy", {}).items()},
         "held": state["held"] | {node: why for entry in entries for node, why in entry.get("held", {}).items()},
-        # The validation sets a drain again after a test, so only the first answer names the original user.
+        # The validation drains these nodes again after a test, so only the first answer names the original user.
         "held_by": {node: who for entry in entries for node, who in entry.get("held_by", {}).items()}
         | state["held_by"],
         "not_started": state["not_started"] + [entry["name"] for entry in entries if _kept_waiting(entry)],

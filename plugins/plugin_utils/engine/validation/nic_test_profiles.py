@@ -12,6 +12,7 @@ busbw <= W/g. Two nodes of 8 GPUs with one 400 Gb/s NIC per GPU reach 42.45 of 5
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..catalogue.ceilings import nic_rate
@@ -40,15 +41,15 @@ def rail_problems(options: Options) -> list[str]:
     rails = options["rails"]
     if not all(_RAIL.fullmatch(rail) for rail in rails):
         return [f"{option('rails')}: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
-    if len(set(rails)) < len(rails):
-        return [f"{option('rails')}: contains a duplicate: remove it"]
+    if twice := sorted(rail for rail, count in Counter(rails).items() if count > 1):
+        return [f"{option('rails')}: lists {', '.join(twice)} more than once: remove the duplicates"]
     if rails and "cluster" not in options["stages"]:
         return [f"{option('rails')}: requires the stage cluster: add it to {option('stages')}"]
     return []
 
 
 def rail_share(options: Options, profile: dict[str, Any] | None) -> float:
-    """Return one rail's share of a node's NICs: one by the number of NICs or, if larger, of configured rails."""
+    """Return one rail's share of a node's NICs: 1 / the number of NICs or, if larger, of configured rails."""
     nics = sum(int(nic["count"]) for nic in (profile or {}).get("nics") or [])
     return 1 / max(nics, len(options["rails"]))
 

@@ -50,7 +50,7 @@ def read_options(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the converted options, and a message for each invalid, missing or unknown option.
 
-    Integers, numbers and booleans may be strings; a list of strings may be one string, separated by commas. A number
+    Integers, numbers and booleans may be strings; a list of strings may be one comma-separated string. A number
     annotated with a Span must lie within it. Only keys marked NotRequired may be missing.
 
     Args:
@@ -143,7 +143,7 @@ def _number(hint: type[int | float], value: object, name: str, span: Span) -> fl
 
 def _text(value: object, name: str) -> str:
     if isinstance(value, (dict, list, tuple)):
-        message = f"{name}: {value!r} is not a text"
+        message = f"{name}: {value!r} is not a string"
         raise ValueError(message)  # noqa: TRY004 - invalid input, not a program error
     return "" if value is None else str(value)
 

@@ -121,4 +121,5 @@ def _check_whole(found: dict[str, Any], *, whole: bool) -> None:
     elif len(sizes) > 1:
         found["errors"].append(f"the matrices have different sizes: {', '.join(map(str, sorted(sizes)))}")
     elif found["devices"] and len(found["devices"]) not in sizes:
-        found["errors"].append(f"the matrices have {sizes.pop()} devices (expected {len(found['devices'])}, as listed)")
+        listed = len(found["devices"])
+        found["errors"].append(f"the matrices have {sizes.pop()} devices (expected {listed}, from the device list)")

@@ -95,7 +95,7 @@ def profile_names(options: Options, nodes: list[str]) -> list[str]:
 
 
 def candidates(options: Options, nodes: list[str]) -> list[str]:
-    """Return possible partners: nodes with the same hardware as the tested ones, or all nodes if no others have it.
+    """Return possible partners: nodes with the same hardware as the tested ones, or all nodes if no other node has it.
 
     Nodes that passed in earlier reports are preferred; otherwise, those that did not fail are used.
     """
@@ -110,7 +110,7 @@ def with_variables(script: str, variables: Mapping[str, object]) -> str:
     """Return a batch script that first exports variables.
 
     ``--export=ALL,NAME=VALUE`` would have the same effect, but slurmd then runs ``su - USER`` for the login environment
-    (sbatch.c sets SLURM_GET_USER_ENV), and from Slurm 25.05 on cancels the job if that fails (req.c, _get_user_env).
+    (sbatch.c sets SLURM_GET_USER_ENV), and from Slurm 25.05 on cancels the job if su fails (req.c, _get_user_env).
     """
     lines = script.splitlines(keepends=True)
     first = next((at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
@@ -180,7 +180,7 @@ def planned_test(  # noqa: PLR0913 - one for each property of a test
 
 
 def _profile(options: Options, nodes: list[str], collective: str) -> tuple[str, dict[str, Any] | None]:
-    """Return name and profile of the hardware with the lowest floor for this number of nodes.
+    """Return the name and profile of the hardware with the lowest floor for this number of nodes.
 
     Hardware without a floor is preferred, because the floor of another profile does not apply to it.
     """
@@ -212,7 +212,7 @@ def unknown_floors(options: Options) -> list[str]:
     """Return a message about collectives that get no verdict because no floor is known."""
     kinds = {options["hardware"].get(node) or "": node for node in reversed(options["nodes"])}
     alone = [
-        (f"one node of {name or 'no hardware'}", [node])
+        (f"one node of {name or 'unknown hardware'}", [node])
         for name, node in kinds.items()
         if "node" in options["stages"] and _ranks_per_node(options, [node], 1) >= _PAIR
     ]
@@ -348,7 +348,8 @@ def _check_job_first(answer: dict[str, Any], entry: Entry, text: str | None) -> 
 def _no_output(entry: Entry, text: str | None) -> str:
     if entry["problem"]:
         return entry["problem"]
-    return f"the output could not be fetched from {entry['batch_host'] or 'no batch host'}" if text is None else ""
+    host = entry["batch_host"] or "an unknown batch host"
+    return f"the output could not be fetched from {host}" if text is None else ""
 
 
 def _bad_end(entry: Entry) -> str:
@@ -362,7 +363,7 @@ def _ranks(planned: Planned, entry: Entry) -> int:
 def _answer(
     options: Options, planned: Planned, collective: str, came: tuple[Entry, str | None, list[str]]
 ) -> tuple[str, Judged, list[dict[str, Any]]]:
-    """Return hardware, verdict and runs of one collective from the job, its output, and the collective's sections."""
+    """Return the hardware, verdict and runs of a collective from the job, its output, and the collective's sections."""
     entry, text, pieces = came
     nodes = entry["nodes"] + entry["partners"]
     name, profile = _profile(options, nodes, collective)
@@ -374,7 +375,7 @@ def _answer(
         share = rail_share(options, profile)
         floor, profile = floor and floor * share, profile and of_one_rail(profile, share)
     if planned.get("nic_alone"):
-        # A floor from the options applies to all paths together.
+        # A floor from the options applies to tests that use all paths, not to the NICs alone.
         floor, profile = None, profile and of_nic_path(profile, planned["ranks_per_node"])
     expected = Expected(
         nodes=max(1, len(nodes)),
@@ -392,7 +393,8 @@ def _answer(
     answer = judge(runs, profile, expected)
     if measured < wanted:
         steady = ", so steadiness is unknown" if measured == 1 else ""
-        answer["findings"].append(f"{measured} of {wanted} repeats in time{steady}: raise {option('test_time_limit')}")
+        finished = f"{measured} of {wanted} repeats finished in time{steady}"
+        answer["findings"].append(f"{finished}: raise {option('test_time_limit')}")
     reason = _job_first(answer, entry, text, profile, name)
     if text is not None and not entry["problem"] and "sums are wrong" not in answer["reason"]:
         reason = step_fault("".join(pieces) or text, ran=answer["verdict"] != INCONCLUSIVE) or reason

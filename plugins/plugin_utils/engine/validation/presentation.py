@@ -136,7 +136,8 @@ class ShownTest(TypedDict):
 class Metric(TypedDict):
     """A Prometheus metric: name without the prefix busbar_, and value in base units; None if not measured.
 
-    A metric with the label node is exported until that node is measured again, and any other until the next validation.
+    A metric with the label node is exported until that node is measured again, any other metric until the next
+    validation.
     """
 
     name: str
@@ -171,7 +172,7 @@ def bars(title: str, unit: str, labels: list[str], series: list[Series], *, side
 
 
 def points(value: object, width: int, most: int = 1000) -> list[list[float | None]]:
-    """Return rows of `width` numbers from untrusted JSON; the first number of each is not None, and these ascend."""
+    """Return rows of `width` numbers from untrusted JSON, sorted by the first number, which is not None."""
     rows = [row for row in value if isinstance(row, list) and len(row) == width] if isinstance(value, list) else []
     found = [[finite(each) for each in row] for row in rows[:most]]
     return sorted((row for row in found if row[0] is not None), key=lambda row: row[0] or 0.0)

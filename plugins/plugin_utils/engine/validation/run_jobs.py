@@ -55,7 +55,7 @@ class Loop:
     """
 
     def __init__(self, options: Mapping[str, Any], transport: Transport) -> None:
-        """Store the options, as for check_options.typed, and the transport.
+        """Store the options (see check_options.typed) and the transport.
 
         Raises:
             ValueError: the options are invalid.
@@ -84,7 +84,7 @@ class Loop:
         """Run all tests.
 
         Raises:
-            Interrupted: the validation was interrupted; the state holds the results so far.
+            Interrupted: the validation was interrupted; the state contains the results so far.
         """
         self.transport.report_progress(budget(self.options))
         while True:
@@ -125,7 +125,7 @@ class Round:
         self.transport = loop.transport
         self.step = step
         self.entries: list[Entry] = []
-        # Data about each job that only the controller has, and expects in later requests.
+        # Data about each job that the controller returns and that later requests must contain.
         self.notes: dict[str, dict[str, Any]] = {}
         self.open: set[str] = set()
         self.fetched: dict[str, str] = {}

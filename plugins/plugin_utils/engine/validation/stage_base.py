@@ -37,7 +37,7 @@ class Next:
 
     Attributes:
         tests: empty if the stage is finished or cannot run.
-        skipped: why it cannot run.
+        skipped: why the stage cannot run; otherwise empty.
         search: whether the culprit search requested them; its rounds are counted.
         wait: maximum seconds to wait for a test to start; None for the value of the option.
         label: name of the step; by default the stage of the first test.
@@ -87,7 +87,7 @@ class Stage(Generic[Own]):
         return self.name in options["stages"]
 
     def problems(self, options: Options) -> list[str]:
-        """Return problems with the options that conversion does not find; also called if the stage is not requested."""
+        """Return the option problems that conversion does not find; also called if the stage is not requested."""
         del options
         return []
 

@@ -87,7 +87,7 @@ def made_searches(options: Options, state: State, gated: list[str]) -> list[Sear
 
 
 def _causes(options: Options, state: State, wanted: str, gated: list[str]) -> list[tuple[_Cause, bool]]:
-    """Return nodes, collective and rail of each search to start, and whether the nodes were only slow."""
+    """Return the nodes, collective and rail of each search to start, and whether the nodes were only slow."""
     first = options["collectives"][0] if wanted == "auto" else wanted
     causes = [((gated, first, ""), False)] if "pair" in options["stages"] else []
     for test in state["tests"]:
@@ -110,7 +110,7 @@ def _add_search(options: Options, state: State, found: list[Search], cause: _Cau
 
 
 def _widen(options: Options, state: State, found: list[Search], nodes: list[str]) -> None:
-    """Add a search with alltoall if the last one found no culprit, or only all its nodes together are slow.
+    """Add a search with alltoall if the last search found no culprit, or if only the test of all its nodes is slow.
 
     If the new search finds no culprit either, the first search is resumed.
     """
@@ -151,7 +151,7 @@ def _can_widen(options: Options, state: State, nodes: list[str]) -> bool:
 
 
 def _is_of(test: Test, collective: str, rail: str) -> bool:
-    """Return whether a judged test measured a collective over a rail, or over all rails if it is empty."""
+    """Return whether a judged test measured a collective over a rail, or over all rails if `rail` is empty."""
     return (test["collective"], test["rail"]) == (collective, rail)
 
 

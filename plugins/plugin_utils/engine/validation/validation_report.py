@@ -74,7 +74,7 @@ def _suspected(checked: Options, state: State, blamed: Sequence[Culprit]) -> lis
 
 
 def _once(items: list[_Item]) -> list[_Item]:
-    """Return the items, without those with the same nodes as an earlier item."""
+    """Return the first item for each set of nodes."""
     return list(
         {(item.get("kind"), item.get("rail"), tuple(item["nodes"])): item for item in reversed(items)}.values()
     )[::-1]

@@ -174,7 +174,7 @@ def test_the_topology_that_hosts_report(  # noqa: PLR0913, PLR0917 - a table
     ("arguments", "words"),
     [
         (["a", "b"], "expected one FILE (found 2): to query hosts, use --from lldp"),
-        (["--from", "nvlink", "gpu1", "--nodes", "gpu1"], "--nodes is for ibnetdiscover"),
+        (["--from", "nvlink", "gpu1", "--nodes", "gpu1"], "--nodes applies only to ibnetdiscover"),
         (["--from", "lldp", "gpu[1-"], "gpu[1-"),
     ],
 )

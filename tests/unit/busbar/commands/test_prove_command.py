@@ -215,7 +215,7 @@ def test_root_is_refused(site: Site) -> None:
         ("QOSMaxWallDurationPerJobLimit", 2, "QOSMaxWallDurationPerJobLimit of your QOS (sacctmgr show qos)"),
         ("AssocMaxNodePerJobLimit", 2, "AssocMaxNodePerJobLimit of your account (sacctmgr show assoc)"),
         ("QOSMinGRES", 2, "lower the minimum QOSMinGRES"),
-        ("JobHeldAdmin", 2, "ask the admin to release it"),
+        ("JobHeldAdmin", 2, "ask the admin to release the job"),
         ("AssocGrpGRES", 2, "GrpTRES gres/gpu=8 (the job needs 16) of account lab"),
         ("QOSGrpNodeLimit", 3, "QOSGrpNodeLimit of your QOS (sacctmgr show qos)"),
         ("Priority", 3, "is pending (Priority)"),

@@ -22,7 +22,7 @@ _NIC_COLLECTIVE = "all_reduce"
 
 
 class Cluster(Collective):
-    """Tests all nodes together; if they are slow, wrong, crash or hang, the culprit search follows."""
+    """Tests all nodes together; the culprit search follows a test that is slow, wrong, crashes or hangs."""
 
     name = "cluster"
     counts = Counts.UNLESS_IT_PASSED_TOO
@@ -69,7 +69,7 @@ class Rail(Collective):
         return [f"then all nodes together over each of {len(options['rails'])} rail(s), {each}"]
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the test over the next rail, with the partners of the cluster test, if that has passed."""
+        """Return the test over the next rail, with the partners of the cluster test, if the cluster test has passed."""
         whole = next((test for test in state["tests"] if test["stage"] == "cluster"), None)
         if whole is None or search_result(whole)["outcome"] != "ok":
             return Next()

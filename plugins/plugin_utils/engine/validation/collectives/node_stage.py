@@ -76,7 +76,7 @@ class Node(Collective):
         ], []
 
     def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return verdict and slowest GPU pair of a check; the metrics of collectives are common to all stages."""
+        """Return the verdict and the slowest GPU pair of a check; collectives have the same metrics in all stages."""
         if kind_of(test) == COLLECTIVE:
             return []
         found: list[Metric] = []

@@ -41,7 +41,7 @@ class Pair(Collective):
         return [f"pair: the culprit search, at most {rounds(options)}"] if self.name in options["stages"] else []
 
     def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the next tests of the culprit search, if any."""
+        """Return the next tests of the culprit search; empty if it needs none."""
         lonely = self.name in options["stages"] and len(nodes) < PAIR
         skipped = f"{len(nodes)} node(s) passed the earlier stages" if lonely else ""
         asking = next((item for item in made_searches(options, state, nodes) if not item["answer"]["done"]), None)
@@ -122,7 +122,7 @@ def _requested_tests(options: Options, state: State, search: Search) -> list[Pla
 
 
 def _named(options: Options, search: Search) -> list[tuple[str, list[str], str, dict[str, Any]]]:
-    """Return kind, nodes, description and item of each culprit or suspect of a search."""
+    """Return the kind, nodes, description and item of each culprit or suspect of a search."""
     answer = search["answer"]
     kind = "rail" if search["rail"] else "node"
     found: list[tuple[str, list[str], str, dict[str, Any]]] = []

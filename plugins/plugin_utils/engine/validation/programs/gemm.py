@@ -77,8 +77,8 @@ class Gemm(ProgramStage[GemmOptions]):
             Gauge("gemm_wrong", "1 if a device gave wrong results, else 0.", "wrong"),
         ),
         note=(
-            "All GPUs multiply the same matrices at the same time. The median is that of equal GPUs. A result that "
-            "differs from that of equal GPUs, or from an earlier result of the same GPU, is silent data corruption."
+            "All GPUs multiply the same matrices at the same time. The median is that of identical GPUs. A result that "
+            "differs from that of identical GPUs, or from an earlier result of the same GPU, is silent data corruption."
         ),
         order=lambda row: (not row["wrong"], row["tflops"] or 0.0),
     )

@@ -46,7 +46,7 @@ def known_floor(profile: dict[str, Any]) -> Floor:
 
 
 def read_products(text: str, nodes: list[str], what: str) -> tuple[list[Rank], dict[str, str]]:
-    """Return the measurements of each rank, and the error of each node without any; it never raises.
+    """Return the measurements of each rank, and the error of each node without measurements; never raises.
 
     Args:
         text: the output of the job.
@@ -89,13 +89,14 @@ def gaps_of(ranks: list[Rank], messages: dict[str, str], nodes: list[str], per_n
 
 
 def reached(ranks: list[Rank]) -> str:
-    """Return the range of the speeds in words."""
+    """Return the range of the speeds as text."""
     if not ranks:
         return "nothing was measured"
     speeds, copies = [rank["tflops"] for rank in ranks], [rank["memory_gbs"] for rank in ranks]
     count = f"{len(ranks)} {'GPU(s)' if ranks[0]['what'] == 'gpu' else 'CPU rank(s)'}"
     speed = f"{min(speeds):.4g} to {max(speeds):.4g} TFLOP/s in {ranks[0]['precision']}"
-    return f"{count}: {speed}, memory {min(copies):.4g} to {max(copies):.4g} GB/s, equal results on equal devices"
+    memory = f"memory {min(copies):.4g} to {max(copies):.4g} GB/s"
+    return f"{count}: {speed}, {memory}, the same results on identical devices"
 
 
 def _like_devices(ranks: list[Rank]) -> list[list[Rank]]:
@@ -107,7 +108,7 @@ def _like_devices(ranks: list[Rank]) -> list[list[Rank]]:
 
 
 def compared(ranks: list[Rank], floors: dict[str, Floor], spread: float) -> list[Fault]:
-    """Return the faults, wrong results first; each rank gets the keys wrong and median_share (of like devices).
+    """Return the faults, wrong results first, and set wrong and median_share (of identical devices) of each rank.
 
     Args:
         ranks: ranks of all devices.
@@ -130,11 +131,11 @@ def compared(ranks: list[Rank], floors: dict[str, Floor], spread: float) -> list
     for group in _like_devices([rank for rank in ranks if not rank["wrong"]]):
         counted = Counter(rank["digest"] for rank in group).most_common()
         if len(counted) > 1 and counted[0][1] > counted[1][1]:
-            words = f"its result differs from that of {counted[0][1]} equal devices: silent data corruption"
+            words = f"its result differs from that of {counted[0][1]} identical devices: silent data corruption"
             faults += [_wrong(rank, words) for rank in group if rank["digest"] != counted[0][0]]
         elif len(counted) > 1:
             who = fold_hosts(list(dict.fromkeys(rank["node"] for rank in group)))
-            words = f"{len(counted)} different results of equal devices, without a majority: test more devices"
+            words = f"{len(counted)} different results of identical devices, without a majority: test more devices"
             unclear.append(Fault("", f"{who}: {words}"))
     return [*faults, *unclear, *_slow(ranks, floors, spread)]
 
@@ -162,6 +163,6 @@ def _slow(ranks: list[Rank], floors: dict[str, Floor], spread: float) -> list[Fa
                 if floor is not None and rank[key] < floor:
                     found.append(_fault(rank, f"{messages}, floor {floor:.4g}"))
                 elif rank[key] < least:
-                    share = f"{1 - rank[key] / middle:.0%} below the median of {len(group)} equal devices"
+                    share = f"{1 - rank[key] / middle:.0%} below the median of {len(group)} identical devices"
                     found.append(_fault(rank, f"{messages}, {share}"))
     return found

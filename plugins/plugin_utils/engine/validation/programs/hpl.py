@@ -118,7 +118,7 @@ class Hpl(ProgramStage[HplOptions]):
         return [("Ranks", ranks), at_least((figures["gflops_floor"], "{:g} Gflop/s per rank"))]
 
     def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return the samples of the last system."""
+        """Return the Prometheus samples of the last solved system."""
         return self.figures.metrics({"rows": test["own"]["rows"][-1:]}) if test["own"] else []
 
 

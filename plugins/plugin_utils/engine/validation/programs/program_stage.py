@@ -104,7 +104,7 @@ class ProgramStage(Stage[Own]):
         raise NotImplementedError
 
     def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
-        """Return verdict, reason, findings and the other keys of the test's entry."""
+        """Return the verdict, reason, findings and other keys of the test's entry."""
         return self.judged(options, nodes, planned["ranks_per_node"], text).answer(self.name)
 
     def judge(self, options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
@@ -132,7 +132,7 @@ class ProgramStage(Stage[Own]):
         return []
 
     def section(self, figures: dict[str, Any]) -> Section:
-        """Return charts, table and facts."""
+        """Return the section with the charts, the table and the facts of a test."""
         if not self.figures.columns:
             return super().section(figures)
         ordered = self.figures.ordered(figures)

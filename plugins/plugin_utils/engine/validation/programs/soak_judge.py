@@ -63,7 +63,7 @@ class Expected:
 
 
 def expected_of(own: Mapping[str, Any], ranks: int, what: str) -> Expected:
-    """Return the limits set by the options, for this many ranks on each node."""
+    """Return the limits set by the options, for the given number of ranks on each node."""
     seconds, spread, decay = int(own["minutes"] * 60), own["spread"] / 100, own["decay"] / 100
     return Expected(ranks, what, seconds, own["interval"], spread, decay, own["kernel_log"])
 

@@ -98,7 +98,7 @@ def _has(item: dict[str, Any], device: int, reason: str) -> bool:
 
 
 def _errors(node: str, record: Seen, faults: list[Fault], notes: list[str]) -> None:
-    """Record counters that increased, and faults, between begin and end."""
+    """Record the counters that increased, and the faults, between the begin and end samples."""
     begin, end = record.begin or {}, record.end or {}
     for device, count in _rises(record, "ecc_volatile_uncorrected_total").items():
         if count:

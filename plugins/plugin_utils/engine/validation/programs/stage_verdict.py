@@ -28,7 +28,7 @@ class Fault(NamedTuple):
     line: str = ""
 
     def __str__(self) -> str:
-        """Return the line for the report."""
+        """Return the fault as a line of the report."""
         return self.line or (f"{self.node}: {self.words}" if self.node else self.words)
 
 
@@ -61,7 +61,7 @@ class Judged:
     most: int = _MOST
 
     def answer(self, name: str) -> dict[str, Any]:
-        """Return verdict, reason, findings, source, blamed, program, version, and the stage's values under its name."""
+        """Return the stage's keys of the report entry: the common ones, and the stage's values under its name."""
         lines = [str(fault) for fault in self.faults]
         if lines:
             verdict, reason = FAIL, lines[0]
@@ -99,7 +99,7 @@ class Floors:
         Args:
             given: floor from the options; 0 if not set.
             known: floor from the hardware profile.
-            sources: sources of the latter.
+            sources: sources of `known`.
         """
         found = given or known or None
         if found:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The training stage: one job that trains on an increasing number of ranks: one, a whole node, several nodes."""
+"""The training stage: one job that trains on one rank, on one node and on several nodes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ __all__ = ["Floors", "Reference", "efficiency_floor", "gap_of_loss", "known_floo
 
 _SHARED = 0.9
 _GB = 1e9
-_COMPUTED = "computed: 0.9 of the efficiency with gradients at the hardware's busbw floor and no overlap"
+_COMPUTED = "computed: 0.9 of the efficiency if the gradients transfer at the hardware's busbw floor without overlap"
 # Models with a realistic ratio of computation to communication; the toy model computes almost nothing.
 _REAL = ("gpt", "resnet50")
 _BETWEEN = ("inter_node", "inter_domain")
@@ -135,7 +135,7 @@ def wrong_loss(result: dict[str, Any], reference: Reference) -> str:
 
     Args:
         result: an entry of read_training, with any number of ranks.
-        reference: the reference of one rank.
+        reference: the reference loss of one rank.
     """
     first, final = result["first_loss"], result["final_loss"]
     if first is None or final is None:

@@ -68,7 +68,7 @@ class Expected:
 
 
 def scales_of(nodes: int, ranks: int) -> list[tuple[int, int]]:
-    """Return nodes and ranks per node of each run: one rank, one node, 2, 4, 8, … and all nodes."""
+    """Return the nodes and ranks per node of each run: one rank, one node, 2, 4, 8, … and all nodes."""
     found = [(1, 1), (1, ranks)]
     count = _TWO
     while count < nodes:
@@ -78,7 +78,7 @@ def scales_of(nodes: int, ranks: int) -> list[tuple[int, int]]:
 
 
 def judge_training(scales: list[dict[str, Any]], expected: Expected) -> Judged:
-    """Return the result of a training run: faults, missing results, then speed.
+    """Return the result of a training run; faults take precedence over missing results, and these over speed.
 
     Args:
         scales: the result of read_training.
@@ -123,7 +123,7 @@ def _reached(rows: list[dict[str, Any]], expected: Expected) -> str:
     if last["tflops_per_rank"] is not None and expected.backend == "nccl":
         text += f", {last['tflops_per_rank']:.3g} TFLOP/s per GPU"
     if last["efficiency"] is not None and len(rows) > 1:
-        text += f", {last['efficiency']:.0%} of {last['ranks']} times one rank"
+        text += f", scaling efficiency {last['efficiency']:.0%} with {last['ranks']} ranks"
     return text
 
 
@@ -163,7 +163,7 @@ def _gap(scale: tuple[int, int], found: dict[str, Any] | None, expected: Expecte
     if found is None:
         words = "did not run"
     elif found["result"] is None and found["code"] == _NO_TORCH:
-        words = f"{found['message'] or 'no torch'} ({option('training_image')}, or the nodes' packages)"
+        words = f"{found['message'] or 'torch is missing'} ({option('training_image')}, or the nodes' packages)"
     elif found["result"] is None:
         ended = "did not finish" if found["code"] is None else f"exited with code {found['code']} without a result"
         words = f"the training program {ended}{': ' if found['message'] else ''}{found['message']}"
@@ -177,7 +177,7 @@ def _strange(scale: tuple[int, int], result: dict[str, Any], expected: Expected)
     nodes, ranks = scale
     if (result["nodes"], result["world_size"]) != (nodes, nodes * ranks):
         took = f"{result['world_size']} rank(s) on {result['nodes']} node(s) took part"
-        return f"{took} (expected {nodes * ranks} on {nodes})"
+        return f"{took} (expected {nodes * ranks} rank(s) on {nodes} node(s))"
     if result["backend"] != expected.backend:
         return f"used the backend {result['backend'] or 'unknown'} (expected {expected.backend}): torch finds no GPU"
     if expected.model and result["model"] != expected.model:
@@ -270,7 +270,7 @@ def _below(row: dict[str, Any], expected: Expected) -> str:
     floor = row["efficiency_floor"]
     if floor is None or row["efficiency"] is None or row["efficiency"] >= floor:
         return ""
-    words = f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank, floor {floor:.0%}"
+    words = f"{row['label']}: scaling efficiency {row['efficiency']:.0%} with {row['ranks']} ranks, floor {floor:.0%}"
     return f"{words}: {_why(row)}"
 
 
@@ -294,7 +294,8 @@ def _disturbed(row: dict[str, Any]) -> str:
     """Return a message if the measured speed of the single rank is too low; otherwise empty."""
     if row["efficiency"] is None or row["efficiency"] <= _TOO_GOOD:
         return ""
-    return f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank: the single rank was disturbed"
+    words = f"{row['label']}: scaling efficiency {row['efficiency']:.0%} with {row['ranks']} ranks"
+    return f"{words}: the single rank was disturbed"
 
 
 def _why(row: dict[str, Any]) -> str:

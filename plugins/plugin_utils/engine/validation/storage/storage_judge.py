@@ -42,7 +42,7 @@ _RESULTS = {
 
 
 def judge_storage(data: list[dict[str, Any]], nodes: list[str], limits: Limits) -> dict[str, Any]:
-    """Return verdict, reason, findings, blamed (node and reason of each) and storage (values for the report).
+    """Return the verdict, reason, findings, blamed (node and reason of each) and storage (values for the report).
 
     Args:
         data: the result of read_storage.
@@ -92,7 +92,7 @@ def _ownership_remedy(error: str) -> str:
 
 
 def _groups(found: Found, answers: dict[str, dict[str, Any]], path: str) -> dict[str, int]:
-    """Return the number of the tree that each node sees, and record nodes that see a different tree than most."""
+    """Return the group of each node, one group per tree, and record the nodes with a different tree than most."""
     tree = {
         node: item["tree"]
         for node, item in answers.items()
@@ -278,7 +278,7 @@ def _blame_for_locks(
     for node in sorted(guilty):
         local = ": remove local_lock or nolock from its mount options" if answers[node]["local_locks"] else ""
         others = ", ".join(sorted(_others(node, granted)))
-        answer["faults"].append((node, f"file locks have no effect between it and {others}{local}"))
+        answer["faults"].append((node, f"file locks have no effect between this node and {others}{local}"))
     answer["common"] += [
         f"file locks have no effect: {tried} acquired a lock that {held} held"
         for held, tried in granted

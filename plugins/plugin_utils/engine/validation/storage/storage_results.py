@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 WAYS = ("write", "read")
-# A node below this share of the median is reported even without a floor; noise is smaller.
+# A node below this share of the median is reported even without a floor; noise does not cause such a difference.
 _FAR_BELOW = 0.5
 _FEWEST_PEERS = 3
 _ENOUGH = 2

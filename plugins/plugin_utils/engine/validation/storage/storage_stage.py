@@ -113,7 +113,7 @@ class Storage(ProgramStage[StorageOptions]):
         return [f"storage: all nodes together at {where}, at most {options['test_time_limit']} s"]
 
     def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
-        """Return verdict, reason, findings and the values of each node."""
+        """Return the verdict, reason, findings and values of each node."""
         del planned
         return judge_storage(read_storage(text), nodes, self._limits(options, nodes))
 

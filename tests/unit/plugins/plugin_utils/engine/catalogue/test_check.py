@@ -81,7 +81,7 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
         ("l40s", "gpu.mig", {"profile": "1g.10gb"}, "gpu.mig: no MIG profiles are known for NVIDIA L40S"),
         ("dgx_h100", "gpu.gres_mode", "rsmi", "gpu.gres_mode: 'rsmi' is unknown"),
         ("dgx_h100", "gpu.slurm_type", "", "gpu.slurm_type: '' is empty"),
-        ("dgx_h100", "gpu.cpu_sockets", [0, 1], "has 2 entries (expected 8, as gpu.count)"),
+        ("dgx_h100", "gpu.cpu_sockets", [0, 1], "has 2 entries (expected 8, from gpu.count)"),
         ("dgx_h100", "gpu.cpu_sockets", [0] * 7 + [2], "gpu.cpu_sockets: socket 2 does not exist (expected 0 to 1)"),
         ("dgx_h100", "gpu.cpu_sockets", [0] * 7 + [-1], "gpu.cpu_sockets[7]: -1 is less than 0"),
         (

@@ -261,9 +261,9 @@ def with_floors(name: str, floors: Any, scope: str = "inter_node") -> list[str]:
     ("name", "counts", "words"),
     [
         ("dgx_h100", [(2, 440), (8, 300)], "floors[1].nodes: 8 is more than twice 2: add a floor for 4 nodes"),
-        ("dgx_h100", [(4, 320)], "floors[0].nodes: 4 is the first entry: add a floor for 2 nodes"),
-        ("dgx_h100", [(2, 440), (2, 430)], "floors[1].nodes: 2 after 2: sort the entries by nodes"),
-        ("dgx_h100", [(4, 320), (2, 440)], "floors[1].nodes: 2 after 4: sort the entries by nodes"),
+        ("dgx_h100", [(4, 320)], "floors[0].nodes: the first entry is 4: add a floor for 2 nodes"),
+        ("dgx_h100", [(2, 440), (2, 430)], "floors[1].nodes: 2 follows 2: sort the entries by nodes"),
+        ("dgx_h100", [(4, 320), (2, 440)], "floors[1].nodes: 2 follows 4: sort the entries by nodes"),
         ("dgx_h100", [(2, 600)], "floors[0]: floor 600 on 2 nodes is above the computed ceiling of 514.8 GB/s"),
         ("dgx_a100", [(2, 180), (4, 270)], "floors[1]: floor 270 on 4 nodes is above the computed ceiling of"),
         ("l40s", [(2, 30)], "floors[0]: floor 30 on 2 nodes is above the computed ceiling of 25 GB/s"),

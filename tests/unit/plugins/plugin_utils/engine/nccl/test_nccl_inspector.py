@@ -49,13 +49,16 @@ def test_the_slowest_operation_is_reported_with_the_rank_that_the_others_waited_
     (found,) = inspector_words(said(lines))
     assert found == (
         f"{TITLE}: the slowest AllReduce of 17179869184 B took 60003 us, 400 GB/s; longest on rank 0 of gpu1, shortest "
-        "on rank 1 of gpu2 (20003 us), for which the others waited; rank 1 was shortest in 3 of 3; mean of 3: 60002 us"
+        "on rank 1 of gpu2 (20003 us): the other ranks waited for it; rank 1 was shortest in 3 of 3 operation(s); "
+        "mean of 3 operation(s): 60002 us"
     )
 
 
 def test_ranks_that_took_part_alike_are_not_distinguished() -> None:
     found = inspector_words(said({"gpu1": [record(0)], "gpu2": [record(1, coll_exec_time_us=61000)]}))
-    assert found == [f"{TITLE}: the slowest AllReduce of 17179869184 B took 61974 us, 485.1 GB/s; mean of 1: 61974 us"]
+    assert found == [
+        f"{TITLE}: the slowest AllReduce of 17179869184 B took 61974 us, 485.1 GB/s; mean of 1 operation(s): 61974 us"
+    ]
 
 
 def test_a_rank_that_is_behind_and_a_node_without_a_file_are_named() -> None:
@@ -71,7 +74,7 @@ def test_operations_between_two_ranks_are_passed_over() -> None:
     found["p2p_perf"] = {"p2p": "Send", "p2p_peer": 1}
     del found["coll_perf"]
     assert inspector_words(said({"gpu1": [json.dumps(found), record(0), record(1)]})) == [
-        f"{TITLE}: the slowest AllReduce of 17179869184 B took 61974 us, 485.1 GB/s; mean of 1: 61974 us"
+        f"{TITLE}: the slowest AllReduce of 17179869184 B took 61974 us, 485.1 GB/s; mean of 1 operation(s): 61974 us"
     ]
 
 

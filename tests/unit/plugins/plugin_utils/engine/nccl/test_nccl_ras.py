@@ -129,9 +129,9 @@ ZERO = "rank 0 (GPU 0 of 172.16.64.245)"
         (changed({"status": {"async_error": 6}}), [f"{NAME}: {FIRST} reports error 6"]),
         (changed({"status": {"init_state": 7}}), [f"{NAME}: {FIRST} has not finished its initialization"]),
         (changed({}), ["NCCL's RAS reports that all ranks respond and none is behind"]),
-        (DOCUMENTED[:500], ["the answer of NCCL's RAS is incomplete; see the output"]),
+        (DOCUMENTED[:500], ["the response of NCCL's RAS is incomplete; see the output"]),
         ('{"communicators": []}', ["NCCL's RAS reports no communicator"]),
-        ("[1]{", ["the answer of NCCL's RAS is incomplete; see the output"]),
+        ("[1]{", ["the response of NCCL's RAS is incomplete; see the output"]),
     ],
 )
 def test_who_does_not_answer_and_who_is_behind_is_named(answer: str, words: list[str]) -> None:

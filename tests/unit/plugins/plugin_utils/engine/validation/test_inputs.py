@@ -43,7 +43,7 @@ def test_text_becomes_what_it_means() -> None:
         ({"repeats": "3.5"}, "validation_repeats: '3.5' is not a whole number, 1 to 100"),
         ({"repeats": True}, "validation_repeats: True is not a whole number, 1 to 100"),
         ({"drain_failed": "perhaps"}, "validation_drain_failed: 'perhaps' is not true or false"),
-        ({"user": ["a"]}, "validation_user: ['a'] is not a text"),
+        ({"user": ["a"]}, "validation_user: ['a'] is not a string"),
         ({"nodes": 3}, "validation_nodes: 3 is not a list"),
         ({"topology": {"leaf1": 3}}, "validation_topology: leaf1: 3 is not a list"),
         ({"hardware": "x"}, "validation_hardware: 'x' is not a dictionary"),

@@ -180,7 +180,10 @@ def test_latency_and_lost_access_are_findings() -> None:
         (p2p_text().replace("  48.30", "", 1), "has 3 cells (expected 4)"),
         (p2p_text(4) + p2p_text(4), "printed twice"),
         (p2p_text(3), "3 GPU(s) took part (expected 4)"),
-        (p2p_text().replace("Device: 3, ", "Gerät: 3, "), "the matrices have 4 devices (expected 3, as listed)"),
+        (
+            p2p_text().replace("Device: 3, ", "Gerät: 3, "),
+            "the matrices have 4 devices (expected 3, from the device list)",
+        ),
         (p2p_text() + "Cuda failure p2p.cu:77: 'an illegal memory access was encountered'", "illegal memory access"),
     ],
 )

@@ -71,7 +71,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ({"nvlink_domains": ["rack1"]}, "validation_nvlink_domains"),
         ({"rails": 5}, "validation_rails: 5 is not a list"),
         ({"rails": ["a b"]}, "validation_rails: must be a list of names of NICs"),
-        ({"rails": ["a", "a"]}, "validation_rails: contains a duplicate"),
+        ({"rails": ["a", "a"]}, "validation_rails: lists a more than once"),
         ({"rails": ["a"], "stages": ["node"]}, "validation_rails: requires the stage cluster"),
         ({"repeats": 0}, "validation_repeats: 0 is not a whole number, 1 to 100"),
         ({"wait": "soon"}, "validation_wait: 'soon' is not a whole number, 0 or more"),
@@ -79,7 +79,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ({"collectives": []}, "validation_collectives: must be a list"),
         ({"collectives": ["all_reduce", "sum"]}, "validation_collectives: 'sum' is not one of all_reduce"),
         ({"collectives": ["reduce"]}, "validation_collectives: 'reduce' is not one of all_reduce"),
-        ({"collectives": ["alltoall", "alltoall"]}, "contains a duplicate"),
+        ({"collectives": ["alltoall", "alltoall"]}, "lists alltoall more than once"),
         ({"search_collective": "best"}, "validation_search_collective: 'best' is not auto or one of"),
         ({"floor_gbs": "fast"}, "validation_floor_gbs: 'fast' is not a bandwidth in GB/s"),
         ({"floor_gbs": "nan"}, "validation_floor_gbs: 'nan' is not a bandwidth"),
@@ -99,7 +99,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ({"topology": {"leaf1": "gpu1", "leaf2": ["gpu1"]}}, "gpu1 is listed under leaf1 and leaf2"),
         ({"nodes": "gpu[1-"}, "validation_nodes"),
         ({"nodes": []}, "validation_nodes: is empty"),
-        ({"nodes": "gpu[8-9]"}, "gpu[8-9] is not a compute node (gpu[1-3])"),
+        ({"nodes": "gpu[8-9]"}, "gpu[8-9] is not a compute node (known: gpu[1-3])"),
     ],
 )
 def test_input_problems(change: dict[str, Any], words: str) -> None:
@@ -198,9 +198,9 @@ def test_repeats_that_the_job_had_no_time_for_are_no_fault_but_told() -> None:
     said = "\n# busbar repeats: {}, no time for more\n"
     (test,) = judged(part.format(1) + part.format(2) + said.format(2), repeats=3)["tests"]
     assert test["verdict"] == "PASS"
-    assert "2 of 3 repeats in time: raise validation_test_time_limit" in test["findings"]
+    assert "2 of 3 repeats finished in time: raise validation_test_time_limit" in test["findings"]
     (test,) = judged(part.format(1) + said.format(1), repeats=3)["tests"]
-    told = "1 of 3 repeats in time, so steadiness is unknown: raise validation_test_time_limit"
+    told = "1 of 3 repeats finished in time, so steadiness is unknown: raise validation_test_time_limit"
     assert (test["verdict"], told in test["findings"]) == ("PASS", True)
     # What is cut off is not what there was no time for.
     assert "the output contains 1 repeats (expected 2)" in judged(part.format(1) + said.format(2), repeats=3)["reason"]

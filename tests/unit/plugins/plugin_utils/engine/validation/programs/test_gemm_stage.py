@@ -54,7 +54,7 @@ def test_what_is_fast_and_alike_passes() -> None:
     test = judged(output())
     assert (test["verdict"], test["blamed"]) == ("PASS", [])
     assert test["reason"] == (
-        "16 GPU(s): 700 to 707 TFLOP/s in bf16, memory 2900 to 2900 GB/s, equal results on equal devices"
+        "16 GPU(s): 700 to 707 TFLOP/s in bf16, memory 2900 to 2900 GB/s, the same results on identical devices"
     )
     assert test["gemm"]["tflops_floor"] == pytest.approx(0.55 * 989.4)
     assert "published figure" in test["source"]
@@ -64,10 +64,10 @@ def test_what_is_fast_and_alike_passes() -> None:
     ("changes", "words"),
     [
         ({"tflops": 500.0}, "gpu2 GPU 3: 500 TFLOP/s, floor 544.2"),
-        ({"tflops": 620.0}, "gpu2 GPU 3: 620 TFLOP/s, 12% below the median of 16 equal devices"),
+        ({"tflops": 620.0}, "gpu2 GPU 3: 620 TFLOP/s, 12% below the median of 16 identical devices"),
         ({"memory_gbs": 2000.0}, "gpu2 GPU 3: 2000 GB/s of memory, floor 2345"),
-        ({"memory_gbs": 2500.0}, "gpu2 GPU 3: 2500 GB/s of memory, 14% below the median of 16 equal devices"),
-        ({"digest": "ab"}, "gpu2 GPU 3: its result differs from that of 15 equal devices: silent data corruption"),
+        ({"memory_gbs": 2500.0}, "gpu2 GPU 3: 2500 GB/s of memory, 14% below the median of 16 identical devices"),
+        ({"digest": "ab"}, "gpu2 GPU 3: its result differs from that of 15 identical devices: silent data corruption"),
         ({"changed": 2}, "gpu2 GPU 3: the same product had different results in 2 of 900 batches: silent data corrup"),
         ({"copies_changed": 1}, "gpu2 GPU 3: 1 copies in memory differ from their source"),
     ],
@@ -89,7 +89,7 @@ def test_another_kind_or_library_may_give_another_result() -> None:
 def test_equally_frequent_results_fail_and_blame_no_node() -> None:
     test = judged(output({("gpu2", device): {"digest": "bb"} for device in range(8)}))
     assert (test["verdict"], test["blamed"]) == ("FAIL", [])
-    assert test["reason"].startswith("gpu[1-2]: 2 different results of equal devices, without a majority")
+    assert test["reason"].startswith("gpu[1-2]: 2 different results of identical devices, without a majority")
 
 
 def test_three_are_too_few_to_make_one_a_straggler() -> None:

@@ -174,7 +174,7 @@ def test_a_nonfatal_nvlink_error_is_a_finding_and_no_fault() -> None:
         ),
         (
             {"products": lambda _turn, node, gpu: {"tflops": 600.0} if (node, gpu) == ("gpu2", 3) else {}},
-            "gpu2: GPU 3: 600 TFLOP/s, 14% below the median of 16 equal devices",
+            "gpu2: GPU 3: 600 TFLOP/s, 14% below the median of 16 identical devices",
         ),
         (
             {"products": lambda turn, node, gpu: {"tflops": 655.0} if (turn, node, gpu) == (10, "gpu2", 3) else {}},

@@ -36,7 +36,7 @@ def judged(*runs: Any, asked: Expected = ASKED) -> dict[str, Any]:  # noqa: ANN4
 def test_a_fast_network_passes_and_tells_the_figures() -> None:
     answer = judged(*FAST)
     assert (answer["verdict"], answer["source"]) == ("PASS", "a test")
-    assert answer["reason"] == "4 nodes: 2462 samples/s, 9.62 TFLOP/s per GPU, 96% of 4 times one rank"
+    assert answer["reason"] == "4 nodes: 2462 samples/s, 9.62 TFLOP/s per GPU, scaling efficiency 96% with 4 ranks"
     rows = answer["training"]["rows"]
     assert [row["label"] for row in rows] == ["1 GPU", "2 nodes", "4 nodes"]
     assert [row["ranks"] for row in rows] == [1, 2, 4]
@@ -49,12 +49,12 @@ def test_gigabit_is_network_bound_and_no_node_is_named() -> None:
     answer = judged(*GIGABIT)
     assert answer["verdict"] == "FAIL"
     assert answer["reason"] == (
-        "4 nodes: 7% of 4 times one rank, floor 80%: network-bound: all-reduce takes 1.25e+03 ms of a step of "
-        "1.35e+03 ms (the network requires at least 1.2e+03 ms), 100% of the lost time"
+        "4 nodes: scaling efficiency 7% with 4 ranks, floor 80%: network-bound: all-reduce takes 1.25e+03 ms of a step "
+        "of 1.35e+03 ms (the network requires at least 1.2e+03 ms), 100% of the lost time"
     )
     assert [row["cause"] for row in answer["training"]["rows"]] == ["", "communication", "communication"]
     assert answer["training"]["rows"][1]["wire_seconds"] == pytest.approx(GRADIENTS / (WIRE * 1e9))
-    assert answer["findings"][0].startswith("2 nodes: 11% of 2 times one rank, floor 80%: network-bound")
+    assert answer["findings"][0].startswith("2 nodes: scaling efficiency 11% with 2 ranks, floor 80%: network-bound")
 
 
 def test_a_slow_node_is_named_and_the_network_is_not_blamed() -> None:
@@ -75,7 +75,9 @@ def test_a_slow_node_is_reported_even_if_the_floor_is_reached() -> None:
 def test_ranks_of_one_node_that_get_in_each_others_way() -> None:
     answer = judged(*SHARING, asked=Expected([(1, 1), (1, 8)], "nccl", floors=Floors(efficiency=0.8)))
     assert answer["verdict"] == "FAIL"
-    assert answer["reason"].startswith("1 node: 49% of 8 times one rank, floor 80%: ranks of one node compete")
+    assert answer["reason"].startswith(
+        "1 node: scaling efficiency 49% with 8 ranks, floor 80%: ranks of one node compete"
+    )
 
 
 def test_what_was_not_measured_explains_nothing() -> None:
@@ -89,7 +91,7 @@ def test_what_was_not_measured_explains_nothing() -> None:
     ("runs", "words"),
     [
         ([(1, 1, 3, "train_ddp: no torch: No module named 'torch'; install python3-torch"), *FAST[1:]], "no torch: No"),
-        ([*FAST[:2], (4, 1, 3, "")], "4 nodes: no torch (validation_training_image"),
+        ([*FAST[:2], (4, 1, 3, "")], "4 nodes: torch is missing (validation_training_image"),
         ([*FAST[:2]], "4 nodes: did not run"),
         (
             [*FAST[:2], (4, 1, 75, "train_ddp: rank 1: a rank was lost: peer")],
@@ -112,7 +114,7 @@ def test_fewer_ranks_than_asked_are_not_taken_for_them() -> None:
     text = training_text(*FAST).replace('"world_size": 4', '"world_size": 3')
     answer = judge_training(read_training(text), ASKED).answer("training")
     assert answer["verdict"] == "INCONCLUSIVE"
-    assert answer["reason"] == "4 nodes: 3 rank(s) on 4 node(s) took part (expected 4 on 4)"
+    assert answer["reason"] == "4 nodes: 3 rank(s) on 4 node(s) took part (expected 4 rank(s) on 4 node(s))"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_floors(asked: Expected, verdict: str, words: str) -> None:
 def test_a_disturbed_baseline_proves_nothing() -> None:
     answer = judged(result(1, 1, own={"gpu1": 2 * ALONE}), *FAST[1:])
     assert answer["verdict"] == "INCONCLUSIVE"
-    assert "4 nodes: 192% of" in answer["reason"]
+    assert "4 nodes: scaling efficiency 192% with 4 ranks: the single" in answer["reason"]
     assert "the single rank was disturbed" in answer["reason"]
     assert "validation_training_seconds" in answer["reason"]
 

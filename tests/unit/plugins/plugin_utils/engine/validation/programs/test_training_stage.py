@@ -132,7 +132,7 @@ def test_the_floor_is_a_share_of_the_peak_of_the_weakest_gpu() -> None:
     found = trained(training=TRAINING | {"efficiency": 0}, **options)["tests"][0]
     figures = found["training"]
     assert (found["verdict"], figures["tflops_floor"], figures["peak_tflops"]) == ("PASS", 4, 40)
-    assert found["source"].startswith("fast; slow; computed: 0.9 of the efficiency with gradients")
+    assert found["source"].startswith("fast; slow; computed: 0.9 of the efficiency if the gradients")
     assert trained(training=TRAINING | {"tflops": 11}, **options)["tests"][0]["verdict"] == "FAIL"
     # Nothing is known of resnet50 on the other, and the toy has no floor of work.
     for model in ("resnet50", "mlp"):
@@ -146,7 +146,9 @@ def test_the_floor_is_a_share_of_the_peak_of_the_weakest_gpu() -> None:
 def test_a_slow_network_fails_and_drains_no_node() -> None:
     data = trained(shared=0.8, drain_failed=True)
     assert (data["verdict"], data["drain"]["nodes"], data.get("culprits")) == ("FAIL", [], None)
-    assert data["reason"].startswith("training: 4 nodes: 8% of 4 times one rank, floor 80%: network-bound: ")
+    assert data["reason"].startswith(
+        "training: 4 nodes: scaling efficiency 8% with 4 ranks, floor 80%: network-bound: "
+    )
     assert culprits(normalised(data)) == []
     assert any(line.startswith("FAIL  training on gpu[1-4]: 4 nodes: ") for line in summary_lines(cast("Report", data)))
     suite = junit(normalised(data))

@@ -98,7 +98,7 @@ def test_all_well_passes_and_names_the_slowest(count: int) -> None:
             4,
             [edit("lock", "gpu2", result="granted"), edit("lock", "gpu3", result="granted")],
             ["gpu2"],
-            "file locks have no effect between it and gpu1, gpu3",
+            "file locks have no effect between this node and gpu1, gpu3",
         ),
         (3, [edit("speed-read", "gpu2", rate=90_000_000)], ["gpu2"], "reads 90 MB/s, floor 100 MB/s"),
         (2, [edit("speed-write", "gpu2", rate=1)], ["gpu2"], "writes 1e-06 MB/s"),

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures matrix products and memory copies on the GPU of this rank, or on a CPU, and verifies the results.
 
-All ranks multiply the same matrices, so equal devices must return bitwise equal results: "all cuBLAS API routines
-from a given toolkit version generate the same bit-wise results at every run when executed on GPUs with the same
-architecture and the same number of SMs" (cuBLAS documentation, Results Reproducibility). The inputs are integers
+All ranks multiply the same matrices, so identical devices must return bitwise identical results: "all cuBLAS API
+routines from a given toolkit version generate the same bit-wise results at every run when executed on GPUs with the
+same architecture and the same number of SMs" (cuBLAS documentation, Results Reproducibility). The inputs are integers
 divided by 64, which are exact in every supported precision and the same with every generator.
 
 The program prints one line, busbar-gemm {json}. TFLOP/s count 2 n^3 operations per product of two n x n matrices;

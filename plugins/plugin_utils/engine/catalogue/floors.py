@@ -166,7 +166,7 @@ def domain_problem(profile: Mapping[str, Any] | None, nodes: int, sizes: Sequenc
     if nodes <= 1 or domain_nodes(profile) == 1:
         return ""
     if sizes is None:
-        return f"unknown NVLink domains of the {nodes} nodes: {UNKNOWN_DOMAIN}"
+        return f"the NVLink domains of the {nodes} nodes are unknown: {UNKNOWN_DOMAIN}"
     if sum(sizes) != nodes:
         return f"{nodes} nodes took part, but the NVLink domains contain {sum(sizes)}"
     if max(sizes) > domain_nodes(profile):

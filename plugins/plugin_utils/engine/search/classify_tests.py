@@ -229,8 +229,8 @@ class Readings:
                 "nodes": list(reading.nodes),
                 "repeats": 0,
                 "reason": (
-                    f"{100 * exp(mean - (reference or 0.0)):.0f} % of {of_what}, with a rounding error of up to "
-                    f"{100 * reading.rounding:.0f} %: suspected; lower {option('max_bytes')} until a message takes "
+                    f"busbw is {100 * exp(mean - (reference or 0.0)):.0f} % of {of_what}, with a rounding error of up "
+                    f"to {100 * reading.rounding:.0f} %: suspected; lower {option('max_bytes')} until a message takes "
                     "less than 10 s, which prints more digits"
                 ),
             }
@@ -238,7 +238,7 @@ class Readings:
             "nodes": list(reading.nodes),
             "repeats": repeats,
             "reason": (
-                f"{100 * exp(mean - (reference or 0.0)):.0f} % of {of_what}, after {len(reading.samples)} repeats with "
-                f"a noise of {100 * noise:.1f} %: suspected; validate with {repeats} repeats"
+                f"busbw is {100 * exp(mean - (reference or 0.0)):.0f} % of {of_what}, after {len(reading.samples)} "
+                f"repeats with a noise of {100 * noise:.1f} %: suspected; validate with {repeats} repeats"
             ),
         }

@@ -77,7 +77,7 @@ def _kind(test: Test) -> tuple[Any, ...]:
 
 
 def _compare(options: Options, tests: list[Test], places: list[int]) -> None:
-    """Compare the tests at the given positions, and replace those with a result by copies."""
+    """Replace the tests at the given positions with copies that contain the result of comparing them."""
     figures = [tests[place]["measured_busbw"] or 0.0 for place in places]
     limit = options["straggler_limit"] / _PERCENT
     middle, less = median_and_tolerance(figures, limit, proof=True)

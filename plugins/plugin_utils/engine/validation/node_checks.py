@@ -97,7 +97,7 @@ def check_problems(options: Options) -> list[str]:
                 f"that {kind} may take: raise it, or remove {kind} from {option('node_checks')}"
             )
     if options["p2p_floor_gbs"] < 0:
-        problems.append(f"{option('p2p_floor_gbs')}: must be GB/s above 0, or 0 for the floor of the hardware profile")
+        problems.append(f"{option('p2p_floor_gbs')}: must be above 0 GB/s, or 0 for the floor of the hardware profile")
     if options["node_checks"] and "node" not in options["stages"]:
         problems.append(f"{option('node_checks')}: requires the stage node: add it to {option('stages')}")
     return problems

@@ -143,7 +143,7 @@ class Soak(ProgramStage[SoakOptions]):
         ]
 
     def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return the first and the last all-reduce, and the samples of each device."""
+        """Return the bandwidth of the first and the last all-reduce, and the samples of each device."""
         speeds = [row[1] for row in (test["own"] or {"busbw": []})["busbw"]]
         words = "Bus bandwidth of the all-reduce in the first and the last iteration of a soak."
         gauge = Gauge("soak_busbw_bytes_per_second", words, "busbw", (("turn", "turn"),), 1e9)

@@ -25,7 +25,7 @@ __all__ = ["Floors", "Reference", "efficiency_floor", "gap_of_loss", "known_floo
 
 _SHARED = 0.9
 _GB = 1e9
-_COMPUTED = "computed: 0.9 of the efficiency if the gradients transfer at the hardware's busbw floor without overlap"
+_COMPUTED = "computed: 0.9 of the efficiency if gradients are transferred at the hardware's busbw floor without overlap"
 # Models with a realistic ratio of computation to communication; the toy model computes almost nothing.
 _REAL = ("gpt", "resnet50")
 _BETWEEN = ("inter_node", "inter_domain")

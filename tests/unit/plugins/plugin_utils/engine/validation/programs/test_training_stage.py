@@ -132,7 +132,7 @@ def test_the_floor_is_a_share_of_the_peak_of_the_weakest_gpu() -> None:
     found = trained(training=TRAINING | {"efficiency": 0}, **options)["tests"][0]
     figures = found["training"]
     assert (found["verdict"], figures["tflops_floor"], figures["peak_tflops"]) == ("PASS", 4, 40)
-    assert found["source"].startswith("fast; slow; computed: 0.9 of the efficiency if the gradients")
+    assert found["source"].startswith("fast; slow; computed: 0.9 of the efficiency if gradients")
     assert trained(training=TRAINING | {"tflops": 11}, **options)["tests"][0]["verdict"] == "FAIL"
     # Nothing is known of resnet50 on the other, and the toy has no floor of work.
     for model in ("resnet50", "mlp"):

@@ -73,7 +73,7 @@ def input_problems(given: Mapping[str, Any]) -> list[str]:
     """Return the problems with a validation's options, each with its remedy.
 
     Args:
-        given: as for typed.
+        given: the options by name, with values of any type.
     """
     options, problems = _read(given)
     return problems or _problems(options)

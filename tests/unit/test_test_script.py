@@ -128,6 +128,14 @@ def script(tmp_path: Path) -> Script:
     return Script(tmp_path / "checkout")
 
 
+def test_a_script_that_may_not_change_its_priority_runs_all_tests(script: Script) -> None:
+    script.write(".venv/bin/renice", "#!/bin/sh\necho Permission denied >&2; exit 1\n")
+    done = script.run(BUSBAR_TEST_SCENARIO="slurm")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert script.pytests("tests/vm")
+    assert script.scenarios == ["slurm"]
+
+
 def test_the_short_run_has_all_kinds_of_tests_and_leaves_nothing(script: Script) -> None:
     done = script.run(BUSBAR_TEST_SCENARIO="slurm")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -61,7 +61,7 @@ def current_keys(ledger: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _judged(entry: Entry, shown: Mapping[str, str], hosts: Collection[str], now: int) -> Entry:
-    """Return an entry, which is retired if its host has a different key or was removed from the inventory."""
+    """Return an entry; it is marked as retired if its host has a different key or was removed from the inventory."""
     gone = entry["host"] not in hosts or shown.get(entry["host"], entry["key"]) != entry["key"]
     if gone and entry["retired"] is None:
         entry["retired"] = now

@@ -69,7 +69,7 @@ def _about(module: Mapping[str, Any], title: str) -> list[str]:
 
 
 def _ordered(option: str, places: str | Sequence[str]) -> list[str]:
-    """Return the directories in the order of the generated lines, which keeps the declared order in the variable."""
+    """Return the directories in the order in which the module must prepend them to get the declared order."""
     found = [places] if isinstance(places, str) else list(places)
     return found[::-1] if option == "prepend_path" else found
 

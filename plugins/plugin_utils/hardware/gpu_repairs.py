@@ -60,6 +60,6 @@ def _without_fabric(gpu: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_manager(port: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an InfiniBand port in the state INIT as active, because the run starts a subnet manager."""
+    """Return an InfiniBand port; its state INIT is replaced by ACTIVE, because the run starts a subnet manager."""
     waits = port.get("link_layer") == "InfiniBand" and port["state"] == "INIT"
     return {**port, "active": True} if waits else dict(port)

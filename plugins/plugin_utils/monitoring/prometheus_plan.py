@@ -45,7 +45,8 @@ _SECRET_KEYS = {
     ("oauth2", "client_secret"): "client_secret_file",
     ("tls_config", "key"): "key_file",
 }
-# Secrets that Prometheus cannot read from a file, for example for service discovery; the configuration then is private.
+# Secrets that Prometheus cannot read from a file, for example for service discovery. With them, the configuration is
+# readable only by its owner.
 _SECRET_NAME = re.compile(
     r"(?i)(?:^|[_-])(?:pass|passwd|password|secrets?|secret_key|token|api_?key|key|credentials?)$"
 )

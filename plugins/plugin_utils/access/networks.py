@@ -12,7 +12,7 @@ __all__ = ["lies_in", "network"]
 
 
 def network(text: object) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """Return an address or a network as a network, or None for any other value."""
+    """Parse a network or an address, which becomes a network of one address; return None for other values."""
     try:
         return ipaddress.ip_network(str(text))
     except ValueError:

@@ -43,7 +43,7 @@ def sign_host_key(  # noqa: PLR0913 - each is a field of the certificate
 ) -> str:
     """Return a certificate for a host's public key, as one line.
 
-    It is valid from one day ago, because the clock of a new node may be behind.
+    Its validity starts one day before `now`, because the clock of a new node may be behind.
 
     Args:
         public_key: the host's public key, as a line in OpenSSH format.

@@ -136,8 +136,8 @@ def alternative_names(names: Sequence[str]) -> list[x509.GeneralName]:
 def sign_host(public_key: str, authority: str, *, names: Sequence[str], now: int, days: int) -> str:
     """Return a server and client certificate for a host, as PEM.
 
-    It is valid from one day ago, because the clock of a new node may be behind, and expires no later than its
-    authority.
+    Its validity starts one day before `now`, because the clock of a new node may be behind, and ends no later than
+    that of its authority.
 
     Args:
         public_key: the host's public key, as a line in OpenSSH format.

@@ -24,7 +24,7 @@ _PLACE = re.compile(r"^ssh: (?:connect to host \S+ port \d+: )?|^connect to host
 
 
 def clock_offset(before: float, began: float, ended: float, after: float) -> float:
-    """Return how many seconds a remote clock is ahead, at least; negative if it is behind.
+    """Return the minimum number of seconds by which a remote clock is ahead; negative if it is behind.
 
     Args:
         before: local time before the request.

@@ -35,7 +35,7 @@ def source_problems(role: str, settings: Mapping[str, Any], host: str) -> list[P
 
 
 def argument_problems(role: str, arguments: Iterable[object], host: str) -> list[Problem]:
-    """Return a problem for each argument with a line break, which ExecStart= does not allow."""
+    """Return a problem for each argument that contains a line break; ExecStart= does not allow them."""
     return [
         make_problem([host], f"{role}_arguments", f"{word!r} contains a line break", "write each argument on one line")
         for word in map(str, arguments)

@@ -175,7 +175,7 @@ def _own_route_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
             or not matchers
             or not all(_MATCHER.fullmatch(str(each)) for each in matchers)
         ):
-            remedy = "list one or more such as 'team=\"storage\"', with =, !=, =~ or !~"
+            remedy = "list one or more matchers such as 'team=\"storage\"', with =, !=, =~ or !~"
             problems.append(make_problem([host], f"{key}.matchers", "has no matchers", remedy))
         problems += _name_problems(host, f"{key}.receivers", route.get("receivers"), _known_receivers(settings))
         for name in ("mute_time_intervals", "active_time_intervals"):

@@ -36,7 +36,7 @@ def meant(word: str, known: Iterable[str]) -> str:
     """Return a hint with the most similar known word, or with all known words if none is similar."""
     names = [str(each) for each in known]
     near = difflib.get_close_matches(str(word), names, 1)
-    return f"did you mean {near[0]}?" if near else f"known are {', '.join(names) or 'none'}"
+    return f"did you mean {near[0]}?" if near else f"known names: {', '.join(names) or 'none'}"
 
 
 def target_problems(host: str, key: str, target: object, email: Mapping[str, Any]) -> list[Problem]:

@@ -6,7 +6,7 @@ end, `S-` for a switch and `H-` for a host adapter, whose description starts wit
 them is missing, the output is truncated.
 
 With several rails, a node is connected to several switches. Nodes with the same set of switches form one Slurm switch.
-Switches that one more hop connects form the next level, up to a single root.
+Switches connected through one more hop form the next level, up to a single root.
 """
 
 from __future__ import annotations

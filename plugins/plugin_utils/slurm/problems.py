@@ -197,7 +197,7 @@ def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]
         return [make_problem([], "slurm_account_groups, slurm_admin_groups", problem, remedy)]
     interval = int(accounting.get("account_groups_interval") or _INTERVAL[0])
     if not _INTERVAL[0] <= interval <= _INTERVAL[1]:
-        problem, remedy = f"{interval} s is out of range", f"give {_INTERVAL[0]} to {_INTERVAL[1]} s"
+        problem, remedy = f"{interval} s is out of range", f"set {_INTERVAL[0]} to {_INTERVAL[1]} s"
         return [make_problem([], "slurm_account_groups_interval", problem, remedy)]
     here = {kind: _present_names(declared[kind]) for kind in ("accounts", "qos")}
     errors = declaration_errors(declared["accounts"], declared["users"], declared["qos"])

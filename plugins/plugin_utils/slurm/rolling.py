@@ -45,7 +45,7 @@ def share_of(given: object, whole: int, key: str, least: int) -> int:
     if share:
         percent = float(share.group(1))
         if percent > _ALL or (least and not percent):
-            message = f"{key}: {text}: give {'more than 0' if least else '0'} to 100 %"
+            message = f"{key}: {text}: set {'more than 0 %, at most' if least else '0 % to'} 100 %"
             raise ValueError(message)
         return max(least, math.floor(whole * percent / _ALL + 1e-9))
     if not _NUMBER.fullmatch(text) or int(text) < least:

@@ -199,7 +199,7 @@ def _unready(
     for step in steps:
         package = STAGES[step.stage][0]
         if not step.before:
-            remedy = "busbar provision slurm installs it"
+            remedy = "install it: busbar provision slurm"
             found.append(make_problem([step.host], package, "is not installed", remedy))
         elif not step.after:
             remedy = f"check apt-cache policy {package} there, and correct {KEY}"

@@ -56,7 +56,7 @@ from ..module_utils.storage.scratch_host import module_run
 if TYPE_CHECKING:
     from ..module_utils.hardware.nvidia_smi_run import Smi
 
-# Restores GPU settings, which a GPU loses in the reset when MIG is enabled or disabled.
+# Restores the settings that a GPU loses when it is reset to enable or disable MIG.
 SETTINGS = "/usr/local/lib/busbar/gpu_settings_boot"
 REASON = "busbar: MIG layout"
 # Creates the named device files of the instances.

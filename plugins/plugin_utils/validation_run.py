@@ -67,7 +67,7 @@ def run_validation(
             loop.run()
         except BaseException as exc:  # noqa: BLE001 - a report must always be written
             broken = exc
-        # Write the report before the next interruption.
+        # Write the report before another interruption can arrive.
         with contextlib.suppress(Interrupted), transport.uninterrupted():
             done = _reported(loop, transport, folder, broken)
     if broken is not None and not isinstance(broken, Exception) and not transport.interruption.why:

@@ -72,7 +72,7 @@ def _declared_problems(
 ) -> list[Problem]:
     """Return the contradictions between options."""
     names = [release_of(str(version)) for version in options["versions"]]
-    remedy = "only one toolkit of a release can be installed: keep one of them"
+    remedy = "only one toolkit per release can be installed: keep one of them"
     found = [
         make_problem([host], "cuda_versions", f"CUDA {name} is listed {names.count(name)} times", remedy)
         for name in dict.fromkeys(names)

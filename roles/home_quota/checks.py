@@ -42,7 +42,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
         problem = f"{options['soft_percent']} is not between 1 and 100"
         wrong.append(make_problem(every, "home_quota_soft_percent", problem, "write 90"))
     if not any(_holds(export["path"], str(options["path"])) for served in exports.values() for export in served):
-        problem = f"no host of the group nfs_server exports {options['path']}, which contains the homes"
+        problem = f"no host in the group nfs_server exports {options['path']}, which contains the homes"
         remedy = "set the quota on the storage of the homes, or set users_home_base to a directory below an export"
         wrong.append(make_problem(every, "home_quota_default", problem, remedy))
     return wrong

@@ -143,5 +143,5 @@ def test_homes_that_no_server_has_are_refused_before_anything_changes(limited: M
         "--limit", SERVER, "--tags", "home_quota", **(GIVEN | {"users_home_base": "/elsewhere"})
     )
     assert refused.returncode == 2, refused.stdout
-    assert "no host of the group nfs_server exports /elsewhere, which contains the homes" in refused.stdout
+    assert "no host in the group nfs_server exports /elsewhere, which contains the homes" in refused.stdout
     assert recap(refused.stdout)[SERVER]["changed"] == 0

@@ -130,7 +130,7 @@ def place_accounting(settings: Settings, dump: Path, tables: dict[str, int], sta
     aside = ""
     if there:
         former = Path(settings.folder) / f"{settings.database}.before-{stamp}.sql"
-        # Drop the database only after its dump was checked.
+        # Drop the database only after its dump has been checked.
         dump_database(settings, former)
         query(settings, f"DROP DATABASE `{settings.database}`")
         aside = str(former)

@@ -1,4 +1,4 @@
-"""Descriptions of Slurm's job states and reasons for users."""
+"""User-facing descriptions of Slurm's job states and reasons."""
 
 from __future__ import annotations
 

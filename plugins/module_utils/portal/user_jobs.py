@@ -169,7 +169,7 @@ def _ended(row: dict[str, str], steps: Sequence[dict[str, str]]) -> Ended:
 
 
 def _tres(text: str) -> dict[str, float]:
-    """Parse ``cpu=2,mem=1024M,gres/gpu=1``; the untyped entries include typed ones such as ``gres/gpu:h100``."""
+    """Parse ``cpu=2,mem=1024M,gres/gpu=1``; the count of an untyped entry includes typed ones (``gres/gpu:h100``)."""
     return {found[1]: float(found[2]) * _UNITS[found[3]] for found in _TRES.finditer(text)}
 
 

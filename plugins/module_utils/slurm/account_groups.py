@@ -236,7 +236,7 @@ def _leaves(found: Found, cluster: str, leavers: Sequence[Association]) -> tuple
                 ["modify", "user", "where", f"name={user}", f"cluster={cluster}", "set", f"DefaultAccount={others[0]}"]
             )
         commands.append(["delete", "user", "where", f"name={user}", f"cluster={cluster}", f"account={account}"])
-        steps.append(Step((account, user), commands, f"{user} left: loses the account {account}"))
+        steps.append(Step((account, user), commands, f"{user} left the group: loses the account {account}"))
     return steps, notes
 
 

@@ -365,7 +365,7 @@ class Runner:
         return code == 0
 
     def close(self, entry: dict[str, Any]) -> None:
-        """Read the final state of a job and the node with its output."""
+        """Read a job's final state, and find the node that stores its output."""
         code, out, _err = self.ask("scontrol", "-o", "show", "job", entry["job_id"])
         job = parse_job(out) if code == 0 else {}
         entry["exit_code"] = job.get("ExitCode", "")

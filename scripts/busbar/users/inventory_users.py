@@ -281,7 +281,7 @@ class Declared:
         return slurm_users(self._users)
 
     def future(self) -> str:
-        """Return users_accounts after the changes as YAML for a run; vault tags stay."""
+        """Return users_accounts with the changes applied, as YAML for a run; vault tags are preserved."""
         _before, after = self.texts().get(self._place, ("", self._file.text))
         return "---\n" + YamlFile(after, USERS).section()
 

@@ -150,7 +150,8 @@ class Parser:
     def feed_block(self, text: str) -> None:
         """Process complete lines, and skip NCCL's lines without new information quickly.
 
-        Searching each line for a word is the most expensive step, so only words that the block contains are searched.
+        Searching each line for a word is the most expensive step, so lines are searched only for words that the block
+        contains.
         """
         present = [word for letter, word in INFORMATIVE if letter in text and word in text]
         via, tagged = "via NET/" in text, "<std" in text

@@ -30,7 +30,7 @@ _WORDS = {"machine": "machine(s)", "gpu": "GPU(s)", "nic": "NIC(s)"}
 
 
 def changed_facts(first: ReadReport, second: ReadReport) -> list[dict[str, str]]:
-    """Return the environment facts that differ between two validations; a missing value is empty.
+    """Return the environment facts that differ between two validations; a missing value is ''.
 
     Args:
         first: a normalised report.

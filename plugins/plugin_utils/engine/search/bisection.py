@@ -154,7 +154,7 @@ class Border(_OneBlock):
         return []
 
     def part(self, state: LinkState) -> None:
-        """Record a suspected boundary, because most pairs across it are fast."""
+        """Record the boundary only as suspected, because most pairs across it are fast."""
         state.suspect_boundary(self.block.left, self.block.right)
 
 
@@ -262,7 +262,7 @@ def _narrowed(state: LinkState, hits: list[tuple[Block, Outcome]], seen: Outcome
 
 
 def _link(state: LinkState, block: Block, outcomes: list[Outcome]) -> None:
-    """Record a slow link, or open an item that tests for a boundary between two switches."""
+    """Record a slow link, or add an item that tests for a boundary between two switches."""
     one, other = sorted(block.nodes)
     mine, theirs = _others_of(state, one), _others_of(state, other)
     across = (mine and _slow_with(state, other, mine)) or (theirs and _slow_with(state, one, theirs))

@@ -228,7 +228,7 @@ class Blamed(TypedDict):
 
 
 class Peers(TypedDict):
-    """The peers of a test, including the test: their number, their median, and the lowest tolerated value, in GB/s."""
+    """A test and its peers: their number, their median, and the lowest tolerated value, in GB/s."""
 
     count: int
     median: float

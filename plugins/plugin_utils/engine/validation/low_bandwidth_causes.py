@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KNOWN_CAUSE", "Cause", "causes"]
 
-# Prefix of the reason if a known fault turns a sufficient bandwidth into a FAIL.
+# Prefix of the reason if a test fails because of a known fault although its bandwidth is sufficient.
 KNOWN_CAUSE = "a known cause of low bandwidth"
 _HOPPER_LINE = 450
 _FEWEST_OF_NVLS = 3

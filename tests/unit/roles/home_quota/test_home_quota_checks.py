@@ -18,7 +18,7 @@ EXPORTS = {"nfs1": [{"path": "/shared"}]}
         ({"users": {"bob": "much"}}, EXPORTS, "home_quota_users.bob", "'much' is not a valid size"),
         ({"users": {"-b": "1T"}}, EXPORTS, "home_quota_users", "'-b' is not a valid user name"),
         ({"soft_percent": 0}, EXPORTS, "home_quota_soft_percent", "0 is not between 1 and 100"),
-        ({"path": "/home"}, EXPORTS, "home_quota_default", "no host of the group nfs_server exports /home"),
+        ({"path": "/home"}, EXPORTS, "home_quota_default", "no host in the group nfs_server exports /home"),
         ({"path": "/shared2/home"}, EXPORTS, "home_quota_default", "exports /shared2/home"),
         ({}, {}, "home_quota_default", "exports /shared/home"),
     ],

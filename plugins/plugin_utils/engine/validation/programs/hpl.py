@@ -75,7 +75,9 @@ class Hpl(ProgramStage[HplOptions]):
         ),
         values=(Column("gflops_floor"), Column("ranks")),
         gauges=(
-            Gauge("hpl_flops", "Operations per second of Linpack on all nodes together.", "gflops", (), 1e9),
+            Gauge(
+                "hpl_flops", "Linpack floating-point operations per second on all nodes together.", "gflops", (), 1e9
+            ),
             Gauge("hpl_solved", "1 if the solution of Linpack is correct, else 0.", "passed", ()),
         ),
         note="P x Q ranks solve a system of n equations in blocks of NB; the residual must be below 16.",

@@ -90,7 +90,7 @@ def change_of(  # noqa: PLR0913 - one for each identifier
     holder = next((host for host, own in known.items() if own == key and host != node), "")
     if holder:
         return Change(
-            problem=f"it has the host key of {holder}: its disk is a copy of that host's, or it uses that host's address",
+            problem=f"it has the host key of {holder}: its disk is a copy of {holder}'s, or it has {holder}'s address",
             remedy="correct ansible_host, or generate new host keys there: rm /etc/ssh/ssh_host_*; ssh-keygen -A",
         )
     if known.get(node) == key and not allow_same:

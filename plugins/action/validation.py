@@ -22,8 +22,8 @@ from ..plugin_utils.engine.nccl.parse_output import bounded_lines, condensed
 from ..plugin_utils.engine.validation.check_options import all_problems, typed
 from ..plugin_utils.engine.validation.cluster_access import TOO_LONG, Output
 from ..plugin_utils.engine.validation.option_types import bytes_of
+from ..plugin_utils.engine.validation.partition_choice import queues
 from ..plugin_utils.engine.validation.planned_tests import unknown_floors
-from ..plugin_utils.engine.validation.slurm_queues import queues
 from ..plugin_utils.interruption import Interruption
 from ..plugin_utils.node_connections import NodeConnections
 from ..plugin_utils.node_outputs import Bounds, Wanted, fetch

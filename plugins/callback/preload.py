@@ -41,8 +41,8 @@ from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import action_loader, filter_loader, lookup_loader
 
 from ..plugin_utils.engine.catalogue import profile_check  # noqa: F401 - loaded for the workers
+from ..plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from ..plugin_utils.engine.catalogue.profile_schema import validator
-from ..plugin_utils.engine.catalogue.profiles import site_catalogue
 
 # Loading one plugin makes Ansible load all plugins of that type.
 FILTER = "busbar.cluster.fold_hosts"

@@ -59,7 +59,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from ..plugin_utils.ansible_errors import Filters, border
-from ..plugin_utils.engine.catalogue.describe import describe_machine, description_text, machine_notes
+from ..plugin_utils.engine.catalogue.profile_from_machine import describe_machine, description_text, machine_notes
 from ..plugin_utils.engine.common.hostlist import fold_hosts
 from ..plugin_utils.slurm.lldp_topology import lldp_topology
 from ..plugin_utils.slurm.nvlink_topology import nvlink_topology

@@ -44,7 +44,7 @@ _value:
 """
 
 from ..plugin_utils.ansible_errors import Filters, border
-from ..plugin_utils.slurm.plan import slurm_plan
+from ..plugin_utils.slurm.cluster_config import slurm_plan
 
 
 class FilterModule:

@@ -59,8 +59,8 @@ from ansible.plugins.lookup import LookupBase
 
 from ..module_utils.nvidia.driver_choice import generation_of_model
 from ..plugin_utils.ansible_errors import lookup_border
-from ..plugin_utils.engine.catalogue.gres import smi_places
-from ..plugin_utils.engine.catalogue.profiles import host_profile, known_profiles
+from ..plugin_utils.engine.catalogue.gres_conf import smi_places
+from ..plugin_utils.engine.catalogue.merged_profiles import host_profile, known_profiles
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types

@@ -92,7 +92,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.common.baseline import before_write
 from ..module_utils.common.package_commands import APT, ENVIRONMENT, error_text, lists_are_fresh, run_manager
 from ..module_utils.common.package_upgrades import parse_apt
-from ..module_utils.slurm.plugstack import foreign_plugins
+from ..module_utils.slurm.foreign_spank_plugins import foreign_plugins
 from ..module_utils.slurm.releases import parse_candidates, release_text
 from ..module_utils.slurm.repository import (
     PREFERENCES,

@@ -10,7 +10,7 @@ from .engine.report.history import last_results
 from .engine.validation.cluster_access import Interrupted, Transport
 from .engine.validation.nccl_judge import INCONCLUSIVE, PASS
 from .engine.validation.resume_nodes import not_admitted, passed_nodes, released_nodes
-from .engine.validation.run_jobs import Loop
+from .engine.validation.validation_loop import Loop
 from .engine.validation.validation_report import broken_report, report, summary_lines
 from .report_folder import save_report
 

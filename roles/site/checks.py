@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...plugins.plugin_utils.engine.common.hostlist import unfold_hosts
 from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
-from ...plugins.plugin_utils.slurm.partitions import cluster_name_problems
+from ...plugins.plugin_utils.slurm.cluster_roles import cluster_name_problems
 from ...plugins.plugin_utils.uninstall.choice import uninstall_problems
 
 if TYPE_CHECKING:

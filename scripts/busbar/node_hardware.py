@@ -12,7 +12,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.hardware.network_fa
     network_interfaces,
     rdma_ports,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_from_machine import (
     describe_machine,
     machine_notes,
 )

@@ -18,12 +18,12 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.doctor_check
 from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log import kernel_findings
 from ansible_collections.busbar.cluster.plugins.module_utils.health.system_checks import service_answer
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import read_text_nodes
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_from_machine import (
     describe_machine,
     description_text,
     machine_notes,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .prometheus_series import Family, one
+from .cluster_metrics import Family, one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

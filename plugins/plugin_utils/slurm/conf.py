@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...module_utils.nvidia.mig_layouts import gres_counts
 from ..engine.catalogue.builtin_profiles import unknown_hardware
-from ..engine.catalogue.gres import gres_conf, gres_mode
+from ..engine.catalogue.gres_conf import gres_conf, gres_mode
 from ..engine.common.hostlist import fold_for_slurm, unfold_hosts
 
 if TYPE_CHECKING:

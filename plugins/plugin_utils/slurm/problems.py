@@ -10,12 +10,12 @@ from ...module_utils.slurm.account_groups import group_errors
 from ...module_utils.slurm.account_rights import rights_errors
 from ...module_utils.slurm.accounting import declaration_errors
 from ..engine.catalogue.builtin_profiles import unknown_hardware
-from ..engine.catalogue.gres import gres_problems
+from ..engine.catalogue.gres_conf import gres_problems
 from ..engine.common.hostlist import unfold_hosts
 from .checks_partition import checks_problems
+from .cluster_roles import partition_problems, role_problems
 from .conf import kinds, merge_config, node_mig, topology_lines
 from .conf_keys import nearest_key, unknown_keys
-from .partitions import partition_problems, role_problems
 from .scripts import script_problems
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_metrics import database_families
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.prometheus_series import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.cluster_metrics import (
     Family,
     job_families,
     job_series,
@@ -21,6 +20,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.prometheus_se
     one,
     scheduler_families,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_metrics import database_families
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import (
     Node,
     read_json_nodes,

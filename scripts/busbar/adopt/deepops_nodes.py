@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.mig_layouts import layout_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.gres import gres_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.gres_conf import gres_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm
 
 from busbar.adopt.draft import ASK, CARRIED, DEFAULT, LEFT

@@ -11,7 +11,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.bu
     profile_names,
     shipped_profile,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import machine_kinds
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_from_machine import machine_kinds
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, unfold_hosts
 
 from busbar.adopt.cluster_conf import chosen_hardware

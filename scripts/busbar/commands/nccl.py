@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import unknown_hardware
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import profile_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import (
     site_catalogue,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import profile_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names import option_names
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import (
@@ -31,7 +31,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     Expected,
     judge,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth_parser import (
     PROGRAM,
     read_nvbandwidth,
 )

@@ -11,7 +11,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.bu
     profile_names,
     shipped_profile,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text as read_output
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.side_by_side import side_by_side

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_from_machine import (
     best_profile,
     description_text,
 )

@@ -15,8 +15,8 @@ from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.busbar.cluster.plugins.lookup.inventory_checks import unknown_option_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_profile
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import profile_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_profile
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stage_registry import choices
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.options import type_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import (

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings_parse import settings_found
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_profile
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_profile
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.inspector import inspector_words
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.ras import ras_words
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nccl_judge import Expected, judge
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth import read_nvbandwidth
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth_parser import (
+    read_nvbandwidth,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_parser import read_p2p
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.gemm_results import (
     compared,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.gres import gres_conf
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.gres_conf import gres_conf
 from busbar.paths import collection
 
 if TYPE_CHECKING:

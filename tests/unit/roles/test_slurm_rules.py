@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.prometheus_series import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.cluster_metrics import (
     job_families,
     job_series,
     node_families,

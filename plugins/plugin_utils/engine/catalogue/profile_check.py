@@ -12,7 +12,7 @@ from ....module_utils.slurm.hostlist import expand_hosts
 from .builtin_profiles import LIKE, profile_names, unknown_hardware
 from .ceilings import alltoall, ceilings, nic_rate, nvls
 from .floors import count_problems, floor_entries, low_floor
-from .gres import gres_problems
+from .gres_conf import gres_problems
 from .profile_schema import form_problems
 
 if TYPE_CHECKING:

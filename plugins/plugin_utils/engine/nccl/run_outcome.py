@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from .consistency import contradictions
+from .table_consistency import contradictions
 
 __all__ = ["bus_factor", "conclude", "ranks_from_ratio"]
 

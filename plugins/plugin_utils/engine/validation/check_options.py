@@ -17,8 +17,8 @@ from ..search.sequential_test import DROP, MOST_REPEATS
 from . import stage_registry
 from .data_types import CheckJob, Options
 from .option_types import read_options, size_problems
+from .partition_choice import queue_problems
 from .planned_tests import unknown_profiles
-from .slurm_queues import queue_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -27,7 +27,7 @@ from .check_options import typed
 from .data_types import FIRST
 from .nccl_judge import FAIL, INCONCLUSIVE, PASS, STRAGGLER
 from .node_checks import COLLECTIVE, kind_of
-from .slurm_queues import queue_arguments
+from .partition_choice import queue_arguments
 from .stage_base import Counts, Next
 
 if TYPE_CHECKING:

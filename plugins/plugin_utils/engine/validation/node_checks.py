@@ -15,7 +15,7 @@ from ..common.option_names import option
 from .dcgm_diag import judge_diag, read_diag
 from .matrix_judge import judge_matrices
 from .nccl_judge import FAIL, INCONCLUSIVE
-from .nvbandwidth import read_nvbandwidth
+from .nvbandwidth_parser import read_nvbandwidth
 from .p2p_parser import read_p2p
 from .planned_tests import check_entry, gpu_count, judged
 

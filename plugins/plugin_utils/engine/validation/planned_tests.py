@@ -26,7 +26,7 @@ from .job_output_parser import (
     unconnected,
 )
 from .nccl_judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, Expected, Judged, floor_remedy, judge
-from .nic_test_profiles import of_nic_path, of_one_rail, rail_share
+from .rail_profiles import of_nic_path, of_one_rail, rail_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

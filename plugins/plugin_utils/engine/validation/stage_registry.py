@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .collectives.cluster_stage import Cluster, Nic, Rail
+from .collectives.culprit_search_stage import Pair
 from .collectives.node_stage import Node
-from .collectives.pair_stage import Pair
 from .programs.gemm import Gemm
 from .programs.hpl import Hpl
 from .programs.rdma_pairs import RdmaPairs

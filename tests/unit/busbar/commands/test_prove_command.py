@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from busbar.prove.limits import exceeded_limits
 from busbar.prove.node_probe import Node, Programs, found_binary, matched
 from gpu_samples import gpu_xml, log_xml

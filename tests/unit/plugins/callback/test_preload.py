@@ -19,8 +19,9 @@ from ansible.plugins.lookup import LookupBase
 
 class LookupModule(LookupBase):
     def run(self, terms, variables=None, **kwargs):
-        prefix = "ansible_collections.busbar.cluster.plugins.filter."
-        profiles = sys.modules.get("ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles")
+        plugins = "ansible_collections.busbar.cluster.plugins"
+        prefix = f"{plugins}.filter."
+        profiles = sys.modules.get(f"{plugins}.plugin_utils.engine.catalogue.merged_profiles")
         read = profiles.shipped_profile.cache_info().currsize if profiles else 0
         filters = sum(name.startswith(prefix) for name in sys.modules)
         return [gc.isenabled(), filters, read, "jsonschema" in sys.modules]

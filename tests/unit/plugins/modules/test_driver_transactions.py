@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia import driver_host
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan, driver_version
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from driver_indexes import KERNEL, NEW, OLD, debian_index, el_index, ubuntu_index
 from played_apt import HAS_APT, PlayedApt
 from played_dnf import PlayedDnf

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...common.option_names import option
-from ..nic_test_profiles import rail_problems
 from ..planned_tests import candidates, planned_test
+from ..rail_profiles import rail_problems
 from ..stage_base import Collective, Counts, Next
 from ..start_searches import PAIR, member_nodes, search_result
-from .pair_stage import rounds
+from .culprit_search_stage import rounds
 
 if TYPE_CHECKING:
     from ..data_types import Options, State

@@ -12,7 +12,7 @@ from ..option_types import Span
 from ..planned_tests import profile_of
 from ..presentation import at_least
 from ..stage_base import Next
-from .perftest import Way, read_pairs
+from .perftest_parser import Way, read_pairs
 from .program_stage import ProgramStage
 from .report_columns import Column, Figures, Gauge
 from .stage_verdict import Fault, Floors, Judged
@@ -20,7 +20,7 @@ from .stage_verdict import Fault, Floors, Judged
 if TYPE_CHECKING:
     from ..data_types import Options, State
     from ..presentation import Metric, ShownTest
-    from .perftest import Measured
+    from .perftest_parser import Measured
 
 __all__ = ["RdmaPairs"]
 

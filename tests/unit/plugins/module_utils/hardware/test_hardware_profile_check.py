@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_facts_merge import join_sources
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.hardware_profile_check import claim_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from gpu_samples import gpu_xml, log_xml
 
 if TYPE_CHECKING:

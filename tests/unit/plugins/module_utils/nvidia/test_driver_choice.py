@@ -9,7 +9,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choic
     generation_of_model,
     kernel_modules,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 
 CATALOGUE = site_catalogue({})
 

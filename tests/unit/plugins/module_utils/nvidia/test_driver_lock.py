@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_packages import PackageSet
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan, lock_key, make_offer
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.nvidia.driver_lock import (
     choose_lock,
     lock_text,

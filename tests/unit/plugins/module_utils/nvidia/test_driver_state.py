@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_state import unready_reasons
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 
 CATALOGUE = site_catalogue({})
 SYSTEM = {"distribution": "Ubuntu", "major": "24", "container": False}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import (
     shipped_profile,
     site_catalogue,
 )

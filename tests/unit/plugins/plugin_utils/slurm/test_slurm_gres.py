@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.gres import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.gres_conf import (
     MODES,
     gres_problems,
     smi_places,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm import conf as slurm_conf
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.problems import gpu_problems
 

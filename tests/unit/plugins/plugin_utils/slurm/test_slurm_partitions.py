@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.partitions import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.cluster_roles import (
     partition_problems,
     role_problems,
 )

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import (
     floor_advice,
     profile_problems,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 
 CATALOGUE = site_catalogue({})
 WANTED = set(

@@ -12,7 +12,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.fl
     placed_floor,
     scope_of,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 
 CATALOGUE = site_catalogue({})
 RACK = CATALOGUE["gb200_nvl72"]

@@ -19,12 +19,12 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.fl
     placed_floor,
     scope_entry,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import (
-    profile_problems,
-)
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import (
     profile_names,
     site_catalogue,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import (
+    profile_problems,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nccl_judge import Expected, judge

@@ -12,7 +12,9 @@ from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_facts_
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sockets import place_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.hardware_profile_check import claim_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import GENERATIONS
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import profile_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_from_machine import (
     best_profile,
     describe_machine,
     description_text,
@@ -20,8 +22,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.de
     profile_differences,
     slurm_type,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import profile_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.nvidia.driver_problems import driver_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.nodes import node_problems
 from gpu_samples import gpu_xml, log_xml

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.matrix_judge import (
     judge_matrices,
     pair_floor,
@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.m
     lines_of,
     read_links,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth_parser import (
     read_nvbandwidth,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_parser import read_p2p

@@ -10,7 +10,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.c
     typed,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import next_step
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.slurm_queues import queues
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.partition_choice import queues
 from validation_samples import validation_options
 
 NODES = ["gpu1", "gpu2", "gpu3"]

@@ -14,7 +14,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     Expected,
     judge,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth_parser import (
     read_nvbandwidth,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_parser import read_p2p

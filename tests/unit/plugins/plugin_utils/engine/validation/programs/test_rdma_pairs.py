@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import input_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import next_step
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.perftest import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.perftest_parser import (
     Way,
     read_pairs,
 )

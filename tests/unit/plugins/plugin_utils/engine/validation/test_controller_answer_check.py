@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.controller_output_check import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.controller_answer_check import (
     checked_answer,
     output_path,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.prometheus_series import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.cluster_metrics import (
     job_families,
     job_series,
     node_families,
@@ -22,7 +22,7 @@ from slurm_samples import MARKS, SDIAG, job_record, json_node
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.busbar.cluster.plugins.module_utils.slurm.prometheus_series import Family
+    from ansible_collections.busbar.cluster.plugins.module_utils.slurm.cluster_metrics import Family
 
 NODES = read_json_nodes(
     {

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm import plugstack
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.plugstack import foreign_plugins, stack_lines
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm import foreign_spank_plugins as plugstack
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.foreign_spank_plugins import (
+    foreign_plugins,
+    stack_lines,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

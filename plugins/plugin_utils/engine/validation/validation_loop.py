@@ -14,7 +14,7 @@ from ....module_utils.slurm.jobs import CUT, CUT_BY_LIMIT
 from ..common.hostlist import fold_hosts
 from .check_options import typed
 from .cluster_access import TOO_LONG, Interrupted, Output
-from .controller_output_check import checked_answer
+from .controller_answer_check import checked_answer
 from .data_types import FIRST
 from .next_tests import budget, next_step, with_results
 

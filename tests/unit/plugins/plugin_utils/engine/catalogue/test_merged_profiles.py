@@ -15,15 +15,15 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.bu
     shipped_profile,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.collectives import COLLECTIVES
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import (
+    site_catalogue,
+    site_profile,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import (
     floor_advice,
     profile_problems,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_schema import SCHEMA
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
-    site_catalogue,
-    site_profile,
-)
 from jsonschema import Draft202012Validator
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import run_jobs as loops
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import validation_loop as loops
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.cluster_access import (
     TOO_LONG,
     Interrupted,
     Output,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import with_results
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.run_jobs import Loop
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_loop import Loop
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import report
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.job_launch_errors import launch_log_script
 from validation_samples import validation_options

@@ -23,6 +23,8 @@ def check(options: Known, _: Known) -> list[Problem]:
     if zones and str(zone or "") not in {"", *zones}:
         near = near_name(str(zone), zones)
         remedy = f"did you mean {near}? " if near else ""
-        remedy += "use a name of `timedatectl list-timezones`, such as Europe/Berlin; empty keeps the setting"
+        remedy += (
+            "use a name from `timedatectl list-timezones`, such as Europe/Berlin, or '' to keep the current time zone"
+        )
         found.append(make_problem([], "hosts_timezone", f"{zone!r} is not a time zone", remedy))
     return found

@@ -28,7 +28,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
     problems = []
     if "address" in options and not options["receiver"]:
         remedy = (
-            "add a host to the group monitoring, set a host of the inventory, or set journal_remote_enabled to false"
+            "add a host to the group monitoring, name a host of the inventory, or set journal_remote_enabled to false"
         )
         problems.append(problem("receiver", "no host receives the journals", remedy))
     elif not options.get("address", "unknown"):

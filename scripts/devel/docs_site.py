@@ -59,7 +59,7 @@ def write_sources(folder: Path) -> None:
 
 
 def write_markdown(pages: dict[str, Page], source: Path, target: Path) -> None:
-    """Write the pages as Markdown into the site, and llms.txt, which lists them by the headings of the menu."""
+    """Write the pages to the site as Markdown, and llms.txt, which lists them under the headings of the menu."""
     roles = [origin for origin in pages if origin.startswith("roles/") and origin.endswith("README.md")]
     lines = ["# busbar", "", "> " + pages["README.md"].text.split("\n\n")[1].partition(".")[0].replace("\n", " "), ""]
     for heading, origins in {"Overview": ["README.md"], **MENU, "Roles": roles}.items():

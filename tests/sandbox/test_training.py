@@ -252,8 +252,8 @@ def validate(sandbox: Cluster, **options: Any) -> dict[str, Any]:  # noqa: ANN40
 
 def test_the_stage_trains_on_one_rank_and_on_all_nodes(sandbox: Cluster) -> None:
     test = validate(sandbox, validation_training_efficiency=1e-9)
-    # Others use these cores too: that the single rank was disturbed is the one honest answer beside PASS.
-    verdict = "INCONCLUSIVE" if "the single rank was disturbed" in test["reason"] else "PASS"
+    # Others use these cores too: that something slowed down the single rank is the one honest answer beside PASS.
+    verdict = "INCONCLUSIVE" if "slowed down the run with a single rank" in test["reason"] else "PASS"
     assert (test["verdict"], test["kind"], test["source"]) == (verdict, "training", "the operator"), test["reason"]
     rows = test["training"]["rows"]
     assert [(row["label"], row["nodes"], row["ranks"]) for row in rows] == [("1 GPU", 1, 1), ("2 nodes", 2, 2)]

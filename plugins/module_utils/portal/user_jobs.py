@@ -49,7 +49,7 @@ class Queued(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """An ended job; `cpu`, `memory` and `gpu` are the used fractions of the allocation, None if not measured."""
+    """A finished job; `cpu`, `memory` and `gpu` are the used fractions of its allocation, None if not measured."""
 
     number: str
     raw: str

@@ -81,7 +81,7 @@ def preferences_text(repository: Mapping[str, Any], also: Sequence[str]) -> str:
 
     Args:
         repository: `slurm_repository`.
-        also: further packages from the suite, if the repository does not list any.
+        also: packages to allow from the suite if the repository lists none.
     """
     suite = repository.get("suite")
     more = list(repository.get("packages") or also)

@@ -33,7 +33,7 @@ PROC = Path("/proc")
 JOB_NAME = "busbar-spank"
 RELOAD_S = 60
 STEP_S = 60
-# Errors of srun when it gets no allocation, which is not a plugin's fault.
+# srun's errors for a failed allocation, which is not a plugin's fault.
 _NOT_GRANTED = ("Unable to allocate resources", "Unable to create step", "allocation has been revoked")
 _LEFT_BY_FAILURE = ("Epilog error", "Prolog error")
 

@@ -228,7 +228,7 @@ class PackagesOfHost(PathsOfHost):
         return sorted(name for name in held if "hold" in self.entries.get(name, []))
 
     def release_guarded(self) -> None:
-        """Move copies of files that were removed with a package to /var/lib/busbar/kept, also after a killed run."""
+        """Move saved copies of files that a package removed to /var/lib/busbar/kept; resumes a killed run."""
         for copy in sorted(path for path in GUARD.rglob("*") if path.is_file()):
             name = f"/{copy.relative_to(GUARD)}"
             if not os.path.lexists(name):

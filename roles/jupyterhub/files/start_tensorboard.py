@@ -32,7 +32,7 @@ class SocketServer:
 if __name__ == "__main__":
     LOGS.mkdir(parents=True, exist_ok=True)
     board = program.TensorBoard(default.get_plugins(), server_class=SocketServer)
-    # TensorBoard records its port in /tmp, which all users can write, so that other programs find it.
+    # TensorBoard records its port in /tmp for other programs; all users can write to that directory.
     board._register_info = lambda _: None  # noqa: SLF001 - TensorBoard has no option for this
     # The fast loader would start a second server on a TCP port.
     prefix = ["--path_prefix", sys.argv[2].rstrip("/"), "--load_fast=false"]

@@ -177,7 +177,7 @@ def _command(hosts: Mapping[str, HostReading], name: str, first: str) -> str:
 
 
 def addresses_of(reading: HostReading) -> dict[str, str]:
-    """Return the addresses of /etc/hosts by name, without loopback addresses."""
+    """Return the addresses in /etc/hosts by host name, without loopback addresses."""
     found: dict[str, str] = {}
     for line in reading.files.get("/etc/hosts", "").splitlines():
         words = line.split("#")[0].split()

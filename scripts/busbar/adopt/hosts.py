@@ -208,7 +208,7 @@ def list_changes(draft: Draft, hosts: Mapping[str, HostReading]) -> None:
                 f"before/{host}{path}": files[path] for path in paths if path in files and "slurmdbd" not in path
             }
     packages = ", ".join(name for name in _PACKAGES.split(", ") if not external or name not in {"libpmix2t64", "sackd"})
-    draft.note("packages", CHANGED, f"missing ones of {packages}; others are not upgraded")
+    draft.note("packages", CHANGED, f"those of {packages} that are missing; installed packages are not upgraded")
     for host, reading in hosts.items():
         for path in ("/etc/default/slurmd", "/etc/sysconfig/slurmd"):
             matched = re.search(r"^\s*SLURMD_OPTIONS=[\"']?([^\"'\n]+)", reading.files.get(path, ""), re.MULTILINE)

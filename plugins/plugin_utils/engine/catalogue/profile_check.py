@@ -135,7 +135,7 @@ def _of_scope(scope: str, entry: dict[str, Any]) -> Iterator[tuple[str, str, dic
 
 
 def _of_counts(profile: dict[str, Any], where: str, collective: str, entry: dict[str, Any]) -> list[str]:
-    """Return problems with an entry's additional floors: for numbers of nodes, and for in-network reduction."""
+    """Return problems with an entry's additional floors for specific node counts and in-network reduction."""
     scope = where.split(".")[1]
     if scope == "intra_node":
         return [f"{where}.{key}: a single node has no network: remove it" for key, _item in floor_entries(entry)]

@@ -56,7 +56,7 @@ def dips(curve: Curve) -> list[str]:
     """Return the sizes, including the largest, where busbw is lower than with smaller messages."""
     points = [(size, busbw) for size, (_time, busbw) in curve.items()]
     found = [
-        f"dip at {human_size(size)}: {busbw:.4g} GB/s, between {before:.4g} and {after:.4g} GB/s at the next sizes"
+        f"dip at {human_size(size)}: {busbw:.4g} GB/s, but {before:.4g} and {after:.4g} GB/s at the adjacent sizes"
         for (_, before), (size, busbw), (_, after) in zip(points, points[1:], points[2:])
         if size >= _FROM_BYTES and busbw < _DIP * min(before, after)
     ]

@@ -34,7 +34,7 @@ _CAUSES = {
     "sharing": "ranks of one node compete for resources",
 }
 _NO_TORCH = 3
-# Above this efficiency the measurement of the single rank was disturbed: n ranks cannot exceed n times one rank.
+# Above this efficiency, something else slowed down the run with a single rank: n ranks cannot exceed n times one rank.
 _TOO_GOOD = 1.2
 # A node that takes this many times the median for the same work is reported even if the run passes.
 _SLOW = 1.25
@@ -295,7 +295,7 @@ def _disturbed(row: dict[str, Any]) -> str:
     if row["efficiency"] is None or row["efficiency"] <= _TOO_GOOD:
         return ""
     words = f"{row['label']}: scaling efficiency {row['efficiency']:.0%} with {row['ranks']} ranks"
-    return f"{words}: the single rank was disturbed"
+    return f"{words}: something else slowed down the run with a single rank"
 
 
 def _why(row: dict[str, Any]) -> str:

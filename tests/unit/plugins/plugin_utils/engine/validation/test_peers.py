@@ -166,7 +166,7 @@ CURVE: Curve = {8 << 20: (100.0, 84.0), 16 << 20: (140.0, 120.0), 32 << 20: (200
     ("changes", "words"),
     [
         ({}, []),
-        ({32 << 20: (400.0, 70.0)}, ["dip at 32 MiB: 70 GB/s, between 120 and 192 GB/s at the next sizes"]),
+        ({32 << 20: (400.0, 70.0)}, ["dip at 32 MiB: 70 GB/s, but 120 and 192 GB/s at the adjacent sizes"]),
         ({32 << 20: (260.0, 90.0)}, []),
         (
             {64 << 20: (900.0, 80.0)},

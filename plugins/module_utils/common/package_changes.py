@@ -222,5 +222,5 @@ def holds(line: str, name: str, version: str) -> bool:
 
 
 def locks_about(lines: Iterable[str], concerns: Callable[[str], bool]) -> list[str]:
-    """Return the locks on packages for whose name `concerns` is true."""
+    """Return the locks on packages whose name satisfies `concerns`."""
     return [line for line in lines if concerns(lock_name(line))]

@@ -206,7 +206,7 @@ def _limit_errors(form: str, items: list[Entry], limits: dict[str, str]) -> list
 
 
 def plan(state: State, cluster: str, accounts: list[Entry], users: list[Entry], qos: list[Entry]) -> list[list[str]]:
-    """Return the argument lists of sacctmgr that are still needed, in order; empty if everything is as declared.
+    """Return the sacctmgr argument lists that are still to be run, in order; empty if everything is as declared.
 
     Args:
         state: result of `parse_state`.

@@ -68,7 +68,7 @@ def _reached_by(variables: Mapping[str, Any]) -> int:
 
 
 def _known_as(names: Iterable[str], ports: Iterable[int]) -> list[str]:
-    """Return the names of a host in the format of known_hosts, with each port other than 22."""
+    """Return a host's names in the format of known_hosts, including ports other than 22."""
     named = list(dict.fromkeys(filter(None, names)))
     return [name if port == SSH_PORT else f"[{name}]:{port}" for port in sorted(ports) for name in named]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["module_run", "read_scratch"]
 
 BY_ID = Path("/dev/disk/by-id")
-# lsblk prints a tree only with the column NAME.
+# lsblk prints a tree only if the column NAME is selected.
 LSBLK = ["lsblk", "--json", "--bytes", "--paths", "--output", "NAME,PATH,MAJ:MIN,TYPE,SIZE,RO,MOUNTPOINTS"]
 PVS = ["pvs", "--reportformat", "json", "--options", "pv_name,vg_name,vg_uuid,pv_count"]
 # Links named after the contents or position of a disk instead of the disk.

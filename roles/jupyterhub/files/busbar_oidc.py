@@ -24,7 +24,7 @@ class OidcAuthenticator(PortalAuthenticator, GenericOAuthenticator):
 
     @default("http_client")
     def _default_http_client(self) -> AsyncHTTPClient:
-        # The hub's HTTP client trusts only the certificate authority of hub and notebooks.
+        # The hub's HTTP client trusts only the certificate authority that hub and notebooks share.
         trusted = {"ca_certs": self.ca_file} if self.ca_file else {}
         return AsyncHTTPClient(force_instance=True, defaults={"validate_cert": True, **trusted})
 

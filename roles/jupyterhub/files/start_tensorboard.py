@@ -14,7 +14,7 @@ class SocketServer:
     """Replaces TensorBoard's HTTP server."""
 
     def __init__(self, application, flags) -> None:  # noqa: ANN001, ARG002 - TensorBoard's
-        """Keep the WSGI application."""
+        """Store the WSGI application."""
         self.application = application
 
     def serve_forever(self) -> None:

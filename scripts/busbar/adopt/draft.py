@@ -94,7 +94,7 @@ class Draft:
             self.notes.append(found)
 
     def carry(self, name: str, options: Mapping[str, Any], where: str = "") -> None:
-        """Set options of all hosts and record that a setting is in them. Dictionaries are merged."""
+        """Set options for all hosts and record that they cover a setting. Dictionaries are merged."""
         for option, value in options.items():
             old = self.variables.get(option)
             merged = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value

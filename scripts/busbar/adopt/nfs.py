@@ -104,7 +104,7 @@ def adopt_mounts(draft: Draft, source: Source, mounts: Mapping[str, Sequence[Map
 
 
 def _share(draft: Draft, group: str, option: str, values: Mapping[str, Any]) -> None:
-    """Set an option of a group if all its hosts have the same value, otherwise in the hosts' variables."""
+    """Set an option for the group if all its hosts have the same value, otherwise for each host."""
     first = next(iter(values.values()))
     if all(value == first for value in values.values()):
         draft.group_variables.setdefault(group, {})[option] = first

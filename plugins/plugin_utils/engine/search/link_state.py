@@ -130,7 +130,7 @@ class LinkState:
         return {node for item in self.items for block in item.blocks for node in block.nodes}
 
     def proven(self, node: str) -> bool:
-        """Return whether the node took part in several passed tests of the search."""
+        """Return whether the node took part in several tests of the search that passed."""
         return self._passed[node] >= _PAIR
 
     def partner(self, node: str, busy: set[str]) -> str | None:

@@ -382,7 +382,7 @@ def _by_name(result: dict[str, Any], names: Collection[str]) -> dict[str, dict[s
 
 
 def _renewed(entry: Entry, news: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry updated with an answer about its job."""
+    """Return the entry, updated with the answer about its job."""
     busy = news.get("busy")
     fresh = {key: news[key] for key in _NEWS if key in news}
     return entry | fresh | {"busy": entry["busy"] | (busy if isinstance(busy, dict) else {})}

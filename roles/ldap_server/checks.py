@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 _MIN_FIRST_NUMBER = 1000
-# UIDs from this number on are used by systemd, containers and the user nobody.
+# systemd, containers and the user nobody use the UIDs from this number on.
 _MAX_NUMBER = 60000
 
 

@@ -231,7 +231,7 @@ class Labels:
         template = ""
         for before, segment, after in zip(["", *segments], segments, [*segments[1:], ""]):
             if segment.isspace():
-                # There is no space before a number that fills its column.
+                # A number that fills its column follows without a space.
                 template += r"\s*" if after[:1].isdigit() and not before[:1].isdigit() else r"\s+"
             else:
                 template += _NUMBER if segment[0].isdigit() else re.escape(segment)

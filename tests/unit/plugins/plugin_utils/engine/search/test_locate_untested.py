@@ -5,6 +5,9 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.bisection import Duel
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.link_search import LinkSearch
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.link_state import Block
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.untested_pairs import Untested
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,3 +67,17 @@ def test_groups_hold_a_third_of_the_untested_pairs(tests: list[list[str]]) -> No
         assert len({node for group in groups for node in group}) == sum(map(len, groups))
         held = sum(untested.count(group) for group in groups)
         assert 3 * held >= sum(pair <= set(part) for pair in left)
+
+
+def test_a_test_without_an_outcome_does_not_count_as_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_take_in", "_close_borders"):
+        monkeypatch.setattr(LinkSearch, name, lambda _: None)
+    monkeypatch.setattr(LinkSearch, "_clean", lambda *_: True)
+    monkeypatch.setattr(LinkSearch, "_plan", lambda *_: [("item", [Block(("gpu0", "gpu1"))])])
+    monkeypatch.setattr(LinkSearch, "_question", lambda *_: None)
+    search = object.__new__(LinkSearch)
+    search.items, search.found = [Duel(Block(("gpu0", "gpu1")), [])], 0
+    rounds = search.run()
+    next(rounds)
+    with pytest.raises(ValueError, match="0 outcomes for 1 tests"):
+        rounds.send([])

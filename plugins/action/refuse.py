@@ -13,7 +13,7 @@ from ..plugin_utils.common.problem_report import problem_report
 SPEC: dict[str, dict[str, Any]] = {
     "problems": {"type": "list", "elements": "dict", "default": []},
     "msg": {"type": "str", "default": ""},
-    "headline": {"type": "str", "default": "Nothing was changed:"},
+    "headline": {"type": "str", "default": "This step changed nothing:"},
 }
 
 

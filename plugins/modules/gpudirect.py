@@ -73,7 +73,7 @@ def main() -> None:
     chosen = choose_mode(module.params["mode"], {**found, "rdma": module.params["rdma"]})
     if chosen["problem"]:
         problem = make_problem([host], "gpudirect_mode", chosen["problem"], chosen["remedy"])
-        module.fail_json(**refusal("Nothing was changed.", [problem]))
+        module.fail_json(**refusal("This step changed nothing.", [problem]))
     modules = ["nvidia_peermem"] if chosen["mode"] == "nvidia_peermem" else []
     modules += ["gdrdrv"] if module.params["gdrcopy"] else []
     is_loaded = {"nvidia_peermem": found["peermem_loaded"], "gdrdrv": found["gdrcopy_loaded"]}

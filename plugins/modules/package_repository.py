@@ -267,7 +267,7 @@ def main() -> None:
     if nvidia:
         chosen = nvidia_repository(name, nvidia["system"], nvidia["declared"], host)
         if chosen["problems"] and params["state"] == "present":
-            module.fail_json(**refusal("Nothing was changed:", chosen["problems"]))
+            module.fail_json(**refusal("This step changed nothing:", chosen["problems"]))
         params = params | chosen
     if params["bundle"]:
         params = params | {key: bundled(params["bundle"], params[key]) for key in ("url", "key_url")}

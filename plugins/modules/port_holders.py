@@ -41,7 +41,7 @@ options:
   headline:
     description: First line of the message, above the problems.
     type: str
-    default: "Nothing was changed:"
+    default: "This step changed nothing:"
 """
 
 EXAMPLES = r"""
@@ -131,7 +131,7 @@ def main() -> None:
         argument_spec={
             "ports": {"type": "list", "elements": "dict", "required": True, "options": port},
             "host": word,
-            "headline": {"type": "str", "default": "Nothing was changed:"},
+            "headline": {"type": "str", "default": "This step changed nothing:"},
         },
         supports_check_mode=True,
     )

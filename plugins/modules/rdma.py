@@ -73,7 +73,7 @@ def main() -> None:
     found = found_on(module)
     plan = rdma_plan(host, settings, found)
     if plan["problems"]:
-        module.fail_json(**refusal("Nothing was changed:", plan["problems"]))
+        module.fail_json(**refusal("This step changed nothing:", plan["problems"]))
     missing = [name for name in module.params["packages"] if name not in found["packages"]]
     changed_paths: list[str] = []
     diff: list[dict[str, str]] = []

@@ -21,7 +21,7 @@ options:
   headline:
     description: First line of the message, above the problems.
     type: str
-    default: "Nothing was changed:"
+    default: "This step changed nothing:"
   msg:
     description: Message with host, option and remedy. Requires a condition (C(when)) on the task.
     type: str

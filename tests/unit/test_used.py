@@ -110,3 +110,15 @@ def test_each_plugin_is_called(kind: str) -> None:
     names = [path.stem for path in (PLUGINS / kind).glob("*.py")]
     assert names
     assert [name for name in names if not re.search(rf"busbar\.cluster\.{name}\b", callers())] == []
+
+
+def test_no_result_of_a_task_hides_the_variable_of_another() -> None:
+    """A registered result outranks `vars` of a task, so a role that runs twice would read the result."""
+    registered, given = set(), set()
+    for path in [*TOP.glob("roles/*/tasks/*.yml"), *TOP.glob("playbooks/**/*.yml")]:
+        text = path.read_text(encoding="utf-8")
+        registered |= set(re.findall(r"^ +register: (\w+)", text, re.MULTILINE))
+        for block in re.findall(r"^( +)vars:\n((?:\1  .*\n)+)", text, re.MULTILINE):
+            given |= set(re.findall(rf"^{block[0]}  (\w+):", block[1], re.MULTILINE))
+    assert "__hosts_found" in given
+    assert not registered & given

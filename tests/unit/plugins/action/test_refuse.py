@@ -42,7 +42,7 @@ def test_no_problem_is_not_a_failure(arguments: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"problems": [ALONE]}, "Nothing was changed:\ngpu1: cuda_versions: 9 is too old\n    remedy: name 13.0"),
+        ({"problems": [ALONE]}, "This step changed nothing:\ngpu1: cuda_versions: 9 is too old\n    remedy: name 13.0"),
         (
             {"problems": [ALONE, {**ALONE, "hosts": ["gpu2"]}], "headline": ""},
             "gpu[1-2]: cuda_versions: 9 is too old\n    remedy: name 13.0",

@@ -129,7 +129,7 @@ def test_rdma_is_refused_with_the_key_and_the_remedy(call: Call) -> None:
     answer = call(rdma, {**FOUND, "packages": {"rdma-core": "2501mlnx56-1"}}, declared(["rdma-core"]), files)
     assert answer["busbar_refused"] is True
     assert re.match(
-        r"Nothing was changed:\ngpu1: rdma_source: distribution, but DOCA-OFED .*\n {4}remedy: ", answer["msg"]
+        r"This step changed nothing:\ngpu1: rdma_source: distribution, but DOCA-OFED .*\n {4}remedy: ", answer["msg"]
     )
     assert (files, answer["problems"][0]["key"]) == ({}, "rdma_source")
 
@@ -173,5 +173,5 @@ def test_gpudirect_leaves_what_it_cannot_know_or_does_not_own(call: Call, found:
 def test_gpudirect_refuses_a_mode_that_the_host_cannot_have(call: Call) -> None:
     answer = call(gpudirect, GPU, {**AUTO, "mode": "dmabuf"}, {})
     assert answer["busbar_refused"] is True
-    assert answer["msg"].startswith("Nothing was changed.\ngpu1: gpudirect_mode: dmabuf is not possible: ")
+    assert answer["msg"].startswith("This step changed nothing.\ngpu1: gpudirect_mode: dmabuf is not possible: ")
     assert answer["msg"].endswith("\n    remedy: set gpudirect_mode: auto, which selects an available one")

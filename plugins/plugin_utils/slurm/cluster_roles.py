@@ -87,7 +87,12 @@ def _one_partition(
         make_problem([], key, f"contains the group {name}, which is not in the inventory", "correct groups")
         for name in unknown
     ]
-    strangers = sorted(chosen - compute)
+    misplaced = sorted((chosen - compute) & groups.keys())
+    if misplaced:
+        remedy = f"write groups: [{', '.join(misplaced)}]"
+        problem = f"nodes contains a group of the inventory: {', '.join(misplaced)}"
+        problems.append(make_problem([], key, problem, remedy))
+    strangers = sorted(chosen - compute - set(misplaced))
     if strangers:
         remedy = "correct nodes, or add these hosts to slurm_compute"
         problems.append(make_problem(strangers, key, "is in this partition, but is not a compute node", remedy))

@@ -38,6 +38,7 @@ def test_who_does_what(
         ([{"name": "p", "groups": ["big"]}], []),
         ([{"name": "p", "nodes": "gpu[1-"}], [([], "slurm_partitions[p]")]),
         ([{"name": "p", "nodes": "gpu[2-3],ctl"}], [(["ctl", "gpu3"], "slurm_partitions[p]")]),
+        ([{"name": "p", "nodes": "big"}], [([], "slurm_partitions[p]")]),
         ([{"name": "p", "groups": ["none"]}], [([], "slurm_partitions[p]")]),
         ([{"name": "p", "groups": ["empty"]}], [([], "slurm_partitions[p]")]),
         ([{"name": "big nodes"}], [([], "slurm_partitions[big nodes]")]),

@@ -36,8 +36,8 @@ EPILOG = """\
 Nodes: ctl (controller, database), login, gpu1 gpu2 …; with --controllers 2 also the backup ctl2. The GPUs are
 simulated: device nodes without hardware. /shared of every node is one folder of this machine, because
 containers cannot serve NFS. Provision them like any other site: busbar provision --sandbox (or --name NAME), or
-ansible-playbook -i .sandbox/NAME/inventory playbooks/site.yml. Put your variables into separate files under
-.sandbox/NAME/inventory/group_vars; only sandbox down removes them.
+ansible-playbook -i .sandbox/NAME/inventory playbooks/site.yml. Put your variables into
+.sandbox/NAME/inventory/group_vars/all/zzz_site.yml, which overrides those of the sandbox; only sandbox down removes it.
 """
 
 

@@ -16,7 +16,8 @@ __all__ = ["write_own"]
 
 NOTE = """\
 # Written by `busbar {command}`, which overwrites it each time; if you changed it, your version is saved as
-# {name}.1.orig. Put your variables into other files of this folder or of group_vars, which busbar does not change.
+# {name}.1.orig. Put your variables into group_vars/all/zzz_site.yml: Ansible reads the files of a folder in the order
+# of their names, and the last value wins.
 """
 _CHECKSUM = re.compile(r"^# checksum of what follows: ([0-9a-f]{64})\n---\n", re.MULTILINE)
 
@@ -39,7 +40,7 @@ def write_own(path: Path, data: dict[str, Any], command: str, say: Callable[[str
         if path.is_symlink() or not _untouched(present):
             kept = _free_name(path)
             path.rename(kept)
-            say(f"{path} was modified: saved as {kept.name}; put your variables into a separate file")
+            say(f"{path} was modified: saved as {kept.name}; put your variables into zzz_site.yml")
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)

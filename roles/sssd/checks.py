@@ -44,7 +44,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 def _own(options: Known, known: Collection[str]) -> Iterator[_Wrong]:
     server = options["identity_server"]
     if not server:
-        yield "identity_server", "no host runs the directory", "add a host to the group ldap_server"
+        yield "identity_server", "no host runs the directory server", "add a host to the group ldap_server"
     elif server not in known:
         yield "identity_server", f"{server!r} is not in the inventory", "use the name of a host in the inventory"
     if more := [each for each in options["servers"] if each != server]:

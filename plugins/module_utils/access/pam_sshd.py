@@ -107,7 +107,7 @@ def _adopting(lines: list[str], users: Sequence[str], groups: Sequence[str], ses
 
 
 def _place(lines: Sequence[str]) -> int | None:
-    """Return the index for the account part: before the first include, otherwise after the last account line."""
+    """Return the index at which to insert account lines: before the first include, or after the last account line."""
     included = (number for number, line in enumerate(lines) if _INCLUDED.match(line))
     behind = max((number + 1 for number, line in enumerate(lines) if _ACCOUNT.match(line)), default=None)
     return next(included, behind)

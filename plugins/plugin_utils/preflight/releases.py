@@ -87,7 +87,7 @@ def _apptainer(host: str, variables: Variables, name: str, groups: Groups, *, pa
         "or apptainer_url; or set apptainer_enabled: false"
     )
     if source == "files" and not files:
-        yield "apptainer_source", "is files, but apptainer_files is empty", remedy
+        yield "apptainer_source", "is 'files', but apptainer_files is empty", remedy
     elif source == "distribution" and not packaged:
         yield "apptainer_enabled", f"{name} does not package Apptainer", remedy
 

@@ -50,7 +50,7 @@ def adopt_deepops(folder: Path, release: str, hardware: Sequence[str], inventori
     if not masters or not source.group("slurm-node"):
         found = ", ".join(group for group in source.groups if group not in {"all", "ungrouped"}) or "none"
         message = (
-            f"{folder} is not a configuration of DeepOps' Slurm cluster: its inventory needs hosts in the groups "
+            f"{folder} is not a DeepOps Slurm cluster configuration: its inventory needs hosts in the groups "
             f"slurm-master and slurm-node (its groups: {found})"
         )
         raise UsageError(message)

@@ -104,7 +104,7 @@ def mig(reading: Reading) -> None:
         if fitting:
             reading.note(name, CARRIED, f"mig_layout of {having} ({profile})")
         if for_all:
-            draft = f"the draft has it on {having}" if fitting else f"the draft leaves it out: {layout}"
+            draft = f"the draft sets it on {having}" if fitting else f"the draft leaves it out: {layout}"
             reading.note(name, ASK, f"which nodes have the layout {profile}? It is set for all nodes, {draft}")
         elif lost := [host for host in named if host not in fitting]:
             reading.note(name, ASK, f"the hardware of {fold_for_slurm(lost)} does not support {profile}")

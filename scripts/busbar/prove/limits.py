@@ -118,7 +118,7 @@ def _qos_records(job: dict[str, str], partition_qos: str, lines: list[str]) -> I
 
 
 def _amounts(text: str) -> dict[str, float]:
-    """Return the amounts of trackable resources such as ``cpu=4,mem=4G``, memory in MiB."""
+    """Parse a TRES string such as ``cpu=4,mem=4G``; memory is returned in MiB."""
     try:
         items = normal_value(text, "tres").split(",")
     except ValueError:

@@ -34,7 +34,7 @@ _UNLIKE = 1.1
 
 
 class _Record(NamedTuple):
-    """A collective operation of one rank."""
+    """One rank's part of a collective operation."""
 
     comm: str
     rank: int

@@ -40,7 +40,7 @@ def test_what_is_right_is_left_alone() -> None:
     ("changed", "key", "problem"),
     [
         ({"identity_source": "ldap"}, "identity_source", "'ldap' is not known"),
-        ({"identity_server": ""}, "identity_server", "no host runs the directory"),
+        ({"identity_server": ""}, "identity_server", "no host runs the directory server"),
         ({"identity_server": "ctrl"}, "identity_server", "'ctrl' is not in the inventory"),
         ({"servers": ["ctl", "login"]}, "ldap_server", "has several hosts (found also login, expected only ctl)"),
         ({"identity_port": 70000}, "identity_port", "70000 is not a valid port"),

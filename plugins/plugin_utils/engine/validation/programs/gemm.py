@@ -86,7 +86,7 @@ class Gemm(ProgramStage[GemmOptions]):
     def budget(self, options: Options) -> list[str]:
         """Return the maximum duration."""
         seconds = self.own(options)["seconds"]
-        return [f"gemm: all GPUs together for {seconds:g} s, at most {options['test_time_limit']} s"]
+        return [f"gemm: all GPUs at once for {seconds:g} s (time limit {options['test_time_limit']} s)"]
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
         """Return the devices with wrong results or low speed."""

@@ -85,7 +85,7 @@ def backed_up(sandbox: Cluster) -> Iterator[str]:
     assert sandbox.exec("ctl", "systemctl is-enabled busbar-backup.timer", check=False).stdout.strip() != "enabled"
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_a_snapshot_is_made_and_proven(sandbox: Cluster, backed_up: str) -> None:
     said = re.search(
         r"ctl: snapshot (\w{8}) in \S+, (\d+) files, (\d+) rows of accounting, .* restored and compared", backed_up

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from conftest import Cluster
 
 # They run the collectives program and mpi4py.
-pytestmark = [pytest.mark.proves("examples"), pytest.mark.needs("validation.install"), pytest.mark.core]
+pytestmark = [pytest.mark.proves("examples"), pytest.mark.needs("validation.install"), pytest.mark.scenario]
 
 EXAMPLES = "/shared/examples"
 RUNS = "/shared/examples-test"

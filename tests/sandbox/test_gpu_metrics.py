@@ -143,7 +143,7 @@ def test_a_port_that_another_has_is_refused_with_its_name(sandbox: Cluster, play
     assert state(sandbox) == before
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_the_role_installs_it_and_a_second_run_changes_nothing(sandbox: Cluster, play: Play) -> None:
     before = state(sandbox)
     assert changed(play("--check", "--limit", NODE)) > 0

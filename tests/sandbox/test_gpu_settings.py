@@ -48,7 +48,7 @@ def found(sandbox: Cluster) -> dict[str, Any]:
     return settings_found(sandbox.exec(NODE, "nvidia-smi -q -x").stdout)[1]
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_settings_are_shown_applied_and_kept_over_a_boot(sandbox: Cluster, apply: Apply) -> None:
     shown = apply(WANTED, "--check", "--diff")
     assert "-GPU 1: power_limit_w: 400 W" in shown.stdout

@@ -138,7 +138,7 @@ def test_a_dry_run_on_a_bare_host_tells_and_does_nothing(site: Site) -> None:
     assert site.cluster.exec("ctl", "ls -d /etc/grafana /usr/sbin/grafana-server", check=False).stdout == ""
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_it_is_installed_answers_on_one_address_and_keeps_its_password(site: Site) -> None:
     done = site.run("--diff")
     assert done.returncode == 0, done.stdout

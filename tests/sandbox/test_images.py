@@ -149,7 +149,7 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     made.further.unlink()
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_known_machines_alone_are_answered_and_a_node_configures_itself(site: Site) -> None:
     address = site.sandbox.exec(site.node, "hostname -I").stdout.split()[0]
     offers = site.ask((UNKNOWN, PXE), (KNOWN, PXE), (KNOWN, PXE_IPXE), (KNOWN, EFI))

@@ -59,7 +59,7 @@ def arrives(sandbox: Cluster, text: str, timeout: float = 40) -> None:
     sandbox.wait_until(lambda: text in sandbox.exec("ctl", search, check=False).stdout, f"{text} is lost", timeout)
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_a_line_of_a_node_is_found_on_the_monitoring_host(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "logger -t busbar-test here-i-am")
     arrives(sandbox, "here-i-am")

@@ -107,7 +107,7 @@ def reason(sandbox: Cluster) -> str:
     return sandbox.exec("ctl", f"sinfo -h -n {NODE} -o %E").stdout.strip()
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 @pytest.mark.usefixtures("divisible")
 def test_a_layout_is_applied_drained_and_agrees_with_slurm(sandbox: Cluster, run: Run) -> None:
     declared = {"hardware": "sandbox_mig", "mig_layout": LAYOUT}

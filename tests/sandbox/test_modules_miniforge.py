@@ -90,7 +90,7 @@ def load(sandbox: Cluster, script: str, *, job: bool = False) -> str:
     return sandbox.exec("login", command, user="alice").stdout
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_users_have_conda_and_activate_their_environments_in_jobs(sandbox: Cluster, first: dict[str, str]) -> None:
     assert load(sandbox, "conda --version") == f"conda {first['miniforge_version']}\n"
     assert load(sandbox, "conda activate mine; echo $CONDA_DEFAULT_ENV", job=True) == "mine\n"

@@ -170,7 +170,7 @@ def test_check_mode_tells_what_a_container_would_get(sandbox: Cluster, repositor
     assert installed(sandbox) == {}
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_the_declared_version_is_installed_and_held(sandbox: Cluster, repository: dict[str, Any]) -> None:
     code, output, _ = run(sandbox, repository, version=OLD, module_parameters={"nvidia": {"NVreg_Test": True}})
     assert code == 2, output

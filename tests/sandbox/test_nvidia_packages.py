@@ -204,7 +204,7 @@ def test_check_mode_tells_and_does_nothing(sandbox: Cluster, play: Play) -> None
     assert state(sandbox) == before
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_everything_in_its_version(sandbox: Cluster, play: Play) -> None:
     install_dcgm_3(sandbox)
     done = play()
@@ -233,7 +233,7 @@ def test_toolkits_stand_side_by_side(sandbox: Cluster) -> None:
     assert "prepend-path PATH /usr/local/cuda-13.0/bin" in output(sandbox, "cat /etc/lmod/modules/cuda/13.0")
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_dcgm_answers_on_the_host_itself_only(sandbox: Cluster) -> None:
     assert sandbox.host(NODE).service("nvidia-dcgm").is_running
     assert sandbox.host(NODE).service("nvidia-dcgm").is_enabled

@@ -95,14 +95,14 @@ def node_of(sandbox: Cluster, user: str) -> str:
     return sandbox.exec("ctl", f"squeue -h --name=busbar-notebook --user={user} -o %N").stdout.strip()
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_a_wrong_password_is_refused(portal: Cluster) -> None:
     for user, password in (("alice", "guessed"), ("nobody-here", "guessed"), ("root", "root"), ("slurm", "")):
         answer = Session(portal).login(user, password)
         assert (answer.status, "Invalid username or password" in answer.text) == (FORBIDDEN, True), (user, answer)
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_a_notebook_is_a_job_that_has_one_gpu_and_not_the_other(portal: Cluster, alice: Session) -> None:
     assert queue(portal) == ["alice RUNNING gres/gpu:1"]
     first, second, visible = alice.run("alice", SEEN).splitlines()
@@ -127,7 +127,7 @@ def test_tensorboard_shows_what_ten_steps_left(portal: Cluster, alice: Session) 
     assert (values[-1] < 0.2, values[0] > 10) == (True, True)
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_another_user_does_not_open_it(portal: Cluster, alice: Session) -> None:
     bob = Session(portal)
     assert bob.login("bob", PASSWORDS["bob"]).status == OK
@@ -165,7 +165,7 @@ def test_another_user_does_not_open_it(portal: Cluster, alice: Session) -> None:
         assert (listed.stdout, listed.stderr.count("Permission denied")) == ("", 2), listed
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_the_token_of_a_notebook_sets_nothing_in_the_hub(portal: Cluster, alice: Session) -> None:
     token = alice.run("alice", "import os; print(os.environ['JUPYTERHUB_API_TOKEN'])").strip()
     ask = (
@@ -189,7 +189,7 @@ def test_the_token_of_a_notebook_sets_nothing_in_the_hub(portal: Cluster, alice:
     assert portal.exec("login", "ls /tmp/owned", check=False).returncode != 0
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_the_hub_may_do_five_things_and_each_as_asked(portal: Cluster, alice: Session) -> None:  # noqa: ARG001
     def as_hub(command: str, request: str = "{}") -> subprocess.CompletedProcess[str]:
         return portal.exec("login", f"runuser -u jupyterhub -- sudo -n {command} <<<'{request}'", check=False)
@@ -225,7 +225,7 @@ def test_the_hub_may_do_five_things_and_each_as_asked(portal: Cluster, alice: Se
     assert running.stdout.split() == ["jupyterhub", "jupyterhub", "www-data"]
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_a_notebook_outlives_hub_and_proxy(portal: Cluster, alice: Session) -> None:
     started = json.loads(alice.ask("/user/alice/api/status").text)["started"]
     portal.exec("login", "systemctl restart busbar-portal-hub busbar-portal-proxy")
@@ -277,7 +277,7 @@ def test_who_is_locked_starts_no_more(portal: Cluster) -> None:
     assert bob.login("bob", PASSWORDS["bob"]).status == OK
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_a_notebook_that_is_stopped_frees_the_node_and_one_that_ended_says_why(portal: Cluster, alice: Session) -> None:
     portal.exec("ctl", "scancel --name=busbar-notebook --user=alice")
     portal.wait_until(lambda: queue(portal) == [], "the job stays", 60)
@@ -294,7 +294,7 @@ def test_a_notebook_that_is_stopped_frees_the_node_and_one_that_ended_says_why(p
     )
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_the_page_of_my_jobs_shows_mine_alone_and_runs_no_script_of_a_name(portal: Cluster) -> None:
     name = "<script>document.title='owned'</script>\n77|bob|RUNNING"
     asked = f"cd /tmp && sbatch --parsable --job-name={shlex.quote(name)} --wrap 'sleep 300'"

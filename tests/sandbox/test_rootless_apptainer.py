@@ -77,7 +77,7 @@ def first(packages: Packages) -> dict[str, str]:
     return declared
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 @pytest.mark.usefixtures("first")
 def test_users_have_it_with_the_settings_of_the_site(sandbox: Cluster) -> None:
     assert sandbox.exec("gpu1", "apptainer --version", user="alice").stdout == "apptainer version 1.4.5\n"

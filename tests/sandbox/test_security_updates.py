@@ -60,7 +60,7 @@ def updater(sandbox: Cluster) -> Iterator[None]:
     assert configure(sandbox, {}) == 0
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_security_updates_come_and_nothing_else(sandbox: Cluster) -> None:
     assert periodic(sandbox) == "ON='1'"
     timer = sandbox.exec(

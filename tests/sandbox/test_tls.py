@@ -90,7 +90,7 @@ def _not_up(targets: list[dict[str, Any]], scheme: str) -> list[tuple[str, str, 
     ] or ([] if ours else [("none", "", "")])
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_all_targets_are_up_over_https(sandbox: Cluster, door: Door) -> None:
     def wrong() -> list[tuple[str, str, str]]:
         return _not_up(door.prometheus("/api/v1/targets?state=active")["activeTargets"], "https")

@@ -51,7 +51,7 @@ def submit_as(sandbox: Cluster, user: str, command: str) -> subprocess.Completed
     return sandbox.exec("login", f"cd /tmp && sbatch --parsable -A physics --wrap '{command}'", user=user, check=False)
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_declared_users_still_need_a_job_on_a_compute_node(directory: Cluster) -> None:
     ssh = "ssh -o BatchMode=yes -o ConnectTimeout=10 gpu1 true"
     for user in ("alice", "bob"):
@@ -93,7 +93,7 @@ def mapped(directory: Cluster) -> Iterator[Cluster]:
         assert units.stdout == ""
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_who_is_in_the_group_has_the_account_after_the_run(mapped: Cluster) -> None:
     assert associations(mapped) == ["erin|4|"]
     assert mapped.exec("ctl", "systemctl is-active busbar-account-groups.timer").stdout == "active\n"
@@ -103,7 +103,7 @@ def test_who_is_in_the_group_has_the_account_after_the_run(mapped: Cluster) -> N
     assert "Invalid account" in refused.stderr
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_the_group_coordinates_the_account_and_operates_slurm(mapped: Cluster) -> None:
     assert rights(mapped) == ("erin", ["erin|Operator"])
     made = "scontrol create reservation=hers starttime=now+1hour duration=1 nodecnt=1 users=erin"

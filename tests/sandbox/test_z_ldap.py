@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("ldap_server", "sssd")
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_every_node_knows_them_by_the_same_numbers(directory: Cluster) -> None:
     for node in nodes(directory):
         directory.exec(node, "timeout 60 sh -c 'until id erin; do sleep 0.5; done'", timeout=90)
@@ -48,7 +48,7 @@ def test_every_node_knows_them_by_the_same_numbers(directory: Cluster) -> None:
     )
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_a_user_logs_in_by_key_and_by_password_to_a_home_of_her_own(directory: Cluster, directory_key: Path) -> None:
     home = "stat -c '%U %a' /shared/home/erin"
     directory.wait_until(lambda: directory.exec("ctl", home, check=False).stdout == "erin 700\n", "no home", 90)

@@ -44,7 +44,7 @@ def grace(directory: Cluster, directory_key: Path) -> Iterator[Cluster]:
     directory.exec("ctl", "scancel --user=grace; sacctmgr -i delete user grace; rm -rf /shared/home/grace; true")
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_a_new_user_logs_in_and_runs_a_job(grace: Cluster, directory_key: Path) -> None:
     assert grace.exec("ctl", "stat -c '%U %a' /shared/home/grace").stdout == "grace 700\n"
     assert by_key(grace, "grace", directory_key).stdout == "grace\n"

@@ -25,6 +25,7 @@ SHARED = TOP / "molecule" / "shared"
 SCENARIOS = sorted(path for path in (TOP / "molecule").iterdir() if path != SHARED)
 FEATURES = {"base", "containers", "monitoring", "nvidia", "slurm", "storage", "validation"}
 COLLECTION = "busbar.cluster."
+SHORT_RUN = re.compile(r"mark\.(?:core|scenario)\b")
 # Words of a test that show which role it needs: it runs jobs or reads the nodes of Slurm, or names a service.
 WORDS = {
     "slurm": re.compile(
@@ -120,12 +121,12 @@ def core_text(path: Path) -> str:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     defined: dict[str, ast.stmt] = {}
     todo = []
-    whole = any("mark.core" in ast.unparse(mark) for mark in SELECTION["marks"](tree))
+    whole = any(SHORT_RUN.search(ast.unparse(mark)) for mark in SELECTION["marks"](tree))
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             defined[node.name] = node
             said = " ".join(map(ast.unparse, node.decorator_list))
-            if "mark.core" in said or "autouse=True" in said or (whole and node.name.startswith("test_")):
+            if SHORT_RUN.search(said) or "autouse=True" in said or (whole and node.name.startswith("test_")):
                 todo.append(node.name)
         elif isinstance(node, ast.Assign):
             defined |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
@@ -153,6 +154,13 @@ def missing(files: list[Path], playbook: Path) -> set[str]:
     """What the tests of these files need and the playbook does not converge."""
     roles = converged(playbook)
     return {need for path in files for need in needs(path) if not {need, need.partition(".")[0]} & roles}
+
+
+def test_tests_of_a_scenario_are_in_one() -> None:
+    listed = {file for scenario in SCENARIOS for file in proofs_of(scenario)}
+    marked = {path for path in PROOFS if "mark.scenario" in path.read_text(encoding="utf-8")}
+    assert marked
+    assert marked <= listed
 
 
 def test_every_feature_has_a_scenario() -> None:

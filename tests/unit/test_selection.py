@@ -17,11 +17,11 @@ GIT = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org"]
 
 
 def is_core(mark: ast.expr) -> bool:
-    return ast.unparse(mark) == "pytest.mark.core"
+    return ast.unparse(mark) in {"pytest.mark.core", "pytest.mark.scenario"}
 
 
 def has_core(path: Path) -> bool:
-    """Whether a file has a test of the short run."""
+    """Whether a file has a test of the short run, at least of its scenario."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     return any(map(is_core, SELECTION["marks"](tree))) or any(
@@ -33,7 +33,7 @@ def has_core(path: Path) -> bool:
 def test_every_role_has_a_proof_and_a_core_test(role: str) -> None:
     proving = [path for path, roles in PROOFS.items() if role in roles]
     assert proving, f'no file of tests/sandbox or tests/vm says pytest.mark.proves("{role}")'
-    assert any(map(has_core, proving)), f"no test of {role} is marked core"
+    assert any(map(has_core, proving)), f"no test of {role} is marked core or scenario"
 
 
 def test_every_mark_names_a_role_that_is_there() -> None:

@@ -93,7 +93,7 @@ def test_everybody_has_the_default_and_a_declared_user_their_own(limited: Machin
     assert (found["alice"], found["bob"]) == (("18432", "20480"), ("55296", "61440"))
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_a_user_cannot_write_more_over_nfs_and_another_can(limited: Machines) -> None:
     server = limited.group.machine(SERVER).address
     limited.ssh(CLIENT, f"mkdir -p /mnt/homes && mount -t nfs4 {server}:/homes /mnt/homes")

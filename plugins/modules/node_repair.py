@@ -83,7 +83,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.health.repairs import Record, bounded, choose, lines_of, read_records, repair_plan
 from ..module_utils.slurm.hostlist import expand_hosts
-from ..module_utils.slurm.slurm_command import ask_slurm
+from ..module_utils.slurm.local_node import ask_slurm
 
 HISTORY = Path("/var/lib/busbar/repairs.jsonl")
 NODES = ["sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E"]

@@ -34,9 +34,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.nvidia.driver_host import read_answering_gpus, read_driver
+from ..module_utils.nvidia.driver_host import read_answering_gpus, read_driver, unready_reasons
 from ..module_utils.nvidia.driver_plan import driver_plan
-from ..module_utils.nvidia.driver_state import unready_reasons
 
 SHOWN = ("loaded", "kernel_release", "gpus", "slurm", "units", "make_log")
 

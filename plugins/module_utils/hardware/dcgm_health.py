@@ -43,29 +43,23 @@ def dcgm_incidents(text: str) -> list[Incident]:
     if begin < 0:
         message = f"dcgmi did not print JSON: {' '.join(text.split())[:200]}"
         raise ValueError(message)
-    body = _part(json.loads(text[begin:]), "body")
-    overall = _part(body, _OVERALL).get("value")
-    found = [each for kind in body if kind != _OVERALL for each in _entities(kind, _part(body, kind))]
+    try:
+        body = json.loads(text[begin:])["body"]
+        overall = body[_OVERALL]["value"]
+        found = [each for kind in body if kind != _OVERALL for each in _entities(kind, body[kind])]
+    except (AttributeError, KeyError, TypeError) as exc:
+        message = f"the JSON of dcgmi has another structure: {exc}"
+        raise ValueError(message) from exc
     if overall not in _STATES or (overall == "Healthy") != (not found):
         message = f"dcgmi reports {overall!r} as overall state, but {len(found)} incidents"
         raise ValueError(message)
     return found
 
 
-def _part(whole: Any, name: str) -> dict[str, Any]:  # noqa: ANN401 - JSON of another program
-    part = whole.get(name) if isinstance(whole, dict) else None
-    if not isinstance(part, dict):
-        message = f"the JSON of dcgmi lacks {name!r}"
-        raise ValueError(message)  # noqa: TRY004 - invalid output, not an argument type
-    return part
-
-
 def _entities(kind: str, group: dict[str, Any]) -> Iterator[Incident]:
-    for number, entity in _part(group, "children").items():
-        errors = _part(_part(_part(entity, "children"), "Errors"), "children")
-        for system in errors:
-            error = _part(errors, system)
-            state, words = error.get("value"), error.get("overflow") or []
+    for number, entity in group["children"].items():
+        for system, error in entity["children"]["Errors"]["children"].items():
+            state, words = error["value"], error.get("overflow") or []
             if state not in _STATES:
                 message = f"dcgmi reports the unknown state {state!r} for {kind} {number}, {system}"
                 raise ValueError(message)

@@ -16,7 +16,7 @@ from .pci_devices import classify
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["find_smi", "listed", "pci_devices", "read", "read_gpus", "run_limited"]
+__all__ = ["find_smi", "listed", "pci_devices", "query_smi", "read", "read_gpus", "run_limited"]
 
 MOST_OUTPUT = 1 << 25
 # Exit status of nvidia-smi for an unknown option.

@@ -1,27 +1,34 @@
-"""Read the state of the NVIDIA driver from package manager, kernel, firmware and services."""
+"""Read the state of the NVIDIA driver of a host, and check whether it is running or needs a reboot."""
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..common.package_changes import parse_madison
+from ..common.problems import Problem, make_problem
 from ..common.systemd import unit_states
-from ..hardware.gpu_facts import find_smi, pci_devices, read_gpus
+from ..hardware.gpu_facts import find_smi, pci_devices, query_smi, read, read_gpus
 from ..hardware.gpu_facts_merge import proc_version
-from ..hardware.pci_devices import classify
-from .driver_choice import NODES_FILE
+from .driver_choice import NODES_FILE, known_generation
 from .driver_packages import EL_HEADERS, header_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ansible.module_utils.basic import AnsibleModule
 
-__all__ = ["read_answering_gpus", "read_driver"]
+__all__ = [
+    "blocking_reasons",
+    "build_problems",
+    "is_build_due",
+    "read_answering_gpus",
+    "read_driver",
+    "unready_reasons",
+    "version_order",
+]
 
 UNITS = ["nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex"]
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -36,14 +43,6 @@ LOG_LINES = 15
 SLURM = ("slurmd", "slurmstepd")
 SMI_PATIENCE_S = 30
 SMI_VERSION = re.compile(r"<driver_version>([^<]+)</driver_version>")
-
-
-def read(path: Path) -> str:
-    """Return the text of a small file, or '' if it cannot be read."""
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def pairs(text: str) -> dict[str, str]:
@@ -114,7 +113,10 @@ def make_log(root: Path) -> dict[str, Any]:
     logs = sorted((root / "var/lib/dkms").glob("nvidia*/*/build/make.log"), key=lambda path: path.stat().st_mtime)
     if not logs:
         return {"path": "", "lines": []}
-    return {"path": f"/{logs[-1].relative_to(root)}", "lines": read(logs[-1]).splitlines()[-LOG_LINES:]}
+    return {
+        "path": f"/{logs[-1].relative_to(root)}",
+        "lines": logs[-1].read_text(errors="replace").splitlines()[-LOG_LINES:],
+    }
 
 
 def kernel_side(module: AnsibleModule, root: Path, release: str) -> dict[str, Any]:
@@ -134,19 +136,7 @@ def loaded_version(program: str | None, root: Path, timeout_s: float = SMI_PATIE
     version = proc_version(read(root / "proc/driver/nvidia/version"))
     if version or not program:
         return version or ""
-    try:
-        done = subprocess.run(  # noqa: S603
-            [program, "-q", "-x"],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    match = SMI_VERSION.search(done.stdout)
+    match = SMI_VERSION.search(query_smi(program, timeout_s, links=False)[0].get("query", ""))
     return match.group(1).strip() if match else ""
 
 
@@ -181,15 +171,8 @@ def persistence_command(module: AnsibleModule) -> str:
 
 def slurm_daemons(root: Path) -> list[str]:
     """Return the running Slurm daemons of a compute node."""
-    running = {read(path).strip() for path in (root / "proc").glob("[0-9]*/comm")}
+    running = {read(path) for path in (root / "proc").glob("[0-9]*/comm")}
     return [name for name in SLURM if name in running]
-
-
-def gpus_on_bus(root: Path) -> int:
-    """Return the number of NVIDIA GPUs on the PCI bus."""
-    folders = (root / "sys/bus/pci/devices").glob("*")
-    kinds = (classify(read(folder / "vendor").strip()[2:], read(folder / "class").strip()[2:6]) for folder in folders)
-    return sum(kind == "gpu" for kind in kinds)
 
 
 def read_driver(module: AnsibleModule, names: list[str], family: list[str], root: Path = Path("/")) -> dict[str, Any]:
@@ -216,7 +199,7 @@ def read_driver(module: AnsibleModule, names: list[str], family: list[str], root
         "loaded": loaded_version(find_smi(), root),
         "parameters": parameters(read(root / "proc/driver/nvidia/params")),
         "kernel_release": release,
-        "gpus": gpus_on_bus(root),
+        "gpus": len(pci_devices(root)["gpu"]),
         "slurm": slurm_daemons(root),
         "persistence_command": persistence_command(module),
         "nouveau": (root / "sys/module/nouveau").exists(),
@@ -230,3 +213,115 @@ def read_driver(module: AnsibleModule, names: list[str], family: list[str], root
 def read_answering_gpus(root: Path = Path("/")) -> dict[str, Any]:
     """Return the GPUs as reported by nvidia-smi and the kernel."""
     return read_gpus(root, pci_devices(root)["gpu"], find_smi(), SMI_PATIENCE_S)
+
+
+def version_order(version: str) -> tuple[int, ...]:
+    """Return the sort key of a version or kernel release: '12.8.1-1' gives (12, 8, 1, 1)."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def is_built(version: str, found: Mapping[str, Any]) -> bool:
+    """Return whether the running kernel has a module of the version; DKMS may skip a build without an error."""
+    return version in found["built"]
+
+
+def is_build_due(version: str, found: Mapping[str, Any]) -> bool:
+    """Return whether DKMS could still build the module for the running kernel, for example after installing headers."""
+    return bool(version) and not is_built(version, found) and bool(found["headers"])
+
+
+def _next_kernel(version: str, found: Mapping[str, Any]) -> str:
+    """Return a newer kernel for which DKMS has built the version, or ''."""
+    kernels = [
+        str(item["kernel"])
+        for item in found["dkms"]
+        if item["version"] == version and item["state"] == "installed" and item["kernel"]
+    ]
+    newer = [kernel for kernel in kernels if version_order(kernel) > version_order(str(found["kernel_release"]))]
+    return max(newer, key=version_order, default="")
+
+
+def blocking_reasons(version: str, found: Mapping[str, Any], there: str = "installed") -> list[str]:
+    """Return why GPU programs fail on a host with installed driver packages until a reboot.
+
+    Args:
+        version: version of the driver, '' if unknown.
+        found: result of `read_driver`.
+        there: `installed`, or `declared` if that version is not installed yet.
+    """
+    loaded = str(found["loaded"] or "")
+    reasons = ["nouveau is loaded and uses the GPUs"] if found["nouveau"] else []
+    if loaded and version and loaded != version:
+        reasons.append(f"the loaded driver is {loaded}, but {version} is {there}")
+    elif version and not is_built(version, found) and (kernel := _next_kernel(version, found)):
+        reasons.append(f"the driver is built for kernel {kernel}, but {found['kernel_release']} is running")
+    return reasons
+
+
+def build_problems(host: str, version: str, found: Mapping[str, Any], *, dkms: bool) -> list[Problem]:
+    """Return why the running kernel has no module of the installed driver, with the last lines of DKMS's log."""
+    if not version or is_built(version, found) or _next_kernel(version, found):
+        return []
+    release = str(found["kernel_release"])
+    problem = f"driver {version} has no kernel module for the running kernel {release}"
+    if not dkms:
+        return [
+            make_problem([host], "nvidia_driver_build", problem, "boot a kernel for which precompiled modules exist")
+        ]
+    log, states = found["make_log"], [item for item in found["dkms"] if item["version"] == version]
+    if not found["headers"]:
+        why = f"the kernel headers are missing in /lib/modules/{release}/build"
+        remedy = f"install the headers of {release}, or boot a kernel whose headers the repositories have; run again"
+    elif f"/{version}/" in log["path"]:
+        why = "the build failed; last lines of " + "\n        ".join([f"{log['path']}:", *log["lines"]])
+        remedy = "choose a nvidia_driver_version that builds with this kernel, or boot another kernel; run again"
+    else:
+        status = ", ".join(f"{item['module']}: {item['state']}" for item in states) or "empty"
+        why = f"the DKMS status is {status}"
+        remedy = f"run `dkms autoinstall -k {release}` on the host and fix its errors; run again"
+    return [make_problem([host], "DKMS", f"{problem}: {why}", remedy)]
+
+
+def unready_reasons(
+    hardware: Mapping[str, Any],
+    version: str,
+    found: Mapping[str, Any],
+    gpus: Mapping[str, Any],
+    *,
+    fabric_manager: bool,
+) -> list[str]:
+    """Return why the driver of a host is not usable yet; the fabric takes some time to start.
+
+    Args:
+        hardware: hardware profile of the host.
+        version: wanted driver version.
+        found: result of `read_driver`.
+        gpus: result of `read_answering_gpus`.
+        fabric_manager: whether the host runs the fabric manager.
+    """
+    loaded = str(found["loaded"] or "")
+    if loaded != version:
+        return [f"{f'the driver {loaded}' if loaded else 'no driver'} is loaded, {version} is declared"]
+    if gpus["smi_state"] != "ok":
+        return [f"nvidia-smi: {next(iter(gpus['errors']), gpus['smi_state'])}"]
+    answering = [gpu for gpu in gpus["gpus"] if not gpu["lost"]]
+    expected = int(hardware["gpu"]["count"])
+    reasons = [] if len(answering) == expected else [f"{len(answering)} of {expected} GPUs answer"]
+    return [*reasons, *(_fabric(hardware, answering) if fabric_manager else [])]
+
+
+def _fabric(hardware: Mapping[str, Any], gpus: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield why GPUs have not joined the fabric; GPUs older than Hopper and GPUs with MIG report no fabric state."""
+    generation = known_generation(hardware["gpu"])
+    may_report_nothing = generation is None or not generation.fabric_state
+    for gpu in gpus:
+        fabric = gpu.get("fabric") or {}
+        state, status = str(fabric.get("state") or ""), str(fabric.get("status") or "")
+        if not state and (may_report_nothing or str(gpu.get("mig_mode") or "").lower() == "enabled"):
+            continue
+        if not state:
+            yield f"GPU {gpu['index']}: nvidia-smi does not report its fabric state"
+        elif state != "Completed":
+            yield f"GPU {gpu['index']}: wrong fabric state (found {state}, expected Completed)"
+        elif status and status != "Success":
+            yield f"GPU {gpu['index']}: could not join its fabric: {status}"

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..common.problems import Problem, make_problem
 from .driver_choice import DEFAULT_BRANCH, NODES_FILE, driver_branch, driver_choice, imex_changes
+from .driver_host import blocking_reasons, build_problems, is_build_due, version_order
 from .driver_packages import (
     FAMILY,
     Choice,
@@ -19,7 +19,6 @@ from .driver_packages import (
     replaced_packages,
     wanted_headers,
 )
-from .driver_state import blocking_reasons, build_problems, is_build_due
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,7 +31,6 @@ __all__ = [
     "imex_nodes",
     "lock_key",
     "make_offer",
-    "version_order",
 ]
 
 _PINS_FILE = "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
@@ -147,7 +145,9 @@ def driver_plan(
         "load": modules_to_load(choice, version, found) if kernel else [],
         "initramfs": _INITRAMFS.get(str(found.get("initramfs") or ""), "") if kernel else "",
         "reboot": reboot,
-        "blocked": [_reboot_problem(host, blocked)] if blocked else [],
+        "blocked": [make_problem([host], "NVIDIA driver", f"reboot needed: {'; '.join(blocked)}", REBOOT_BY_HAND)]
+        if blocked
+        else [],
         "notes": [f"{host}: {note}" for note in notes_of(settings, skipped, reboot, found)],
     }
 
@@ -156,10 +156,6 @@ def _moves(names: PackageSet, absent: Sequence[str], version: str, installed: Ma
     """Return whether installed packages are replaced by another version while programs use them."""
     there = {driver_version(installed[name]) for name in (*names.exact, *absent) if name in installed}
     return bool(version) and bool(there - {version})
-
-
-def _reboot_problem(host: str, reasons: Sequence[str]) -> Problem:
-    return make_problem([host], "NVIDIA driver", f"reboot needed: {'; '.join(reasons)}", REBOOT_BY_HAND)
 
 
 def _header_problems(host: str, found: Mapping[str, Any], *, is_el: bool) -> list[Problem]:
@@ -210,11 +206,6 @@ def lock_key(source: str, distribution: str, major: str, branch: int) -> str:
 def driver_version(package: str) -> str:
     """Return the driver version of a package version: '3:570.133.20-1ubuntu1' gives '570.133.20'."""
     return package.rpartition(":")[2].partition("-")[0]
-
-
-def version_order(version: str) -> tuple[int, ...]:
-    """Return the sort key of a version."""
-    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def _is_of_branch(version: str, branch: int) -> bool:

@@ -28,7 +28,7 @@ from .rdma_problems import declaration_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["nic_problems", "rdma_plan"]
+__all__ = ["nccl_gid_index", "nic_problems", "rdma_plan"]
 
 _MELLANOX = "15b3"
 # Package versions from DOCA or MLNX_OFED contain one of these, as in 2501mlnx56-1.2501060.
@@ -48,7 +48,7 @@ def rdma_plan(host: str, declared: Mapping[str, Any], facts: Mapping[str, Any]) 
         `problems`; `files` for the `templates` module; `load`, modules to load; `apply`, interfaces with `name`,
         `path`, `pending` and `commands`; `skipped` and `notes`, lines to print.
     """
-    problems = [*declaration_problems(host, declared), *_found_problems(host, declared, facts)]
+    problems = declaration_problems(host, declared) or [*_found_problems(host, declared, facts)]
     if problems:
         return {"problems": problems}
     ipoib = [{"mode": "datagram", "mtu": 0, **entry} for entry in declared["ipoib"]]
@@ -177,7 +177,7 @@ def _found_problems(host: str, declared: Mapping[str, Any], facts: Mapping[str, 
         on_bus = {nic["address"] for nic in facts["pci_nics"]}
         for key in ("names", "interface_names"):
             absent = [where for where in declared[key] if normal_address(str(where)) not in on_bus]
-            if absent and isinstance(declared[key], dict):
+            if absent:
                 shown = ", ".join(sorted(on_bus)) or "none"
                 yield make_problem(
                     [host],
@@ -192,21 +192,16 @@ def _found_problems(host: str, declared: Mapping[str, Any], facts: Mapping[str, 
             "no network manager found (systemd-networkd, NetworkManager or ifupdown)",
             "start one of them, or configure the interfaces outside of this role",
         )
-    for entry in declared["ipoib"] if isinstance(declared["ipoib"], list) else []:
+    for entry in declared["ipoib"]:
         yield from _overlaps(host, entry, facts)
 
 
-def _overlaps(host: str, entry: object, facts: Mapping[str, Any]) -> Iterator[Problem]:
+def _overlaps(host: str, entry: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield interfaces that are not InfiniBand, and addresses in the network of another interface."""
-    if not isinstance(entry, dict):
-        return
-    try:
-        wanted = ipaddress.ip_interface(str(entry.get("address")))
-    except ValueError:
-        return
-    key = f"rdma_ipoib_interfaces[{entry.get('name')}]"
+    wanted = ipaddress.ip_interface(entry["address"])
+    key = f"rdma_ipoib_interfaces[{entry['name']}]"
     for other in facts["interfaces"]:
-        if other["name"] == entry.get("name"):
+        if other["name"] == entry["name"]:
             if not other["infiniband"]:
                 yield make_problem([host], key, "is not an InfiniBand interface", "correct the name (ip link)")
             continue
@@ -277,3 +272,36 @@ def _reason(problem: str, good: Sequence[Mapping[str, Any]], facts: Mapping[str,
     if boards:
         return f"{problem}: no RDMA device, network cards at {boards}", "load the driver (dmesg shows the error)"
     return f"{problem}: no RDMA device and no network card on the PCI bus", "check that lspci lists the boards"
+
+
+def nccl_gid_index(wanted: str, ports: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the NCCL_IB_GID_INDEX for RoCE to write to /etc/nccl.conf, and an explanation.
+
+    NCCL 2.21 and newer find a RoCE v2 GID automatically (NCCL user guide, NCCL_IB_GID_INDEX: -1); older releases use
+    index 0, which is RoCE v1. The index applies to all ports of a node, including InfiniBand, so it is set only if all
+    ports have it.
+
+    Args:
+        wanted: `auto`, an index, or empty for no index.
+        ports: result of `rdma_ports`.
+
+    Returns:
+        `index`, empty if none should be written, and `note`, the reason.
+    """
+    if not wanted or wanted.isdigit():
+        return {"index": wanted, "note": ""}
+    active = [port for port in ports if port["active"]]
+    fastest = max((port["rate_gbps"] or 0 for port in active), default=0)
+    fabric = [port for port in active if (port["rate_gbps"] or 0) == fastest]
+    if not fabric:
+        return {"index": "", "note": "no RDMA port is active: NCCL_IB_GID_INDEX is not written"}
+    if any(port["link_layer"] != "Ethernet" for port in fabric):
+        return {"index": "", "note": ""}
+    common = set(fabric[0]["roce_gids"]).intersection(*(port["roce_gids"] for port in fabric))
+    if common:
+        return {"index": str(min(common)), "note": ""}
+    seen = ", ".join(f"{port['device']}: {port['roce_gids'] or 'none'}" for port in fabric)
+    return {
+        "index": "",
+        "note": f"no index is a GID of RoCE v2 on all ports ({seen}): NCCL_IB_GID_INDEX is not written",
+    }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from .slurm_conf import read_minutes
+
 __all__ = ["ASSOCIATION_LIMITS", "QOS_LIMITS", "canonical_limits", "normal_value"]
 
 _COMMON = {
@@ -50,7 +52,6 @@ _ALIASES = {
 }
 _SCALE = {"": 1, "m": 1, "k": 1 / 1024, "g": 1024, "t": 1024**2, "p": 1024**3}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmgtp]?)b?", re.IGNORECASE)
-_TIME = re.compile(r"(?:(\d+)-)?(\d+(?::\d+){0,2})")
 
 
 def canonical_limits(limits: dict[str, object], known: dict[str, str]) -> dict[str, str]:
@@ -123,18 +124,8 @@ def _tres(text: str) -> str:
 
 def _minutes(text: str) -> str:
     """Return a time in minutes: '90', '1:30:00', '90:00' and '0-01:30' all give '90'."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    minutes = read_minutes(text)
+    if minutes is None:
         message = f"{text!r} is not a time such as 90, 1:30:00 or 2-00:00:00"
         raise ValueError(message)
-    parts = [int(part) for part in found[2].split(":")]
-    if found[1] is not None:
-        hours, minutes, seconds = (*parts, 0, 0)[:3]
-        total = int(found[1]) * 1440 + hours * 60 + minutes
-    elif len(parts) == 3:  # noqa: PLR2004 - hours, minutes, seconds
-        total, seconds = parts[0] * 60 + parts[1], parts[2]
-    elif len(parts) == 2:  # noqa: PLR2004 - minutes, seconds
-        total, seconds = parts
-    else:
-        total, seconds = parts[0], 0
-    return str(total + (1 if seconds else 0))
+    return str(minutes)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .node_states import NODE_STATES
 
@@ -13,7 +14,16 @@ if TYPE_CHECKING:
     from .scontrol_nodes import Node
     from .squeue import Job, Scheduler
 
-__all__ = ["Family", "job_families", "job_series", "node_families", "one", "scheduler_families"]
+__all__ = [
+    "Family",
+    "database_bytes",
+    "database_families",
+    "job_families",
+    "job_series",
+    "node_families",
+    "one",
+    "scheduler_families",
+]
 
 _LONGEST = 200
 
@@ -153,3 +163,21 @@ def scheduler_families(scheduler: Scheduler, *, native: bool = False) -> list[Fa
         one("scheduler_threads", "Threads of slurmctld that serve RPCs.", scheduler.threads),
         one("slurmdbd_queue_messages", "Messages queued for slurmdbd.", scheduler.dbd_queue),
     ]
+
+
+def database_bytes(folder: Path) -> int:
+    """Return the size in bytes of a directory tree.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    return sum(path.lstat().st_size for path in [folder, *folder.rglob("*")])
+
+
+def database_families(settings: Mapping[str, Any]) -> list[Family]:
+    """Return the series of the accounting database on this host.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    return [one("database_bytes", "Size of the accounting database.", database_bytes(Path(settings["directory"])))]

@@ -1,9 +1,9 @@
-"""Query, drain and resume the local node in Slurm."""
+"""Run Slurm commands for a module; query, drain and resume the local node."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,11 +11,20 @@ if TYPE_CHECKING:
     # Runs a program; returns exit status (None if the program is missing), output and errors.
     Run = Callable[[list[str]], tuple[int | None, str, str]]
 
-__all__ = ["HOLDING_STATES", "SlurmNode", "gres_of", "node_fields"]
+__all__ = ["HOLDING_STATES", "SlurmNode", "ask_slurm", "gres_of", "node_fields"]
 
 # States of jobs that use the node, including during prolog and epilog.
 HOLDING_STATES = "RUNNING,COMPLETING,SUSPENDED,CONFIGURING,STAGE_OUT,SIGNALING,STOPPED"
 _FIELD = re.compile(r"(?:^|\s)(State|Gres|Reason)=(.*?)(?=\s+\w+=|$)", re.MULTILINE)
+
+
+def ask_slurm(module: Any, words: list[str]) -> str:  # noqa: ANN401 - Ansible has no types
+    """Return the output of a Slurm command; fail the module if it fails."""
+    code, out, err = module.run_command(words, environ_update={"LC_ALL": "C.UTF-8"})
+    if code != 0:
+        output = " ".join(f"{err} {out}".split())[:300]
+        module.fail_json(msg=f"`{' '.join(words[:2])}` failed, so the jobs are unknown: {output}")
+    return str(out)
 
 
 def node_fields(text: str) -> dict[str, str]:

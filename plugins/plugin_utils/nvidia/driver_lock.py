@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...module_utils.common.problems import Problem, make_problem
-from ...module_utils.nvidia.driver_plan import version_order
+from ...module_utils.nvidia.driver_host import version_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

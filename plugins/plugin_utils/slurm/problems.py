@@ -177,20 +177,16 @@ def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]
         remedy = "`busbar provision preflight` prints the entries of users_accounts that replace it"
         return [make_problem([], "slurm_users", "was merged into users_accounts", remedy)]
     declared = {kind: [dict(item) for item in accounting.get(kind) or []] for kind in ("accounts", "users", "qos")}
+    groups, admins = accounting.get("account_groups") or [], accounting.get("admin_groups") or []
     options = {
         "slurm_accounts": declared["accounts"],
         "slurm of users_accounts": _present_names(declared["users"]),
         "slurm_qos": declared["qos"],
+        "slurm_account_groups, slurm_admin_groups": groups or admins,
     }
     if (named := ", ".join(option for option, items in options.items() if items)) and not databases:
         problem, remedy = "no host runs the accounting database", "add a host to the group slurm_database"
         return [make_problem([], named, problem, remedy)]
-    groups, admins = accounting.get("account_groups") or [], accounting.get("admin_groups") or []
-    if (groups or admins) and not databases:
-        remedy = "add a host to the group slurm_database"
-        return [
-            make_problem([], "slurm_account_groups, slurm_admin_groups", "no host runs the accounting database", remedy)
-        ]
     if (groups or admins) and accounting.get("identity_source") == "declared":
         problem = "are set, but no host uses a directory (identity_source is declared)"
         remedy = "set identity_source to ldap_server or external, or add the key slurm to entries of users_accounts"

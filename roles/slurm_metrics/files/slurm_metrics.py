@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.cluster_metrics import (
     Family,
+    database_families,
     job_families,
     job_series,
     node_families,
     one,
     scheduler_families,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_metrics import database_families
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import (
     Node,
     read_json_nodes,

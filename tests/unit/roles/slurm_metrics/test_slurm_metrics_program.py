@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_metrics import database_bytes
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.cluster_metrics import database_bytes
 from ansible_collections.busbar.cluster.roles.slurm_metrics.files.slurm_metrics import (
     Collector,
     CommandError,

@@ -74,13 +74,7 @@ def test_secure_boot_and_the_key_of_dkms(tmp_path: Path, answer: str, *, enrolle
     assert not driver_host.firmware(module, tmp_path)["secure_boot"]
 
 
-def test_the_bus_and_the_kernel_are_read(tmp_path: Path) -> None:
-    for name, vendor, kind in (("a", "0x10de", "0x030200"), ("b", "0x10de", "0x068000"), ("c", "0x15b3", "0x020700")):
-        folder = tmp_path / "sys/bus/pci/devices" / name
-        folder.mkdir(parents=True)
-        (folder / "vendor").write_text(f"{vendor}\n")
-        (folder / "class").write_text(f"{kind}\n")
-    assert driver_host.gpus_on_bus(tmp_path) == 1
+def test_the_version_of_the_loaded_driver_is_read(tmp_path: Path) -> None:
     version = tmp_path / "proc/driver/nvidia/version"
     assert driver_host.loaded_version(None, tmp_path) == ""
     version.parent.mkdir(parents=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_host import unready_reasons
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_state import unready_reasons
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 
 CATALOGUE = site_catalogue({})

@@ -105,7 +105,7 @@ def _repairs(gpu: Mapping[str, Any]) -> Iterator[GpuFault]:
 
 
 def _fabric(fabric: Mapping[str, Any]) -> Iterator[GpuFault]:
-    """Yield the faults of a GPU's membership in its NVLink fabric."""
+    """Yield the NVLink fabric faults of a GPU."""
     state, status, summary = (fabric.get(key) for key in ("state", "status", "summary"))
     if state and state != "Completed":
         yield GpuFault(f"has not joined the NVLink fabric (state {state})", _FABRIC_REMEDY)

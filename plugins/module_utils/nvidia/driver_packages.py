@@ -83,7 +83,7 @@ FAMILY = (
 
 
 class PackageSet(NamedTuple):
-    """The packages of one choice.
+    """The packages of one driver choice.
 
     Attributes:
         exact: packages whose version must be the driver's.

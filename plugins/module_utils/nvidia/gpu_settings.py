@@ -135,7 +135,7 @@ def settings_plan(
     Args:
         settings: declared settings without errors in settings_errors().
         gpus: result of `settings_found`.
-        locked: nvidia-smi options that locked clocks since the driver was loaded.
+        locked: nvidia-smi options that have locked clocks since the driver was loaded.
     """
     faults: dict[tuple[str, str, str], list[int]] = {}
     steps: dict[tuple[str, tuple[str, ...], str, str], list[int]] = {}

@@ -130,7 +130,7 @@ def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]
     if "clients" in export and not export["clients"]:
         problem, remedy = (
             "is empty, so no host could mount it",
-            "list the clients, or remove clients to allow the whole cluster",
+            "list the clients, or remove the key `clients` to allow the whole cluster",
         )
         problems.append(make_problem(hosts, f"{key}.clients", problem, remedy))
     for client in _items(export.get("clients")):

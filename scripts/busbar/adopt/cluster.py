@@ -85,7 +85,7 @@ def read_conf(host: str, reading: HostReading) -> SlurmConf:
 
 
 def nodes_of(conf: SlurmConf) -> dict[str, str]:
-    """Return the address of each node that is a machine, by its name."""
+    """Return the address of each node that is not in the cloud, by its name."""
     return {
         name: keys.get("NodeAddr") or keys.get("NodeHostname") or name
         for name, keys in conf.nodes.items()

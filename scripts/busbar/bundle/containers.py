@@ -99,7 +99,7 @@ def run_in(  # noqa: PLR0913 - keywords
 
 
 def install_key(repository: Mapping[str, Any], work: Path, files: Path, *, online: bool) -> list[File]:
-    """Write the signing key of a repository to WORK, and return its file in the bundle, which is written if online.
+    """Write the signing key of a repository to WORK, and return the path of its copy in the bundle.
 
     Raises:
         UsageError: the key cannot be read, or has another fingerprint.

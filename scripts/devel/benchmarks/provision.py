@@ -43,7 +43,7 @@ cd /
 tar -czf - --ignore-failed-read -T /tmp/files
 rm -f /tmp/owned /tmp/files
 """
-# https://people.debian.org/~hmh/invokerc.d-policyrc.d-specification.txt: 101 forbids.
+# https://people.debian.org/~hmh/invokerc.d-policyrc.d-specification.txt: exit status 101 forbids the action.
 _NO_STARTS = r"printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d"
 _INSTALL_S = 3600
 

@@ -150,7 +150,7 @@ def _slowest(title: str, name: str, records: list[_Record]) -> list[str]:
         late = Counter(min(each, key=lambda record: record.time_us).rank for each in whole).most_common(1)[0]
         words += (
             f"; longest on rank {longest.rank} of {longest.node}, shortest on rank {shortest.rank} of {shortest.node} "
-            f"({shortest.time_us} us): the other ranks waited for it; rank {late[0]} was shortest in {late[1]} of "
+            f"({shortest.time_us} us): the other ranks waited for it; rank {late[0]} had the shortest time in {late[1]} of "
             f"{len(whole)} operation(s)"
         )
     usual = fmean(max(record.time_us for record in each) for each in whole)

@@ -222,7 +222,7 @@ class _Group:
         return None if self.median is None else _change(busbw, self.median)
 
     def flags(self, busbw: float, whose: str) -> list[str]:
-        """Return a message if a value has drifted, otherwise an empty list."""
+        """Return a list with one message if a value has drifted, otherwise an empty list."""
         if self.median is None or self.median - busbw <= self.tolerance:
             return []
         share = 100 * (self.median - busbw) / self.median

@@ -193,7 +193,10 @@ class Duel(_OneBlock):
         return any(outcome.passed for _partner, outcome in self.games.get(node, [])) or state.proven(node)
 
     def ask(self, state: LinkState, taken: set[str]) -> list[Block]:
-        """Return a test with a known-good partner for each node that is not cleared; afterwards, the pair again."""
+        """Return a test with a known-good partner for each node that is not cleared.
+
+        Without such a partner, the pair is tested again.
+        """
         self.meeting = {}
         open_nodes = [node for node in self.block.nodes if not self.cleared(node, state)]
         for node in open_nodes:

@@ -85,7 +85,7 @@ def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Dra
 
     Args:
         options: drain_failed, drain_limit (percent), pool (all compute nodes).
-        blamed: the result of culprits; only nodes are drained, including those with a bad rail.
+        blamed: the return value of `culprits`; only nodes are drained, including those with a bad rail.
         state: the final state. Nodes in node_reasons that busbar drained before count towards the limit. Already
             drained nodes get the new reason if busbar drained them, and otherwise keep theirs. New nodes stay out of
             service; `not_admitted` returns their reasons.

@@ -39,6 +39,7 @@ FIXED: dict[str, dict[str, Any]] = {
         "plan": {"problems": [], "changes": False, "key_files": []},
         "visudo": True,
     },
+    "mount_info": {"problems": [], "kernel": {"nfsd": True, "rpcrdma": True}, "rdma_devices": [], "processors": 8},
     "command": {"rc": 0, "stdout": "rw,hidepid=invisible", "stdout_lines": ["rw,hidepid=invisible"]},
     "templates": {"changed_paths": []},
     "find": {"files": [], "matched": 0},

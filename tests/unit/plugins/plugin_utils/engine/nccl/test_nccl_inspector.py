@@ -49,8 +49,8 @@ def test_the_slowest_operation_is_reported_with_the_rank_that_the_others_waited_
     (found,) = inspector_words(said(lines))
     assert found == (
         f"{TITLE}: the slowest AllReduce of 17179869184 B took 60003 us, 400 GB/s; longest on rank 0 of gpu1, shortest "
-        "on rank 1 of gpu2 (20003 us): the other ranks waited for it; rank 1 was shortest in 3 of 3 operation(s); "
-        "mean of 3 operation(s): 60002 us"
+        "on rank 1 of gpu2 (20003 us): the other ranks waited for it; rank 1 had the shortest time in 3 of 3 "
+        "operation(s); mean of 3 operation(s): 60002 us"
     )
 
 

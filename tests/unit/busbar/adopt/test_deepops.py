@@ -352,7 +352,7 @@ def test_changes_on_the_hosts_are_listed_if_no_host_was_read(adopt: Any) -> None
     [
         ({}, (), ("no inventory", "--inventory")),
         ({"config/inventory": INI}, (), ("no inventory", "did you mean", "config")),
-        ({"inventory": "[web]\nhost1\n"}, (), ("not a configuration of DeepOps", "slurm-master", "web")),
+        ({"inventory": "[web]\nhost1\n"}, (), ("not a DeepOps Slurm cluster configuration", "slurm-master", "web")),
         ({"inventory": INI, "group_vars/all.yml": "a: 1\nb: [\n"}, (), ("group_vars/all.yml:3",)),
         ({"inventory": INI, "host_vars/gpu01": "- a\n"}, (), ("host_vars/gpu01:1", "name: value")),
         ({"inventory": "[slurm-master\nmgmt\n"}, (), ("inventory", "parse")),

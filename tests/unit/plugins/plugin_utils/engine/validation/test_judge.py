@@ -286,16 +286,6 @@ def test_the_published_dgx2h_run_needs_leave_for_what_it_lacks(
     assert "81.53" in str(found["source"])
 
 
-@pytest.mark.skipif(not SEED.is_file(), reason=f"{SEED} is not here")
-def test_the_published_dgx2h_run_passes_by_its_peak() -> None:
-    found = judge(
-        parse_text(SEED.read_text())["runs"],
-        site_catalogue({})["dgx2"],
-        Expected(nodes=2, hardware="dgx2", allow_unchecked=True, allow_missing_ranks=True),
-    )
-    assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (PASS, 81.53, 8 << 30)
-
-
 @pytest.mark.parametrize(
     ("domains", "given", "wanted", "words"),
     [

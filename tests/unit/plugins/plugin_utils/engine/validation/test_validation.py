@@ -286,10 +286,16 @@ def test_only_a_user_without_privileges_runs_tests(user: str, words: str) -> Non
 
 def test_floor_of_trays_follows_their_racks() -> None:
     racks = {"gpu1": "rack1", "gpu2": "rack1", "gpu3": "rack2", "gpu4": ""}
-    trays = {**OPTIONS, "backend": "nccl", "image": "x", "pool": list(racks), "hardware": dict.fromkeys(racks, "gb300")}
+    trays = {
+        **OPTIONS,
+        "backend": "nccl",
+        "image": "x",
+        "pool": list(racks),
+        "hardware": dict.fromkeys(racks, "gb200_nvl72"),
+    }
     options = typed({**trays, "nvlink_domains": racks})
-    assert floor_for(options, ["gpu1", "gpu2"], "all_reduce") == 757
-    assert floor_for(options, ["gpu1", "gpu3"], "all_reduce") == 360
+    assert floor_for(options, ["gpu1", "gpu2"], "all_reduce") == 730
+    assert floor_for(options, ["gpu1", "gpu3"], "all_reduce") == 180
     assert floor_for(options, ["gpu1", "gpu4"], "all_reduce") is None
     assert floor_for(typed(trays), ["gpu1", "gpu2"], "all_reduce") is None
     scopes = [scope_for(options, ["gpu1", other], "all_reduce") for other in ("gpu2", "gpu3", "gpu4")]

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from typing import TYPE_CHECKING
+import re
 
 import pytest
-import yaml
-from busbar.paths import collection
+from plays import play_of, played
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-PLAY = [
-    {
-        "hosts": "gpu1",
-        "gather_facts": False,
-        "tasks": [
-            {
-                "name": "Check the options",
-                "ansible.builtin.include_role": {"name": "busbar.cluster.node_health", "tasks_from": "options"},
-            }
-        ],
-    }
-]
-# At these a counter that stands still, a clock that is right or an nvidia-smi that answers would be a fault.
+# With these limits a counter that stands still, a clock that is right or an nvidia-smi that answers would be a fault.
 BROKEN = {
     "node_health_drain_percent": 0,
     "node_health_pcie_replays_per_minute": -1,
@@ -39,40 +19,35 @@ BROKEN = {
     "node_health_timeout_s": 0,
     "node_health_repair_limit": 0,
 }
+HOSTS = {
+    "broken": BROKEN,
+    "misspelt": {"node_health_severities": {"clocks": "MONITOR"}},
+    "former": {"slurm_health_check_interval": 60},
+    "defaults": {},
+}
 
 
-def run(folder: Path, **given: object) -> tuple[int, str]:
-    """Check options on this machine; what was told, in one line."""
-    (folder / "play.yml").write_text(yaml.safe_dump(PLAY))
-    known = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, **given}
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
-    environment = kept | {"ANSIBLE_CONFIG": str(collection() / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    program = f"{sys.executable.rpartition('/')[0]}/ansible-playbook"
-    command = [program, "-i", "gpu1,", "-e", json.dumps(known), "play.yml"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, env=environment)
-    return done.returncode, " ".join((done.stdout + done.stderr).split())
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The output of one check of the options of all hosts."""
+    return played(tmp_path_factory.mktemp("site"), play_of("node_health", "options"), {"hosts": HOSTS})[1]
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("host", "expected"),
     [
         (
-            BROKEN,
-            [*(f"gpu1: {name}: " for name in BROKEN), "out of bounds", "set a number above 0 and at most 100"],
+            "broken",
+            [*(f"broken: {name}: " for name in BROKEN), "out of bounds", "a number above 0 and at most 100"],
         ),
-        (
-            {"node_health_severities": {"clocks": "MONITOR"}},
-            ["gpu1: node_health_severities.clocks: ", "did you mean clock?"],
-        ),
-        ({"slurm_health_check_interval": 60}, ["Set node_health_interval instead"]),
+        ("misspelt", ["misspelt: node_health_severities.clocks: ", "did you mean clock?"]),
+        ("former", ["former: slurm_health_check_interval: ", "Set node_health_interval instead"]),
     ],
 )
-def test_what_healthy_nodes_would_break_is_refused(tmp_path: Path, given: dict[str, object], said: list[str]) -> None:
-    code, text = run(tmp_path, **given)
-    assert code
-    assert [words for words in said if words not in text] == []
+def test_limits_that_healthy_nodes_would_break_are_refused(said: str, host: str, expected: list[str]) -> None:
+    assert [words for words in expected if words not in said] == []
+    assert re.search(rf"{host} : ok=1 changed=0 unreachable=0 failed=1 ", said), said
 
 
-def test_the_defaults_are_taken(tmp_path: Path) -> None:
-    code, text = run(tmp_path)
-    assert code == 0, text
+def test_the_defaults_are_accepted(said: str) -> None:
+    assert re.search(r"defaults : ok=\d+ changed=0 unreachable=0 failed=0 ", said), said

@@ -1,56 +1,63 @@
-"""What Slurm could not give out is refused before the GPUs of a node are divided."""
+"""A layout that Slurm could not offer is refused before the GPUs of a node are divided."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import Any
 
 import pytest
 from plays import play_of, played
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 GPU = {"model": "NVIDIA H100", "memory_mb": 81559, "count": 8, "slurm_type": "h100", "device_files": "/dev/nvidia[0-7]"}
+NVML = {"slurm_gres_mode": "nvml"}
+# Each host: the plugins of its Slurm, and its options.
+HOSTS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    # The Slurm of the distributions, which needs no plugin for instances with named device files.
+    "packaged": (["gres_gpu.so"], {}),
+    "with_nvml": (["gres_gpu.so", "gpu_nvml.so"], NVML),
+    # Slurm is not installed yet, so there are no jobs.
+    "new": ([], NVML),
+    "without_nvml": (["gres_gpu.so"], NVML),
+    "too_many": ([], {"mig_layout": [{"profile": "1g.10gb", "count": 8}]}),
+}
 
 
-def run(folder: Path, plugins: list[str], **given: object) -> tuple[int, str]:
-    """Run it in check mode on this machine, whose Slurm has these plugins; what was told, in one line."""
-    (folder / "slurm-wlm").mkdir()
-    for name in plugins:
-        (folder / "slurm-wlm" / name).touch()
-    known = {
-        "__mig_hardware": GPU,
-        "mig_layout": {"profile": "1g.10gb", "count": 7},
-        "__mig_plugin_folders": [str(folder / "slurm-wlm")],
-        **given,
-    }
-    return played(folder, play_of("mig", "layout"), "gpu1", "--check", given=known)
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The output of the role in check mode, with all hosts."""
+    site = tmp_path_factory.mktemp("site")
+    hosts = {}
+    for host, (plugins, given) in HOSTS.items():
+        folder = site / host
+        folder.mkdir()
+        for name in plugins:
+            (folder / name).touch()
+        layout = {"profile": "1g.10gb", "count": 7}
+        hosts[host] = {"mig_layout": layout, "own_folders": [str(folder)], **given}
+    known = {"__mig_hardware": GPU, "__mig_plugin_folders": "{{ own_folders }}"}
+    return played(site, play_of("mig", "layout"), {"hosts": hosts}, "--check", given=known)[1]
+
+
+def created(said: str) -> str:
+    """The part of the output about the task that divides the GPUs."""
+    return said.partition("Drain the node and create the MIG instances")[2].partition("TASK [")[0]
+
+
+@pytest.mark.parametrize("host", ["packaged", "with_nvml", "new"])
+def test_the_layout_of_the_readme_is_accepted(said: str, host: str) -> None:
+    assert f"[{host}]" in created(said), said
+    assert re.search(rf"{host} : ok=\d+ changed=\d+ unreachable=0 failed=0 ", said), said
 
 
 @pytest.mark.parametrize(
-    ("plugins", "given"),
+    ("host", "words"),
     [
-        # The distributions' Slurm, which needs no plugin for instances that are named by their files.
-        (["gres_gpu.so"], {}),
-        (["gres_gpu.so", "gpu_nvml.so"], {"slurm_gres_mode": "nvml"}),
-        # No Slurm yet, and so no jobs.
-        ([], {"slurm_gres_mode": "nvml"}),
+        ("without_nvml", "without_nvml: slurm_gres_mode is nvml, but the installed Slurm has no gpu_nvml.so"),
+        ("without_nvml", "Remedy: remove slurm_gres_mode"),
+        ("too_many", "8 x 1g.10gb on one H100 80 GB, which supports at most 7"),
     ],
 )
-def test_the_layout_of_the_readme_goes_on(tmp_path: Path, plugins: list[str], given: dict[str, object]) -> None:
-    code, told = run(tmp_path, plugins, **given)
-    assert "Drain the node and create the MIG instances" in told, told
-    assert (code, "failed=0" in told) == (0, True), told
-
-
-def test_a_slurm_without_nvml_is_refused_first(tmp_path: Path) -> None:
-    code, told = run(tmp_path, ["gres_gpu.so"], slurm_gres_mode="nvml")
-    assert "gpu1: slurm_gres_mode is nvml, but the installed Slurm has no gpu_nvml.so" in told
-    assert "Remedy: remove slurm_gres_mode" in told
-    assert (code, "Drain the node and create the MIG instances" in told, "changed=0" in told) == (2, False, True)
-
-
-def test_a_layout_that_does_not_fit_is_refused_first(tmp_path: Path) -> None:
-    code, told = run(tmp_path, [], mig_layout=[{"profile": "1g.10gb", "count": 8}])
-    assert "8 x 1g.10gb on one H100 80 GB, which supports at most 7" in told
-    assert (code, "changed=0" in told) == (2, True)
+def test_a_layout_that_cannot_work_is_refused_first(said: str, host: str, words: str) -> None:
+    assert words in said
+    assert f"[{host}]" not in created(said), said
+    assert re.search(rf"{host} : ok=1 changed=0 unreachable=0 failed=1 ", said), said

@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from plays import play_of, played
 
 TOP = Path(__file__).resolve().parents[3]
-PLAY = """
-- hosts: slurm_compute
-  gather_facts: false
-  tasks:
-    - ansible.builtin.import_role:
-        name: busbar.cluster.validation
-        tasks_from: options
-"""
 
 
-def checked(folder: Path, **changes: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - any option
-    """Check the options of a site of two nodes that say nothing of the machine that they are on."""
-    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    groups: dict[str, list[str]] = {"slurm_controller": ["ctl"], "slurm_compute": ["gpu1", "gpu2"]}
-    children: dict[str, Any] = {group: {"hosts": {name: {} for name in names}} for group, names in groups.items()}
+def checked(folder: Path, **changes: Any) -> tuple[int, str]:  # noqa: ANN401 - any option
+    """Check the options of a site of two nodes; return the exit code and the output."""
+    groups: dict[str, Any] = {
+        "slurm_controller": {"hosts": {"ctl": {}}},
+        "slurm_compute": {"hosts": {"gpu1": {}, "gpu2": {}}},
+    }
     given = {"hardware": "dgx_h100", "validation_backend": "mpi", "validation_floor_gbs": 1, **changes}
-    (folder / "hosts.json").write_text(json.dumps({"all": {"children": children, "vars": {**local, **given}}}))
-    (folder / "play.yml").write_text(PLAY)
-    environment = os.environ | {"ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    environment |= {"ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections")}
-    return subprocess.run(
-        [Path(sys.executable).parent / "ansible-playbook", "-i", "hosts.json", "play.yml"],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment,
-    )
+    play = play_of("validation", "options", hosts="slurm_compute")
+    return played(folder, play, {"children": groups, "vars": given})
 
 
 def test_options_that_are_right_pass(tmp_path: Path) -> None:
-    done = checked(tmp_path, validation_pool="gpu1, gpu2")
-    assert done.returncode == 0, done.stdout + done.stderr
+    code, said = checked(tmp_path, validation_pool="gpu1, gpu2")
+    assert code == 0, said
 
 
 @pytest.mark.parametrize(
@@ -60,8 +40,8 @@ def test_options_that_are_right_pass(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_cannot_work_are_named_with_a_remedy(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
-    done = checked(tmp_path, **changes)
-    assert (done.returncode, words in " ".join(done.stdout.split())) == (2, True), done.stdout + done.stderr
+    code, said = checked(tmp_path, **changes)
+    assert (code, words in said) == (2, True), said
 
 
 OWN = {
@@ -92,9 +72,8 @@ OWN = {
 
 
 def test_a_floor_that_is_missing_is_reported_before_anything_runs(tmp_path: Path) -> None:
-    done = checked(tmp_path, **OWN, validation_floor_gbs=0)
-    said = " ".join(done.stdout.split())
-    assert done.returncode == 0, done.stdout + done.stderr
+    code, said = checked(tmp_path, **OWN, validation_floor_gbs=0)
+    assert code == 0, said
     for words in (
         "all_reduce on one node of l40s_4",
         "alltoall on all 2 nodes",
@@ -102,8 +81,8 @@ def test_a_floor_that_is_missing_is_reported_before_anything_runs(tmp_path: Path
         "INCONCLUSIVE",
     ):
         assert words in said
-    given = checked(tmp_path, **OWN, validation_floor_gbs={"all_reduce": 10, "alltoall": 5})
-    assert (given.returncode, "INCONCLUSIVE" in given.stdout) == (0, False), given.stdout + given.stderr
+    code, said = checked(tmp_path, **OWN, validation_floor_gbs={"all_reduce": 10, "alltoall": 5})
+    assert (code, "INCONCLUSIVE" in said) == (0, False), said
 
 
 def test_a_site_s_options_are_checked_before_its_first_role() -> None:

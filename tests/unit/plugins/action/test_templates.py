@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
-import os
-import subprocess
 import zipfile
 import zlib
 from pathlib import Path
@@ -19,6 +16,7 @@ from ansible.playbook.task import Task
 from ansible.template import Templar, trust_as_template
 from ansible_collections.busbar.cluster.plugins.action.templates import ActionModule
 from ansible_collections.busbar.cluster.plugins.plugin_utils.template_files import checked, sources
+from plays import played
 
 TOP = Path(__file__).resolve().parents[4]
 
@@ -130,18 +128,10 @@ def test_the_files_of_a_folder_go_into_a_directory(role: Path) -> None:
 
 def test_an_undefined_variable_names_the_template(role: Path) -> None:
     task = {"busbar.cluster.templates": {"files": [{"dest": "/etc/bad.conf"}]}}
-    (role / "play.yml").write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
-    done = subprocess.run(
-        ["ansible-playbook", "-i", "localhost,", "-c", "local", str(role / "play.yml")],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=TOP,
-        env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
-    )
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "nobody_sets_this" in done.stdout
-    assert f"{role}/templates/etc/bad.conf.j2" in done.stdout
+    code, said = played(role, [{"hosts": "localhost", "gather_facts": False, "tasks": [task]}], "localhost")
+    assert code == 2, said
+    assert "nobody_sets_this" in said
+    assert f"{role}/templates/etc/bad.conf.j2" in said
 
 
 def test_a_program_is_sent_with_what_it_imports(role: Path) -> None:

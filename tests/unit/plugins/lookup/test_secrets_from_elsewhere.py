@@ -13,6 +13,7 @@ import pytest
 TOP = Path(__file__).resolve().parents[4]
 PASSWORD, SECRET = "of the vault", "a-munge-key-that-lies-in-a-vault-of-the-site"
 ANSIBLE = {"ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "ANSIBLE_STDOUT_CALLBACK": "default"}
+ANSIBLE |= {"ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.minimal"}
 PLAY = """\
 - hosts: localhost
   connection: local
@@ -66,21 +67,14 @@ def test_it_is_used_and_neither_made_nor_missed_nor_replaced(kept: object, tmp_p
     (tmp_path / "inventory" / "hosts.yml").write_text("all: {hosts: {localhost: {}}}\n")
     (tmp_path / "play.yml").write_text(PLAY)
     (tmp_path / "password").write_text(PASSWORD)
-    command = [
-        sys.executable,
-        "-m",
-        "ansible.cli.playbook",
-        "-i",
-        str(tmp_path / "inventory"),
-        str(tmp_path / "play.yml"),
-    ]
+    command = [sys.executable, "-m", "ansible.cli.playbook", "-i", "inventory", "play.yml"]
     done = subprocess.run(
         [*command, "--vault-password-file", str(tmp_path / "password")],
         check=False,
         capture_output=True,
         text=True,
-        cwd=TOP,
-        env=os.environ | ANSIBLE,
+        cwd=tmp_path,
+        env=os.environ | ANSIBLE | {"ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections")},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     answer, _ = json.JSONDecoder().raw_decode(done.stdout.partition("ANSWER")[2])

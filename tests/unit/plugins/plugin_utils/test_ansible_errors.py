@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +11,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleError, AnsibleFilterError, AnsibleLookupError
 from ansible_collections.busbar.cluster.plugins.plugin_utils.ansible_errors import border, lookup_border
+from plays import played
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,18 +116,8 @@ PLAY = """\
 
 
 def test_ansible_tells_filter_host_and_reason(tmp_path: Path) -> None:
-    (tmp_path / "play.yml").write_text(PLAY)
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
-    done = subprocess.run(
-        ["ansible-playbook", "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=TOP,
-        env=kept | {"ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
-    )
-    said = " ".join((done.stdout + done.stderr).split())
-    assert "'busbar.cluster.role_problems' failed: gpu1: 'host' is missing Task failed." in said, said
+    _code, said = played(tmp_path, yaml.safe_load(PLAY), "localhost")
+    assert "'busbar.cluster.role_problems' failed: gpu1: 'host' is missing Task failed" in said, said
     assert "ok=1" in said, said
 
 

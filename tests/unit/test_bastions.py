@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from executables import executable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,8 +66,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         f"StrictHostKeyChecking no\nUserKnownHostsFile {folder}/known\nLogLevel ERROR\n"
     )
     (folder / "bin").mkdir()
-    (folder / "bin/ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/config "$@"\n')
-    (folder / "bin/ssh").chmod(0o755)
+    executable(folder / "bin/ssh", f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/config "$@"\n')
     # The user of the server exists for the server alone.
     users = folder / "passwd"
     users.write_text(f"{Path('/etc/passwd').read_text()}sshd:x:899:65534::/run/sshd:/usr/sbin/nologin\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 from fault_results import results
+from script_modules import script_module
 
 TOP = Path(__file__).resolve().parents[2]
 SCRIPT = TOP / "scripts/faults_table"
@@ -19,13 +18,7 @@ SCRIPT = TOP / "scripts/faults_table"
 @pytest.fixture(scope="module")
 def program() -> Any:  # noqa: ANN401 - a script without suffix has no types
     """The script as a module."""
-    loader = importlib.machinery.SourceFileLoader("faults_table", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("faults_table", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["faults_table"] = module
-    loader.exec_module(module)
-    return module
+    return script_module(SCRIPT)
 
 
 def test_the_page_says_what_the_tests_say() -> None:

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from executables import executable
 
 TOP = Path(__file__).resolve().parents[3]
 BUSBAR = """#!/bin/sh
@@ -40,8 +41,7 @@ def copy(tmp_path: Path) -> Path:
     # The real pip would install into the environment that its first line names.
     for name, text in (("busbar", BUSBAR), ("pip", "#!/bin/sh\n")):
         (checkout / ".venv" / "bin" / name).unlink()
-        (checkout / ".venv" / "bin" / name).write_text(text)
-        (checkout / ".venv" / "bin" / name).chmod(0o755)
+        executable(checkout / ".venv" / "bin" / name, text)
     return checkout
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from executables import executable
 
 TOP = Path(__file__).resolve().parents[3]
 # What a script runs before it looks for its tools.
@@ -32,9 +33,7 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "bin").mkdir()
     for name in PRESENT:
         (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
-    python = tmp_path / "bin" / "python3"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n', encoding="utf-8")
-    python.chmod(0o755)
+    executable(tmp_path / "bin" / "python3", f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     return tmp_path
 
 

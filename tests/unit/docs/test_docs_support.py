@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from script_modules import script_module
 
 TOP = Path(__file__).resolve().parents[3]
 SCRIPT = TOP / "scripts/support_page"
@@ -18,17 +15,7 @@ SCRIPT = TOP / "scripts/support_page"
 @pytest.fixture(scope="module")
 def program() -> Any:  # noqa: ANN401 - a script without suffix has no types
     """The script as a module."""
-    loader = importlib.machinery.SourceFileLoader("support_page", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("support_page", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-def test_the_page_matches_the_data_file() -> None:
-    done = subprocess.run([sys.executable, str(SCRIPT), "--check"], check=False, timeout=60)
-    assert done.returncode == 0, "run scripts/support_page"
+    return script_module(SCRIPT)
 
 
 def test_a_stale_page_is_reported(program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401

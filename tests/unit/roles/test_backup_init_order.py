@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import yaml
+from executables import executable
 from plays import played
 from templates import TOP
 
@@ -27,8 +28,7 @@ def test_hosts_make_the_repository_one_after_the_other(tmp_path: Path) -> None:
     tasks = yaml.safe_load((TOP / "roles/backup/tasks/present.yml").read_text())
     (task,) = (each for each in tasks if each["name"].endswith("Create a missing repository"))
     program = tmp_path / "busbar-backup"
-    program.write_text(PROGRAM.replace("FOLDER", str(tmp_path)))
-    program.chmod(0o755)
+    executable(program, PROGRAM.replace("FOLDER", str(tmp_path)))
     command = task["ansible.builtin.command"]
     command["argv"] = command["argv"].replace("/usr/local/sbin/busbar-backup", str(program))
     play = [{"hosts": "all", "gather_facts": False, "tasks": [task]}]

@@ -10,6 +10,7 @@ import jinja2
 import pytest
 from ansible.plugins.filter.core import FilterModule as Core
 from busbar.paths import collection
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +31,7 @@ def run(folder: Path, fails: int, message: str, status: int) -> tuple[subprocess
         ("restic", RESTIC.format(fails=fails, message=message, status=status)),
         ("sleep", "#!/bin/sh\n"),
     ):
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
+        executable(folder / name, text)
     (folder / "environment").write_text("AWS_KEY='a b'\n")
     environment = jinja2.Environment(autoescape=False, undefined=jinja2.StrictUndefined)  # noqa: S701 - a shell script
     environment.filters |= Core().filters()

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from executables import executable
 from plays import play_of, played
 from templates import TOP
 
@@ -32,9 +33,7 @@ class Slurm:
         self.folder = folder
         self.say(nodes=IDLE, jobs=[])
         for name in PROGRAMS:
-            program = folder / name
-            program.write_text(f"#!{sys.executable}\n{STAND_IN.read_text(encoding='utf-8')}", encoding="utf-8")
-            program.chmod(0o755)
+            executable(folder / name, f"#!{sys.executable}\n{STAND_IN.read_text(encoding='utf-8')}")
 
     def say(self, **known: Any) -> None:  # noqa: ANN401 - as JSON takes it
         """Write what the commands know."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from executables import executable
 from plays import play_of, played
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ class Site:
         """Put a stand-in for apt-cache in place."""
         self.folder, self.lock = folder, folder / "nvidia_driver.lock.yml"
         # What the repositories of this machine hold is of no interest here, and takes apt a second to find out.
-        (folder / "apt-cache").write_text("#!/bin/sh\n")
-        (folder / "apt-cache").chmod(0o755)
+        executable(folder / "apt-cache", "#!/bin/sh\n")
 
     def run(self, *options: str, versions: list[str], **given: Any) -> tuple[int, str]:  # noqa: ANN401 - as given
         """Run the tasks; return the exit code and what was told, in one line."""

@@ -18,6 +18,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from busbar.paths import collection
+from executables import executable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -294,8 +295,7 @@ def test_a_full_disk_takes_no_image_and_lets_the_user_make_room(*, command: str,
         asked.node.prolog(OTHER)
         program = folder / "bin/enroot"
         program.parent.mkdir(mode=0o755)
-        program.write_text(ENROOT, encoding="utf-8")
-        program.chmod(0o755)
+        executable(program, ENROOT)
         done = subprocess.run(
             [program, command, "--name", "x"],
             check=False,

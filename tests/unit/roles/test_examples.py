@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from executables import executable
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "examples"
@@ -78,8 +79,7 @@ class Job:
         self.script.write_text(script, encoding="utf-8")
         (folder / "bin").mkdir()
         for name in ("srun", "scontrol", "jupyter"):
-            (folder / "bin" / name).write_text(PROGRAM, encoding="utf-8")
-            (folder / "bin" / name).chmod(0o755)
+            executable(folder / "bin" / name, PROGRAM)
         self.environment = {
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "HOME": str(folder),
@@ -164,8 +164,7 @@ def test_the_ranks_meet_in_a_file_that_is_the_users_alone(job: Job) -> None:
 
 
 def test_without_locks_the_ranks_meet_at_a_port_with_a_secret(job: Job) -> None:
-    (job.folder / "bin" / "flock").write_text("#!/bin/sh\nexit 69\n", encoding="utf-8")
-    (job.folder / "bin" / "flock").chmod(0o755)
+    executable(job.folder / "bin" / "flock", "#!/bin/sh\nexit 69\n")
     code, output, _notes = job.run('env | grep -o "^RENDEZVOUS[A-Z_]*"')
     assert (code, output) == (0, "RENDEZVOUS_SECRET\n")
 
@@ -245,8 +244,7 @@ def test_torchruns_agents_meet_in_a_file_and_open_no_port(name: str, tmp_path: P
     assert place == folder
     assert "--master_port" not in notes
     job.notes.unlink()
-    (tmp_path / "bin" / "flock").write_text("#!/bin/sh\nexit 69\n", encoding="utf-8")
-    (tmp_path / "bin" / "flock").chmod(0o755)
+    executable(tmp_path / "bin" / "flock", "#!/bin/sh\nexit 69\n")
     notes = job.run("true")[2]
     assert "--master_port=" in notes
     assert "--rdzv_" not in notes
@@ -412,8 +410,7 @@ def test_a_command_runs_in_each_runtime(name: str, called: str, tmp_path: Path) 
     code, output, notes = job.run("true", "python3", "x.py", IMAGE=image, PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
     assert (code, notes) == (2, "")
     assert f"{name}: {program} is not installed on gpu1: load a module, or request {name}_enabled" in output
-    (tmp_path / "bin" / program).write_text("#!/bin/sh\n", encoding="utf-8")
-    (tmp_path / "bin" / program).chmod(0o755)
+    executable(tmp_path / "bin" / program, "#!/bin/sh\n")
     look = 'echo "$MASTER_ADDR ${#RENDEZVOUS_SECRET} $OMP_NUM_THREADS"'
     code, output, notes = job.run(look, "python3", "x.py", IMAGE=image, SLURM_CPUS_PER_TASK="14")
     assert (code, output) == (0, "gpu1 48 14\n")

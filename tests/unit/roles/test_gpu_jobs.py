@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from busbar.paths import collection
+from executables import executable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,8 +196,7 @@ def test_mig_instances_are_distinguished(node: Node, gpus: str, visible: str, pl
     folder = node.scripts / "bin"
     folder.mkdir()
     for name, text in {"nvidia-smi": SMI, "q.txt": SMI_Q, "list.txt": SMI_LIST}.items():
-        (folder / name).write_text(text, encoding="utf-8")
-        (folder / name).chmod(0o755)
+        executable(folder / name, text)
     node.configure(mig="yes", places=places)
     with (node.scripts / "gpu_jobs.conf").open("a", encoding="utf-8") as stream:
         stream.write(f"PATH={folder}:$PATH\n")

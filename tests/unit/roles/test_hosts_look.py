@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from executables import executable
 from templates import worked_out
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
@@ -52,9 +53,7 @@ def _seen(tmp_path: Path) -> list[str]:
     }
     for name, answer in answers.items():
         (tmp_path / f"{name}.txt").write_text(answer)
-        program = tmp_path / name
-        program.write_text(f'#!/bin/sh\ncat "{tmp_path}/{name}.txt"\n')
-        program.chmod(0o755)
+        executable(tmp_path / name, f'#!/bin/sh\ncat "{tmp_path}/{name}.txt"\n')
     script = worked_out(
         LOOK["ansible.builtin.shell"]["cmd"], **{**VARS, "__hosts_wanted_packages": ["chrony", "munge"]}
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from executables import executable
 
 TEMPLATE = Path(__file__).resolve().parents[3] / "roles/slurm/templates/job_caller.j2"
 
@@ -25,8 +26,7 @@ def run(folder: Path, key: str, *statuses: int) -> tuple[int, str]:
     paths = []
     for number, status in enumerate(statuses):
         path = folder / f"it's {number}"
-        path.write_text(f"#!/bin/bash\necho export N{number}=1\nexit {status}\n", encoding="utf-8")
-        path.chmod(0o755)
+        executable(path, f"#!/bin/bash\necho export N{number}=1\nexit {status}\n")
         paths.append(str(path))
     done = subprocess.run(["bash", "-c", caller(key, {key: paths})], check=False, capture_output=True, text=True)
     return done.returncode, done.stdout

@@ -12,6 +12,7 @@ import pytest
 from ansible.plugins.filter.core import FilterModule as Core
 from ansible.plugins.filter.mathstuff import FilterModule as Math
 from busbar.paths import collection
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,9 +28,7 @@ class Receiver:
         """Make an empty store."""
         self.folder, self.store, self.calls = folder, folder / "store", folder / "calls"
         self.store.mkdir()
-        systemctl = folder / "systemctl"
-        systemctl.write_text(f'#!/bin/sh\necho "$@" >>{self.calls}\n')
-        systemctl.chmod(0o755)
+        executable(folder / "systemctl", f'#!/bin/sh\necho "$@" >>{self.calls}\n')
 
     def journal(self, name: str, mib: int = 10, age_days: float = 0) -> None:
         """Add a journal; the store tells its age by the time of the last write."""

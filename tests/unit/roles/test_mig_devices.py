@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import stat
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.gres_conf import gres_conf
 from busbar.paths import collection
+from script_modules import script_module
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -42,11 +42,7 @@ GPU = {"model": "NVIDIA H100", "memory_mb": 81559, "count": 2, "slurm_type": "h1
 
 @pytest.fixture
 def program() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mig_devices", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module: ModuleType = script_module(PROGRAM)
     return module
 
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import http.server
-import importlib.util
 import io
 import json
 import shutil
 import subprocess
-import sys
 import tarfile
 import threading
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from busbar.image import bundle
+from script_modules import script_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,18 +25,7 @@ PROGRAM = Path(__file__).resolve().parents[3] / "roles/node_pull/files/node_pull
 CLUSTER = "trial"
 
 
-def load_program() -> Any:  # noqa: ANN401 - a program of a node, without types
-    loader = SourceFileLoader("node_pull", str(PROGRAM))
-    spec = importlib.util.spec_from_loader("node_pull", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up.
-    sys.modules["node_pull"] = module
-    loader.exec_module(module)
-    return module
-
-
-node_pull = load_program()
+node_pull = script_module(PROGRAM)
 
 
 def make_key(folder: Path, name: str) -> Path:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from executables import executable
 from gpu_samples import gpu_xml, log_xml
 from role_programs import install_program
 
@@ -45,8 +46,7 @@ class Node:
 
     def program(self, name: str, text: str) -> None:
         """Have a program."""
-        (self.folder / "bin" / name).write_text(text)
-        (self.folder / "bin" / name).chmod(0o755)
+        executable(self.folder / "bin" / name, text)
 
     def gpus(self, **changes: object) -> None:
         """Have two GPUs, the second with changes."""

@@ -17,6 +17,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.s
     read_storage,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.storage_results import Limits
+from executables import executable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +39,7 @@ def fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A fio that measures nothing, first in the path."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "fio").write_text(FIO, encoding="utf-8")
-    (folder / "fio").chmod(0o755)
+    executable(folder / "fio", FIO)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return folder / "fio"
 

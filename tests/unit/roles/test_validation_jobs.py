@@ -14,6 +14,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.j
     environment_of,
     port_findings,
 )
+from executables import executable
 from validation_job import IMAGE, JOBS, OPTIONS, Job
 
 
@@ -34,8 +35,7 @@ def test_shellcheck_has_nothing_to_say(tmp_path: Path, name: str, image: str) ->
 
 def test_linpack_gets_the_grid_nearest_to_a_square_and_as_much_as_fits(tmp_path: Path) -> None:
     job = Job(tmp_path, "job_hpl", validation_hpl_image="", validation_hpl_arguments=[])
-    (tmp_path / "bin" / "xhpl").write_text('#!/bin/sh\n[ "$SLURM_PROCID" != 0 ] || cp HPL.dat hpccoutf.txt\n')
-    (tmp_path / "bin" / "xhpl").chmod(0o755)
+    executable(tmp_path / "bin" / "xhpl", '#!/bin/sh\n[ "$SLURM_PROCID" != 0 ] || cp HPL.dat hpccoutf.txt\n')
     given = {"BUSBAR_RANKS_PER_NODE": "6", "BUSBAR_HPL_N_EACH": "1000", "BUSBAR_HPL_NB": "80"}
     code, output = job.run(**given, BUSBAR_HPL_N="0", TMPDIR=str(tmp_path))
     assert code == 0, output
@@ -51,8 +51,7 @@ def test_pairs_write_over_one_rail_after_the_other(tmp_path: Path, rails: list[s
     job = Job(tmp_path, "job_rdma_pairs", validation_rdma_pairs_rails=rails, __validation_rdma_pairs_seconds="3")
     # In the stand-in one node ends before the next begins, so nobody serves those who write.
     program = '#!/bin/sh\ncase "$*" in *gpu?) echo "Unable to reach ${4}" ;; esac\n'
-    (tmp_path / "bin" / "ib_write_bw").write_text(program)
-    (tmp_path / "bin" / "ib_write_bw").chmod(0o755)
+    executable(tmp_path / "bin" / "ib_write_bw", program)
     srun = tmp_path / "bin" / "srun"
     given = '"SLURM_PROCID": str(rank)'
     srun.write_text(srun.read_text().replace(given, given + ', "SLURM_NODEID": str(int(node[-1]) - 1)'))
@@ -183,8 +182,7 @@ def test_every_job_tells_the_numbers_of_its_gpus(tmp_path: Path, name: str) -> N
 GPU-2, [N/A], NVIDIA, Inc. L4"
 """
     )
-    (tmp_path / "bin" / "dcgmi").write_text("#!/bin/sh\n")
-    (tmp_path / "bin" / "dcgmi").chmod(0o755)
+    executable(tmp_path / "bin" / "dcgmi", "#!/bin/sh\n")
     _code, output = job.run(SLURMD_NODENAME="gpu1")
     assert [part for part in parts_of(output)["gpu1"] if part["kind"] == "gpu"] == [
         {"kind": "gpu", "id": "GPU-1", "serial": "165", "name": "NVIDIA H100"},
@@ -235,8 +233,7 @@ def test_without_pmix_the_programs_of_mpi_are_started_by_mpirun(tmp_path: Path, 
     """Open MPI 5 under srun without PMIx runs N programs of one rank: open-mpi/ompi#13523."""
     images = dict.fromkeys(("validation_image", "validation_gemm_image", "validation_hpl_image"), "")
     job = Job(tmp_path, name, validation_backend="mpi", validation_repeats=1, **images)
-    (tmp_path / "bin/mpirun").write_text(MPIRUN)
-    (tmp_path / "bin/mpirun").chmod(0o755)
+    executable(tmp_path / "bin/mpirun", MPIRUN)
     for program in ("busbar_collectives", "xhpl"):
         (tmp_path / "bin" / program).write_text('#!/bin/sh\necho "rank $SLURM_PROCID, $SLURM_LOCALID on its node"\n')
     asked = {"BUSBAR_COLLECTIVES": "all_reduce", "TMPDIR": str(tmp_path), "BUSBAR_HPL_N": "100", "BUSBAR_HPL_NB": "8"}

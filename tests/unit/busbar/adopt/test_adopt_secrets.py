@@ -9,6 +9,7 @@ import pytest
 import yaml
 from adopted_sites import FIXTURES
 from busbar.cli import main
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +44,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a site that does not exist yet, of a cluster behind the stand-in."""
     ssh = tmp_path / "bin/ssh"
     ssh.parent.mkdir()
-    ssh.write_text(SSH)
-    ssh.chmod(0o755)
+    executable(ssh, SSH)
     for name, text in (("CONF", CONF), ("DBD", "StoragePass=\nStorageUser=slurm\n")):
         (tmp_path / name).write_text(text)
         monkeypatch.setenv(name, str(tmp_path / name))

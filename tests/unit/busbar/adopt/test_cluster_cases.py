@@ -19,6 +19,7 @@ from busbar.adopt.slurm_conf import pairs_of, read_pairs, read_slurm_conf, shape
 from busbar.adopt.verify import differences, record_of
 from busbar.cli import main
 from busbar.errors import UsageError
+from executables import executable
 
 SLURM = FIXTURES / "slurm"
 CASES = {case["path"].split("/")[1]: case for case in json.loads((FIXTURES / "slurm.json").read_text())}
@@ -320,8 +321,7 @@ def test_the_script_reads_a_host_and_removes_passwords(tmp_path: Path) -> None:
     tool = tmp_path / "scontrol"
     # As Slurm 24.05 and newer print it.
     prologs = f"Prolog[0] = {scripts[0]}\nProlog[1] = {scripts[1].parent}/*"
-    tool.write_text(f"#!/bin/sh\ncat <<'END'\nSLURM_CONF = {conf}\nClusterName = x\n{prologs}\nEpilog = (null)\nEND\n")
-    tool.chmod(0o755)
+    executable(tool, f"#!/bin/sh\ncat <<'END'\nSLURM_CONF = {conf}\nClusterName = x\n{prologs}\nEpilog = (null)\nEND\n")
     script = Path(cluster_source.__file__).with_name("collect.sh")
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     done = subprocess.run(["sh", script], env=environment, capture_output=True, text=True, check=True, timeout=120)
@@ -339,8 +339,7 @@ def test_hosts_that_refuse_ssh_or_sudo(tmp_path: Path, monkeypatch: pytest.Monke
     ssh = tmp_path / "ssh"
     # sudo -n prints this and exits with 1; ssh exits with 255 if it cannot connect.
     said = "case $* in *denied*) echo 'sudo: a password is required' >&2; exit 1;; esac"
-    ssh.write_text(f"#!/bin/sh\n{said}\necho 'No route to host' >&2\nexit 255\n")
-    ssh.chmod(0o755)
+    executable(ssh, f"#!/bin/sh\n{said}\necho 'No route to host' >&2\nexit 255\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = read_hosts({"a": "denied", "b": "away"})
     assert "a password is required" in found["a"].error

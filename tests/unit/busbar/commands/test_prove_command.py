@@ -14,6 +14,7 @@ import yaml
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from busbar.prove.limits import exceeded_limits
 from busbar.prove.node_probe import Node, Programs, found_binary, matched
+from executables import executable
 from gpu_samples import gpu_xml, log_xml
 from report_samples import nccl_text
 from validation_site import NODES, TOP, install_slurm
@@ -41,8 +42,7 @@ class Site:
         for name, nodes in {"node-gpu1": NODES[:1], "node-gpu2": NODES[1:], "cluster": NODES}.items():
             text = nccl_text(nodes, 3 - len(nodes), 4.0)
             (self.slurm / "texts" / f"busbar-{name}").write_text(text, encoding="utf-8")
-        (self.slurm / "python3").write_text(PYTHON.format(folder=self.slurm), encoding="utf-8")
-        (self.slurm / "python3").chmod(0o755)
+        executable(self.slurm / "python3", PYTHON.format(folder=self.slurm))
 
     def put(self, name: str, text: str) -> None:
         """Write a file of the pretended Slurm."""

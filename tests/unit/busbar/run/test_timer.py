@@ -11,6 +11,7 @@ import pytest
 from busbar import cli
 from busbar.run import timer as timers
 from busbar.run.timer import Timer
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,8 +27,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin").mkdir()
     for program in ("systemctl", "loginctl"):
         path = tmp_path / "bin" / program
-        path.write_text(f'#!/bin/sh\necho {program} "$@" >>{tmp_path}/called\ntest ! -e {tmp_path}/refuse || exit 1\n')
-        path.chmod(0o755)
+        executable(path, f'#!/bin/sh\necho {program} "$@" >>{tmp_path}/called\ntest ! -e {tmp_path}/refuse || exit 1\n')
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(timers, "SYSTEM_UNITS", tmp_path / "units")
     monkeypatch.setattr("os.geteuid", lambda: 0)

@@ -10,26 +10,13 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.busbar.cluster.plugins.action import package_manager
 from ansible_collections.busbar.cluster.plugins.module_utils.common.package_lock import LIMIT_S, LOCK_PATIENCE_S
+from fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HOLDER = {"lock": "/var/lib/dpkg/lock-frontend", "pid": 812, "process": "unattended-upgr", "command": "python3 -m uu"}
 BUSY = {"failed": True, "msg": "the package manager is busy", "waits_for": HOLDER}
-
-
-class Clock:
-    """Goes on when somebody sleeps, and by the module's own patience with each run of it."""
-
-    now = 1000.0
-
-    def monotonic(self) -> float:
-        """Return the time."""
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        """Let time go by."""
-        self.now += seconds
 
 
 @pytest.fixture
@@ -39,8 +26,8 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lines
 
 
-def run(monkeypatch: pytest.MonkeyPatch, answers: Iterator[dict[str, Any]]) -> tuple[dict[str, Any], Clock]:
-    clock = Clock()
+def run(monkeypatch: pytest.MonkeyPatch, answers: Iterator[dict[str, Any]]) -> tuple[dict[str, Any], FakeClock]:
+    clock = FakeClock()
     monkeypatch.setattr(package_manager, "time", clock)
     action = package_manager.ActionModule.__new__(package_manager.ActionModule)
     monkeypatch.setattr(ActionBase, "run", lambda *_: {})

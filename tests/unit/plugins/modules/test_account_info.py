@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts import password_digest
 from ansible_collections.busbar.cluster.plugins.modules import account_info
+from executables import executable
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,10 +23,7 @@ ALICE = {"name": "busbar-alice", "uid": 2000001, "group": "busbar-research", "au
 
 
 def asked(capsys: pytest.CaptureFixture[str], *accounts: dict[str, Any], **options: object) -> dict[str, Any]:
-    with patch_module_args({"accounts": list(accounts), "host": "gpu1", **options}), pytest.raises(SystemExit):
-        account_info.main()
-    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return answer
+    return module_result(account_info, capsys, accounts=list(accounts), host="gpu1", **options)
 
 
 def active(capsys: pytest.CaptureFixture[str], *names: str, **options: object) -> str:
@@ -137,9 +134,7 @@ def test_what_a_leaving_user_runs_is_found_in_one_trip(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, squeue: str, says: str
 ) -> None:
     me = pwd.getpwuid(os.getuid())
-    program = tmp_path / "squeue"
-    program.write_text(f"#!/bin/sh\n{squeue.replace('ME', me.pw_name)}\n")
-    program.chmod(0o755)
+    executable(tmp_path / "squeue", f"#!/bin/sh\n{squeue.replace('ME', me.pw_name)}\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(account_info, "runs_slurmctld", lambda: True)
     said = active(capsys, me.pw_name, "gone")

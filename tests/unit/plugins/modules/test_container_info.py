@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import container_info
+from executables import executable
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def run(capsys: pytest.CaptureFixture[str], **arguments: object) -> dict[str, Any]:
-    with patch_module_args({"host": "gpu1", "key": "x_enabled", **arguments}), pytest.raises(SystemExit):
-        container_info.main()
-    return dict(json.loads(capsys.readouterr().out))
+    return module_result(container_info, capsys, host="gpu1", key="x_enabled", **arguments)
 
 
 @pytest.fixture
@@ -27,8 +25,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "unshare": "echo Operation not permitted >&2; exit 1",
         "runtime": "exit 0",
     }.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, f"#!/bin/sh\n{text}\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import directory_users
+from executables import executable
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,12 +31,10 @@ def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
     def call(*changes: dict[str, Any], check: bool = False, tool: str = f"cat >>{sent}") -> tuple[dict[str, Any], str]:
         for name, text in {"ldapsearch": ANSWER, "ldapmodify": tool}.items():
-            (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-            (tmp_path / name).chmod(0o755)
+            executable(tmp_path / name, f"#!/bin/sh\n{text}\n")
         given = {"suffix": "dc=x", "changes": list(changes), "login_groups": ["users"], "host": "ctl"}
-        with patch_module_args(given | {"_ansible_check_mode": check}), pytest.raises(SystemExit):
-            directory_users.main()
-        return dict(json.loads(capsys.readouterr().out)), sent.read_text() if sent.exists() else ""
+        result = module_result(directory_users, capsys, **given, _ansible_check_mode=check)
+        return result, sent.read_text() if sent.exists() else ""
 
     return call
 

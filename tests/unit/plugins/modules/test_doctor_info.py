@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import doctor_info
+from executables import executable
+from module_run import module_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,14 +42,10 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     def run(timeout_s: int = 5, **programs: str) -> Any:  # noqa: ANN401 - what the module returns
         for name, text in {**PROGRAMS, **programs}.items():
-            path = tmp_path / "bin" / name
-            path.write_text(f"#!/bin/sh\n{text}\n")
-            path.chmod(0o755)
+            executable(tmp_path / "bin" / name, f"#!/bin/sh\n{text}\n")
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
         monkeypatch.setattr(doctor_info, "TIMEOUT_S", timeout_s)
-        with patch_module_args({"host": "ctl", "slurm": True}), pytest.raises(SystemExit):
-            doctor_info.main()
-        return json.loads(capsys.readouterr().out)
+        return module_result(doctor_info, capsys, host="ctl", slurm=True)
 
     return run
 

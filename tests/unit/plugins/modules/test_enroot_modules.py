@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.common.host_files import keep_files
 from ansible_collections.busbar.cluster.plugins.module_utils.containers import enroot_host
 from ansible_collections.busbar.cluster.plugins.modules import container_info, enroot_configuration, enroot_hooks
+from executables import executable
+from module_run import module_result
 
 MOUNTS = (
     "overlay / overlay rw 0 0\ntmpfs /run tmpfs rw 0 0\n/dev/sda /scratch xfs rw 0 0\n/dev/sdb /scratch2 ext4 rw 0 0\n"
@@ -57,8 +57,7 @@ def test_hooks(tmp_path: Path, *, check: bool) -> None:
     directory, offered = tmp_path / "etc", tmp_path / "share"
     for folder, name in ((directory, "98-nvidia.sh"), (directory, "10-home.sh"), (offered, "50-slurm-pmi.sh")):
         folder.mkdir(exist_ok=True)
-        (folder / name).write_text("#!/bin/sh\n")
-        (folder / name).chmod(0o755)
+        executable(folder / name, "#!/bin/sh\n")
     (directory / "50-sharp.sh").symlink_to(offered / "50-sharp.sh")
 
     def choose(*names: str) -> dict[str, bool]:
@@ -114,9 +113,7 @@ def decide(
     monkeypatch.setattr(enroot_configuration, "read_enroot", lambda *_: next(looks))
     monkeypatch.setattr(enroot_configuration, "installed_versions", lambda *_: {"enroot": "4.0.0-1", "pigz": "2.6-1"})
     given = {"host": "gpu1", "declared": DECLARED, "users_directory": "/etc/enroot/users", **options}
-    with patch_module_args(given), pytest.raises(SystemExit):
-        enroot_configuration.main()
-    return dict(json.loads(capsys.readouterr().out))
+    return module_result(enroot_configuration, capsys, **given)
 
 
 def test_missing_parts_of_a_host_are_reported(
@@ -143,8 +140,7 @@ def test_the_kernel_is_set_before_it_is_judged(
 ) -> None:
     programs, file = tmp_path / "bin", tmp_path / "60-busbar.conf"
     programs.mkdir()
-    (programs / "sysctl").write_text(f"#!/bin/sh\necho $* >>{tmp_path}/calls\n")
-    (programs / "sysctl").chmod(0o755)
+    executable(programs / "sysctl", f"#!/bin/sh\necho $* >>{tmp_path}/calls\n")
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setattr(enroot_configuration, "SYSCTLS", str(file))
 

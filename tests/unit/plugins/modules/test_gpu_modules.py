@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi_run import local_jobs
 from ansible_collections.busbar.cluster.plugins.modules import gpu_settings, mig_layout
+from module_run import module_result
 from simulated_gpus import SIMULATED_A100, SimulatedGpus
 
 if TYPE_CHECKING:
@@ -36,10 +35,7 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedGpus:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def call(module: ModuleType, *, check: bool = False, **options: object) -> dict[str, Any]:
-        with patch_module_args({**options, "_ansible_check_mode": check}), pytest.raises(SystemExit):
-            module.main()
-        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return answer
+        return module_result(module, capsys, **options, _ansible_check_mode=check)
 
     return call
 

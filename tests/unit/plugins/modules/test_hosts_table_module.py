@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import getpass
 import grp
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import hosts_table
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +21,7 @@ needs_root = pytest.mark.skipif(
 
 
 def run(capsys: pytest.CaptureFixture[str], *, check: bool = False) -> dict[str, Any]:
-    with patch_module_args({"block": BLOCK, "_ansible_check_mode": check}), pytest.raises(SystemExit):
-        hosts_table.main()
-    return dict(json.loads(capsys.readouterr().out))
+    return module_result(hosts_table, capsys, block=BLOCK, _ansible_check_mode=check)
 
 
 @needs_root

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import struct
@@ -12,12 +11,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.common.call_timeout import bounded
 from ansible_collections.busbar.cluster.plugins.module_utils.storage import mount_state
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.file_servers import server_fault
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.mount_state import holders
 from ansible_collections.busbar.cluster.plugins.modules import mount_info
+from module_run import module_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,18 +129,14 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
 
     def go(*, check: bool = True, **args: object) -> dict[str, Any]:
         given = {"host": "gpu1", "key": "nfs_client_mounts", "boot_wait_s": 60, **args, "_ansible_check_mode": check}
-        with patch_module_args(given), pytest.raises(SystemExit):
-            mount_info.main()
-        return dict(json.loads(capsys.readouterr().out))
+        return module_result(mount_info, capsys, **given)
 
     return go
 
 
 def ask(capsys: pytest.CaptureFixture[str], **args: object) -> dict[str, Any]:
     """Run the module with these options."""
-    with patch_module_args({"host": "gpu1", "key": "nfs_client_mounts", **args}), pytest.raises(SystemExit):
-        mount_info.main()
-    return dict(json.loads(capsys.readouterr().out))
+    return module_result(mount_info, capsys, host="gpu1", key="nfs_client_mounts", **args)
 
 
 def entry(path: Path, port: int, *options: str) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.health import machine_record
 from ansible_collections.busbar.cluster.plugins.modules import slurm_node
+from executables import executable
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +27,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def put(path: Path, text: str) -> None:
-    path.write_text(f'#!/bin/sh\nenv >"$0.env"; printf "%s\\n" "$@" >"$0.asked"\n{text}\n')
-    path.chmod(0o755)
+    executable(path, f'#!/bin/sh\nenv >"$0.env"; printf "%s\\n" "$@" >"$0.asked"\n{text}\n')
 
 
 def asked(path: Path) -> list[str]:
@@ -36,9 +35,7 @@ def asked(path: Path) -> list[str]:
 
 
 def history(capsys: pytest.CaptureFixture[str], **arguments: object) -> dict[str, Any]:
-    with patch_module_args({"history": [], **arguments}), pytest.raises(SystemExit):
-        slurm_node.main()
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)["history"]
+    found: dict[str, Any] = module_result(slurm_node, capsys, **{"history": [], **arguments})["history"]
     return found
 
 

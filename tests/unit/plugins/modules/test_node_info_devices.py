@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import node_info
+from executables import executable
 from gpu_samples import gpu_xml, log_xml
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ Device Minor: \t 0
 
 def program(folder: Path, script: str) -> str:
     path = folder / "nvidia-smi"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
+    executable(path, f"#!/bin/sh\n{script}\n")
     return str(path)
 
 

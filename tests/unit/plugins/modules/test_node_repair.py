@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import node_repair
+from executables import executable
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,16 +22,13 @@ def folder(tmp_path: Path) -> Path:
     """A node with a note and a fake health check."""
     (tmp_path / "note").write_text("RESET\nbusbar health: GPU 2 is lost\n")
     program = tmp_path / "check"
-    program.write_text(f"#!/bin/sh\n[ \"$*\" = '--look --json' ] || exit 2\necho '{json.dumps(FOUND)}'\nexit 1\n")
-    program.chmod(0o755)
+    executable(program, f"#!/bin/sh\n[ \"$*\" = '--look --json' ] || exit 2\necho '{json.dumps(FOUND)}'\nexit 1\n")
     return tmp_path
 
 
 def chosen(capsys: pytest.CaptureFixture[str], folder: Path, **options: object) -> tuple[bool, str, str]:
     given = {"node": NODE, "note": f"{folder}/note", "program": f"{folder}/check", "allowed": "reboot", "limit": 2}
-    with patch_module_args({"choose": given | options}), pytest.raises(SystemExit):
-        node_repair.main()
-    answer = json.loads(capsys.readouterr().out)
+    answer = module_result(node_repair, capsys, choose=given | options)
     return answer["changed"], answer["do"], answer["why"]
 
 
@@ -53,16 +51,12 @@ def test_plan_reads_slurm_and_the_history(
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     for name, text in {"sinfo": "gpu1|drained|busbar health: GPU 2 is lost", "squeue": ""}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, f"#!/bin/sh\necho '{text}'\n")
     monkeypatch.setattr(node_repair, "HISTORY", tmp_path / "repairs.jsonl")
     record = {"node": "gpu1", "event": "began", "how": "reboot", "reason": "busbar health: GPU 2 is lost"}
     asked = {"requested": "gpu[1-1]", "compute": ["gpu1"], "limited": ["gpu1"]}
-    answers = []
-    for given in ({"records": [record]}, {"plan": asked}, {"plan": {**asked, "requested": "gpu[1"}}):
-        with patch_module_args(given), pytest.raises(SystemExit):
-            node_repair.main()
-        answers.append(json.loads(capsys.readouterr().out))
+    given = ({"records": [record]}, {"plan": asked}, {"plan": {**asked, "requested": "gpu[1"}})
+    answers = [module_result(node_repair, capsys, **arguments) for arguments in given]
     assert answers[0]["changed"]
     assert (answers[1]["plan"]["nodes"]["gpu1"]["repairs"], answers[1]["changed"]) == (1, False)
     assert "repair_nodes" in answers[2]["plan"]["problems"][0]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import nvidia_driver
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
+from module_run import module_result
+
+if TYPE_CHECKING:
+    import pytest
 
 OLD, NEW = "580.65.06", "580.95.05"
 OPTIONS: dict[str, Any] = {
@@ -63,10 +64,7 @@ def choose(
 
     monkeypatch.setattr(nvidia_driver, "read_driver", offered)
     monkeypatch.setattr(nvidia_driver, "read_answering_gpus", answer)
-    with patch_module_args({**OPTIONS, **options}), pytest.raises(SystemExit):
-        nvidia_driver.main()
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return told
+    return module_result(nvidia_driver, capsys, **(OPTIONS | options))
 
 
 def test_a_host_that_is_as_it_should_be(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

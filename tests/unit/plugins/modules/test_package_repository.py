@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.common import host_repository
 from ansible_collections.busbar.cluster.plugins.modules import package_repository
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +24,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(capsys: pytest.CaptureFixture[str], **options: object) -> dict[str, Any]:
-    with patch_module_args({"host": "gpu1", **options}), pytest.raises(SystemExit):
-        package_repository.main()
-    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return answer
+    return module_result(package_repository, capsys, host="gpu1", **options)
 
 
 def asked(capsys: pytest.CaptureFixture[str], declared: object = None, **options: object) -> dict[str, Any]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from typing import Any
 
 import pytest
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import port_holders
+from module_run import module_result
 
 ANY = "0.0.0.0"  # noqa: S104 - nothing is bound to it
 
@@ -47,9 +46,7 @@ def test_the_daemon_itself_may_hold_its_port(monkeypatch: pytest.MonkeyPatch) ->
 
 def run(port: int, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     ports = [{"address": "127.0.0.1", "port": port, "unit": "x", "key": "x_port"}]
-    with patch_module_args({"ports": ports, "host": "gpu1"}), pytest.raises(SystemExit):
-        port_holders.main()
-    return dict(json.loads(capsys.readouterr().out))
+    return module_result(port_holders, capsys, ports=ports, host="gpu1")
 
 
 def test_a_port_that_another_process_holds_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

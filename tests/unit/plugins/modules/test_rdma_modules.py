@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import gpudirect, rdma
+from module_run import module_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,10 +91,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
         reader = "read_rdma" if plugin is rdma else "read_gpudirect"
         monkeypatch.setattr(plugin, reader, lambda *_, **__: found)
         monkeypatch.setattr(plugin, "keep_files", keep)
-        with patch_module_args({**options, "_ansible_check_mode": check}), pytest.raises(SystemExit):
-            plugin.main()
-        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return answer
+        return module_result(plugin, capsys, **options, _ansible_check_mode=check)
 
     return run
 

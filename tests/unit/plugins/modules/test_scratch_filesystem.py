@@ -12,6 +12,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.storage import scratch_host
 from ansible_collections.busbar.cluster.plugins.modules import scratch_filesystem
+from executables import executable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +65,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in PROGRAMS:
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
-        program.write_text(f'#!/bin/sh\necho "{name} $*" >>{log}\ntest ! -e {tmp_path}/broken-{name}\n')
-        program.chmod(0o755)
+        executable(program, f'#!/bin/sh\necho "{name} $*" >>{log}\ntest ! -e {tmp_path}/broken-{name}\n')
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     monkeypatch.setattr(
         AnsibleModule,

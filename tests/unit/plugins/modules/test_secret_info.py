@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from pathlib import Path
 
 import pytest
 import yaml
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import secret_info
 from ansible_collections.busbar.cluster.plugins.plugin_utils.access.tls_certificate import (
     authority_certificate,
     make_authority,
 )
+from module_run import module_result
 
 TOP = Path(__file__).resolve().parents[4]
 KNOWN = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets_known"]
@@ -22,9 +21,7 @@ KNOWN = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__p
 
 def _held(name: str, path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
     files = {name: {"path": str(path), "pattern": KNOWN[name]["file"]["pattern"]}}
-    with patch_module_args({"files": files}), pytest.raises(SystemExit):
-        secret_info.main()
-    answer = json.loads(capsys.readouterr().out)
+    answer = module_result(secret_info, capsys, files=files)
     assert not answer.get("failed"), answer
     return bool(answer["held"] == [name])
 

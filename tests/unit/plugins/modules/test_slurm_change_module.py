@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import slurm_change
+from executables import executable
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,14 +21,9 @@ def asked(
 ) -> dict[str, Any]:
     """Return the module's result on a host whose slurmctld is in this state."""
     if command:
-        program = folder / "slurmctld"
-        program.write_text(f'#!/bin/sh\n[ "$*" = -V ] || exit 2\n{command}\n')
-        program.chmod(0o755)
+        executable(folder / "slurmctld", f'#!/bin/sh\n[ "$*" = -V ] || exit 2\n{command}\n')
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    with patch_module_args({"changes": [CHANGE]}), pytest.raises(SystemExit):
-        slurm_change.main()
-    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return answer
+    return module_result(slurm_change, capsys, changes=[CHANGE])
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import slurm_drain
+from executables import executable
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +27,7 @@ class Slurm:
             "squeue": 'echo "$@" >>"$0.asked"; [ ! -s "$0.next" ] || mv "$0.next" "$0.answer"; cat "$0.answer"',
             "scontrol": 'printf "%s\\n" "$@" >>"$0.asked"',
         }.items():
-            (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-            (folder / name).chmod(0o755)
+            executable(folder / name, f"#!/bin/sh\n{text}\n")
         (folder / "sinfo.answer").write_text("gpu1|idle|none\ngpu2|mixed|none\ngpu3|drained|fan broken\n")
         self.jobs("")
 
@@ -57,9 +56,7 @@ def run(slurm: Slurm, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN40
 
     def call(nodes: object, **arguments: object) -> dict[str, Any]:
         given = {"nodes": nodes, "reason": REASON, "key": "remove_nodes", "wait_key": "remove_nodes_wait", **arguments}
-        with patch_module_args(given), pytest.raises(SystemExit):
-            slurm_drain.main()
-        return dict(json.loads(capsys.readouterr().out))
+        return module_result(slurm_drain, capsys, **given)
 
     return call
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import slurm_change
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,11 +45,7 @@ class Site:
     def run(self, content: str = NEW, **more: object) -> dict[str, Any]:
         """Return the module's result."""
         args = {"content": content, "state_directory": str(self.folder)}
-        with patch_module_args({**args, **more}), pytest.raises(SystemExit):
-            slurm_change.main()
-        answer = json.loads(self.capsys.readouterr().out)
-        assert isinstance(answer, dict)
-        return answer
+        return module_result(slurm_change, self.capsys, **args, **more)
 
 
 @pytest.fixture

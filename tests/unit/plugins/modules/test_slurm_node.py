@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import slurm_node
+from executables import executable
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
 
 def answering(folder: Path, name: str, lines: str, status: int = 0) -> None:
-    program = folder / name
-    program.write_text(f"#!/bin/sh\ncat <<END\n{lines}\nEND\nexit {status}\n")
-    program.chmod(0o755)
+    executable(folder / name, f"#!/bin/sh\ncat <<END\n{lines}\nEND\nexit {status}\n")
 
 
 def test_nodes_that_are_not_ready(
@@ -37,6 +36,4 @@ def test_nodes_that_are_not_ready(
 
 
 def ask(capsys: pytest.CaptureFixture[str], **options: object) -> dict[str, Any]:
-    with patch_module_args(options), pytest.raises(SystemExit):
-        slurm_node.main()
-    return dict(json.loads(capsys.readouterr().out))
+    return module_result(slurm_node, capsys, **options)

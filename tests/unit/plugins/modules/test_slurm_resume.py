@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import slurm_drain
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +25,7 @@ def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         "sinfo": 'cat "$0.answer"',
         "scontrol": 'echo "$*" >>"$0.asked"; mv "${0%scontrol}after" "${0%scontrol}sinfo.answer"',
     }.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, f"#!/bin/sh\n{text}\n")
 
     def call(before: str, after: str = "", **arguments: object) -> tuple[dict[str, Any], str]:
         (tmp_path / "sinfo.answer").write_text(before)

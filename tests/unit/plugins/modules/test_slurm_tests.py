@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_runner import Runner
+from executables import executable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +58,7 @@ def test_a_job_is_the_users_and_sees_nothing_of_roots_environment(
     if os.geteuid() != 0:
         pytest.skip("only root becomes another")
     sbatch = open_folder / "sbatch"
-    sbatch.write_text("#!/bin/sh\nexec >&2; id -u; id -G; env; exit 1\n", encoding="utf-8")
-    sbatch.chmod(0o755)
+    executable(sbatch, "#!/bin/sh\nexec >&2; id -u; id -G; env; exit 1\n")
     monkeypatch.setenv("PATH", f"{sbatch.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("SECRET_OF_ROOT", "x")
     said = submitted("nobody")["problem"].splitlines()

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm import job_runner
+from fake_clock import FakeClock
 
 ASKED = {"user": "root", "home": "/root", "share": False, "poll": 1.0, "wait": 60, "time_limit": 600}
 LATE = 1e9
 
 
-class Slurm:
+class Slurm(FakeClock):
     """Jobs with these seconds in the queue and on nodes, and a clock that only sleep advances."""
 
     def __init__(self, jobs: dict[str, tuple[float, float]], *, silent: bool = False, down: bool = False) -> None:
@@ -23,14 +24,6 @@ class Slurm:
         self.down = down
         self.asked: list[tuple[str, ...]] = []
         self.cancelled: dict[str, float] = {}
-
-    def monotonic(self) -> float:
-        """Return the fake time."""
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        """Advance the fake time."""
-        self.now += seconds
 
     def run_command(self, command: list[str], **_more: object) -> tuple[int, str, str]:
         """Answer a Slurm command."""

@@ -6,24 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm import job_runner
+from fake_clock import FakeClock
 
 WAIT = 60
 # The user who runs the tests, who is there on every machine.
 ROOT = {"user": "root", "home": "/root"}
-
-
-class Clock:
-    """A clock that only sleep advances."""
-
-    now = 0.0
-
-    def monotonic(self) -> float:
-        """Return the fake time."""
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        """Advance the fake time."""
-        self.now += seconds
 
 
 def _waited(  # noqa: PLR0913 - options of the module
@@ -35,7 +22,7 @@ def _waited(  # noqa: PLR0913 - options of the module
     left: float | None = None,
     patience: float = 1000.0,
 ) -> tuple[float, dict[str, str]]:
-    clock = Clock()
+    clock = FakeClock()
     monkeypatch.setattr(job_runner, "time", clock)
     params = {
         "tests": [{"nodes": ["gpu1", "gpu2"]}],
@@ -52,7 +39,7 @@ def _waited(  # noqa: PLR0913 - options of the module
     monkeypatch.setattr(runner, "ask", lambda *_: (0, states, ""))
     nodes, waits_for = runner.wait_for_nodes()
     assert set(nodes) == {"gpu1", "gpu2"}
-    return clock.now, waits_for
+    return clock.now - FakeClock.now, waits_for
 
 
 @pytest.mark.parametrize(

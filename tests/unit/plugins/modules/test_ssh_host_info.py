@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import pwd
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import ssh_host_info
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,11 +15,7 @@ if TYPE_CHECKING:
 
 def _read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     args = {"key_file": str(tmp_path / "key"), "key_directory": str(tmp_path / "keys")}
-    with patch_module_args(args), pytest.raises(SystemExit):
-        ssh_host_info.main()
-    answer = json.loads(capsys.readouterr().out)
-    assert isinstance(answer, dict)
-    return answer
+    return module_result(ssh_host_info, capsys, **args)
 
 
 def test_public_halves_are_read(

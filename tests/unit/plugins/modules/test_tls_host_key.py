@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import grp
-import json
 import os
 import stat
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import tls_host_key
+from module_run import module_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,11 +21,7 @@ def _run(place: Path, capsys: pytest.CaptureFixture[str], *, check: bool = False
     args = {"group": "mail", "_ansible_check_mode": check, **other}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tls_host_key, "DIRECTORY", place)
-        with patch_module_args(args), pytest.raises(SystemExit):
-            tls_host_key.main()
-    answer = json.loads(capsys.readouterr().out)
-    assert isinstance(answer, dict)
-    return answer
+        return module_result(tls_host_key, capsys, **args)
 
 
 def test_made_once_and_readable_by_the_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import upstream_release
+from executables import executable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +31,7 @@ class Quiet(SimpleHTTPRequestHandler):
 def archive(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """Return the URL and SHA-256 of an archive."""
     (tmp_path / "thing-1").mkdir()
-    (tmp_path / "thing-1" / "thing").write_text("#!/bin/sh\n")
-    (tmp_path / "thing-1" / "thing").chmod(0o755)
+    executable(tmp_path / "thing-1" / "thing", "#!/bin/sh\n")
     with tarfile.open(tmp_path / "thing.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "thing-1", "thing-1")
     server = HTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path)))

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.backup import restore_parts
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import digest
 from ansible_collections.busbar.cluster.roles.backup.files import backup as run
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +46,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     """Make the host, with a snapshot of its Grafana in the repository."""
     folder, grafana = tmp_path / "work", tmp_path / "lib" / "grafana.db"
     restic = tmp_path / "restic"
-    restic.write_text(RESTIC.format(here=tmp_path, folder=folder))
-    restic.chmod(0o755)
+    executable(restic, RESTIC.format(here=tmp_path, folder=folder))
     saved = tmp_path / "saved"
     saved.mkdir()
     database(saved / "grafana.db", "saved")

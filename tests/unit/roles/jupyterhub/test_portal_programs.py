@@ -26,6 +26,7 @@ from ansible_collections.busbar.cluster.roles.jupyterhub.files.portal import (
     run,
     submit,
 )
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,10 +70,9 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sacctmgr", "a|a"),
     ):
         path = folder / name
-        path.write_text(
-            f'#!/bin/sh\ncd {tmp_path}\necho "$0 $*" >>words\nenv >environment\ncat >read\necho "{answer}"\n'
+        executable(
+            path, f'#!/bin/sh\ncd {tmp_path}\necho "$0 $*" >>words\nenv >environment\ncat >read\necho "{answer}"\n'
         )
-        path.chmod(0o755)
     monkeypatch.setattr(programs, "PATHS", f"{folder}:/usr/bin:/bin")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     entry = pwd.getpwuid(os.getuid())
@@ -131,8 +131,7 @@ def test_the_queue_of_all_and_the_history_of_who_runs_it(slurm: Path, settings: 
     )
     (job,) = query({"what": "queue"}, known)["users"]["alice"]
     assert (job["number"], job["name"]) == ("7", "\ufffd<b>")
-    (slurm / "bin" / "sacct").write_text(f'#!/bin/sh\necho "$*" >{slurm}/words\n')
-    (slurm / "bin" / "sacct").chmod(0o755)
+    executable(slurm / "bin" / "sacct", f'#!/bin/sh\necho "$*" >{slurm}/words\n')
     assert history({"user": "root", "days": "9999"}, known) == {"jobs": []}
     words = (slurm / "words").read_text()
     assert (f"--user={ME} --starttime=now-3days" in words, "root --" in words, "9999" in words) == (

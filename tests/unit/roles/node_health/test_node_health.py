@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.health.node_checks import device_paths
 from ansible_collections.busbar.cluster.roles.node_health.checks import CHECK_NAMES
 from ansible_collections.busbar.cluster.roles.node_health.files.node_health import node_lock
+from executables import executable
 from gpu_samples import gpu_xml, log_xml
 from role_programs import install_program
 
@@ -61,8 +62,7 @@ def program(tmp_path: Path) -> Path:
 
 def put(path: Path, text: str) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
+    executable(path, text)
 
 
 def declare(program: Path, **changes: object) -> None:

@@ -17,6 +17,7 @@ from ansible_collections.busbar.cluster.roles.slurm_metrics.files.slurm_metrics 
     ask,
     main,
 )
+from executables import executable
 from slurm_samples import SDIAG, job_record, json_node, nodes_json, squeue_script, text_node
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
     def set_command(name: str, script: str) -> None:
-        path = folder / name
-        path.write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/calls\n{script}\n', encoding="utf-8")
-        path.chmod(0o755)
+        executable(folder / name, f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/calls\n{script}\n')
 
     (tmp_path / "nodes").write_text(nodes_json([json_node("gpu1"), json_node("gpu2")]), encoding="utf-8")
     (tmp_path / "jobs").write_text(job_record(1), encoding="utf-8")

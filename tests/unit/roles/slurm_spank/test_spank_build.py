@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from busbar.paths import collection
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,9 +40,7 @@ class Builder:
 
     def command(self, name: str, text: str) -> None:
         """Write a command of the host."""
-        path = self.folder / "bin" / name
-        path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
-        path.chmod(0o755)
+        executable(self.folder / "bin" / name, f"#!/bin/sh\n{text}\n")
 
     def build(self, recipe: str, produces: str = "*.so", *make: str) -> subprocess.CompletedProcess[str]:
         """Build from an archive whose Makefile runs a command."""

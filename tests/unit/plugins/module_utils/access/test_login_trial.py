@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.access.login_trial import read_note, restore_script
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +25,7 @@ def test_former_texts_come_back_and_new_files_go(tmp_path: Path) -> None:
     bin_path = tmp_path / "bin"
     bin_path.mkdir()
     for program in ("systemctl", "logger"):
-        (bin_path / program).write_text(f'#!/bin/sh\necho {program} "$@" >>{tmp_path}/called\n')
-        (bin_path / program).chmod(0o755)
+        executable(bin_path / program, f'#!/bin/sh\necho {program} "$@" >>{tmp_path}/called\n')
     script = tmp_path / "restore"
     script.write_text(restore_script({str(old): text, str(new): None}, "ssh", [str(note), str(script)]))
     path = f"{bin_path}{os.pathsep}{os.environ['PATH']}"

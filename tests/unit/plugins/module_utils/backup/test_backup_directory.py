@@ -10,6 +10,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.backup import progr
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import collect, save_directory
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.restore_parts import existing_data, place_directory
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings import BackupError, Settings
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +28,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     own = {"runuser": 'shift 3; exec "$@"'}
     tools = own | {"slapcat": f"cat {data}/data.mdb", "slapadd": f"cat >{data}/data.mdb"}
     for name, text in tools.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, f"#!/bin/sh\n{text}\n")
     monkeypatch.setattr(programs, "_slapd_command", lambda tool, _settings: [str(tmp_path / tool)])
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     me = getpass.getuser()

@@ -10,6 +10,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.backup.repository i
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings import BackupError, Settings
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.verify import fetch
 from ansible_collections.busbar.cluster.roles.backup.files.backup import metrics_text
+from executables import executable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,13 +56,13 @@ def repository(tmp_path: Path) -> Callable[[Answers], Repository]:
             (tmp_path / f"{name}.err").write_text(errors)
             (tmp_path / f"{name}.status").write_text(str(status))
         program = tmp_path / "restic"
-        program.write_text(
+        executable(
+            program,
             "#!/bin/sh\n"
             f'cd {tmp_path}; echo "$@" >>asked\n'
             "for word; do [ -f $word.status ] && break; done\n"
-            "cat $word.out; cat $word.err >&2; exit $(cat $word.status)\n"
+            "cat $word.out; cat $word.err >&2; exit $(cat $word.status)\n",
         )
-        program.chmod(0o755)
         return Repository(Settings("lab", "ctl", "/srv/repo", str(tmp_path), restic=str(program)))
 
     return make

@@ -16,6 +16,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.notebook_job
     script,
     variables,
 )
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,11 +138,11 @@ def test_an_image_gets_home_keys_and_what_starts_the_notebook(
     home = tmp_path / "a home"
     home.mkdir()
     stand_in = tmp_path / program
-    stand_in.write_text(
+    executable(
+        stand_in,
         f'#!/bin/bash\n(IFS="|"; echo "$*"; echo "$JUPYTER_CONFIG_PATH $TMPDIR") >{tmp_path}/seen\n'
-        'test -s "${@: -1}/key.pem"\n'
+        'test -s "${@: -1}/key.pem"\n',
     )
-    stand_in.chmod(0o755)
     environment = Environment("torch", "PyTorch", image="torch.tar.zst", python="/opt/conda/bin/python3")
     start = ["/shared/notebook/bin/python", "-I", "/shared/start.py", "1", "2"]
     text = script(environment, {"JUPYTERHUB_USER": "alice"}, FILES, start, runtime)

@@ -12,6 +12,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.reservation i
     NodeReservation,
     parse_reservation,
 )
+from fake_clock import FakeClock
 
 # As `scontrol -o show reservation` of Slurm 24.11 prints it.
 SHOWN = (
@@ -34,7 +35,7 @@ PARAMS: dict[str, Any] = {
 }
 
 
-class Slurm:
+class Slurm(FakeClock):
     """Nodes with their states and reasons, one reservation, and jobs that start after some seconds.
 
     Attributes:
@@ -53,14 +54,6 @@ class Slurm:
         self.history: list[tuple[str, str]] = []
         self.undrainable: set[str] = set()
         self.in_reservation = ""
-
-    def monotonic(self) -> float:
-        """Return the fake time."""
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        """Advance the fake time."""
-        self.now += seconds
 
     def run_command(self, command: list[str], **_more: object) -> tuple[int, str, str]:
         """Answer a Slurm command."""

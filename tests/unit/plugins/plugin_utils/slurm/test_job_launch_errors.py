@@ -10,6 +10,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.job_launch_er
     launch_error,
     launch_log_script,
 )
+from executables import executable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,8 +41,7 @@ def run(tmp_path: Path) -> object:
             "scontrol": f"echo 'SlurmctldLogFile        = /x'; echo 'SlurmdLogFile           = {file}'",
             "journalctl": f"cat <<'END'\n{log}END",
         }.items():
-            (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-            (tmp_path / name).chmod(0o755)
+            executable(tmp_path / name, f"#!/bin/sh\n{text}\n")
         script = launch_log_script(job_id)
         environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
         shell = subprocess.run(["sh"], check=False, input=script, capture_output=True, text=True, env=environment)

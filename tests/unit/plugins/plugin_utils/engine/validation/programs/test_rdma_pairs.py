@@ -16,6 +16,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
     read_pairs,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.rdma_pairs import RdmaPairs
+from executables import executable
 from stage_samples import stage_test
 from validation_samples import validation_options
 
@@ -165,15 +166,15 @@ def test_the_job_has_each_node_write_to_its_neighbours_and_back(tmp_path: Path, 
     nodes = [f"n{number}" for number in range(count)]
     program = tmp_path / "ib_write_bw"
     # The last word of a client is its server; a server has none and says that it was there.
-    program.write_text(
+    executable(
+        program,
         f"""#!/bin/bash
 case "${{*: -1}}" in
 n*) echo "wrote to ${{*: -1}}" ;;
 *) echo "$SLURM_NODEID" >> {tmp_path}/servers ;;
 esac
-"""
+""",
     )
-    program.chmod(0o755)
     phases = [0] if count == 2 else [0, 1] if count % 2 == 0 else [0, 1, 2]
     ways = []
     for phase in phases:

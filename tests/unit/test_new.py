@@ -39,6 +39,12 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+@pytest.fixture(scope="module")
+def original_files(original: Path) -> dict[str, bytes]:
+    """All files of the copy that a recipe could write."""
+    return files(original)
+
+
 @pytest.fixture
 def copy(original: Path, tmp_path: Path) -> Path:
     """A copy that a test may change."""
@@ -65,8 +71,7 @@ def files(copy: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_what_a_recipe_makes_is_green_at_once(kind: str, copy: Path) -> None:
-    before = files(copy)
+def test_what_a_recipe_makes_is_green_at_once(kind: str, copy: Path, original_files: dict[str, bytes]) -> None:
     commands = recipe(kind)
     assert commands[0] == f"scripts/new {kind} {NAMES[kind]}"
     made: set[str] = set()
@@ -80,7 +85,7 @@ def test_what_a_recipe_makes_is_green_at_once(kind: str, copy: Path) -> None:
         else:
             assert re.search(r"[1-9]\d* passed", done.stdout), f"{command} tests nothing"
     after = files(copy)
-    assert {name for name in after if after[name] != before.get(name)} <= made | {"roles/validation/README.md"}
+    assert {name for name in after if after[name] != original_files.get(name)} <= made | {"roles/validation/README.md"}
     assert made <= {*after}
     python = [name for name in made if name.endswith(".py")]
     yaml = [name for name in made if name.endswith(".yml")]
@@ -104,10 +109,11 @@ def test_what_a_recipe_makes_is_green_at_once(kind: str, copy: Path) -> None:
         ("stage cluster", "already exists"),
     ],
 )
-def test_a_bad_name_is_refused_and_nothing_is_written(arguments: str, said: str, original: Path) -> None:
-    before = files(original)
+def test_a_bad_name_is_refused_and_nothing_is_written(
+    arguments: str, said: str, original: Path, original_files: dict[str, bytes]
+) -> None:
     done = run(original, f"scripts/new {arguments}")
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-    assert files(original) == before
+    assert files(original) == original_files

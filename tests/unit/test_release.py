@@ -45,12 +45,43 @@ class Built(NamedTuple):
     wheel: Path
 
 
+class Release(NamedTuple):
+    """Two releases of the same commit, and the public key of the releaser in the form that users save."""
+
+    first: Path
+    second: Path
+    signers: Path
+
+
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([TOP / "scripts" / "build", folder], check=True, capture_output=True)
-    (collection,) = folder.glob("busbar-cluster-*.tar.gz")
-    (wheel,) = folder.glob("busbar-*.whl")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """Two clones with another umask, time zone and temporary folder each, built one after the other."""
+    folder = tmp_path_factory.mktemp("release")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / "key"], check=True)
+    (folder / "signers").write_text(f"release@busbar {(folder / 'key.pub').read_text()}")
+    subprocess.run(["git", "clone", "--quiet", "--no-checkout", TOP, folder / "one"], check=True)
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(listing, check=True, capture_output=True, cwd=TOP).stdout
+    existing = b"\0".join(name for name in listed.split(b"\0") if name and os.path.lexists(TOP / os.fsdecode(name)))
+    copy = ["tar", "--create", "--null", "--no-recursion", "--files-from=-"]
+    packed = subprocess.run(copy, check=True, capture_output=True, input=existing, cwd=TOP).stdout
+    subprocess.run(["tar", "--extract", "--directory", folder / "one"], check=True, input=packed)
+    commit = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "commit", "--quiet", "--allow-empty"]
+    subprocess.run(["git", "add", "--all"], check=True, cwd=folder / "one")
+    subprocess.run([*commit, "--no-verify", "--message", "release"], check=True, cwd=folder / "one")
+    subprocess.run(["git", "clone", "--quiet", folder / "one", folder / "two"], check=True, umask=0o077)
+    for name, zone, umask in (("one", "UTC", 0o022), ("two", "Asia/Tokyo", 0o077)):
+        (folder / f"tmp-{name}").mkdir()
+        environment = os.environ | {"TZ": zone, "TMPDIR": str(folder / f"tmp-{name}")}
+        build = [str(folder / name / "scripts/build"), "--sign", str(folder / "key"), str(folder / f"dist-{name}")]
+        subprocess.run(build, check=True, capture_output=True, env=environment, umask=umask)
+    return Release(folder / "dist-one", folder / "dist-two", folder / "signers")
+
+
+@pytest.fixture(scope="module")
+def built(release: Release) -> Built:
+    (collection,) = release.first.glob("busbar-cluster-*.tar.gz")
+    (wheel,) = release.first.glob("busbar-*.whl")
     return Built(collection, wheel)
 
 
@@ -171,38 +202,6 @@ def test_it_is_installed_offline_and_refuses_a_foreign_inventory_by_name(built: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hosts.yml", "own"]
 
 
-@pytest.fixture(scope="module")
-def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command `busbar` of an environment with the wheel, and with what else this one has."""
-    folder = tmp_path_factory.mktemp("venv")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    for path in SITE_PACKAGES.iterdir():
-        if path.name != "ansible_collections" and not path.name.startswith(("busbar", "__editable__")):
-            (packages / path.name).symlink_to(path)
-    (packages / "ansible_collections").mkdir()
-    for path in (SITE_PACKAGES / "ansible_collections").iterdir():
-        (packages / "ansible_collections" / path.name).symlink_to(path)
-    with zipfile.ZipFile(built.wheel) as archive:
-        archive.extractall(packages)  # noqa: S202 - our own
-    command = folder / "bin" / "busbar"
-    command.write_text(f"#!{folder}/bin/python\nfrom busbar.cli import main\nraise SystemExit(main())\n")
-    command.chmod(0o755)
-    for name in ("ansible-playbook", "ansible-inventory"):
-        text = (Path(sys.executable).parent / name).read_text().split("\n", 1)[1]
-        (folder / "bin" / name).write_text(f"#!{folder}/bin/python\n{text}")
-        (folder / "bin" / name).chmod(0o755)
-    return command
-
-
-def test_the_wheel_judges_without_a_checkout(installed: Path, tmp_path: Path) -> None:
-    recorded = TOP / "tests" / "fixtures" / "nccl" / "all_reduce_2x8.txt"
-    run = [str(installed), "nccl", "judge", str(recorded), "--hardware", "dgx_h100", "--nodes", "2", "--format", "json"]
-    done = subprocess.run(run, check=False, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode in {0, 1, 3}, done.stderr
-    assert json.loads(done.stdout)["verdict"] in {"PASS", "FAIL"}
-
-
 def distributions_of(wanted: list[str], found: set[str]) -> set[str]:
     """The distributions that requirements bring on this Python, with all that they need themselves."""
     for requirement in map(Requirement, wanted):
@@ -287,39 +286,6 @@ def test_a_report_is_signed_with_a_key_of_the_user_where_no_site_has_one(plain: 
     assert done.returncode == 2
     assert "cryptography" in done.stderr
     assert "--key FILE" in done.stderr
-
-
-class Release(NamedTuple):
-    """Two releases of the same commit, and the public key of the releaser in the form that users save."""
-
-    first: Path
-    second: Path
-    signers: Path
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """Two clones with another umask, time zone and temporary folder each, built one after the other."""
-    folder = tmp_path_factory.mktemp("release")
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / "key"], check=True)
-    (folder / "signers").write_text(f"release@busbar {(folder / 'key.pub').read_text()}")
-    subprocess.run(["git", "clone", "--quiet", "--no-checkout", TOP, folder / "one"], check=True)
-    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(listing, check=True, capture_output=True, cwd=TOP).stdout
-    existing = b"\0".join(name for name in listed.split(b"\0") if name and os.path.lexists(TOP / os.fsdecode(name)))
-    copy = ["tar", "--create", "--null", "--no-recursion", "--files-from=-"]
-    packed = subprocess.run(copy, check=True, capture_output=True, input=existing, cwd=TOP).stdout
-    subprocess.run(["tar", "--extract", "--directory", folder / "one"], check=True, input=packed)
-    commit = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "commit", "--quiet", "--allow-empty"]
-    subprocess.run(["git", "add", "--all"], check=True, cwd=folder / "one")
-    subprocess.run([*commit, "--no-verify", "--message", "release"], check=True, cwd=folder / "one")
-    subprocess.run(["git", "clone", "--quiet", folder / "one", folder / "two"], check=True, umask=0o077)
-    for name, zone, umask in (("one", "UTC", 0o022), ("two", "Asia/Tokyo", 0o077)):
-        (folder / f"tmp-{name}").mkdir()
-        environment = os.environ | {"TZ": zone, "TMPDIR": str(folder / f"tmp-{name}")}
-        build = [str(folder / name / "scripts/build"), "--sign", str(folder / "key"), str(folder / f"dist-{name}")]
-        subprocess.run(build, check=True, capture_output=True, env=environment, umask=umask)
-    return Release(folder / "dist-one", folder / "dist-two", folder / "signers")
 
 
 def verified(folder: Path, signers: Path) -> bool:

@@ -65,10 +65,15 @@ def test_controller(capsys: pytest.CaptureFixture[str], playbook: str) -> None:
     assert figures["peak_memory"] > 50
 
 
-def test_a_host_that_is_not_sound_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "inventory", lambda _size: {"all": {"hosts": {"gpu 1": {"hardware": "dgx_h1000"}}}})
+def test_a_playbook_that_fails_has_no_figures(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "play.yml").write_text("- hosts: ctl\n  gather_facts: false\n  tasks: [{fail: {msg: broken}}]\n")
+    monkeypatch.setitem(controller.PLAYBOOKS, "preflight", str(tmp_path / "play.yml"))
     assert benchmark.main(["controller", "--hosts", "3", "--runs", "1"]) == 1
-    assert "preflight on 3 hosts failed with exit code" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "preflight on 3 hosts failed with exit code 2: " in said.err
+    assert said.out == ""
 
 
 @pytest.mark.parametrize(

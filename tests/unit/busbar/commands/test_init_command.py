@@ -20,6 +20,9 @@ from first_steps import inventory_of
 
 TOP = Path(__file__).resolve().parents[4]
 PROGRAMS = Path(sys.executable).parent
+ANSIBLE = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections")}
+# The callback preload, which imports all plugins, takes longer than these runs.
+ANSIBLE["ANSIBLE_CALLBACKS_ENABLED"] = "ansible.builtin.minimal"
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +104,7 @@ def checked(site: Path, play: Path, **variables: object) -> subprocess.Completed
     return subprocess.run(
         [PROGRAMS / "ansible-playbook", play, "-e", json.dumps(variables)],
         cwd=site,
-        env=kept() | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections")},
+        env=kept() | ANSIBLE,
         check=False,
         capture_output=True,
         text=True,
@@ -126,7 +129,13 @@ def test_the_inventories_of_the_first_steps_share_the_homes(page: str, tmp_path:
     users = {"users_accounts": [{"name": "alice", "uid": 2001}]}
     done = checked(site, tmp_path / "play.yml", **users)
     assert (done.returncode, "secrets /shared" in " ".join(done.stdout.split())) == (0, True), done.stdout
-    apart = yaml.safe_load(inventory_of(page))
+
+
+def test_homes_that_are_not_shared_are_refused_unless_declared_otherwise(tmp_path: Path) -> None:
+    site = tmp_path / "hall"
+    assert main(["init", str(site)]) == 0
+    users = {"users_accounts": [{"name": "alice", "uid": 2001}]}
+    apart = yaml.safe_load(inventory_of("README.md"))
     for group in ("nfs_server", "nfs_client"):
         del apart["all"]["children"][group]
     (site / "inventory" / "hosts.yml").write_text(yaml.safe_dump(apart))

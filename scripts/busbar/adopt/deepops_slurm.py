@@ -11,7 +11,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostl
 from busbar.adopt.cluster_conf import carry_lines
 from busbar.adopt.draft import ASK, CARRIED, DEFAULT, LEFT, Vaulted
 from busbar.adopt.slurm_conf import SlurmConf, quoted, read_slurm_conf
-from busbar.adopt.slurm_settings import adopt_global, adopt_nodes, conf_key, limits_from, partition_from
+from busbar.adopt.slurm_settings import adopt_global, adopt_nodes, canonical_key, limits_from, partition_from
 from busbar.adopt.source import resolved, unresolved
 from busbar.adopt.tables import data, row_of, rows
 
@@ -105,7 +105,7 @@ def _conf(reading: Reading, text: str, where: str) -> tuple[SlurmConf, dict[str,
 def _keys_from_variables(reading: Reading, config: dict[str, str]) -> None:
     """Take variables that are named like a key of slurm.conf, such as slurm_accounting_storage_enforce."""
     for name in reading.source.names():
-        key = conf_key(name.removeprefix("slurm_")) if name.startswith("slurm_") else ""
+        key = canonical_key(name.removeprefix("slurm_")) if name.startswith("slurm_") else ""
         if not key or (row_of(name, rows("deepops")) and key not in _ROLE_KEYS):
             continue
         value = reading.value(name)

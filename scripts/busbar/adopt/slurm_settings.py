@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting_limits import QOS_LIMITS, canonical_limits
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from busbar.adopt.draft import Draft
     from busbar.adopt.slurm_conf import SlurmConf
 
-__all__ = ["adopt_global", "adopt_nodes", "conf_key", "limits_from", "partition_from"]
+__all__ = ["adopt_global", "adopt_nodes", "canonical_key", "limits_from", "partition_from"]
 
 # Keys that busbar sets and Slurm's default differs from: null removes them.
 _OURS = (
@@ -77,11 +78,6 @@ _LEFT = {
 }
 
 
-def conf_key(name: str) -> str:
-    """Return the key of slurm.conf for a name in any case, with or without underscores, or ''."""
-    return _canonical_key(name, SLURM_CONF_KEYS)
-
-
 def adopt_global(draft: Draft, config: Mapping[str, Any], where: str) -> None:
     """Set the options for the global keys of a slurm.conf, so that missing keys keep Slurm's default.
 
@@ -102,7 +98,7 @@ def adopt_global(draft: Draft, config: Mapping[str, Any], where: str) -> None:
             draft.carry(name, {option: convert(text)}, where)
         elif key in _LEFT:
             draft.note(name, LEFT, _LEFT[key], where)
-        elif key == "SlurmUser" or not conf_key(key):
+        elif key == "SlurmUser" or not canonical_key(key):
             why = f"busbar runs Slurm as slurm, not {text}" if key == "SlurmUser" else "Slurm does not know this key"
             draft.note(name, ASK, why, where)
         elif key not in _BY_GROUPS:
@@ -141,7 +137,7 @@ def partition_from(name: str, keys: Mapping[str, Any], compute: Iterable[str]) -
     problems: list[str] = []
     entry: dict[str, Any] = {"name": name}
     for given, value in _flat(keys):
-        key = _canonical_key({"priority": "PriorityTier"}.get(given.lower(), given), PARTITION_KEYS.split())
+        key = canonical_key({"priority": "PriorityTier"}.get(given.lower(), given), PARTITION_KEYS.split())
         if key == "Nodes":
             wanted, known = str(value).strip('"'), list(compute)
             if wanted.upper() == "ALL":
@@ -203,14 +199,11 @@ def _flat(keys: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-def _canonical_key(name: str, known: Iterable[str]) -> str:
+def canonical_key(name: str, known: Iterable[str] = SLURM_CONF_KEYS) -> str:
+    """Return the known key for a name in any case, with or without underscores, or ''."""
     plain = {"features": "feature"}.get(name.lower(), name.replace("_", "").lower())
     return next((key for key in known if key.lower() == plain), "")
 
 
 def _number(value: Any) -> Any:  # noqa: ANN401 - a value of YAML
-    return (
-        int(value)
-        if (isinstance(value, str) and value.isdecimal() and not value.startswith("0")) or value == "0"
-        else value
-    )
+    return int(value) if isinstance(value, str) and re.fullmatch(r"0|[1-9]\d*", value) else value

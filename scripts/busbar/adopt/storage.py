@@ -42,8 +42,12 @@ def carry_storage(draft: Draft, hosts: Mapping[str, HostReading], known: Mapping
             name = fields[0].partition(":")[0]
             if fields[2] in {"nfs", "nfs4"} and host not in {name, addresses.get(name)}:
                 inside = name in servers or name in addresses
-                entry = _mount(draft, host, fields, "nfs_client_mounts" if inside else "storage_mounts_entries")
-                entry["options"] += _mounted_version(entry, reading.commands.get("mounts", ""))
+                option = "nfs_client_mounts" if inside else "storage_mounts_entries"
+                reason = f"{option}: {' '.join(fields[:4])}"
+                draft.note(f"mount {fields[1]} on {host}", CARRIED, reason, "/etc/fstab")
+                options = [each for each in fields[3].split(",") if each not in {"defaults", "_netdev"}]
+                options += _mounted_version(fields[1], options, reading.commands.get("mounts", ""))
+                entry = {"src": fields[0], "path": fields[1], "options": options}
                 (clients if inside else mounts).setdefault(host, []).append(entry)
             elif fields[1] not in _SYSTEM and fields[2] not in {"swap", "tmpfs", "proc", "sysfs", "devpts"}:
                 reason = f"{' '.join(fields[:4])}: no role mounts it; it stays"
@@ -97,20 +101,13 @@ def _carry_server(draft: Draft, host: str, reading: HostReading) -> None:
     draft.note(f"NFS server of {host}", CARRIED, f"stays: versions {', '.join(versions)}, {threads} threads")
 
 
-def _mounted_version(entry: dict[str, Any], mounts: str) -> list[str]:
+def _mounted_version(path: str, options: list[str], mounts: str) -> list[str]:
     """Return the option for the version of NFS that a mount has, unless fstab names a version."""
-    if any(_VERSION.fullmatch(option) for option in entry["options"]):
+    if any(_VERSION.fullmatch(option) for option in options):
         return []
     lines = [line.split() for line in mounts.splitlines()]
-    options = next((words[-1] for words in lines if words and words[0] == entry["path"]), "")
-    return [option for option in options.split(",") if re.fullmatch(r"vers=[\d.]+", option)]
-
-
-def _mount(draft: Draft, host: str, fields: list[str], option: str) -> dict[str, Any]:
-    """Return an NFS mount of fstab, and record that an option has it."""
-    draft.note(f"mount {fields[1]} on {host}", CARRIED, f"{option}: {' '.join(fields[:4])}", "/etc/fstab")
-    options = [each for each in fields[3].split(",") if each not in {"defaults", "_netdev"}]
-    return {"src": fields[0], "path": fields[1], "options": options}
+    mounted = next((words[-1] for words in lines if words and words[0] == path), "")
+    return [option for option in mounted.split(",") if re.fullmatch(r"vers=[\d.]+", option)]
 
 
 def _export(draft: Draft, line: str, where: str) -> list[dict[str, Any]]:

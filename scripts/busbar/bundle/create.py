@@ -93,7 +93,11 @@ def create(
         known = files / path
         size = known.stat().st_size if known.is_file() else size_of(url)
         wanted[path] = File(url, path, size, f"sha256:{digest}" if digest else "")
-    missing = [each for each in wanted.values() if not _has_size(files / each.path, each)]
+    missing = [
+        each
+        for each in wanted.values()
+        if not (place := files / each.path).is_file() or place.stat().st_size != (each.size or place.stat().st_size)
+    ]
     needed = sum(each.size for each in missing)
     extra = f", without Python packages, busbar and {len(plan.images)} images"
     say(f"{len(wanted)} files, {size_text(sum(each.size for each in wanted.values()))}{extra}")
@@ -140,10 +144,6 @@ def _archives(folder: Path, plan: Plan) -> dict[str, list[dict[str, str]]]:
     names = sorted({own.system for own in plan.classes if _family(own) == "Debian"})
     with tempfile.TemporaryDirectory(prefix="busbar-bundle-") as work:
         return {name: archives(name, systems()[name], Path(work), folder / FILES) for name in names}
-
-
-def _has_size(path: Path, file: File) -> bool:
-    return path.is_file() and path.stat().st_size == (file.size or path.stat().st_size)
 
 
 def refuse_small_disk(folder: Path, needed: int, free: int | None = None) -> None:

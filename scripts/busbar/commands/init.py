@@ -36,7 +36,8 @@ def _run(args: argparse.Namespace) -> int:
         UsageError: a file already exists, or the folder cannot be written.
     """
     folder: Path = args.folder
-    files = site_files(_cluster_name(folder))
+    # Slurm accepts these characters in the name of a cluster.
+    files = site_files(re.sub(r"[^a-z0-9-]+", "-", folder.resolve().name.lower()).strip("-") or "busbar")
     present = [place for place in files if (folder / place).exists() or (folder / place).is_symlink()]
     if present:
         message = f"{folder} already has {', '.join(present)}, so nothing was written: use another folder"
@@ -54,8 +55,3 @@ def _run(args: argparse.Namespace) -> int:
     print("\n".join(f"{folder / place}" for place in files))
     print(f"next: edit them, then: cd {shlex.quote(str(folder))} && busbar provision preflight")
     return 0
-
-
-def _cluster_name(folder: Path) -> str:
-    """Return a cluster name that Slurm accepts, derived from the name of the folder."""
-    return re.sub(r"[^a-z0-9-]+", "-", folder.resolve().name.lower()).strip("-") or "busbar"

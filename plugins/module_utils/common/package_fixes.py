@@ -135,7 +135,7 @@ def _verrevcmp(one: str, other: str) -> int:
 
 
 def _rpmvercmp(one: str, other: str) -> int:
-    """Compare like rpmvercmp: numbers beat letters, `~` sorts before the end, `^` after it but before a further part."""
+    """Compare like rpmvercmp: numbers beat letters; `~` sorts before the end, `^` after it but before more parts."""
     mine, its = _RPM_PARTS.findall(one), _RPM_PARTS.findall(other)
     for place in range(max(len(mine), len(its))):
         left = mine[place] if place < len(mine) else ""

@@ -294,7 +294,7 @@ def _of_new(host: str, declared: Declared, facts: Mapping[str, Any]) -> dict[str
 
 
 def _is_unknown(declared: Declared, device: Device) -> bool:
-    """Return whether a disk might belong to the role; only mdadm or LVM, which are not installed yet, can confirm it."""
+    """Return whether a disk might belong to the role; mdadm or LVM, not installed yet, could confirm it."""
     own = {"mdadm": "linux_raid_member", "lvm": "LVM2_member"}.get(declared["raid"])
     unknown = device["group"] and device["group"]["level"] == "unknown"
     return bool(unknown) and own in {item["type"] for item in device["contents"]}

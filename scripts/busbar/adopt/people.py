@@ -188,7 +188,8 @@ def refuse_conflicts(draft: Draft, people: People) -> list[str]:
     """Note the contradictions and return them, each a reason to refuse takeover."""
     found = list(dict.fromkeys(text for texts in people.conflicts.values() for text in texts))
     for text in found:
-        draft.note("takeover refused", ASK, f"{text}. Decide on one number, change the owner of the files, and adopt again")
+        remedy = "Decide on one number, change the owner of the files, and adopt again"
+        draft.note("takeover refused", ASK, f"{text}. {remedy}")
     return found
 
 

@@ -150,8 +150,8 @@ def _slowest(title: str, name: str, records: list[_Record]) -> list[str]:
         late = Counter(min(each, key=lambda record: record.time_us).rank for each in whole).most_common(1)[0]
         words += (
             f"; longest on rank {longest.rank} of {longest.node}, shortest on rank {shortest.rank} of {shortest.node} "
-            f"({shortest.time_us} us): the other ranks waited for it; rank {late[0]} had the shortest time in {late[1]} of "
-            f"{len(whole)} operation(s)"
+            f"({shortest.time_us} us): the other ranks waited for it; rank {late[0]} had the shortest time "
+            f"in {late[1]} of {len(whole)} operation(s)"
         )
     usual = fmean(max(record.time_us for record in each) for each in whole)
     return [f"{words}; mean of {len(whole)} operation(s): {usual:.0f} us"]

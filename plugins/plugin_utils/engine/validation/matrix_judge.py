@@ -34,7 +34,7 @@ _ODD_LATENCY = 3.0
 _MOST_FINDINGS = 12
 _MOST_NAMED = 3
 _TWO = 2
-# In all published matrices, NVLinks of one kind differ by at most 3 %, and PCIe copies between sockets by up to a third.
+# In all published matrices, NVLinks of one kind differ by up to 3 %, and PCIe copies between sockets by up to a third.
 _NVLINK_ALIKE = 0.7
 _PCIE_ALIKE = 0.5
 # In no server design is one direction of a pair half as fast as the other.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import shipped_profile
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import shipped_profile
 from busbar.commands.hardware import figures, machine
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...module_utils.common.problems import Problem, make_problem
-from ..engine.catalogue.builtin_profiles import unknown_hardware
+from ..engine.catalogue.builtin_profiles import profile_names, shipped_profile, unknown_hardware
 from ..engine.catalogue.floors import UNKNOWN_DOMAIN, domain_nodes
-from ..engine.catalogue.merged_profiles import profile_names, shipped_profile
 from ..engine.catalogue.profile_check import profile_problems
 
 if TYPE_CHECKING:

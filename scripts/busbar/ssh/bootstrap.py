@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import paramiko
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
 from busbar.ssh.host_keys import (
     TIMEOUT_S,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import (
     profile_names,
     shipped_profile,
 )

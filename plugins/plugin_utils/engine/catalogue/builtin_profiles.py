@@ -14,8 +14,6 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["LIKE", "PROFILES", "merged", "profile_names", "shipped_profile", "unknown_hardware"]
-
 LIKE = "like"
 _CLOSE = 0.6
 PROFILES = Path(__file__).resolve().parent / "hardware"

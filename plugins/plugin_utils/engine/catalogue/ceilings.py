@@ -14,17 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "alltoall",
-    "ceilings",
-    "effective_nvlink",
-    "hierarchical",
-    "in_network",
-    "nic_rate",
-    "nvls",
-    "ring",
-]
-
 # Maps the line rate to the rate that NCCL's tuning assumes: links x SMxx_NVLINK_BW of NCCL's src/graph/topo.h, commit
 # 5067397c2676d5aed50042fc39e5c8ee96eb0027: V100 6 x 20, A100 12 x 20, H800 8 x 20.6, H100 18 x 20.6, B200 18 x 40.1.
 _EFFECTIVE = {150.0: 120.0, 200.0: 164.8, 300.0: 240.0, 450.0: 370.8, 900.0: 721.8}

@@ -13,15 +13,6 @@ from ..common.option_names import option
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "COLLECTIVES",
-    "collective_problems",
-    "floor_of",
-    "floor_problems",
-    "repeats_in_time",
-    "sections",
-]
-
 # The collectives of busbar's MPI program, and those for which nccl-tests has a program NAME_perf.
 MPI_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
 COLLECTIVES = (*MPI_COLLECTIVES, "reduce", "gather", "scatter", "hypercube", "alltoallv")

@@ -31,23 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
-__all__ = [
-    "NONE",
-    "UNKNOWN_DOMAIN",
-    "Floor",
-    "count_problems",
-    "domain_nodes",
-    "domain_problem",
-    "domain_sizes",
-    "floor_entries",
-    "floor_for_count",
-    "low_floor",
-    "placed_floor",
-    "scope_entry",
-    "scope_of",
-    "unplaced_floors",
-]
-
 _FEWEST = 2
 _STEP = 2
 _HALF = 0.5

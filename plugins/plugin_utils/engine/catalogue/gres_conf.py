@@ -14,8 +14,6 @@ from ..common.hostlist import fold_for_slurm
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["MODES", "gres_conf", "gres_mode", "gres_problems", "smi_places"]
-
 # files: gres.conf lists the device files (for MIG instances, those of the mig role). nvidia: slurmd reads
 # /proc/driver/nvidia. nvml: slurmd uses NVIDIA's library.
 MODES = ("files", "nvidia", "nvml")

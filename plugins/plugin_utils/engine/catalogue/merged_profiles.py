@@ -14,16 +14,6 @@ if TYPE_CHECKING:
 
     WorkedOut = Callable[[Any], Any]
 
-__all__ = [
-    "host_profile",
-    "known_profiles",
-    "merged",
-    "profile_names",
-    "shipped_profile",
-    "site_catalogue",
-    "site_profile",
-]
-
 EXTRA = "hardware_profiles_extra"
 
 

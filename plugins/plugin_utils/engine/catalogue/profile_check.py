@@ -18,8 +18,6 @@ from .profile_schema import form_problems
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["floor_advice", "profile_problems"]
-
 _REMEDY = "correct the profile; profile.schema.json of the collection describes its keys"
 
 # A published value may be slightly above the computed ceiling.

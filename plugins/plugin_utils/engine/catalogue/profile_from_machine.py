@@ -17,16 +17,6 @@ from ..common.hostlist import fold_hosts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "best_profile",
-    "describe_machine",
-    "description_text",
-    "machine_kinds",
-    "machine_notes",
-    "profile_differences",
-    "slurm_type",
-]
-
 # Weights of the differences when choosing the most similar profile.
 _WEIGHTS = {"gpu.model": 100, "gpu.count": 50, "gpu.nvlink_gbs": 20, "nics": 10}
 _MEMORY_SHARE = 0.05

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from jsonschema import Draft202012Validator
 
-__all__ = ["SCHEMA", "form_problems", "validator"]
-
 SCHEMA = Path(__file__).resolve().with_name("profile.schema.json")
 _TYPES = {
     "array": "a list",

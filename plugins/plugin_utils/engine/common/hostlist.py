@@ -13,8 +13,6 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["fold_for_slurm", "fold_hosts", "unfold_hosts"]
-
 _COMMON_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _NUMBERED = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
 

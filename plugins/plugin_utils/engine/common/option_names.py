@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["option", "option_names"]
-
 _NAMING: ContextVar[Callable[[str], str]] = ContextVar("naming", default=str)
 
 

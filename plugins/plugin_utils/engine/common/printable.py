@@ -8,8 +8,6 @@ import json
 import re
 from typing import Any
 
-__all__ = ["human_size", "json_object", "plain_text", "printable", "printable_lines"]
-
 _REPLACEMENT = 0xFFFD
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _KEPT = frozenset(map(ord, "\n\t"))

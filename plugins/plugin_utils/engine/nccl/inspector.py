@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 
 from ..common.option_names import option
 
-__all__ = ["inspector_words"]
-
 _LINE = re.compile(r"^# busbar inspector: (\S{1,255}) (.*)$", re.MULTILINE)
 _END = re.compile(r"- (\d{1,6}) files")
 _VERSION = "v4."

@@ -11,8 +11,6 @@ from typing import Any
 
 from .run_data import Printed
 
-__all__ = ["parse_json"]
-
 _BARE = re.compile(r"(?<=[:,\[])(\s*)(-?)(inf|nan)(?:inity)?(?=\s*[,}\]])", re.IGNORECASE)
 # Valid numbers fit into 64 bits.
 _MOST = 10**19

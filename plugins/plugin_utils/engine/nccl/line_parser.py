@@ -13,8 +13,6 @@ from .nccl_log import FabricNotes, Warned
 from .run_data import Run, new_run
 from .table_row import OpenRow, continues
 
-__all__ = ["INFORMATIVE", "Parser"]
-
 MAX_ERRORS = 50
 _MAX_RANKS = 1_000_000
 _MAX_ERROR_TEXT = 300

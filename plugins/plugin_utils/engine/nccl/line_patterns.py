@@ -12,27 +12,6 @@ import math
 import re
 from typing import NamedTuple
 
-__all__ = [
-    "AVERAGE",
-    "FAILURE",
-    "HEAD",
-    "KNOWN",
-    "LIBRARY_ERROR",
-    "LIBRARY_HEAD",
-    "OUT_OF_BOUNDS",
-    "PROGRAM",
-    "RANK",
-    "ROW",
-    "START",
-    "TESTS_VERSION",
-    "Cell",
-    "Labels",
-    "Layout",
-    "bare",
-    "read_cell",
-    "read_layout",
-]
-
 TYPES = (
     "int8|char|uint8|int32|int|uint32|int64|uint64|half|float16|float32|float64|float|double|bfloat16|bf16"
     "|f8e4m3|f8e5m2|fp8_e4m3|fp8_e5m2"

@@ -11,13 +11,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = [
-    "FabricNotes",
-    "Warned",
-    "cause",
-    "hint",
-]
-
 _NETWORK = re.compile(r"NCCL INFO Using network (\S.*?)\s*$")
 _HOST = re.compile(r"(?<![\w.-])([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO")
 _NIC = re.compile(r"\[\d+\]([\w.-]+):\d+/(IB|RoCE|\w+)")

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import TextIO
 
-__all__ = [
-    "MAX_LINE",
-    "MOST_WARNINGS",
-    "bounded_lines",
-    "condensed",
-    "parse_json_text",
-    "parse_lines",
-    "parse_stream",
-    "parse_text",
-]
-
 # Maximum number of NCCL's warnings, and number of last lines, that `condensed` keeps.
 MOST_WARNINGS = 1000
 _LAST = 20

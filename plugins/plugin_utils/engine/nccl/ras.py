@@ -14,8 +14,6 @@ import json
 from collections import Counter
 from typing import Any
 
-__all__ = ["ras_words"]
-
 _MARK = "# busbar ras: "
 _MOST = 6
 _MOST_NAMED = 4

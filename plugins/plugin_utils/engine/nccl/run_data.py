@@ -7,8 +7,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-__all__ = ["Printed", "Run", "half_unit", "new_run", "printed_row"]
-
 
 class Printed(NamedTuple):
     """A row as printed.

@@ -10,8 +10,6 @@ from typing import Any
 
 from .table_consistency import contradictions
 
-__all__ = ["bus_factor", "conclude", "ranks_from_ratio"]
-
 Run = dict[str, Any]
 
 # Error of a mean of printed cells: half a unit of the second decimal, plus the rounding to six digits.

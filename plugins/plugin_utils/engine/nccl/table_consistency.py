@@ -28,8 +28,6 @@ from .run_data import printed_row
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["contradictions"]
-
 Run = dict[str, Any]
 Interval = tuple[float, float]
 

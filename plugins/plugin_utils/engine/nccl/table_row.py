@@ -11,8 +11,6 @@ from typing import Any
 from .line_patterns import OPERATORS, Cell, Layout, read_cell
 from .run_data import Printed, half_unit
 
-__all__ = ["OpenRow", "continues"]
-
 TableRow = dict[str, Any]
 
 # Minimum number of cells in half of a row: time, algbw and busbw.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .report_types import Compared, ReadReport
 
-__all__ = ["with_drift"]
-
 _WORD = "drift"
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ....module_utils.hardware.machine_parts import Part
     from .report_types import ReadReport
 
-__all__ = ["changed_facts", "counted_parts", "facts_of", "numbered_parts"]
-
 _SETTINGS = {
     "min_bytes": "Smallest message",
     "max_bytes": "Largest message",

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .report_types import Compared, NodeFigure, ReadReport, ReadTest
 
-__all__ = ["MINIMUM", "Key", "compare", "drift", "last_results", "node_figures", "points", "series"]
-
 MINIMUM = 4
 _PAIR = 2
 

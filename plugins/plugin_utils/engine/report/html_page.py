@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .page_sections import Detail, PageTest
     from .report_types import Compared, ReadReport, ReadTest
 
-__all__ = ["PageFiles", "page"]
-
 _OPEN = 6
 _MOST_DETAILS = 400
 _MOST_LISTED = 10

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from .report_types import ReadReport
 
-__all__ = ["junit"]
-
 
 def junit(report: ReadReport) -> str:
     """Return the report as XML: one case per test, with a failure for FAIL and an error for INCONCLUSIVE.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..validation.presentation import Metric
     from .report_types import ReadReport, ReadTest
 
-__all__ = ["distinct", "last_figures", "last_metrics", "last_validated", "metrics", "past", "seconds"]
-
 _GB = 1e9
 _FIGURES: tuple[tuple[str, str, Callable[[LastFigure], float | None]], ...] = (
     ("busbw", "Bus bandwidth", lambda figure: figure["busbw"]),

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..validation.presentation import Section
     from ..validation.stage_base import Stage
 
-__all__ = ["Block", "Detail", "PageTest", "gbs", "rank_of", "sections", "test_facts"]
-
 # Rank of tests without a known stage, after all others.
 _LAST = 9
 _EMPTY: Section = {"charts": [], "table": None, "note": "", "facts": []}

@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from ..validation.presentation import Bars, Chart, Lines, Series
     from .report_types import Compared, Matrix, ReadReport, ReadTest
 
-__all__ = [
-    "chart_figure",
-    "curve_figure",
-    "heat_maps",
-    "matrix_figure",
-    "trend_figure",
-]
-
 INK, MUTED, GRID = "#1c2733", "#5b6b7a", "#e6eaee"
 BLUE, TEAL, RED, GREY = "#2563a8", "#3aa394", "#b42318", "#8593a0"
 _LINES = (BLUE, TEAL, "#b7791f", "#7c4dbd", "#c2517a", "#4d7c2a", "#3b6fd4", "#8a5a44")

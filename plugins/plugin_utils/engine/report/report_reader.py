@@ -22,20 +22,6 @@ if TYPE_CHECKING:
     from .report_types import Culprit, Matrix, ReadReport, ReadTest, Result, Run
 
 
-__all__ = [
-    "COLLECTIVE",
-    "SCHEMA",
-    "VERDICTS",
-    "counts",
-    "culprits",
-    "curves",
-    "everyone",
-    "faulty_nodes",
-    "normalised",
-    "printable",
-    "results_table",
-]
-
 COLLECTIVE = "collective"
 _MOST_LABELS = 128
 _MOST_MATRICES = 64

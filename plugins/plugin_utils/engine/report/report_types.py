@@ -16,20 +16,6 @@ if TYPE_CHECKING:
     from ..validation.data_types import JobEnd, Peers, Unresolved
     from ..validation.resume_nodes import NodeChange
 
-__all__ = [
-    "Compared",
-    "Culprit",
-    "Fabric",
-    "Matrix",
-    "NodeFigure",
-    "Past",
-    "ReadReport",
-    "ReadTest",
-    "Result",
-    "Row",
-    "Run",
-]
-
 
 class Row(TypedDict):
     """A row of an nccl-tests table: size, and busbw out-of-place and in-place."""

@@ -14,8 +14,6 @@ from .report_reader import everyone
 if TYPE_CHECKING:
     from .report_types import ReadReport, ReadTest
 
-__all__ = ["side_by_side"]
-
 
 def side_by_side(reports: tuple[ReadReport, ReadReport]) -> list[dict[str, Any]]:
     """Return the tests of two reports by stage, collective and number of nodes, in the order of the first.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from .report_types import ReadReport, ReadTest
 
-__all__ = ["read_statement", "statement", "statement_text"]
-
 FORM = 1
 _LIMITS = ("floor", "limit", "ceiling", "tolerance", "reference")
 

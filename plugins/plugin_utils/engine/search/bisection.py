@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .link_state import LinkState
     from .search_data import Outcome
 
-__all__ = ["Border", "Duel", "Family", "Sweep", "boundary", "narrow"]
-
 _PAIR = 2
 _SAMPLES = 4
 _PAIRS_ACROSS = 8

@@ -20,8 +20,6 @@ from .search_data import NONE, OPEN, PASSED, SLOW, Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Reading", "Readings"]
-
 _PAIR = 2
 # Tests whose node counts differ by at most this factor are compared.
 _NEAR = 1.25

@@ -26,8 +26,6 @@ from .tournament import League, neighbours, round_robin
 if TYPE_CHECKING:
     from .search_data import Outcome, Steps
 
-__all__ = ["Locator", "locate"]
-
 _NO_SWITCH = ""
 # Stages that test all nodes in the same way; the tests of other stages depend on earlier slow results.
 _DRAWN = frozenset({"pairs", "switches"})

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .link_state import Item
     from .search_data import Outcome, Steps
 
-__all__ = ["LinkSearch"]
-
 _MOST_ROUNDS = 60
 # Number of variants in which the ends of known links are left out.
 _WAYS = 3

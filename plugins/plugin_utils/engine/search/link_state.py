@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .search_data import Context, Outcome
     from .tournament import League
 
-__all__ = ["UNSURE", "Block", "Item", "LinkState"]
-
 UNSURE = "slower together than smaller groups; too few tests of this size to determine whether that is normal"
 _PAIR = 2
 

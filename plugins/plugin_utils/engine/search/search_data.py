@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-__all__ = ["FAILED", "NONE", "OPEN", "OUTCOMES", "PASSED", "SLOW", "Context", "Outcome", "Question", "Steps"]
-
 PASSED = "pass"
 SLOW = "slow"
 NONE = "inconclusive"

@@ -17,8 +17,6 @@ from .tournament import League, neighbours, next_games, round_robin
 if TYPE_CHECKING:
     from .search_data import Outcome, Steps
 
-__all__ = ["TOURNAMENT", "alone", "fitting_node", "judge_players", "name_nodes", "play", "together"]
-
 TOURNAMENT = 16
 _PASSES = 8
 _PAIR = 2

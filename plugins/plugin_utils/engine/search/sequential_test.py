@@ -26,21 +26,6 @@ from dataclasses import dataclass
 from math import ceil, log, sqrt
 from statistics import fmean, median
 
-__all__ = [
-    "BOUND",
-    "DROP",
-    "FIRST_REPEATS",
-    "MOST_REPEATS",
-    "Noise",
-    "fastest",
-    "likelihood",
-    "limit",
-    "logarithm",
-    "normal",
-    "repeats_for",
-    "smallest_drop",
-]
-
 # Defaults: the smallest drop to detect, as a fraction, and the maximum number of repeats per round.
 DROP = 0.10
 MOST_REPEATS = 16

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .search_data import Outcome
 
-__all__ = ["League", "neighbours", "next_games", "round_robin"]
-
 # A player has at most min(number of players, _TOURNAMENT) + _MOST_MORE games.
 _TOURNAMENT = 16
 _MOST_MORE = 4

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Untested"]
-
 _WAYS = ((0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 1, 0))
 
 

@@ -15,8 +15,6 @@ from ..common.printable import human_size
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["LEAST", "Curve", "behind_peers", "curve_of", "dips", "median_and_tolerance"]
-
 # Maps size in bytes to time in microseconds and busbw in GB/s, both medians over repeats of the out-of-place half.
 Curve = dict[int, tuple[float, float]]
 # The bandwidth drops slightly where NCCL changes protocol or algorithm, and short times vary. Of 200 published runs,

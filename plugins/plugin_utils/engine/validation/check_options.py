@@ -23,8 +23,6 @@ from .planned_tests import unknown_profiles
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["all_problems", "input_problems", "typed"]
-
 BACKENDS = ("mpi", "nccl")
 DRIFT = ("ignore", "finding", "fail")
 RESUMED = ("own", "all", "none")

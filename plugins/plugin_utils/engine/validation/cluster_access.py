@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-__all__ = ["TOO_LONG", "Interrupted", "Output", "Transport"]
-
 # Prefix of the message about an output that exceeds the size limit.
 TOO_LONG = "the output is longer than "
 

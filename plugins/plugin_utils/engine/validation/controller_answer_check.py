@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from .data_types import Entry, Planned, Result, Step
 
-__all__ = ["checked_answer", "output_path"]
-
 _JOB = re.compile(r"[0-9]{1,10}")
 _TEXTS = ("state", "reason", "exit_code", "problem")
 _MOST_TEXT = 2000

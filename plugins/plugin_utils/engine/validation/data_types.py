@@ -11,26 +11,6 @@ from .option_types import NotRequired, Span
 if TYPE_CHECKING:
     from ....module_utils.hardware.machine_parts import Part
 
-__all__ = [
-    "FIRST",
-    "Blamed",
-    "CheckJob",
-    "Culprit",
-    "Drain",
-    "Entry",
-    "Job",
-    "JobEnd",
-    "Options",
-    "Peers",
-    "Planned",
-    "Report",
-    "Result",
-    "State",
-    "Step",
-    "Test",
-    "Unresolved",
-]
-
 
 class CheckJob(TypedDict):
     """The job for a kind of check: time limit in seconds, sbatch arguments."""

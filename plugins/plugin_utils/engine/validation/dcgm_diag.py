@@ -10,8 +10,6 @@ from typing import Any
 
 from .nccl_judge import FAIL, INCONCLUSIVE, PASS
 
-__all__ = ["judge_diag", "read_diag"]
-
 _KEYS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _STATUS = {"pass": "pass", "fail": "fail", "warn": "warn", "warning": "warn", "skip": "skip", "skipped": "skip"}
 _STATUS |= {"not run": "skip", "notrun": "skip"}

@@ -15,18 +15,6 @@ from collections import Counter
 
 from ..common.hostlist import fold_hosts
 
-__all__ = [
-    "changed_variable",
-    "container_fault",
-    "difference_words",
-    "differences",
-    "environment_of",
-    "of_nodes",
-    "port_findings",
-    "step_fault",
-    "unconnected",
-]
-
 # Messages of Pyxis in slurmstepd's format (slurm_error, Slurm 24.11), with or without the prefix of srun --label. Pyxis
 # 0.24 repeats Enroot's log after "printing enroot log file:", indented by four more spaces (common.c, memfd_print_log).
 _PYXIS_LINE = re.compile(

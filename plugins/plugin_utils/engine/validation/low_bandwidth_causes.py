@@ -23,8 +23,6 @@ from ..catalogue.floors import domain_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["KNOWN_CAUSE", "Cause", "causes"]
-
 # Prefix of the reason if a test fails because of a known fault although its bandwidth is sufficient.
 KNOWN_CAUSE = "a known cause of low bandwidth"
 _HOPPER_LINE = 450

@@ -21,8 +21,6 @@ from .nccl_judge import FAIL, INCONCLUSIVE, PASS
 if TYPE_CHECKING:
     Values = list[list[float | None]]
 
-__all__ = ["judge_matrices", "pair_floor"]
-
 # Share of the NVLink line rate that each pair must reach. Copy engines reach 0.82 (H100, 371 of 450 GB/s: Azure's
 # health checks for ND96isr_H100_v5, which require 335), 0.86 (H800, 172 of 200) and 0.92 (A100, 276 of 300).
 _NVLINK_SHARE = 0.7

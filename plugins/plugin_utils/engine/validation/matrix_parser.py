@@ -10,8 +10,6 @@ from typing import Any
 
 from ..nccl.line_patterns import Labels, bare
 
-__all__ = ["Grid", "blank", "lines_of", "read_cells", "read_links"]
-
 _MOST_LINES = 200_000
 _LONGEST = 4096
 _MOST_GPUS = 64

@@ -20,21 +20,6 @@ from ..nccl.run_outcome import ranks_from_ratio
 from .bandwidth_curve import curve_of, dips
 from .low_bandwidth_causes import KNOWN_CAUSE, causes
 
-__all__ = [
-    "FAIL",
-    "INCONCLUSIVE",
-    "NO_FLOOR",
-    "ONE_RANK",
-    "PASS",
-    "STRAGGLER",
-    "Expected",
-    "Judged",
-    "floor_remedy",
-    "judge",
-    "out_of_place",
-    "worst",
-]
-
 PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from .data_types import Entry, Options, Result, State, Step, Test
     from .stage_base import Stage
 
-__all__ = ["FIRST", "budget", "each_stage", "next_step", "search_done", "with_results"]
-
 # With fewer values the median absolute deviation is not meaningful.
 FEWEST = 5
 _PERCENT = 100

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
 
     from .data_types import Entry, Options, Planned, Test
 
-__all__ = [
-    "CHECKS",
-    "COLLECTIVE",
-    "Check",
-    "check_problems",
-    "collectives",
-    "failed_nodes",
-    "judged_check",
-    "judged_test",
-    "kind_of",
-    "next_checks",
-    "planned_checks",
-]
-
 COLLECTIVE = "collective"
 _LONGEST_S = 24 * 3600
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from .matrix_parser import Grid, blank, lines_of, read_cells, read_links
 
-__all__ = ["PROGRAM", "read_nvbandwidth"]
-
 PROGRAM = "nvbandwidth"
 
 _VERSION = re.compile(r"\s*nvbandwidth Version:\s*(\S+)")

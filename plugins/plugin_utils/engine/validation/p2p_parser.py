@@ -9,8 +9,6 @@ from typing import Any
 
 from .matrix_parser import Grid, blank, lines_of, read_links
 
-__all__ = ["PROGRAM", "read_p2p"]
-
 PROGRAM = "p2pBandwidthLatencyTest"
 
 _DEVICE = re.compile(r"\s*Device:\s*(\d+),\s*(.+?),\s*pciBusID")

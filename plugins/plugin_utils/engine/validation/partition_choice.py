@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from .data_types import Options
 
-__all__ = ["OTHERS", "queue_arguments", "queue_problems", "queues"]
-
 QUEUE_OPTIONS = ("partition", "account", "qos")
 # The key for all profiles that a dictionary does not list.
 OTHERS = "default"

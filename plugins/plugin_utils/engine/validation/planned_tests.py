@@ -33,21 +33,6 @@ if TYPE_CHECKING:
 
     from .data_types import Entry, Options, Planned, Test
 
-__all__ = [
-    "candidates",
-    "check_entry",
-    "floor_for",
-    "gpu_count",
-    "judged",
-    "planned_test",
-    "profile_names",
-    "profile_of",
-    "scope_for",
-    "unknown_floors",
-    "unknown_profiles",
-    "with_variables",
-]
-
 _TAIL = 20
 _JOB = frozenset({"job_id", "state", "exit_code", "batch_host", "seconds", "problem"})
 _PAIR = 2

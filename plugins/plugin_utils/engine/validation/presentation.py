@@ -11,29 +11,6 @@ if TYPE_CHECKING:
 
     from .option_types import NotRequired
 
-__all__ = [
-    "CODES",
-    "CODE_WORDS",
-    "NONE",
-    "Bars",
-    "Cell",
-    "Chart",
-    "Lines",
-    "Metric",
-    "Section",
-    "Series",
-    "ShownTest",
-    "Table",
-    "at_least",
-    "bars",
-    "curves",
-    "finite",
-    "number_cell",
-    "points",
-    "rows_of",
-    "text_cell",
-]
-
 # Verdicts in Prometheus, equal to busbar's exit codes.
 CODES = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 CODE_WORDS = "0 PASS, 1 FAIL, 3 INCONCLUSIVE"

@@ -21,8 +21,6 @@ from ..common.option_names import option
 if TYPE_CHECKING:
     from .data_types import Options
 
-__all__ = ["of_nic_path", "of_one_rail", "rail_problems", "rail_share"]
-
 _RAIL = re.compile(r"[\w.-]+")
 # Share of the NIC rate, below the only published value of 0.85.
 _SHARE = 0.75

@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
     from .data_types import Blamed, Culprit, Options, Report, State
 
-__all__ = [
-    "OWN_REASON",
-    "NodeChange",
-    "keeps_reason",
-    "node_changes",
-    "not_admitted",
-    "passed_nodes",
-    "released_nodes",
-    "slurm_reason",
-]
-
 # Prefix of drain reasons set by busbar; other reasons come from admins or Slurm.
 OWN_REASON = "busbar:"
 _MOST_REASON = 200

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .data_types import Culprit, Entry, Options, Planned, State, Test, Unresolved
     from .presentation import Metric, Section, ShownTest
 
-__all__ = ["Collective", "Counts", "Next", "Own", "Stage"]
-
 Own = TypeVar("Own")
 
 

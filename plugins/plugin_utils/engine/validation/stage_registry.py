@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from .stage_base import Stage
 
-__all__ = ["STAGES", "choices", "stage_of"]
-
 # Callers read this as an attribute of the module, so that tests can replace it.
 STAGES: tuple[Stage[Any], ...] = (
     Storage(),

@@ -23,17 +23,6 @@ if TYPE_CHECKING:
 
     from .data_types import Options, State, Test
 
-__all__ = [
-    "PAIR",
-    "Search",
-    "calls_for_search",
-    "made_searches",
-    "member_nodes",
-    "named",
-    "repeats_at",
-    "search_result",
-]
-
 PAIR = 2
 _BROKEN = frozenset({"crashed", "truncated", "error-only"})
 _EVERY_CONNECTION = "alltoall"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .cluster_access import Transport
     from .data_types import Entry, Result, State, Step
 
-__all__ = ["Loop"]
-
 # Time for which the controller may be busy or unreachable.
 _SILENCE_S = 60
 _AGAIN_S = 5

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from .data_types import Blamed, Culprit, Drain, Options, Report, State, Test, Unresolved
 
-__all__ = ["SCHEMA", "broken_report", "culprits", "drain_plan", "report", "summary_lines"]
-
 SCHEMA = 1
 _MOST_EVIDENCE = 6
 _SETTINGS = frozenset(

@@ -16,8 +16,6 @@ from .culprit_search_stage import rounds
 if TYPE_CHECKING:
     from ..data_types import Options, State
 
-__all__ = ["Cluster", "Nic", "Rail"]
-
 _NIC_COLLECTIVE = "all_reduce"
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..data_types import Culprit, Options, Planned, State, Unresolved
     from ..start_searches import Search
 
-__all__ = ["Pair"]
-
 # The nodes of a search have just run a test, so a longer wait would not bring back an unavailable node.
 _WAIT_S = 30
 

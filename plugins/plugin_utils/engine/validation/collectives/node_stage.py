@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..data_types import Culprit, Options, Planned, State, Unresolved
     from ..presentation import Metric, ShownTest
 
-__all__ = ["Node"]
-
 _PAIR = 2
 _GB = 1e9
 

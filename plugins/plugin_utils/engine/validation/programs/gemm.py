@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..data_types import Options
     from ..presentation import Cell, Chart, Series
 
-__all__ = ["Gemm"]
-
 _MOST_BARS = 64
 
 

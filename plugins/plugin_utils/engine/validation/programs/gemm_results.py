@@ -20,8 +20,6 @@ from ...common.printable import json_object, plain_text
 from ..presentation import finite
 from .stage_verdict import Fault
 
-__all__ = ["Floor", "compared", "device_name", "gaps_of", "known_floor", "reached", "read_products"]
-
 _MARK, _MESSAGE = "busbar-gemm ", "busbar_gemm: "
 _TEXTS = ("node", "what", "uuid", "kind", "library", "precision", "digest")
 _WHOLE = ("rank", "device", "size", "batches", "changed", "copies_changed")

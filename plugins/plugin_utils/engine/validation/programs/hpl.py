@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..data_types import Options
     from ..presentation import Cell, Metric, ShownTest
 
-__all__ = ["Hpl", "read_hpl"]
-
 _CPU_N, _CPU_NB, _GPU_NB = 2000, 80, 1024
 _DOUBLE, _MIB = 8, 1 << 20
 # Share of GPU memory for the matrix; panels and libraries use the rest.

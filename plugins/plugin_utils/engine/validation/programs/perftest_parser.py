@@ -15,8 +15,6 @@ from typing import NamedTuple, TypedDict
 
 from ...common.printable import plain_text
 
-__all__ = ["Measured", "Way", "read_pairs"]
-
 _LINE = re.compile(r"^busbar-rdma (\S{1,64}) (\S{1,255}) (\S{1,255}): ?(.*)$")
 _HEAD = re.compile(r"^\s*#bytes\s+#iterations\s+BW peak\[(\S+)/sec\]\s+BW average\[(\S+)/sec\]")
 _NUMBER = r"\d+\.?\d*"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..presentation import Chart, Metric, Section, ShownTest
     from .stage_verdict import Judged
 
-__all__ = ["ProgramStage"]
-
 _PAIR = 2
 
 

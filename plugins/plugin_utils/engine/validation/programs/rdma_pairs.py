@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..presentation import Metric, ShownTest
     from .perftest_parser import Measured
 
-__all__ = ["RdmaPairs"]
-
 _TWO = 2
 # Published RDMA writes on healthy 100 Gb/s links reach at least 0.97 of the NIC rate.
 _SHARE, _SOURCE = 0.9, "computed: 0.9 of the rate of the profile's NICs"

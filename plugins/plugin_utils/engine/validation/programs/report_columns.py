@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ..presentation import Cell, Metric, Table
 
-__all__ = ["DEVICE", "Column", "Figures", "Gauge"]
-
 Row = dict[str, Any]
 _DEVICE_LABELS = (("node", "node"), ("device", "device"))
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..presentation import Chart, Metric, ShownTest
     from .stage_verdict import Judged
 
-__all__ = ["Soak"]
-
 _MINUTE_S = 60
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from .gemm_results import Rank
     from .soak_output import Ran, Soaked
 
-__all__ = ["expected_of", "judge_soak"]
-
 _FEWEST_TURNS = 4
 _TENTH = 10
 _MOST_GAP = 4

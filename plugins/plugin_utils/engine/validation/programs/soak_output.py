@@ -11,8 +11,6 @@ from typing import Any
 from ...common.printable import json_object, plain_text
 from ..presentation import finite
 
-__all__ = ["Ran", "Seen", "Soaked", "read_soak"]
-
 _WATCHED = "busbar-soak {"
 _TURN = re.compile(r"^# busbar soak: (gemm|all_reduce) (\d{1,6}) (\d{1,12}\.\d{1,9})$")
 _END = re.compile(r"^# busbar soak: end (gemm|all_reduce) (\d{1,6}) (\d{1,12}\.\d{1,9}) (\d{1,3})$")

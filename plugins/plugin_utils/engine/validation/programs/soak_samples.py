@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from .soak_output import Seen, Soaked
 
-__all__ = ["soak_figures", "watched_faults"]
-
 _US = 1_000_000
 _LONGEST = 120
 _MOST_POINTS = 200

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from ..nccl_judge import FAIL, INCONCLUSIVE, PASS
 
-__all__ = ["Fault", "Floors", "Judged"]
-
 _MOST = 8
 
 

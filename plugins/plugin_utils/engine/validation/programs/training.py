@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..presentation import Chart, Series
     from .stage_verdict import Judged
 
-__all__ = ["Training"]
-
 
 def _gauge(name: str, words: str, key: str) -> Gauge:
     return Gauge(f"training_{name}", words, key, (("nodes", "nodes"), ("ranks", "ranks")))

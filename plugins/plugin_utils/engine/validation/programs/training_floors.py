@@ -21,8 +21,6 @@ from typing import Any
 from ...common.option_names import option
 from .stage_verdict import Floors as Chosen
 
-__all__ = ["Floors", "Reference", "efficiency_floor", "gap_of_loss", "known_floors", "wrong_loss"]
-
 _SHARED = 0.9
 _GB = 1e9
 _COMPUTED = "computed: 0.9 of the efficiency if gradients are transferred at the hardware's busbw floor without overlap"

@@ -25,8 +25,6 @@ from ...common.option_names import option
 from .stage_verdict import Fault, Judged
 from .training_floors import Floors, Reference, efficiency_floor, gap_of_loss, wrong_loss
 
-__all__ = ["Expected", "judge_training", "scales_of"]
-
 _CAUSES = {
     "communication": "network-bound",
     "loader": "the samples arrive too slowly",

@@ -10,8 +10,6 @@ from typing import Any
 from ...common.printable import json_object, plain_text
 from ..presentation import finite, points
 
-__all__ = ["read_training"]
-
 _MARK = "busbar-training "
 _SCALE = re.compile(r"^# busbar scale: (\d{1,6}) (\d{1,4})$")
 _EXIT = re.compile(r"^# busbar exit: (\d{1,6}) (\d{1,4}) (\d{1,3})$")

@@ -27,8 +27,6 @@ from .storage_results import (
     words_of,
 )
 
-__all__ = ["judge_storage"]
-
 _ENOUGH = 2
 _MOST_FINDINGS = 40
 # Types of file systems that nodes cannot share.

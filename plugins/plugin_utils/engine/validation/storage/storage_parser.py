@@ -8,8 +8,6 @@ from typing import Any
 
 from ...common.printable import json_object, plain_text
 
-__all__ = ["read_storage"]
-
 _MARK = "busbar-storage "
 _MOST_RANK = 1_000_000
 _COUNTS = ("reads", "missing", "wrong", "back", "other")

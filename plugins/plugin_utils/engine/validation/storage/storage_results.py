@@ -11,19 +11,6 @@ from typing import Any
 from ...common.hostlist import fold_hosts
 from ..nccl_judge import FAIL, INCONCLUSIVE, PASS
 
-__all__ = [
-    "WAYS",
-    "Found",
-    "Limits",
-    "blamed_nodes",
-    "figures",
-    "mount_words",
-    "rate_words",
-    "size_words",
-    "slow_peers",
-    "words_of",
-]
-
 WAYS = ("write", "read")
 # A node below this share of the median is reported even without a floor; noise does not cause such a difference.
 _FAR_BELOW = 0.5

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..data_types import Options, Planned
     from ..presentation import Chart, Series
 
-__all__ = ["Storage"]
-
 _MB = 1e6
 _MOST_BARS = 40
 _ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}

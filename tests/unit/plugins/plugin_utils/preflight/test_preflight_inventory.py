@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import (
-    shipped_profile,
-    site_catalogue,
-)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import shipped_profile
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.inventory import (
     GroupValue,
     HostEntry,

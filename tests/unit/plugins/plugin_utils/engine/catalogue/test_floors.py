@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.builtin_profiles import profile_names
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.ceilings import (
     alltoall,
     ceilings,
@@ -19,10 +20,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.fl
     placed_floor,
     scope_entry,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import (
-    profile_names,
-    site_catalogue,
-)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import (
     profile_problems,
 )

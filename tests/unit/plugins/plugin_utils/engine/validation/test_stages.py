@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import typed
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import FIRST
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
-    FIRST,
     budget,
     next_step,
     with_results,

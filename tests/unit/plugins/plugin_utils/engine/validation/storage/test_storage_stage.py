@@ -9,8 +9,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.c
     input_problems,
     typed,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import FIRST
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
-    FIRST,
     budget,
     next_step,
     with_results,

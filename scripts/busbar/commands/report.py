@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import human_size, printable
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare, drift
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare, drift, side_by_side
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import (
     VERDICTS,
     counts,
     culprits,
     everyone,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.side_by_side import side_by_side
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
     history,
     raw_report,

@@ -13,8 +13,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.bu
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import parse_text as read_output
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.side_by_side import side_by_side
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare, side_by_side
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import (
     all_problems as option_problems,
 )

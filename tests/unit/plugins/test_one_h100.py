@@ -26,8 +26,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
     expected_of,
     judge_soak,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.soak_output import read_soak
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training_output import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.soak_samples import read_soak
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training import (
     read_training,
 )
 

@@ -7,6 +7,7 @@ A value has drifted if it is below the median by more than the deviation from me
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -254,6 +255,11 @@ def _change(value: float, before: float) -> float | None:
     return (value - before) / before if before else None
 
 
+def _flag(change: float | None) -> str:
+    """Return slower or faster if a relative difference exceeds 5 %, otherwise an empty text."""
+    return "" if change is None or abs(change) <= LEAST else ("slower" if change < 0 else "faster")
+
+
 def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
     """Return the differences between two reports.
 
@@ -274,7 +280,6 @@ def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
         change = None
         if old["measured_busbw"] and test["measured_busbw"] is not None and old["at_size"] == test["at_size"]:
             change = _change(test["measured_busbw"], old["measured_busbw"])
-        flag = "" if change is None or abs(change) <= LEAST else ("slower" if change < 0 else "faster")
         both.append(
             {
                 "name": test["name"],
@@ -286,7 +291,7 @@ def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
                 "second": test["measured_busbw"],
                 "change": change,
                 "verdicts": [old["verdict"], test["verdict"]],
-                "flag": flag,
+                "flag": _flag(change),
             }
         )
     alone = [test for key, test in one.items() if key not in two], [test for key, test in two.items() if key not in one]
@@ -347,3 +352,38 @@ def last_results(reports: Sequence[ReadReport], hardware: Mapping[str, str], clu
         found |= {node: good and node not in guilty for node, good in judged.items()}
         found |= dict.fromkeys(guilty, False)
     return found
+
+
+def side_by_side(reports: tuple[ReadReport, ReadReport]) -> list[dict[str, Any]]:
+    """Return the tests of two reports by stage, collective and number of nodes, in the order of the first.
+
+    Each has ``test``, ``nodes`` (of one test), ``change`` (between the medians, relative to the first; None if the
+    message sizes differ or a value is missing), ``flag`` (slower or faster if the change exceeds 5 %, otherwise empty)
+    and ``sides``: for each report None, or ``tests`` (number), ``verdicts`` (number of tests by verdict), ``median``
+    and ``lowest`` (GB/s or None).
+    """
+    groups: dict[tuple[str, int], tuple[list[ReadTest], list[ReadTest]]] = {}
+    for place, report in enumerate(reports):
+        for test in report["tests"]:
+            name = " ".join(filter(None, (test["stage"], test["collective"])))
+            groups.setdefault((name, len(everyone(test))), ([], []))[place].append(test)
+    found = []
+    for (name, nodes), both in groups.items():
+        sides = [_side(tests) for tests in both]
+        sizes = [{test["at_size"] for test in tests} for tests in both]
+        first, second = (side["median"] if side else None for side in sides)
+        change = _change(second, first) if first and second and sizes[0] == sizes[1] else None
+        found.append({"test": name, "nodes": nodes, "change": change, "flag": _flag(change), "sides": sides})
+    return found
+
+
+def _side(tests: list[ReadTest]) -> dict[str, Any] | None:
+    if not tests:
+        return None
+    figures = [test["measured_busbw"] for test in tests if test["measured_busbw"] is not None]
+    return {
+        "tests": len(tests),
+        "verdicts": dict(Counter(test["verdict"] for test in tests)),
+        "median": median(figures) if figures else None,
+        "lowest": min(figures) if figures else None,
+    }

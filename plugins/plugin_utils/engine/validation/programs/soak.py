@@ -14,7 +14,7 @@ from ..presentation import curves, points
 from .program_stage import ProgramStage
 from .report_columns import DEVICE, Column, Figures, Gauge
 from .soak_judge import expected_of, judge_soak
-from .soak_output import read_soak
+from .soak_samples import read_soak
 
 if TYPE_CHECKING:
     from ..data_types import Options, Planned

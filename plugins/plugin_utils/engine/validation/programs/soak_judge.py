@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .gemm_results import Rank
-    from .soak_output import Ran, Soaked
+    from .soak_samples import Ran, Soaked
 
 _FEWEST_TURNS = 4
 _TENTH = 10

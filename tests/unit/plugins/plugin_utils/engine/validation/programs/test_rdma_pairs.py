@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import input_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import next_step
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.perftest_parser import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.rdma_pairs import (
+    RdmaPairs,
     Way,
     read_pairs,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.rdma_pairs import RdmaPairs
 from executables import executable
 from stage_samples import stage_test
 from validation_samples import validation_options

@@ -6,6 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training import (
+    read_training,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training_floors import (
     Floors,
     Reference,
@@ -13,9 +16,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training_judge import (
     Expected,
     judge_training,
-)
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.training_output import (
-    read_training,
 )
 from training_samples import ALONE, result, training_text
 

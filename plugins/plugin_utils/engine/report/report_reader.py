@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ....module_utils.hardware.machine_parts import read_parts
 from ..common.printable import printable
@@ -14,7 +14,7 @@ from ..validation.resume_nodes import node_changes
 from ..validation.stage_registry import stage_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from ..validation.data_types import JobEnd, Peers, Unresolved
     from ..validation.presentation import Cell, Table
@@ -31,36 +31,30 @@ _STRANGE = 1
 _BADGES = {"fail": "fail", "warn": "inconclusive", "skip": "skip", "pass": "pass"}
 
 
-def _cell(value: object) -> float | None:
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and -1e308 < value < 1e308  # noqa: PLR2004
-    return float(value) if ok and isinstance(value, (int, float)) else None
-
-
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def matrices_of(value: object, plain: Callable[[object], str]) -> list[Matrix]:
-    """Return the valid matrices of a test, with strings converted by `plain`.
+def _matrices(value: object) -> list[Matrix]:
+    """Return the valid matrices of a test.
 
     Returns:
         title, unit, what, p2p, rows and columns (labels), values (None if not measured), odd (row and column of slow
         cells, within the matrix).
     """
     found: list[Matrix] = []
-    for item in _list(value)[:_MOST_MATRICES]:
-        own = item if isinstance(item, dict) else {}
-        rows, columns = ([plain(label) for label in _list(own.get(key))] for key in ("rows", "columns"))
-        values = [[_cell(cell) for cell in _list(line)] for line in _list(own.get("values"))]
+    for own in map(_dict, _list(value)[:_MOST_MATRICES]):
+        rows, columns = ([printable(label) for label in _list(own.get(key))] for key in ("rows", "columns"))
+        values = [[_number(cell) for cell in _list(line)] for line in _list(own.get("values"))]
         fits = len(values) == len(rows) and all(len(line) == len(columns) for line in values)
         if not (fits and 0 < len(rows) <= _MOST_LABELS and 0 < len(columns) <= _MOST_LABELS):
             continue
         odd = [_place(place, rows, columns) for place in _list(own.get("odd"))]
         found.append(
             {
-                "title": plain(own.get("title") or ""),
-                "unit": plain(own.get("unit") or ""),
-                "what": plain(own.get("what") or ""),
+                "title": printable(own.get("title") or ""),
+                "unit": printable(own.get("unit") or ""),
+                "what": printable(own.get("what") or ""),
                 "p2p": own.get("p2p") is True,
                 "rows": rows,
                 "columns": columns,
@@ -79,22 +73,15 @@ def _place(value: object, rows: list[str], columns: list[str]) -> tuple[int, int
     return pair[0], pair[1]
 
 
-def results_of(value: object, plain: Callable[[object], str]) -> list[Result]:
-    """Return the results of a diagnosis: category, test, unit, ids (strings), status and messages."""
-    found: list[Result] = []
-    for item in _list(value)[:_MOST_RESULTS]:
-        own = item if isinstance(item, dict) else {}
-        found.append(
-            {
-                "category": plain(own.get("category") or ""),
-                "test": plain(own.get("test") or ""),
-                "unit": plain(own.get("unit") or ""),
-                "status": plain(own.get("status") or ""),
-                "ids": [plain(one) for one in _list(own.get("ids"))],
-                "messages": [plain(words) for words in _list(own.get("messages"))],
-            }
-        )
-    return found
+def _result(value: object) -> Result:
+    """Return a result of a diagnosis."""
+    own = _dict(value)
+    found = {
+        **_printed(own, ("category", "test", "unit", "status")),
+        "ids": [printable(one) for one in _list(own.get("ids"))],
+        "messages": [printable(words) for words in _list(own.get("messages"))],
+    }
+    return cast("Result", found)
 
 
 def results_table(results: list[Result]) -> Table:
@@ -133,15 +120,9 @@ _OF_A_NODE = frozenset({"node", "rail"})
 _LARGEST = 1e308
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
-
-
 def _number(value: object) -> float | None:
-    kind = type(value)
-    if kind is float or kind is int:  # the most frequent case
-        return float(value) if -_LARGEST < value < _LARGEST else None  # type: ignore[operator, arg-type]
-    return float(value) if isinstance(value, (int, float)) and _is_number(value) else None
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
+    return float(value) if known else None  # type: ignore[arg-type]
 
 
 def _texts(value: object) -> list[str]:
@@ -159,7 +140,12 @@ def _dict(value: object) -> dict[str, Any]:
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [item for item in _list(value) if isinstance(item, dict)]
+
+
+def _printed(own: dict[str, Any], keys: Iterable[str]) -> dict[str, str]:
+    """Return the given keys as text; a missing value is empty."""
+    return {key: printable(own.get(key) or "") for key in keys}
 
 
 def _optional(value: object) -> str | None:
@@ -169,19 +155,13 @@ def _optional(value: object) -> str | None:
 def _run(value: object) -> Run:
     run = _dict(value)
     fabric = _dict(run.get("fabric"))
-    rows = [row for row in run.get("rows") or [] if isinstance(row, dict) and _is_number(row.get("size"))]
-    return {
-        "program": _optional(run.get("program")),
-        "nccl_tests_version": _optional(run.get("nccl_tests_version")),
-        "nccl_version": _optional(run.get("nccl_version")),
-        "hosts": _texts(run.get("hosts")),
-        "devices": _texts(run.get("devices")),
+    rows = [row for row in run.get("rows") or [] if isinstance(row, dict) and _number(row.get("size")) is not None]
+    found = {
+        **{key: _optional(run.get(key)) for key in ("program", "nccl_tests_version", "nccl_version")},
+        **{key: _texts(run.get(key)) for key in ("hosts", "devices")},
         "fabric": {
-            "networks": _texts(fabric.get("networks")),
-            "nics": _texts(fabric.get("nics")),
-            "gdrdma": fabric.get("gdrdma"),
-            "nvls": fabric.get("nvls"),
-            "in_network": fabric.get("in_network"),
+            **{key: _texts(fabric.get(key)) for key in ("networks", "nics")},
+            **{key: fabric.get(key) for key in ("gdrdma", "nvls", "in_network")},
         },
         "rows": [
             {
@@ -192,18 +172,13 @@ def _run(value: object) -> Run:
             for row in rows
         ],
     }
+    return cast("Run", found)
 
 
 def _job(value: object) -> JobEnd:
     job = _dict(value)
-    return {
-        "job_id": printable(job.get("job_id") or ""),
-        "state": printable(job.get("state") or ""),
-        "exit_code": printable(job.get("exit_code") or ""),
-        "batch_host": printable(job.get("batch_host") or ""),
-        "problem": printable(job.get("problem") or ""),
-        "seconds": _number(job.get("seconds")),
-    }
+    texts = _printed(job, ("job_id", "state", "exit_code", "batch_host", "problem"))
+    return cast("JobEnd", {**texts, "seconds": _number(job.get("seconds"))})
 
 
 def _test(number: int, value: object) -> ReadTest:
@@ -218,41 +193,29 @@ def _test(number: int, value: object) -> ReadTest:
     if value.get("verdict") not in VERDICTS:
         message = f"{where}.verdict is not one of {', '.join(VERDICTS)}"
         raise ValueError(message)
-    runs, at_size = value.get("runs"), _number(value.get("at_size"))
+    at_size = _number(value.get("at_size"))
     # With the rail in the name, values over one rail are a separate series in figures, history and metrics.
     rail = f" over {printable(value['rail'])}" if value.get("rail") else ""
-    return {
-        "name": printable(value["name"]),
-        "stage": printable(value["stage"]),
+    found = {
+        **_printed(value, ("name", "stage", "hardware", "reason")),
+        **{key: _optional(value.get(key)) for key in ("program", "version", "source", "output")},
+        **{key: _number(value.get(key)) for key in ("measured_busbw", "floor", "ceiling", "lowest_gbs")},
+        **{key: _texts(value.get(key)) for key in ("nodes", "partners", "findings", "tail")},
+        **{key: _pairs(value.get(key)) for key in ("left_out", "environment")},
         "kind": printable(value.get("kind") or COLLECTIVE),
         "collective": printable(value.get("collective") or "") + rail,
-        "hardware": printable(value.get("hardware") or ""),
         "verdict": value["verdict"],
-        "reason": printable(value.get("reason") or ""),
-        "measured_busbw": _number(value.get("measured_busbw")),
         "at_size": None if at_size is None else int(at_size),
-        "floor": _number(value.get("floor")),
-        "ceiling": _number(value.get("ceiling")),
-        "nodes": _texts(value.get("nodes")),
-        "partners": _texts(value.get("partners")),
-        "findings": _texts(value.get("findings")),
         "peers": _peers(value.get("peers")),
-        "tail": _texts(value.get("tail")),
-        "program": _optional(value.get("program")),
-        "version": _optional(value.get("version")),
-        "lowest_gbs": _number(value.get("lowest_gbs")),
-        "matrices": matrices_of(value.get("matrices"), printable),
-        "results": results_of(value.get("results"), printable),
+        "matrices": _matrices(value.get("matrices")),
+        "results": [_result(item) for item in _list(value.get("results"))[:_MOST_RESULTS]],
         "own": _own(value),
         "ranks": int(_number(value.get("ranks")) or 0),
-        "source": _optional(value.get("source")),
-        "output": _optional(value.get("output")),
-        "left_out": _pairs(value.get("left_out")),
-        "environment": _pairs(value.get("environment")),
         "parts": read_parts(value.get("parts"), printable),
         "job": _job(value.get("job")),
-        "runs": [_run(run) for run in runs] if isinstance(runs, list) else [],
+        "runs": [_run(run) for run in _list(value.get("runs"))],
     }
+    return cast("ReadTest", found)
 
 
 def _peers(value: object) -> Peers | None:
@@ -292,23 +255,17 @@ def normalised(data: object) -> ReadReport:
     except TypeError as exc:
         raise ValueError(str(exc)) from exc
     named = data.get("culprits")
-    return {
-        "reason": printable(data.get("reason") or ""),
-        "cluster": printable(data.get("cluster") or ""),
-        "started": printable(data.get("started") or ""),
-        "backend": printable(data.get("backend") or ""),
+    found = {
+        **_printed(data, ("reason", "cluster", "started", "backend")),
+        **{key: _texts(data.get(key)) for key in ("nodes", "node_reasons", "leftovers")},
+        **{key: _pairs(data.get(key)) for key in ("left_out", "settings")},
+        **{key: _doubts(data.get(key)) for key in ("unresolved", "suspected")},
         "verdict": data["verdict"],
-        "nodes": _texts(data.get("nodes")),
-        "left_out": _pairs(data.get("left_out")),
-        "node_reasons": _texts(data.get("node_reasons")),
-        "settings": _pairs(data.get("settings")),
         "culprits": [_culprit(item) for item in named] if isinstance(named, list) else None,
-        "unresolved": _doubts(data.get("unresolved")),
-        "suspected": _doubts(data.get("suspected")),
         "node_changes": _node_changes(data),
-        "leftovers": _texts(data.get("leftovers")),
         "tests": tests,
     }
+    return cast("ReadReport", found)
 
 
 def _doubts(value: object) -> list[Unresolved]:

@@ -172,11 +172,7 @@ def _impossible(where: str, entry: dict[str, Any], limit: float | None, floor: f
 
 
 def floor_advice(catalogue: dict[str, Any]) -> list[Problem]:
-    """Return a problem for each floor below half of the best known value, because a node at half speed would pass.
-
-    Args:
-        catalogue: valid profiles by name.
-    """
+    """Return a problem for each floor below half of the best known value, because a node at half speed would pass."""
     entries = [
         (f"hardware {name}: {where}{key}", item)
         for name, profile in sorted(catalogue.items())

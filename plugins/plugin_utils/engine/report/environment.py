@@ -30,10 +30,6 @@ _WORDS = {"machine": "machine(s)", "gpu": "GPU(s)", "nic": "NIC(s)"}
 def changed_facts(first: ReadReport, second: ReadReport) -> list[dict[str, str]]:
     """Return the environment facts that differ between two validations; a missing value is ''.
 
-    Args:
-        first: a normalised report.
-        second: the other normalised report.
-
     Returns:
         Dictionaries with ``term``, ``first`` and ``second``.
     """
@@ -67,11 +63,7 @@ def _yes(values: list[object]) -> str:
 
 
 def facts_of(report: ReadReport) -> list[tuple[str, str]]:
-    """Return the known facts about the environment of a validation, as terms and values.
-
-    Args:
-        report: a normalised report.
-    """
+    """Return the known facts about the environment of a validation, as terms and values."""
     tests = report["tests"]
     runs = [run for test in tests for run in test["runs"]]
     fabrics = [run["fabric"] for run in runs]

@@ -21,9 +21,6 @@ def junit(report: ReadReport) -> str:
 
     A left-out node is a case with an error. If no case has the verdict of the validation, a case is added, so that the
     file shows success only if the validation passed.
-
-    Args:
-        report: a normalised report.
     """
     suite = TestSuite(f"busbar validation of {report['cluster']}")
     suite.timestamp = report["started"].removesuffix("Z")

@@ -79,11 +79,7 @@ def _ticks(sizes: list[int]) -> list[int]:
 
 
 def curve_figure(test: ReadTest) -> dict[str, Any] | None:
-    """Return busbw over message size with floor and ceiling, or None if nothing was measured.
-
-    Args:
-        test: a test of a normalised report.
-    """
+    """Return busbw over message size with floor and ceiling, or None if nothing was measured."""
     found = curves(test)
     sizes = sorted({size for halves in found.values() for points in halves.values() for size, _ in points})
     if not sizes:
@@ -145,9 +141,6 @@ def _in_order(nodes: set[str]) -> list[str]:
 
 def heat_maps(report: ReadReport) -> list[dict[str, Any]]:
     """Return a heat map of busbw by pair of nodes for each collective that pairs ran.
-
-    Args:
-        report: a normalised report.
 
     Returns:
         Dictionaries with ``title`` and ``figure``.

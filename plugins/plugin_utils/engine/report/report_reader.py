@@ -235,9 +235,6 @@ def _own(value: dict[str, Any]) -> Any:  # noqa: ANN401 - the stage's own form
 def normalised(data: object) -> ReadReport:
     """Return a normalised report: all keys have the expected types, and all text is printable.
 
-    Args:
-        data: parsed content of report.json.
-
     Raises:
         ValueError: it is not a validation report, or a newer version of busbar wrote it.
     """
@@ -300,9 +297,6 @@ def culprits(report: ReadReport) -> list[Culprit]:
 
     The latter are nodes that failed alone, and nodes that failed with two or more partners that each passed with other
     nodes.
-
-    Args:
-        report: the result of `normalised`.
     """
     if report["culprits"] is not None:
         return list(report["culprits"])

@@ -68,11 +68,7 @@ def typed(given: Mapping[str, Any]) -> Options:
 
 
 def input_problems(given: Mapping[str, Any]) -> list[str]:
-    """Return the problems with a validation's options, each with its remedy.
-
-    Args:
-        given: the options by name, with values of any type.
-    """
+    """Return the problems with a validation's options, each with its remedy."""
     options, problems = _read(given)
     return problems or _problems(options)
 

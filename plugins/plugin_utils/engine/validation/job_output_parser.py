@@ -153,9 +153,6 @@ def differences(nodes: dict[str, dict[str, str]]) -> dict[str, dict[str, list[st
     """Return the facts that differ between nodes, each with the nodes by value, the most frequent value first.
 
     A node without a fact that others report, such as the version of a missing library, has an empty value.
-
-    Args:
-        nodes: the result of of_nodes.
     """
     found: dict[str, dict[str, list[str]]] = {}
     for fact in dict.fromkeys(fact for facts in nodes.values() for fact in facts):

@@ -42,9 +42,6 @@ def unknown_profiles(options: Options) -> list[str]:
     """Return a message for each group of nodes with an unknown profile.
 
     A node without a profile is valid; its verdict is INCONCLUSIVE unless the options set a floor.
-
-    Args:
-        options: options of the validation.
     """
     strange: dict[str, list[str]] = {}
     for node in options["nodes"]:

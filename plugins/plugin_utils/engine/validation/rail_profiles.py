@@ -31,11 +31,7 @@ _SOURCE = (
 
 
 def rail_problems(options: Options) -> list[str]:
-    """Return the problems with the rail names, with the remedy.
-
-    Args:
-        options: rails (a list of NIC names), stages.
-    """
+    """Return the problems with the rail names, with the remedy."""
     rails = options["rails"]
     if not all(_RAIL.fullmatch(rail) for rail in rails):
         return [f"{option('rails')}: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]

@@ -48,12 +48,7 @@ _Item = TypeVar("_Item", "Culprit", "Unresolved")
 
 
 def culprits(options: Mapping[str, Any], state: State) -> tuple[list[Culprit], list[Unresolved]]:
-    """Return the faulty nodes and those without a conclusive verdict, in the order of the stages.
-
-    Args:
-        options: as for next_step.
-        state: the result of with_results.
-    """
+    """Return the faulty nodes and those without a conclusive verdict, in the order of the stages."""
     checked = typed(options)
     found: list[Culprit] = []
     unresolved: list[Unresolved] = []

@@ -79,13 +79,7 @@ class _Measured:
 
 
 def judge_soak(soaked: Soaked, nodes: list[str], expected: Expected) -> Judged:
-    """Return the result of the soak.
-
-    Args:
-        soaked: the result of read_soak.
-        nodes: the nodes that took part.
-        expected: the limits.
-    """
+    """Return the result of the soak."""
     found = _Measured(gaps=_gaps(soaked, nodes, expected))
     for ran in soaked.ran:
         if ran.kind == "all_reduce" and ran.code is not None:

@@ -51,9 +51,6 @@ def read_training(text: str) -> list[dict[str, Any]]:
     The job prints ``# busbar scale: NODES RANKS_PER_NODE`` before each run and ``# busbar exit: NODES RANKS_PER_NODE
     CODE`` after it; the program prints one line ``busbar-training {json}``.
 
-    Args:
-        text: the output of the job.
-
     Returns:
         For each scale nodes and ranks_per_node (as requested), code (exit code; None if it did not end), message (of
         the program if it failed) and result: None, or backend, torch, device, model, precision (strings),

@@ -76,12 +76,7 @@ def scales_of(nodes: int, ranks: int) -> list[tuple[int, int]]:
 
 
 def judge_training(scales: list[dict[str, Any]], expected: Expected) -> Judged:
-    """Return the result of a training run; faults take precedence over missing results, and these over speed.
-
-    Args:
-        scales: the result of read_training.
-        expected: the limits.
-    """
+    """Return the result of a training run; faults take precedence over missing results, and these over speed."""
     by_scale = {(item["nodes"], item["ranks_per_node"]): item for item in scales}
     gap_of = {scale: _gap(scale, by_scale.get(scale), expected) for scale in expected.scales}
     gaps = [words for words in gap_of.values() if words]

@@ -16,9 +16,6 @@ _COUNTS = ("reads", "missing", "wrong", "back", "other")
 def read_storage(text: str) -> list[dict[str, Any]]:
     """Return the results of each node, ordered by rank; it never raises, and invalid values count as missing.
 
-    Args:
-        text: the output of the job.
-
     Returns:
         For each node: node, rank, mount, type and source (strings), local_locks, free and needed (bytes), write_error
         (empty on success), back, tree, rename (peer and counts), lock (peer, result, error), each None if missing; sees

@@ -49,14 +49,6 @@ def ring(inside: float, outside: float | None) -> float:
     return inside if outside is None else min(inside, outside)
 
 
-def inside_ring(line: float) -> float:
-    """Return the ceiling of a ring inside a node: busbw <= effective B.
-
-    Every rank sends 2(n-1)/n x S over its own NVLinks. Source: nccl-tests doc/PERFORMANCE.md.
-    """
-    return effective_nvlink(line)
-
-
 def nvls(line: float, ranks: int) -> float | None:
     """Return the ceiling of an all-reduce by the NVSwitch (NVLink SHARP), or None if the GPU does not support it.
 
@@ -154,7 +146,8 @@ def _inside(profile: dict[str, Any], line: float, ranks: int) -> float | None:
     if ranks < 2:  # noqa: PLR2004 - one rank sends nothing
         return None
     if line > 0:
-        return inside_ring(line)
+        # Every rank sends 2(n-1)/n x S over its own NVLinks: busbw <= effective B (nccl-tests doc/PERFORMANCE.md).
+        return effective_nvlink(line)
     busbw = profile.get("busbw") or {}
     limit = (busbw.get("intra_node") or {}).get("limit_gbs")
     return None if limit is None else float(limit)

@@ -52,9 +52,9 @@ def human_size(size: float) -> str:
     return f"{size:.0f} B"
 
 
-def plain_text(value: object) -> str:
+def plain_text(value: object, most: int = _LONGEST) -> str:
     """Return printable text of limited length."""
-    return "".join(char if char.isprintable() else " " for char in str(value))[:_LONGEST]
+    return "".join(char if char.isprintable() else " " for char in str(value))[:most]
 
 
 def json_object(text: str) -> dict[str, Any]:

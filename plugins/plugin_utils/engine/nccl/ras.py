@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from typing import Any
+
+from ..common.printable import plain_text
 
 _MARK = "# busbar ras: "
 _MOST = 6
 _MOST_NAMED = 4
-_LONGEST = 200
+_plain = partial(plain_text, most=200)
 _TITLES = {"OK", "Errors", "Warnings"}
 _PROBLEMS = _TITLES - {"OK"}
 
@@ -108,11 +111,8 @@ def _named(ranks: list[dict[str, Any]]) -> str:
 
 def _status(rank: dict[str, Any]) -> dict[str, Any]:
     status = rank.get("status")
-    return (
-        {key: value for key, value in status.items() if not isinstance(value, (list, dict))}
-        if isinstance(status, dict)
-        else {}
-    )
+    known = status.items() if isinstance(status, dict) else ()
+    return {key: value for key, value in known if not isinstance(value, (list, dict))}
 
 
 def _counts(rank: dict[str, Any]) -> dict[str, int]:
@@ -123,7 +123,3 @@ def _counts(rank: dict[str, Any]) -> dict[str, int]:
 
 def _dicts(value: object) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _plain(value: object) -> str:
-    return "".join(char if char.isprintable() else " " for char in str(value))[:_LONGEST]

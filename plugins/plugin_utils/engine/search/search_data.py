@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from itertools import product
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Iterable
 
 PASSED = "pass"
 SLOW = "slow"
@@ -77,10 +78,7 @@ class Outcome:
         return not self.passed and (self.kind != SLOW or self.sure)
 
 
-if TYPE_CHECKING:
-    Steps = Generator[Question, list[Outcome], None]
-else:
-    Steps = None
+Steps = Generator[Question, "list[Outcome]", None]
 
 
 @dataclass

@@ -8,6 +8,7 @@ from collections import deque
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any
 
+from .bisection import boundary
 from .link_search import LinkSearch
 from .link_state import UNSURE
 from .search_data import FAILED, NONE, OPEN, Context, Question
@@ -154,7 +155,7 @@ def _slow_pairs(context: Context, league: League, link_search: LinkSearch) -> St
     lost = [pair for pair in league.pairs_lost() if not context.out.intersection(pair)]
     for sides in _cuts(context, league, lost):
         outcomes = [seen for one, other in lost if _across((one, other), sides) for seen in _games(league, one, other)]
-        link_search.boundary(*sides, outcomes)
+        boundary(link_search, *sides, outcomes)
     for one, other in lost:
         near = context.switch_of[one] == context.switch_of[other]
         if context.clean((one, other)) and (near or len(context.nodes) <= TOURNAMENT):
@@ -253,7 +254,7 @@ def _uplinks(context: Context, link_search: LinkSearch) -> Steps:
     for switch, outcomes in switch_league.lost.items():
         rest = [node for node in context.nodes if context.switch_of[node] != switch]
         mine = [node for node in context.nodes if context.switch_of[node] == switch]
-        link_search.boundary(mine, rest, outcomes)
+        boundary(link_search, mine, rest, outcomes)
     for one, other in switch_league.pairs_lost():
         link_search.between(teams[one], teams[other])
     yield from link_search.run(0, [context.nodes])

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..common.hostlist import fold_hosts
+from ..common.printable import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +68,7 @@ def checked_answer(options: Mapping[str, Any], step: Step, result: Mapping[str, 
     else:
         reasons = result.get("node_reasons")
         lines = reasons[:_MOST_REASONS] if isinstance(reasons, list) else []
-        answer["node_reasons"] = [_text(line)[:_MOST_TEXT] for line in lines]
+        answer["node_reasons"] = [plain_text(line, _MOST_TEXT) for line in lines]
     return answer
 
 
@@ -76,10 +77,6 @@ def _refuse(key: str, where: str, value: object, why: str) -> NoReturn:
     shown = f"{shown[:_MOST_SHOWN]}…" if len(shown) > _MOST_SHOWN else shown
     message = f"returned {key} {shown} for {where}, which is {why}"
     raise ValueError(message)
-
-
-def _text(value: object) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in str(value))
 
 
 def _entry(options: Mapping[str, Any], planned: Planned, given: object) -> Entry:
@@ -100,8 +97,8 @@ def _entry(options: Mapping[str, Any], planned: Planned, given: object) -> Entry
         words = given.get(key)
         words = words if isinstance(words, dict) else {}
         _names(f"{key} of the test {name}", list(words), job["nodes"])
-        entry[key] = {node: _text(why)[:_MOST_TEXT] for node, why in words.items()}
-    entry |= {key: _text(given.get(key, ""))[:_MOST_TEXT] for key in _TEXTS}
+        entry[key] = {node: plain_text(why, _MOST_TEXT) for node, why in words.items()}
+    entry |= {key: plain_text(given.get(key, ""), _MOST_TEXT) for key in _TEXTS}
     seconds = given.get("seconds")
     sound = isinstance(seconds, (int, float)) and math.isfinite(seconds)
     entry["seconds"] = float(seconds) if sound else 0.0  # type: ignore[arg-type]

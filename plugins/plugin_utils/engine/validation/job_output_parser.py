@@ -14,6 +14,7 @@ import re
 from collections import Counter
 
 from ..common.hostlist import fold_hosts
+from ..common.printable import plain_text
 
 # Messages of Pyxis in slurmstepd's format (slurm_error, Slurm 24.11), with or without the prefix of srun --label. Pyxis
 # 0.24 repeats Enroot's log after "printing enroot log file:", indented by four more spaces (common.c, memfd_print_log).
@@ -28,7 +29,6 @@ _NO_REASON = re.compile(
 _VARIABLE = re.compile(r"^(?:\s*\d{1,6}: )?# busbar variable: (?P<node>\S+) (?P<words>\w+ is .*, the job set .*)$")
 # The first rank in the table of nccl-tests and of busbar_collectives.
 _FIRST_RANK = re.compile(r"^#\s+Rank\s+0\s", re.MULTILINE)
-_LONGEST_REASON = 300
 
 
 def container_fault(text: str) -> str:
@@ -86,8 +86,7 @@ def step_fault(text: str | None, *, ran: bool) -> str:
 
 
 def _of_node(node: str | None, words: str) -> str:
-    shown = "".join(char if char.isprintable() else " " for char in words)[:_LONGEST_REASON]
-    return f"{node}: {shown}" if node else shown
+    return f"{node}: {plain_text(words)}" if node else plain_text(words)
 
 
 _PREFIX = "# busbar: "

@@ -210,7 +210,7 @@ def _judge_one(
     if ranks is None and profile is not None:
         ranks = expected.nodes * int((profile.get("gpu") or {}).get("count") or 1)
     limits = _limits(profile, expected, ranks, collective)
-    answer.ceiling = _rounded(limits.get("limit"))
+    answer.ceiling = None if limits.get("limit") is None else round(limits["limit"], 4)
     _measure(answer, runs)
     known = _fabric_findings(answer, runs, profile, expected, collective)
     _warnings(answer, runs)
@@ -391,10 +391,6 @@ def _known_causes(answer: _Verdict, named: list[str]) -> None:
 def _once(answer: _Verdict, finding: str) -> None:
     if finding not in answer.findings:
         answer.findings.append(finding)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def did_not_run(runs: list[dict[str, Any]]) -> str | None:

@@ -172,17 +172,6 @@ def _bad_renames(item: dict[str, Any]) -> list[tuple[int, str]]:
     return [(rename["peer"], f"read a file {rename['reads']} times while {{peer}} replaced it: {', '.join(bad)}")]
 
 
-def _locks(found: Found, answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
-    """Record the results of the lock tests between nodes on one tree."""
-    usable = {node: item for node, item in answers.items() if node in groups and node not in found.faults}
-    answer = lock_faults(usable, groups)
-    for node, words in answer["faults"]:
-        found.fault(node, words)
-    for node, words in answer["gaps"]:
-        found.gap(node, words)
-    found.common += answer["common"]
-
-
 def _speeds(found: Found, answers: dict[str, dict[str, Any]], limits: Limits) -> None:
     """Judge the rates of the measured nodes."""
     lacking: set[str] = set()
@@ -224,21 +213,14 @@ def _unexplained(found: Found, nodes: list[str], answers: dict[str, dict[str, An
             found.gap(node, "; ".join([*item["problems"][:1], *lack]))
 
 
-def lock_faults(answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> dict[str, Any]:
-    """Return the faults that the lock tests show.
+def _locks(found: Found, everyone: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
+    """Record the faults that the lock tests between nodes on one tree show.
 
     If the locks of a node have no effect on other nodes, it fails both of its tests in the ring, as holder of a lock
     and as competitor, and each of its two neighbours fails one test.
-
-    Args:
-        answers: the entry of each node in read_storage.
-        groups: node to the tree that it sees; nodes of different trees share no locks.
-
-    Returns:
-        ``faults`` and ``gaps`` (lists of node and message), and ``common`` (messages about faults of unknown nodes).
     """
+    answers = {node: item for node, item in everyone.items() if node in groups and node not in found.faults}
     names = {item["rank"]: node for node, item in answers.items()}
-    answer: dict[str, Any] = {"faults": [], "gaps": [], "common": []}
     granted = []
     for node, item in answers.items():
         lock = item["lock"]
@@ -246,29 +228,23 @@ def lock_faults(answers: dict[str, dict[str, Any]], groups: dict[str, int]) -> d
         if not lock or lock["result"] == "refused" or (holder and groups[holder] != groups[node]):
             continue
         if lock["result"] == "error":
-            answer["faults"].append((node, f"cannot lock a file: {lock['error'] or 'unknown error'}"))
+            found.fault(node, f"cannot lock a file: {lock['error'] or 'unknown error'}")
         elif not holder:
             continue
         elif lock["result"] == "granted":
             granted.append((holder, node))
         elif lock["result"] == "never":
-            answer["faults"].append((node, f"did not get the lock that {holder} had released"))
+            found.fault(node, f"did not get the lock that {holder} had released")
         elif lock["result"] == "no-turn" and answers[holder]["lock"] and answers[holder]["lock"]["result"] == "error":
             continue
         else:
-            answer["gaps"].append((node, f"could not try the lock of {holder}: {lock['result']}"))
-    _blame_for_locks(answer, answers, granted)
-    return answer
+            found.gap(node, f"could not try the lock of {holder}: {lock['result']}")
+    _blame_for_locks(found, answers, granted)
 
 
-def _blame_for_locks(
-    answer: dict[str, Any], answers: dict[str, dict[str, Any]], granted: list[tuple[str, str]]
-) -> None:
+def _blame_for_locks(found: Found, answers: dict[str, dict[str, Any]], granted: list[tuple[str, str]]) -> None:
     """Record the faulty nodes for locks that were granted while another node held them."""
-    places: dict[str, int] = {}
-    for pair in granted:
-        for node in pair:
-            places[node] = places.get(node, 0) + 1
+    places = Counter(node for pair in granted for node in pair)
     guilty = {node for node in places if answers[node]["local_locks"]}
     twice = {node for node, count in places.items() if count >= _ENOUGH}
     if not guilty and len(twice) < len(answers):
@@ -276,8 +252,8 @@ def _blame_for_locks(
     for node in sorted(guilty):
         local = ": remove local_lock or nolock from its mount options" if answers[node]["local_locks"] else ""
         others = ", ".join(sorted(_others(node, granted)))
-        answer["faults"].append((node, f"file locks have no effect between this node and {others}{local}"))
-    answer["common"] += [
+        found.fault(node, f"file locks have no effect between this node and {others}{local}")
+    found.common += [
         f"file locks have no effect: {tried} acquired a lock that {held} held"
         for held, tried in granted
         if not {held, tried} & guilty

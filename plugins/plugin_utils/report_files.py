@@ -7,13 +7,12 @@ import hashlib
 import json
 import os
 import tempfile
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plotly.offline import get_plotlyjs
 
-from .engine.report.html_page import PageFiles, page
+from .engine.report.html_page import page
 from .engine.report.junit import junit
 from .engine.report.metrics import metrics
 from .engine.report.report_reader import normalised
@@ -29,7 +28,6 @@ METRICS = "busbar.prom"
 FILES = ("junit.xml", METRICS, "report.html")
 _NAME = "report.json"
 _MOST = 50
-_PAGE = Path(__file__).with_name("report_page")
 
 
 def read_report(folder: Path) -> ReadReport:
@@ -108,24 +106,8 @@ def write_pages(folder: Path, nodes: Collection[str] | None = None, raw: bytes |
     report, earlier = _normalised(folder, raw), history(folder)
     _write(folder / "junit.xml", junit(report))
     _write(folder / METRICS, metrics(report, earlier, nodes))
-    _write(folder / "report.html", page(report, earlier, _page_files(raw)))
+    _write(folder / "report.html", page(report, earlier, get_plotlyjs(), hashlib.sha256(raw).hexdigest()))
     return [folder / name for name in FILES]
-
-
-def _page_files(raw: bytes) -> PageFiles:
-    texts = {name: (_PAGE / name).read_text(encoding="utf-8") for name in ("page.html.j2", "page.css", "page.js")}
-    try:
-        version = metadata.version("busbar")
-    except metadata.PackageNotFoundError:
-        version = "from a checkout"
-    return PageFiles(
-        template=texts["page.html.j2"],
-        style=texts["page.css"],
-        script=texts["page.js"],
-        plotly=get_plotlyjs(),
-        version=version,
-        digest=hashlib.sha256(raw).hexdigest(),
-    )
 
 
 def _write(path: Path, text: str) -> None:

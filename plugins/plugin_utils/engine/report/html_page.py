@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .page_sections import Detail, PageTest
     from .report_types import Compared, ReadReport, ReadTest
 
+_PAGE = Path(__file__).parents[2] / "report_page"
 _OPEN = 6
 _MOST_DETAILS = 400
 _MOST_LISTED = 10
@@ -49,28 +51,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class PageFiles:
-    """The parts of the page that do not come from the report.
-
-    Attributes:
-        template: Jinja template.
-        style: CSS.
-        script: JavaScript.
-        plotly: JavaScript of plotly.
-        version: version of busbar.
-        digest: SHA-256 of report.json, hexadecimal.
-    """
-
-    template: str
-    style: str
-    script: str
-    plotly: str
-    version: str
-    digest: str
-
-
-def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> str:
+def page(report: ReadReport, others: Sequence[ReadReport], plotly: str, digest: str) -> str:
     """Return the page as HTML.
 
     All text of the report is escaped, and the content security policy allows only the two scripts and no requests.
@@ -78,9 +59,11 @@ def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> 
     Args:
         report: a normalised report.
         others: other normalised reports to compare with.
-        files: template, style and scripts of the page.
+        plotly: JavaScript of plotly.
+        digest: SHA-256 of report.json, hexadecimal.
     """
-    scripts = [_unix(text) for text in (files.plotly, files.script)]
+    template, style, script = ((_PAGE / name).read_text("utf-8") for name in ("page.html.j2", "page.css", "page.js"))
+    scripts = [_unix(text) for text in (plotly, script)]
     figures: list[dict[str, Any]] = []
     compared = drift(report, others)
     tests = _tests(report, figures)
@@ -91,13 +74,13 @@ def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> 
     # The template is trusted, and inserted values are escaped.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(
-        files.template
+        template
     ).render(
         report=report,
         policy=_policy(scripts),
-        version=files.version,
-        digest=files.digest,
-        style=Markup(files.style),  # noqa: S704 - file of this collection
+        version=_version(),
+        digest=digest,
+        style=Markup(style),  # noqa: S704 - file of this collection
         plotly=Markup(scripts[0]),  # noqa: S704 - file of plotly
         script=Markup(scripts[1]),  # noqa: S704 - file of this collection
         when=_when(report["started"]),
@@ -132,6 +115,13 @@ def page(report: ReadReport, others: Sequence[ReadReport], files: PageFiles) -> 
         environment=facts_of(report),
         figures=figures,
     )
+
+
+def _version() -> str:
+    try:
+        return metadata.version("busbar")
+    except metadata.PackageNotFoundError:
+        return "from a checkout"
 
 
 def _unix(text: str) -> str:

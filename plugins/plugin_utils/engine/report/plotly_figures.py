@@ -302,17 +302,9 @@ def _lines_figure(chart: Lines) -> dict[str, Any]:
     data: list[dict[str, Any]] = []
     for series, colour in zip(chart["series"], _colours(chart["series"])):
         name = _plain(series["name"])
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "x": at,
-                "y": list(series["values"]),
-                "line": {"color": colour, "width": 2},
-                "hovertemplate": f"%{{x:.4~g}}, {name}: %{{y:.4~g}} {unit}<extra></extra>",
-            }
-        )
+        line = {"x": at, "y": list(series["values"]), "line": {"color": colour, "width": 2}}
+        words = f"%{{x:.4~g}}, {name}: %{{y:.4~g}} {unit}<extra></extra>"
+        data.append({"type": "scatter", "mode": "lines+markers", "name": name, **line, "hovertemplate": words})
         data += [_level(f"{name} floor", limit, at, RED, "dash") for limit in series.get("limits", [])]
     axes = {"xaxis": _axis(_plain(chart["across"])), "yaxis": _axis(unit, rangemode="tozero")}
     return {"data": data, "layout": _layout(_UPRIGHT, **axes)}

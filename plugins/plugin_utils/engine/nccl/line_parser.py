@@ -10,8 +10,7 @@ from typing import Any
 from . import line_patterns
 from .line_patterns import Labels, bare
 from .nccl_log import FabricNotes, Warned
-from .run_data import Run, new_run
-from .table_row import OpenRow, continues
+from .run_data import OpenRow, Run, continues, new_run
 
 MAX_ERRORS = 50
 _MAX_RANKS = 1_000_000

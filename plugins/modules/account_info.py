@@ -109,7 +109,6 @@ from ..module_utils.access.accounts import (
     known_users,
     password_digest,
 )
-from ..module_utils.access.id_conflicts import local_holders
 from ..module_utils.access.user_processes import runs_slurmctld, user_processes
 from ..module_utils.common.call_timeout import bounded
 from ..module_utils.slurm.job_resources import JOBS_OF_USERS, read_held_jobs
@@ -232,7 +231,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     homes = Homes(parse_mountinfo(MOUNTINFO.read_text(errors="replace")) if MOUNTINFO.exists() else [])
     leaving = [str(item["name"]) for item in accounts if not is_present(item)]
     # A directory user is not removed from hosts: userdel supports only the users in /etc/passwd.
-    elsewhere = {*leaving} - {holder.name for holder in local_holders(PASSWD, "user")}
+    elsewhere = {*leaving} - {line.split(":")[0] for line in PASSWD.read_text(errors="replace").splitlines()}
     found = known_users([str(item["name"]) for item in accounts], uids)
     users = {name: entry for name, entry in found.items() if name not in elsewhere}
     return {

@@ -105,15 +105,6 @@ EXAMPLES = r"""
     login_groups: [cluster-users]
     locked_group: cluster-locked
     host: ctl
-
-- name: Compare the directory with the accounts of this host
-  busbar.cluster.directory_users:
-    suffix: dc=example,dc=org
-    compare: {uris: [ldaps://ldap.example.org]}
-    users: "{{ users_accounts }}"
-    groups: "{{ users_groups }}"
-    host: "{{ inventory_hostname }}"
-  register: found
 """
 
 RETURN = r"""

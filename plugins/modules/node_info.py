@@ -78,75 +78,17 @@ devices:
   description:
     - GPUs and NICs according to C(nvidia-smi -q -x) and C(nvidia-smi nvlink -s), or /proc/driver/nvidia and the PCI bus
       if these fail.
-    - A host without GPU or driver is not an error.
+    - C(source) of the GPUs (V(nvidia-smi), V(proc), V(pci)), C(smi_state), C(driver_version), C(cuda_version),
+      C(attached_gpus), C(gpu_count), C(gpus) as printed by C(busbar gpu parse), C(gpu_places), C(pci_gpus),
+      C(rdma_ports), C(network_interfaces), C(pci_nics), C(fabric_manager) and C(errors).
+    - A host without GPU or driver is not an error. Unknown values are null.
   type: dict
   returned: when O(devices)
-  contains:
-    source:
-      description: Source of the list of GPUs, V(nvidia-smi), V(proc) or V(pci).
-      type: str
-    smi_state:
-      description: >-
-        V(ok), V(absent), V(failed), V(hung), or V(unusable) if nvidia-smi does not support the options.
-      type: str
-    driver_version:
-      description: Version of the loaded driver.
-      type: str
-    cuda_version:
-      description: Newest CUDA version that the driver supports.
-      type: str
-    attached_gpus:
-      description: Number of GPUs attached to the driver.
-      type: int
-    gpu_count:
-      description: Number of listed GPUs.
-      type: int
-    gpus:
-      description: The GPUs, as printed by C(busbar gpu parse). Unknown values are null.
-      type: list
-      elements: dict
-    gpu_places:
-      description:
-        - C(packages) and C(numa_nodes), the numbers of CPU packages and NUMA nodes with CPUs, and C(gpus), the index of
-          C(package) and C(numa) of each PCI address, null if the kernel does not report it.
-      type: dict
-    pci_gpus:
-      description: Addresses of the NVIDIA GPUs on the PCI bus.
-      type: list
-      elements: str
-    rdma_ports:
-      description: Ports of RDMA devices with C(device), C(port), C(active), C(state), C(rate_gbps), C(link_layer).
-      type: list
-      elements: dict
-    network_interfaces:
-      description: Physical network interfaces, with C(name), C(up), C(rate_gbps), C(address).
-      type: list
-      elements: dict
-    pci_nics:
-      description: Addresses of the network cards on the PCI bus.
-      type: list
-      elements: str
-    fabric_manager:
-      description: Whether a fabric manager runs. GPUs behind NVSwitches need one.
-      type: bool
-    errors:
-      description: Errors, one line each.
-      type: list
-      elements: str
 record:
-  description: Identity and history of the machine.
+  description: Identity and history of the machine, with C(parts), C(versions), C(booted), C(host_key), C(history) of
+    the health check and C(problems), the read errors by source.
   returned: when O(machine)
   type: dict
-  contains:
-    parts:
-      description: >-
-        Machine, GPUs and NICs, each with C(kind), C(id), C(serial) and C(name), as in validation reports.
-      type: list
-    versions: {description: "Versions of kernel, system, driver, CUDA and DCGM, if known.", type: dict}
-    booted: {description: "Boot time in seconds since 1970, or 0 if unknown.", type: int}
-    host_key: {description: Public host key (empty if the node has none)., type: str}
-    history: {description: "Entries of the health check, oldest first.", type: list}
-    problems: {description: Read errors by source., type: dict}
 reboot:
   description:
     - Reasons for a reboot, empty if none is needed. A newer kernel than the running one is installed,
@@ -155,35 +97,10 @@ reboot:
   elements: str
   returned: when O(reboot)
 node:
-  description: Properties of the node.
+  description: Properties of the node as returned by C(node_info()), and C(began) and C(epoch), the time on the node at
+    the start and the end in seconds since 1970. Sizes are in MiB, C(users) and C(groups) are numbers by name.
   type: dict
   returned: when reached
-  contains:
-    os: {description: "C(id), C(version), C(major), C(name).", type: dict}
-    architecture: {description: As C(uname -m) prints., type: str}
-    python: {description: Version of the interpreter., type: str}
-    hostname: {description: Current host name., type: str}
-    hostname_fixed: {description: "Whether C(/etc/hostname) is a mount point, which prevents changing it.", type: bool}
-    euid: {description: Effective UID., type: int}
-    began: {description: "Time on the node at the start, in seconds since 1970.", type: float}
-    epoch: {description: Time on the node at the end., type: float}
-    sockets: {description: Number of sockets., type: int}
-    cores_per_socket: {description: Cores per socket., type: int}
-    threads_per_core: {description: Threads per core., type: int}
-    cpus: {description: Online processors., type: int}
-    memory_mb: {description: Memory in MiB., type: int}
-    free_mb: {description: Free disk space in MiB by path., type: dict}
-    read_only: {description: Paths on a file system that is mounted read-only., type: list}
-    users: {description: UID of each requested user., type: dict}
-    groups: {description: GID of each requested group., type: dict}
-    programs: {description: Installed container programs., type: list}
-    kernel: {description: As C(uname -r) prints it., type: str}
-    kernels: {description: Releases of the installed kernels., type: list}
-    versions:
-      description:
-        - Installed versions of C(driver), C(container_toolkit), C(cuda), C(dcgm), C(dcgm_exporter), C(slurm),
-          C(munge), C(enroot) and C(pyxis).
-      type: dict
 """
 
 import os
@@ -259,7 +176,7 @@ def free_mb(path: str) -> int:
 
 
 def node_info(paths: list[str], names: list[str], numbers: list[int]) -> dict[str, object]:
-    """Return the result `node` as described in the module's documentation.
+    """Return the properties of the node.
 
     Raises:
         ValueError: a file in /proc lacks an expected value.

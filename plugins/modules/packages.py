@@ -120,18 +120,6 @@ EXAMPLES = r"""
       - {name: libnccl2, version: 2.27.5-1+cuda12.9, hold: true}
       - {name: libnccl-dev, version: 2.27.5-1+cuda12.9, hold: true}
     protect: ["nvidia-driver*"]
-
-- name: Install the driver and its related packages
-  busbar.cluster.packages:
-    packages:
-      - {name: nvidia-driver-cuda, version: 580.95.05-1, hold: true}
-    family: {names: ["nvidia-*", "libnvidia-*"], version: 580.95.05}
-    absent: [nvidia-fabricmanager-570]
-
-- name: Upgrade everything but NVIDIA's driver and Slurm
-  busbar.cluster.packages:
-    upgrade: all
-    hold: [nvidia, slurm]
 """
 
 RETURN = r"""

@@ -54,12 +54,6 @@ EXAMPLES = r"""
     source: https://mirror.example.com/enroot
     packages:
       - {name: enroot, version: 4.0.1-1, file: enroot_4.0.1-1_amd64.deb, sha256: "{{ example_sum }}"}
-
-- name: Install Prometheus
-  busbar.cluster.upstream_release:
-    source: "{{ archive.url }}"
-    sha256: "{{ archive.sha256 }}"
-    dest: /opt/busbar/prometheus-{{ archive.sha256[:12] }}
 """
 
 RETURN = r"""

@@ -6,8 +6,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ..module_utils.common.problems import is_advice
-from ..module_utils.common.refusal import REFUSED
+from ..module_utils.common.problems import REFUSED, is_advice
 from ..plugin_utils.common.problem_report import problem_report
 
 SPEC: dict[str, dict[str, Any]] = {

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import getpass
+import hashlib
+import os
+import subprocess
+import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ..module_utils.common.refusal import REFUSED
+from ..module_utils.common.problems import REFUSED
 from ..plugin_utils.access.ssh_key_ledger import current_keys, former_keys
 from ..plugin_utils.common.node_answer import short_message
 from ..plugin_utils.engine.report.environment import numbered_parts
-from ..plugin_utils.first_contact import fingerprint, scan_keys, trust_keys
 from ..plugin_utils.node_records import add_node_record, read_node_records
 from ..plugin_utils.nodes.dossier import read_records, seconds
 from ..plugin_utils.nodes.machine_identity import ADMITTED, change_of, compared, known_parts
 from ..plugin_utils.ssh_ledger import read_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
 
 SPEC: dict[str, dict[str, Any]] = {
     "state": {"type": "str", "choices": ["compared", "noted", "admitted"], "default": "compared"},
@@ -32,6 +40,45 @@ SPEC: dict[str, dict[str, Any]] = {
 }
 _MOST_REPORTS = 50
 _COMPARE = "compare it with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the machine's own console"
+TIMEOUT_S = 15
+_FIELDS = 3
+
+
+def fingerprint(key: str) -> str:
+    """Return the fingerprint of a public key, as printed by `ssh-keygen -lf`; '' for an invalid key."""
+    try:
+        blob = base64.b64decode(key.split()[1], validate=True)
+    except (IndexError, binascii.Error):
+        return ""
+    return f"SHA256:{base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip('=')}"
+
+
+def scan_keys(address: str, port: int) -> list[str]:
+    """Return the host keys that ssh-keyscan finds, each as type and key; empty if the host does not answer."""
+    command = ["ssh-keyscan", "-T", str(TIMEOUT_S), "-p", str(port), "-t", "ed25519,ecdsa,rsa", "--", address]
+    try:
+        output = subprocess.run(command, check=False, capture_output=True, text=True, timeout=3 * TIMEOUT_S).stdout  # noqa: S603 - fixed arguments
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = [line.split() for line in output.splitlines() if not line.startswith("#")]
+    return [" ".join(words[1:]) for words in lines if len(words) == _FIELDS]
+
+
+def trust_keys(path: Path, names: Sequence[str], port: int, keys: Collection[str]) -> None:
+    """Replace the keys of a host in a known_hosts file; lines with a marker (@) and comments are kept.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+    known_as = [name if port == 22 else f"[{name}]:{port}" for name in names]  # noqa: PLR2004 - the SSH port
+    old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    kept = [line for line in old if line[:1] in "#@" or not set(line.split(" ")[0].split(",")) & set(known_as)]
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in [*kept, *(f"{','.join(known_as)} {key}" for key in keys)])
+    os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)  # noqa: PTH101
+    os.replace(name, path)  # noqa: PTH105
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types

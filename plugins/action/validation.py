@@ -6,16 +6,22 @@ connections from the nodes that store them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible import constants
 from ansible.errors import AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import become_loader, connection_loader, get_shell_plugin
 from ansible.utils.display import Display
 
-from ..module_utils.common.refusal import REFUSED
+from ..module_utils.common.problems import REFUSED
 from ..plugin_utils.engine.common.option_names import option_names
 from ..plugin_utils.engine.common.printable import printable
 from ..plugin_utils.engine.nccl.parse_output import bounded_lines, condensed
@@ -25,7 +31,6 @@ from ..plugin_utils.engine.validation.option_types import bytes_of
 from ..plugin_utils.engine.validation.partition_choice import queues
 from ..plugin_utils.engine.validation.planned_tests import unknown_floors
 from ..plugin_utils.interruption import Interruption
-from ..plugin_utils.node_connections import NodeConnections
 from ..plugin_utils.node_outputs import Bounds, Wanted, fetch
 from ..plugin_utils.report_folder import point_to, unwritable
 from ..plugin_utils.slurm.job_launch_errors import launch_error, launch_log_script
@@ -34,7 +39,6 @@ from ..plugin_utils.validation_run import free_folder, run_validation
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
-
 
 SPEC = {
     "options": {"type": "dict", "required": True},
@@ -50,6 +54,79 @@ _LONGEST = 600
 # Maximum number of characters of an output without repeated lines. The longest tables and rank lists have about 10 MB.
 _MOST_KEPT = 1 << 26
 _BEGINS = "# busbar test: "
+
+
+class NodeConnection:
+    """A connection to a host, with privilege escalation if its variables or the task require it."""
+
+    def __init__(self, connection: Any, context: Any) -> None:  # noqa: ANN401 - Ansible is untyped
+        """Store the connection plugin and the play context of the host."""
+        self._connection = connection
+        self._context = context
+
+    # Cached, because a local connection reports its user only after the first command, which would change the result.
+    @functools.cached_property
+    def _becomes(self) -> bool:
+        """Return whether commands run as a different user than the login user; root does not become root."""
+        if not self._connection.become:
+            return False
+        user = self._context.remote_user
+        with contextlib.suppress(KeyError):
+            user = self._connection.get_option("remote_user") or user
+        other = self._connection.become.get_option("become_user")
+        return constants.BECOME_ALLOW_SAME_USER or user != other or not (user or other)
+
+    def run(self, script: str) -> tuple[int, bytes, bytes]:
+        """Run a shell script; return its exit code, stdout and stderr.
+
+        Raises:
+            AnsibleError: if the host is unreachable.
+        """
+        connection, command, executable = self._connection, "/bin/sh", self._context.executable or "/bin/sh"
+        if self._becomes:
+            command = connection.become.build_become_command(command, get_shell_plugin(executable=executable))
+        if connection.allow_executable:
+            command = f"{executable} -c {shlex.quote(command)}"
+        # With input, Ansible requests no terminal, which would change bytes and merge stderr into stdout.
+        code, out, err = connection.exec_command(command, in_data=script.encode(), sudoable=True)
+        return int(code or 0), bytes(out), bytes(err)
+
+
+class NodeConnections:
+    """Creates connections to inventory hosts from the context of an action."""
+
+    def __init__(self, task: Any, play_context: Any, hostvars: Mapping[str, Any]) -> None:  # noqa: ANN401 - see above
+        """Store the action's task and play context, and the variables of all hosts."""
+        self._task = task
+        self._play_context = play_context
+        self._hostvars = hostvars
+
+    def to(self, host: str) -> NodeConnection:
+        """Return an unopened connection to a host.
+
+        Raises:
+            AnsibleError: if its variables name no valid connection or cannot be templated.
+        """
+        variables = self._hostvars[host]
+        context = self._play_context.copy()
+        context.remote_addr = variables.get("ansible_host") or host
+        name = variables.get("ansible_connection") or self._task.connection or constants.DEFAULT_TRANSPORT
+        connection = connection_loader.get(name, context, ansible_playbook_pid=str(os.getppid()))
+        keys = {**self._task.dump_attrs(), "timeout": context.timeout}
+        keys.pop("retries", None)
+        # Passwords from the command line apply to all hosts, but those from variables of the action's host do not.
+        mine = self._hostvars.get(self._task.delegate_to or "", {})
+        for key in ("password", "become_pass"):
+            typed = getattr(context, key, None)
+            if typed and not any(variable in mine for variable in constants.MAGIC_VARIABLE_MAPPING[key]):
+                keys[key] = typed
+        wanted = variables.get("ansible_become")
+        if boolean(self._task.become if wanted is None else wanted, strict=False):
+            method = variables.get("ansible_become_method") or self._task.become_method or "sudo"
+            connection.set_become_plugin(become_loader.get(method))
+        for plugin in filter(None, (connection, connection.become)):
+            plugin.set_options(task_keys=keys, var_options=variables)
+        return NodeConnection(connection, context)
 
 
 def problems_of(arguments: dict[str, Any]) -> list[str]:

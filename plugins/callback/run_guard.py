@@ -27,18 +27,73 @@ requirements:
 import atexit
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible import context
+from ansible.errors import AnsibleError
+from ansible.parsing.vault import EncryptedString
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils.inventory_yaml import yaml_problems
+from ..plugin_utils.inventory_yaml import variable_files, yaml_problems
 from ..plugin_utils.playbook_tags import tag_problems
 from ..plugin_utils.run_lock import OWN_PLAYBOOKS, LockedError, RunLock, lock_paths, needs_no_lock
-from ..plugin_utils.vaulted_files import vault_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ansible.parsing.dataloader import DataLoader
 
 BAD_INPUT = 2
 COLLECTION = "busbar.cluster."
+_VAULT = "$ANSIBLE_VAULT"
+_REMEDY = "use --ask-vault-pass (-J) or --vault-password-file FILE, or set vault_password_file in ansible.cfg"
+
+
+def vault_problems(sources: Sequence[str], playbooks: Sequence[Path], loader: DataLoader) -> list[str]:
+    """Return a message for each file with encrypted content that cannot be decrypted.
+
+    Args:
+        sources: the inventory, as given with `-i`.
+        playbooks: playbooks, whose group_vars and host_vars are also checked.
+        loader: Ansible's data loader, with the vault passwords of this run.
+    """
+    problems = []
+    for path in dict.fromkeys(path for playbook in playbooks for path in variable_files(sources, playbook)):
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+        if not ("!vault" in text or text.startswith(_VAULT)):
+            continue
+        try:
+            found = next(_failures(loader.load_from_file(str(path), cache="none")), None)
+        except AnsibleError as exc:
+            found = "", exc
+        if found:
+            key, failure = found
+            lines = (number for number, line in enumerate(text.splitlines(), 1) if "!vault" in line and key in line)
+            where = f"{path}:{next(lines, 1)}: {key} is encrypted" if key else f"{path}: this file is encrypted"
+            fault = (
+                "and no vault password is set"
+                if "no vault secrets found" in str(failure)
+                else f"({_first_line(failure)})"
+            )
+            problems.append(f"{where} {fault}: {_REMEDY}")
+    return problems
+
+
+def _failures(data: object, key: str = "") -> Iterator[tuple[str, AnsibleError]]:
+    """Yield the key and error of each value that cannot be decrypted; values may have different passwords."""
+    if isinstance(data, EncryptedString):
+        try:
+            str(data)
+        except AnsibleError as exc:
+            yield key, exc
+    for name, value in data.items() if isinstance(data, dict) else ():
+        yield from _failures(value, str(name))
+    for value in data if isinstance(data, list) else ():
+        yield from _failures(value, key)
+
+
+def _first_line(exc: Exception) -> str:
+    return str(exc).strip().split("\n", 1)[0]
 
 
 def _path(word: str) -> Path:

@@ -33,13 +33,41 @@ _value:
   type: str
 """
 
-from ..plugin_utils.access.password_hash import bcrypt_hash
-from ..plugin_utils.ansible_errors import Filters, border
+import base64
+import hashlib
+
+import bcrypt
+
+from ..plugin_utils.ansible_errors import filter_module
+
+_LONGEST = 72  # bytes; the algorithm ignores further bytes, see bcrypt's README
+_SALT_BYTES = 16
+# bcrypt's base64 alphabet (Provos and Mazieres 1999, "A Future-Adaptable Password Scheme").
+_STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_BCRYPT = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
-class FilterModule:
-    """The filter `busbar.cluster.bcrypt_hash`."""
+def bcrypt_hash(password: str, salt: str, rounds: int) -> str:
+    """Return the bcrypt hash of a password, with a salt derived from a string.
 
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"bcrypt_hash": border(bcrypt_hash)}
+    Args:
+        password: at most 72 bytes.
+        salt: a random string that is stored for later runs.
+        rounds: binary logarithm of the number of rounds, 4 to 31.
+
+    Raises:
+        ValueError: if the password is empty, too long or contains a zero byte, or the salt is empty.
+    """
+    secret = password.encode()
+    if not secret or len(secret) > _LONGEST or b"\0" in secret:
+        message = f"the password has {len(secret)} bytes (expected 1 to {_LONGEST}, without a zero byte)"
+        raise ValueError(message)
+    if not salt:
+        message = "the salt is empty: pass a random text that is the same in all runs"
+        raise ValueError(message)
+    digest = hashlib.sha256(salt.encode()).digest()[:_SALT_BYTES]
+    encoded = base64.b64encode(digest).rstrip(b"=").translate(bytes.maketrans(_STANDARD, _BCRYPT))
+    return bcrypt.hashpw(secret, b"$2b$%02d$%s" % (rounds, encoded)).decode()
+
+
+FilterModule = filter_module("bcrypt_hash", bcrypt_hash)

@@ -39,7 +39,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.storage.plan import cluster_addresses, fold_clients
 
 if TYPE_CHECKING:
@@ -53,9 +53,4 @@ def clients(
     return fold_clients(cluster_addresses(hosts, variables), networks)
 
 
-class FilterModule:
-    """The filter `busbar.cluster.cluster_clients`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"cluster_clients": border(clients)}
+FilterModule = filter_module("cluster_clients", clients)

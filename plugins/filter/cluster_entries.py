@@ -40,12 +40,6 @@ _value:
 """
 
 from ..module_utils.storage.hosts_table import cluster_entries
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 
-
-class FilterModule:
-    """The filter `busbar.cluster.cluster_entries`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"cluster_entries": border(cluster_entries)}
+FilterModule = filter_module("cluster_entries", cluster_entries)

@@ -38,16 +38,8 @@ _value:
 """
 
 from ..module_utils.containers.enroot_credentials import credential_files
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 
-
-class FilterModule:
-    """The filter `busbar.cluster.enroot_credentials`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {
-            "enroot_credentials": border(
-                credential_files, hint="an option of the role enroot has the wrong type", secret=True
-            )
-        }
+FilterModule = filter_module(
+    "enroot_credentials", credential_files, hint="an option of the role enroot has the wrong type", secret=True
+)

@@ -25,13 +25,7 @@ _value:
   type: str
 """
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.engine.common.hostlist import fold_hosts
 
-
-class FilterModule:
-    """The filter `busbar.cluster.fold_hosts`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"fold_hosts": border(fold_hosts)}
+FilterModule = filter_module("fold_hosts", fold_hosts)

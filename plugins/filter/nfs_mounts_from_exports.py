@@ -34,17 +34,9 @@ _value:
   elements: dict
 """
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.storage.plan import nfs_mounts_from_exports
 
-
-class FilterModule:
-    """The filter `busbar.cluster.nfs_mounts_from_exports`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {
-            "nfs_mounts_from_exports": border(
-                nfs_mounts_from_exports, hint="nfs_server_exports: each entry needs a path"
-            )
-        }
+FilterModule = filter_module(
+    "nfs_mounts_from_exports", nfs_mounts_from_exports, hint="nfs_server_exports: each entry needs a path"
+)

@@ -42,13 +42,7 @@ _value:
   type: dict
 """
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.slurm.new_nodes import node_admission
 
-
-class FilterModule:
-    """The filter `busbar.cluster.node_admission`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"node_admission": border(node_admission)}
+FilterModule = filter_module("node_admission", node_admission)

@@ -58,7 +58,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.engine.catalogue.profile_from_machine import describe_machine, description_text, machine_notes
 from ..plugin_utils.engine.common.hostlist import fold_hosts
 from ..plugin_utils.slurm.lldp_topology import lldp_topology
@@ -121,9 +121,4 @@ def _topology(requested: list[str], hostvars: Hostvars, name: str, source: str, 
     return nvlink_topology({node: answer["devices"] for node, answer in answers.items()}, domains)
 
 
-class FilterModule:
-    """The filter `busbar.cluster.node_description`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"node_description": border(node_description)}
+FilterModule = filter_module("node_description", node_description)

@@ -57,7 +57,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.nvidia.driver_lock import DriverLock, choose_lock, parse_lock
 
 if TYPE_CHECKING:
@@ -79,9 +79,4 @@ def lock(  # noqa: PLR0913, PLR0917 - a filter's arguments
     return choose_lock(offers, parse_lock(locked, path), elsewhere=elsewhere, upgrade=upgrade)
 
 
-class FilterModule:
-    """The filter `busbar.cluster.nvidia_driver_lock`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"nvidia_driver_lock": border(lock)}
+FilterModule = filter_module("nvidia_driver_lock", lock)

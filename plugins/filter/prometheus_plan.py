@@ -38,8 +38,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.ansible_errors import Filters, border
-from ..plugin_utils.common.untagged import untagged
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.monitoring.prometheus_plan import (
     host_problems,
     prometheus_plan,
@@ -52,6 +51,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+
+
+def untagged(value: Any) -> Any:  # noqa: ANN401 - arbitrary data
+    """Return data in plain Python types, which YAML's safe dumper requires."""
+    if isinstance(value, dict):
+        return {str(key): untagged(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [untagged(each) for each in value]
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return value if kind is bool else kind(value)
+    return value
+
+
 def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
     """Return Prometheus's configuration, the problems, and the merged rule files."""
     folder, site, alerts = settings["rules_folder"], untagged(settings["rules"]), untagged(settings["alerts"])
@@ -60,9 +75,4 @@ def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
     return {**prometheus_plan(settings), "problems": problems, "rules": rules}
 
 
-class FilterModule:
-    """The filter `busbar.cluster.prometheus_plan`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"prometheus_plan": border(plan)}
+FilterModule = filter_module("prometheus_plan", plan)

@@ -43,7 +43,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.role_checks import checks_of
 
 if TYPE_CHECKING:
@@ -63,9 +63,4 @@ def role_problems(
     return found
 
 
-class FilterModule:
-    """The filter `busbar.cluster.role_problems`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"role_problems": border(role_problems)}
+FilterModule = filter_module("role_problems", role_problems)

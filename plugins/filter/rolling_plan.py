@@ -41,7 +41,7 @@ _value:
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.run_lock import Holder, other_run
 from ..plugin_utils.slurm.rolling import rolling_plan
 
@@ -68,9 +68,4 @@ def plan(
     return rolling_plan(request, cluster, seen, state) | {"holder": dataclasses.asdict(Holder.here())}
 
 
-class FilterModule:
-    """The filter `busbar.cluster.rolling_plan`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"rolling_plan": border(plan)}
+FilterModule = filter_module("rolling_plan", plan)

@@ -38,7 +38,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.monitoring.scrape_targets import scrape_targets, targets_text
 
 if TYPE_CHECKING:
@@ -58,9 +58,4 @@ def files(
     return [{"path": f"{FOLDER}/{name}.yml", "content": targets_text(each)} for name, each in listed.items()]
 
 
-class FilterModule:
-    """The filter `busbar.cluster.scrape_targets`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"scrape_targets": border(files, hint="a job needs hosts, exporter and port")}
+FilterModule = filter_module("scrape_targets", files, hint="a job needs hosts, exporter and port")

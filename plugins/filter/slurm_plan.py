@@ -43,13 +43,7 @@ _value:
   type: dict
 """
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.slurm.cluster_config import slurm_plan
 
-
-class FilterModule:
-    """The filter `busbar.cluster.slurm_plan`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"slurm_plan": border(slurm_plan)}
+FilterModule = filter_module("slurm_plan", slurm_plan)

@@ -29,13 +29,7 @@ _value:
   type: dict
 """
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.uninstall.choice import uninstall_choice
 
-
-class FilterModule:
-    """The filter `busbar.cluster.uninstall_choice`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"uninstall_choice": border(uninstall_choice)}
+FilterModule = filter_module("uninstall_choice", uninstall_choice)

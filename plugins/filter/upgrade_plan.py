@@ -36,13 +36,7 @@ _value:
   type: dict
 """
 
-from ..plugin_utils.ansible_errors import Filters, border
+from ..plugin_utils.ansible_errors import filter_module
 from ..plugin_utils.slurm.upgrade import upgrade_plan
 
-
-class FilterModule:
-    """The filter `busbar.cluster.upgrade_plan`."""
-
-    def filters(self) -> Filters:
-        """Return the filter by its name."""
-        return {"upgrade_plan": border(upgrade_plan)}
+FilterModule = filter_module("upgrade_plan", upgrade_plan)

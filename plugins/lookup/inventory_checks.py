@@ -56,6 +56,7 @@ _raw:
 """
 
 import re
+import stat
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -87,20 +88,42 @@ from ..plugin_utils.preflight.options import (
 )
 from ..plugin_utils.preflight.unused_options import unused_options
 from ..plugin_utils.role_checks import checks_of, roles_with_checks, value_problems
-from ..plugin_utils.secret_files import secret_problems
-from ..plugin_utils.site_variables import (
-    SITE_VARIABLES,
-    declared_options,
-    family_names,
-    site_settings,
-    stray_files,
-)
+from ..plugin_utils.secret_store import SecretError, encoded_length, read_secret
+from ..plugin_utils.site_variables import SITE_VARIABLES, declared_options, family_names, site_settings, stray_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 VARIABLE = "hardware"
 PROFILES = "hardware_profiles_extra"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def secret_problems(directory: str, secrets: Mapping[str, int]) -> list[Problem]:
+    """Return the problems with the secrets directory and the existing secrets.
+
+    Args:
+        directory: its path; '' skips the check.
+        secrets: number of random bytes by name.
+    """
+    place = Path(directory)
+    if not directory or not place.exists():
+        return []
+    if not place.is_dir():
+        return [make_problem([], directory, "is not a directory (expected the secrets directory)", "move it away")]
+    problems = []
+    if stat.S_IMODE(place.stat().st_mode) & _OTHERS:
+        problem = f"is accessible to other users (mode {stat.S_IMODE(place.stat().st_mode):04o})"
+        problems.append(make_problem([], directory, problem, f"chmod 0700 {directory}"))
+    for name, size in secrets.items():
+        try:
+            read_secret(place / name, encoded_length(size))
+        except FileNotFoundError:
+            continue  # generated on first use
+        except SecretError as exc:
+            problem, _, remedy = str(exc).removeprefix(f"secret {place / name} ").partition(": ")
+            problems.append(make_problem([], str(place / name), problem, remedy))
+    return problems
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types

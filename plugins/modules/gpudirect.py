@@ -33,8 +33,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.host_files import keep_files
-from ..module_utils.common.problems import make_problem
-from ..module_utils.common.refusal import refusal
+from ..module_utils.common.problems import make_problem, refusal
 from ..module_utils.nvidia.gpudirect import bus_notes, choose_mode
 from ..module_utils.nvidia.gpudirect_host import read_gpudirect
 

@@ -39,7 +39,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ..module_utils.common.refusal import REFUSED
+from ..module_utils.common.problems import REFUSED
 
 try:
     import pymysql

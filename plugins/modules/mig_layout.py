@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.refusal import REFUSED
+from ..module_utils.common.problems import REFUSED
 from ..module_utils.hardware.nvidia_smi_run import local_jobs, one_line, smi_runner
 from ..module_utils.nvidia.mig_change import GpuState, MigPlan, boot_layout, mig_plan, mig_states
 from ..module_utils.nvidia.mig_layouts import gres_counts, layout_problems

@@ -131,21 +131,6 @@ EXAMPLES = r"""
     url: https://mirror.example.org/site/debian13/
     key_url: https://mirror.example.org/site/key.asc
     fingerprint: 02182E60104FCDC26EAE1B8597A5D4CB8793F200
-
-- name: Add components of Debian
-  busbar.cluster.package_repository:
-    name: components
-    host: "{{ inventory_hostname }}"
-    distribution: true
-    components: [contrib, non-free, non-free-firmware]
-
-- name: Configure the CUDA repository from a mirror
-  busbar.cluster.package_repository:
-    name: cuda
-    host: "{{ inventory_hostname }}"
-    nvidia:
-      declared: {urls: {cuda: "https://mirror.example.org/cuda/debian12/x86_64/"}}
-      system: {distribution: Debian, version: "12.9", major: "12", family: Debian, architecture: x86_64}
 """
 
 RETURN = r"""
@@ -163,18 +148,19 @@ problems:
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.apt_components import TARGET_FORMAT, Target, component_sources, parse_targets
 from ..module_utils.common.host_files import current_text, keep_files
 from ..module_utils.common.host_repository import PINS, RefusedError, keep_repository
 from ..module_utils.common.package_commands import run_manager
 from ..module_utils.common.package_sources import NORMAL_PRIORITY
-from ..module_utils.common.problems import make_problem, problem_lines
-from ..module_utils.common.refusal import refusal
+from ..module_utils.common.problems import make_problem, problem_lines, refusal
 from ..module_utils.nvidia.repositories import nvidia_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 OPTIONS: dict[str, Any] = {
     "name": {"type": "str", "required": True},
@@ -201,6 +187,64 @@ OPTIONS: dict[str, Any] = {
 DEFAULTS = {"priority": NORMAL_PRIORITY, "signed_packages": True, "signed_metadata": False}
 # Options of the nvidia_repository role that a site declares by repository name.
 BY_NAME = ("url", "key_url", "fingerprint")
+# Format for `apt-get indextargets --format`; entries end with a separator, because an embedded key has many lines.
+FIELDS = ("SOURCESENTRY", "REPO_URI", "RELEASE", "COMPONENT", "ORIGIN", "SIGNED_BY")
+SEPARATOR, END = "\x1f", "\x1e"
+TARGET_FORMAT = SEPARATOR.join(f"$({field})" for field in FIELDS) + END
+DISTRIBUTIONS = ("Debian", "Ubuntu")
+
+
+class Target(TypedDict):
+    """An index of apt: source file, repository URL, suite, component, origin and key."""
+
+    file: str
+    uri: str
+    suite: str
+    component: str
+    origin: str
+    signed_by: str
+
+
+def parse_targets(text: str) -> list[Target]:
+    """Return the output of `apt-get indextargets` in TARGET_FORMAT; unknown fields are ''."""
+    targets: list[Target] = []
+    for entry in text.split(END):
+        values = entry.strip().split(SEPARATOR)
+        if len(values) != len(FIELDS):
+            continue
+        known = ["" if value.startswith("$(") else value for value in values]
+        targets.append(
+            {
+                "file": known[0].rpartition(":")[0],
+                "uri": known[1],
+                "suite": known[2],
+                "component": known[3],
+                "origin": known[4],
+                "signed_by": known[5],
+            }
+        )
+    return targets
+
+
+def component_sources(targets: Iterable[Target], wanted: Iterable[str], own: str, header: str) -> str:
+    """Return the text of a .sources file that adds the wanted components to each repository of the distribution.
+
+    The file `own` itself is ignored. Return '' if the other files already have all components.
+    """
+    present: dict[tuple[str, str, str], set[str]] = {}
+    for target in targets:
+        if target["origin"] in DISTRIBUTIONS and target["file"] != own:
+            place = (target["uri"], target["suite"], target["signed_by"])
+            present.setdefault(place, set()).add(target["component"])
+    stanzas = []
+    for (uri, suite, signed_by), components in present.items():
+        missing = [component for component in wanted if component not in components]
+        if missing and "main" in components:
+            lines = ["Types: deb", f"URIs: {uri}", f"Suites: {suite}", f"Components: {' '.join(missing)}"]
+            if signed_by:
+                lines.append("Signed-By: " + signed_by.strip().replace("\n", "\n "))
+            stanzas.append("\n".join(lines) + "\n")
+    return "\n".join([f"{header}\n", *stanzas]) if stanzas else ""
 
 
 def targets_of(module: AnsibleModule) -> list[Target]:

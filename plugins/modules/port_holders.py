@@ -69,8 +69,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.problems import make_problem
-from ..module_utils.common.refusal import refusal
+from ..module_utils.common.problems import make_problem, refusal
 
 if TYPE_CHECKING:
     from ..module_utils.common.problems import Problem

@@ -40,8 +40,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.host_files import keep_files
-from ..module_utils.common.problems import problem_lines
-from ..module_utils.common.refusal import refusal
+from ..module_utils.common.problems import problem_lines, refusal
 from ..module_utils.nvidia.rdma_host import read_rdma
 from ..module_utils.nvidia.rdma_plan import nccl_gid_index, nic_problems, rdma_plan
 

@@ -32,11 +32,6 @@ EXAMPLES = r"""
 - name: Validate the declaration of CUDA
   busbar.cluster.refuse:
     problems: "{{ plan.problems }}"
-
-- name: Check that the archive can be verified
-  busbar.cluster.refuse:
-    msg: "{{ inventory_hostname }}: pyxis_sha256 is not set: set it to the output of sha256sum for the archive"
-  when: pyxis_sha256 | length == 0
 """
 
 RETURN = r"""

@@ -36,7 +36,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.refusal import refusal
+from ..module_utils.common.problems import refusal
 from ..module_utils.storage.scratch_host import module_run, read_scratch
 from ..module_utils.storage.scratch_plan import declaration_problems, scratch_plan
 

@@ -32,21 +32,46 @@ version: {description: Version of OpenSSH; V(0.0) if unknown., returned: always,
 """
 
 import grp
+import json
 import pwd
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.access.login_user import groups_of, login_user
-from ..module_utils.access.sudoers import sudo_holders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SUDOERS = Path("/etc/sudoers")
+
+
+def sudo_holders(text: str) -> dict[str, list[str]]:
+    """Return users and groups with at least one sudo rule, by name or as `#number`.
+
+    Rules for ALL are ignored, because they give all users the same privileges.
+
+    Raises:
+        ValueError: the text is not output of cvtsudoers.
+    """
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        message = "is not output of cvtsudoers"
+        raise ValueError(message)  # noqa: TRY004 - the text is invalid, not the argument type
+    members = [member for spec in found.get("User_Specs") or [] for member in spec.get("User_List") or []]
+    granted = [member for member in members if not member.get("negated")]
+    return {
+        "users": _names(granted, "username", "userid"),
+        "groups": _names(granted, "usergroup", "usergid"),
+    }
+
+
+def _names(members: list[dict[str, Any]], by_name: str, by_number: str) -> list[str]:
+    names = {str(member[by_name]) for member in members if by_name in member} - {"ALL"}
+    return sorted(names | {f"#{member[by_number]}" for member in members if by_number in member})
 
 
 def has_keys(path: Path) -> bool:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from ansible.errors import AnsibleError, AnsibleFilterError, AnsibleLookupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BAD_INPUT", "Filters", "border", "lookup_border", "reason"]
+__all__ = ["BAD_INPUT", "border", "filter_module", "lookup_border", "reason"]
 
 BAD_INPUT = (AnsibleError, AttributeError, LookupError, OSError, TypeError, ValueError)
 """Exceptions that invalid input causes: failed templates, values of the wrong type, unreadable files."""
 
-Filters: TypeAlias = "dict[str, Callable[..., Any]]"
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -58,6 +57,12 @@ def reason(exc: BaseException) -> str:
     if isinstance(exc, (AnsibleError, OSError, ValueError)):
         return str(exc)
     return f"{type(exc).__name__}: {exc}"
+
+
+def filter_module(name: str, function: Callable[..., object], *, hint: str = "", secret: bool = False) -> type:
+    """Return the class `FilterModule` of a plugin file with one filter, wrapped in `border`."""
+    filters = {name: border(function, hint=hint, secret=secret)}
+    return type("FilterModule", (), {"filters": lambda _self: filters})
 
 
 def lookup_border(function: Callable[P, T]) -> Callable[P, T]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..module_utils.common.refusal import REFUSED
+from ..module_utils.common.problems import REFUSED
 
 __all__ = ["is_refused"]
 

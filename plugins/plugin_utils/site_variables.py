@@ -36,7 +36,7 @@ SITE_VARIABLES: dict[str, dict[str, str]] = {
     "slurm_node_features": {"type": "list", "elements": "str"},
     "slurm_node_params": {"type": "dict"},
     "slurm_node_weight": {"type": "int"},
-    # Removed; former_users.py prints the replacement.
+    # Removed; roles/users/checks.py prints the replacement.
     "slurm_users": {"type": "raw"},
     "storage_backend": {"type": "raw"},
 }

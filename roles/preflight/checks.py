@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from ...plugins.module_utils.access.account_problems import account_conflicts
+from ...plugins.module_utils.common.kernels import newer_kernel
+from ...plugins.module_utils.common.package_fixes import unfixed_packages
 from ...plugins.module_utils.common.problems import advice, make_problem
 from ...plugins.module_utils.hardware.gpu_sockets import place_problems
 from ...plugins.module_utils.hardware.hardware_profile_check import claim_problems
@@ -13,14 +19,45 @@ from ...plugins.plugin_utils.engine.catalogue.profile_check import floor_advice
 from ...plugins.plugin_utils.hardware.gpu_repairs import manages_subnet, repairs_of_run, without_repaired_faults
 from ...plugins.plugin_utils.hardware.nvlink_domains import domain_claims
 from ...plugins.plugin_utils.nvidia.driver_problems import site_driver_problems
-from ...plugins.plugin_utils.preflight.node_advice import node_advice
 from ...plugins.plugin_utils.preflight.nodes import name_problems, node_problems
 from ...plugins.plugin_utils.preflight.releases import driver_system, release_problems
 from ...plugins.plugin_utils.preflight.software import node_software_problems
 from ...plugins.plugin_utils.role_checks import Known, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+_FIXES = Path(__file__).parents[2] / "plugins/plugin_utils/preflight/package_fixes.yml"
+
+
+@cache
+def package_fixes() -> Mapping[str, Any]:
+    """Return the content of package_fixes.yml."""
+    found: Mapping[str, Any] = yaml.safe_load(_FIXES.read_text(encoding="utf-8"))
+    return found
+
+
+def node_advice(host: str, node: Mapping[str, Any]) -> list[Problem]:
+    """Return the warnings about one node.
+
+    Args:
+        host: name of the host.
+        node: `node` of the node_info module: `os`, `kernel`, `kernels` and `versions`.
+    """
+    unfixed = [
+        make_problem([host], each.name, each.problem, each.remedy)
+        for each in unfixed_packages(package_fixes(), node.get("os") or {}, node.get("versions") or {})
+    ]
+    return [*unfixed, *_kernel(host, node)]
+
+
+def _kernel(host: str, node: Mapping[str, Any]) -> Iterator[Problem]:
+    running = str(node.get("kernel") or "")
+    newer = newer_kernel(running, node.get("kernels") or [])
+    if newer:
+        problem = f"{running} is running, but {newer} is installed and requires a reboot"
+        yield make_problem([host], "kernel", problem, "drain the node and reboot it")
 
 
 def check_nodes(hosts: Sequence[str], cluster: Known) -> list[Problem]:

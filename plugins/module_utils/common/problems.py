@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["Problem", "advice", "is_advice", "make_problem", "one_line", "problem_lines"]
+REFUSED = "busbar_refused"
+
+
+def refusal(headline: str, problems: Sequence[Problem]) -> dict[str, Any]:
+    """Return a failed module result with problems that the user can fix.
+
+    Args:
+        headline: the action that was not taken.
+        problems: all problems found for this host.
+    """
+    lines = [line for item in problems for line in problem_lines(item, ",".join(item["hosts"]))]
+    return {"msg": "\n".join([headline, *lines]), "problems": list(problems), REFUSED: True}
 
 
 class Problem(TypedDict):

@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import make_problem
-from ..common.socket_address import socket_address
 from ..engine.catalogue.builtin_profiles import unknown_hardware
 
 if TYPE_CHECKING:
@@ -17,6 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["scrape_targets", "target_problems", "targets_text"]
 
 Targets = dict[str, list[dict[str, Any]]]
+
+
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+
+
+def socket_address(address: str, port: int | str) -> str:
+    """Return ADDRESS:PORT, with an IPv6 address in brackets."""
+    return f"[{address}]:{port}" if ":" in address and not address.startswith("[") else f"{address}:{port}"
 
 
 def scrape_targets(

@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.node_advice import package_fixes
 from ansible_collections.busbar.cluster.roles.node_exporter.files import package_watch
+from ansible_collections.busbar.cluster.roles.preflight.checks import package_fixes
 from role_programs import install_program
 
 if TYPE_CHECKING:

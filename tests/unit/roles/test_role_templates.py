@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.plugin_utils.template_files import checked, sources
+from ansible_collections.busbar.cluster.plugins.action.templates import checked, sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

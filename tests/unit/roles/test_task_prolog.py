@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.busbar.cluster.plugins.module_utils.containers.container_mounts import mount_lines
+from ansible_collections.busbar.cluster.plugins.module_utils.containers.enroot_config import mount_lines
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 

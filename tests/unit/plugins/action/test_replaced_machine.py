@@ -10,7 +10,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.busbar.cluster.plugins.action import replaced_machine
-from ansible_collections.busbar.cluster.plugins.plugin_utils.first_contact import fingerprint
+from ansible_collections.busbar.cluster.plugins.action.replaced_machine import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,7 @@ from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar, trust_as_template
-from ansible_collections.busbar.cluster.plugins.action.templates import ActionModule
-from ansible_collections.busbar.cluster.plugins.plugin_utils.template_files import checked, sources
+from ansible_collections.busbar.cluster.plugins.action.templates import ActionModule, checked, sources
 from plays import played
 
 TOP = Path(__file__).resolve().parents[4]

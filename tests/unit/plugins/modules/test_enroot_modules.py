@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common.host_files import keep_files
-from ansible_collections.busbar.cluster.plugins.module_utils.containers import enroot_host
 from ansible_collections.busbar.cluster.plugins.modules import container_info, enroot_configuration, enroot_hooks
 from executables import executable
 from module_run import module_result
@@ -23,25 +22,25 @@ MOUNTS = (
     [("/var/lib/enroot", "overlay"), ("/run/enroot", "tmpfs"), ("/scratch/enroot", "xfs"), ("/scratch2", "ext4")],
 )
 def test_file_system(path: str, kind: str) -> None:
-    assert enroot_host.file_system(Path(path), MOUNTS) == kind
+    assert enroot_configuration.file_system(Path(path), MOUNTS) == kind
 
 
 def test_settings_and_users(tmp_path: Path) -> None:
     (tmp_path / "user").mkdir()
     (tmp_path / "user" / "max_user_namespaces").write_text("15000\n")
-    assert enroot_host.setting("user.max_user_namespaces", tmp_path) == 15000
-    assert enroot_host.setting("kernel.unprivileged_userns_clone", tmp_path) is None
-    assert enroot_host.existing(tmp_path / "a" / "b") == tmp_path
-    assert enroot_host.known("root")
-    assert not enroot_host.known("nobody-of-that-name")
+    assert enroot_configuration.setting("user.max_user_namespaces", tmp_path) == 15000
+    assert enroot_configuration.setting("kernel.unprivileged_userns_clone", tmp_path) is None
+    assert enroot_configuration.existing(tmp_path / "a" / "b") == tmp_path
+    assert enroot_configuration.known("root")
+    assert not enroot_configuration.known("nobody-of-that-name")
 
 
 def test_what_tries_namespaces(tmp_path: Path) -> None:
     """AppArmor's profile applies only to /usr/bin/enroot-nsenter, so unshare is no test of it."""
     program = tmp_path / "enroot-nsenter"
-    assert "unshare" in enroot_host.trial(program)
+    assert "unshare" in enroot_configuration.trial(program)
     program.touch()
-    assert enroot_host.trial(program)[4:] == [str(program), "--user", "--mount", "--remap-root", "true"]
+    assert enroot_configuration.trial(program)[4:] == [str(program), "--user", "--mount", "--remap-root", "true"]
 
 
 def test_each_login_is_known_with_that_of_the_host_of_its_tokens() -> None:

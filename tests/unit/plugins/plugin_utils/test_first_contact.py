@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.first_contact import fingerprint, scan_keys, trust_keys
+from ansible_collections.busbar.cluster.plugins.action.replaced_machine import fingerprint, scan_keys, trust_keys
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.access.account_problems import account_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts import slurm_users
-from ansible_collections.busbar.cluster.plugins.plugin_utils.former_users import former_users_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.options import Setting
+from ansible_collections.busbar.cluster.roles.users.checks import former_users_problems
 
 ACCOUNTS: list[dict[str, Any]] = [
     {"name": "alice", "uid": 2001, "comment": "Älice #1", "password_hash": "{{ vault_alice }}"},

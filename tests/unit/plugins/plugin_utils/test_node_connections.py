@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.node_connections import NodeConnection
+from ansible_collections.busbar.cluster.plugins.action.validation import NodeConnection
 
 
 class _Become:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.secret_files import secret_problems
+from ansible_collections.busbar.cluster.plugins.lookup.inventory_checks import secret_problems
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.sudoers import sudo_holders
-from ansible_collections.busbar.cluster.plugins.plugin_utils.access.login_rights import login_rights
+from ansible_collections.busbar.cluster.plugins.filter.login_rights import login_rights
+from ansible_collections.busbar.cluster.plugins.modules.ssh_host_info import sudo_holders
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.login_trial import read_note, restore_script
+from ansible_collections.busbar.cluster.plugins.modules.login_trial import read_note, restore_script
 from executables import executable
 
 if TYPE_CHECKING:

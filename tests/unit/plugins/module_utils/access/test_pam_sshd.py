@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.pam_sshd import pam_others_text, pam_sshd_text
+from ansible_collections.busbar.cluster.plugins.modules.pam_sshd import pam_others_text, pam_sshd_text
 
 DEBIAN = """\
 @include common-auth

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.secret_readers import Place, readers, too_open
+from ansible_collections.busbar.cluster.plugins.modules.secret_info import Place, readers, too_open
 
 ACCOUNTS = {
     "root": (0, 0),

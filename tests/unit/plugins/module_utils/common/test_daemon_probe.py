@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.daemon_probe import (
+from ansible_collections.busbar.cluster.plugins.modules.daemon_reload import (
     Access,
     fetch,
     loaded_since,

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.daemon_probe import Access, fetch
+from ansible_collections.busbar.cluster.plugins.modules.daemon_reload import Access, fetch
 from ansible_collections.busbar.cluster.plugins.plugin_utils.access import tls_certificate as tls
 
 if TYPE_CHECKING:

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.apt_components import (
-    END,
-    SEPARATOR,
-    component_sources,
-    parse_targets,
-)
 from ansible_collections.busbar.cluster.plugins.module_utils.common.package_sources import (
     Source,
     apt_preferences,
@@ -16,6 +10,12 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.package_sour
     configures_url,
     dnf_repository,
     source_problems,
+)
+from ansible_collections.busbar.cluster.plugins.modules.package_repository import (
+    END,
+    SEPARATOR,
+    component_sources,
+    parse_targets,
 )
 
 URL = "http://mirror.example.org/cuda/"

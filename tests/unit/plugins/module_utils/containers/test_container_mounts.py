@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.containers.container_mounts import mount_lines
+from ansible_collections.busbar.cluster.plugins.module_utils.containers.enroot_config import mount_lines
 
 
 def test_lines_are_those_that_pyxis_writes() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.containers.user_namespaces import (
+from ansible_collections.busbar.cluster.plugins.modules.container_info import (
     SETTINGS,
     user_namespace_problems,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.job_descriptions import ended_words, queued_words
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.jobs_page import ended_words, queued_words
 
 
 @pytest.mark.parametrize(

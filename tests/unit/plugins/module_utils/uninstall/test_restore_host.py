@@ -16,12 +16,12 @@ from ansible_collections.busbar.cluster.plugins.module_utils.uninstall import (
     host_state,
     paths,
     remove_packages,
-    restore_host,
     services,
 )
+from ansible_collections.busbar.cluster.plugins.modules import baseline as restore_host
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.restore_host import Host
+    from ansible_collections.busbar.cluster.plugins.modules.baseline import Host
 
 BY_HAND = "changed manually since busbar wrote it"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bcrypt
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.access.password_hash import bcrypt_hash
+from ansible_collections.busbar.cluster.plugins.filter.bcrypt_hash import bcrypt_hash
 
 
 def test_it_is_stable_and_the_password_fits() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.containers.module_files import (
+from ansible_collections.busbar.cluster.plugins.filter.module_files import (
     module_file,
     module_files,
 )

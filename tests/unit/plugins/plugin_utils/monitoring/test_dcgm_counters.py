@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.dcgm_counters import counter_problems
+from ansible_collections.busbar.cluster.roles.dcgm.checks import counter_problems
 from dcgm_fields import read_counters
 
 PROGRAM = Path(__file__).parents[4] / "fixtures/dcgm/dcgm-exporter"

@@ -12,7 +12,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.package_fixe
     unfixed_packages,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.common.software_versions import PACKAGES
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.node_advice import node_advice, package_fixes
+from ansible_collections.busbar.cluster.roles.preflight.checks import node_advice, package_fixes
 
 TOP = Path(__file__).resolve().parents[5]
 DEBIAN_12 = {"id": "debian", "version": "12", "name": "Debian 12"}

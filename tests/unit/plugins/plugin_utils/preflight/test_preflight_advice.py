@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common.kernels import newer_kernel
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.node_advice import node_advice
+from ansible_collections.busbar.cluster.roles.preflight.checks import node_advice
 
 
 @pytest.mark.parametrize(

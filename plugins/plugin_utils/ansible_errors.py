@@ -11,8 +11,6 @@ from ansible.errors import AnsibleError, AnsibleFilterError, AnsibleLookupError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BAD_INPUT", "border", "filter_module", "lookup_border", "reason"]
-
 BAD_INPUT = (AnsibleError, AttributeError, LookupError, OSError, TypeError, ValueError)
 """Exceptions that invalid input causes: failed templates, values of the wrong type, unreadable files."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..module_utils.common.problems import Problem
     from .preflight.options import Setting
 
-__all__ = ["DeclaredValues"]
-
 # Error from `lookup('file', …)` for a missing file.
 _ABSENT = re.compile(r"Unable to access the file '(.+?)'")
 _READS_FILE = re.compile(r"""["'](?:ansible\.builtin\.)?file["']\s*,""")

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Self
 
-__all__ = ["Interruption"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from ..module_utils.common.problems import REFUSED
 
-__all__ = ["is_refused"]
-
 
 def is_refused(result: dict[str, Any]) -> bool:
     """Return whether a task failed because of invalid input; for a loop, whether this applies to all failed items."""

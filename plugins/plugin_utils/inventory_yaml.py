@@ -14,8 +14,6 @@ from .common.near_names import near_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["variable_files", "variable_places", "yaml_problems"]
-
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YAML = frozenset({".yml", ".yaml"})
 # Extensions that Ansible also reads as YAML below group_vars and host_vars.

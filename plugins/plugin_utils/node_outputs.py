@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
     from pathlib import Path
 
-__all__ = [
-    "PIECE",
-    "Bounds",
-    "Node",
-    "Wanted",
-    "fetch",
-]
-
 PIECE = 4 << 20
 _HEAD = b"busbar-output "
 _LONGEST_HEAD = 1 << 16

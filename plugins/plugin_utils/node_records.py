@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["NAME", "add_node_record", "read_node_records"]
-
 NAME = "nodes.jsonl"
 _LARGEST = 1 << 24
 

@@ -10,8 +10,6 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["tag_problems"]
-
 _COLLECTION = Path(__file__).resolve().parents[2]
 _PREFIX = "busbar.cluster."
 _SPECIAL = frozenset({"all", "always", "never", "tagged", "untagged"})

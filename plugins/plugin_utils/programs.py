@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["imported_files", "imports_of", "program"]
-
 PLUGINS = Path(__file__).resolve().parents[1]
 PACKAGE = "ansible_collections.busbar.cluster.plugins"
 SHEBANG = b"#!/usr/bin/python3 -IB\n"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from .engine.report.report_types import ReadReport
 
-__all__ = ["FILES", "METRICS", "folders", "history", "raw_report", "read_report", "write_pages"]
-
 METRICS = "busbar.prom"
 FILES = ("junit.xml", METRICS, "report.html")
 _NAME = "report.json"

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["LATEST", "point_to", "save_report", "unwritable"]
-
 LATEST = "latest"
 
 

@@ -24,18 +24,6 @@ from .site_folder import inventory_folder, site_folder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "ELEVATION",
-    "OWN_PLAYBOOKS",
-    "Holder",
-    "LockedError",
-    "RunLock",
-    "lock_paths",
-    "needs_no_lock",
-    "other_run",
-    "refuse_if_locked",
-]
-
 READ_ONLY = frozenset({"describe.yml", "preflight.yml"})
 # Maps a playbook to the tag of a part that requires no lock if only this part runs. `elevate` writes a file that no
 # other run uses, and must work during a long run in an emergency; `backup_verify` changes nothing.

@@ -10,8 +10,6 @@ import stat
 import tempfile
 from pathlib import Path
 
-__all__ = ["SecretError", "encoded_length", "get_secret", "make_secret", "read_secret", "store_secret"]
-
 ENCODINGS = ("urlsafe", "hex")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

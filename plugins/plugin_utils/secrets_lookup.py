@@ -12,8 +12,6 @@ from ansible.plugins.lookup import LookupBase
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SecretsLookup", "is_taken"]
-
 
 class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible is untyped
     """A lookup with the option `directory`, which defaults to the variable `cluster_secrets_dir`."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["inventory_folder", "is_read_whole", "site_folder"]
-
 _NAME = "inventory"
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ..module_utils.common.problems import Problem
 
-__all__ = ["SITE_VARIABLES", "declared_options", "family_names", "site_settings", "stray_files"]
-
 # Variables that are not options of a single role, with their types; those with type raw have separate checks.
 SITE_VARIABLES: dict[str, dict[str, str]] = {
     "hardware": {"type": "str"},

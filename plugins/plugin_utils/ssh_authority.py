@@ -10,8 +10,6 @@ from .secret_store import SecretError, read_secret, store_secret
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["CURRENT", "NEXT", "PREVIOUS", "signing_key", "trusted_lines"]
-
 CURRENT, NEXT, PREVIOUS = "ssh_ca", "ssh_ca_next", "ssh_ca_previous"
 
 

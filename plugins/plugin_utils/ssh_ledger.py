@@ -8,8 +8,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NAME", "read_ledger", "write_ledger"]
-
 NAME = "ssh_host_keys.json"
 _FIELDS = {"host", "key", "authority", "days", "retired"}
 

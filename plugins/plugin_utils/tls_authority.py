@@ -19,8 +19,6 @@ from .secret_store import SecretError, read_secret, store_secret
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["CURRENT", "NEXT", "PREVIOUS", "judge", "signing_authority", "trusted_certificates"]
-
 # Key and certificate are in one file, so that they match even if several processes create them.
 CURRENT, NEXT, PREVIOUS = "tls_ca", "tls_ca_next", "tls_ca_previous"
 KINDS = {"certificate": "the host's certificate", "key": "its private key", "ca": "the authority's certificate"}

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .engine.validation.data_types import Report
     from .interruption import Interruption
 
-__all__ = ["ClusterTransport", "free_folder", "run_validation"]
-
 # Time for cancelled jobs to end. An interrupted run is killed after a longer time.
 _RELEASE_S = 20
 

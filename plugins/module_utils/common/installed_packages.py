@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from ansible.module_utils.basic import AnsibleModule
 
-__all__ = ["installed_versions"]
-
 
 def installed_versions(module: AnsibleModule, names: Sequence[str]) -> dict[str, str]:
     """Return the versions of the installed packages among `names`."""

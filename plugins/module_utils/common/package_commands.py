@@ -16,20 +16,6 @@ from .package_lock import LOCK_PATIENCE_S, first_holder, is_lock_failure, lock_h
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = [
-    "APT",
-    "ENVIRONMENT",
-    "INTERRUPTED",
-    "POLICY",
-    "clear_policy",
-    "error_text",
-    "fetch_problems",
-    "install_command",
-    "lists_are_fresh",
-    "run_manager",
-    "services_held",
-]
-
 LISTS = Path("/var/lib/apt/lists")
 POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_LOCK = Path("/run/busbar-policy-rc.d.lock")

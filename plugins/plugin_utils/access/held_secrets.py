@@ -9,8 +9,6 @@ from ...module_utils.common.problems import Problem, make_problem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Site", "held_problems", "rotation_problems"]
-
 _OPTION = "preflight_rotate_secrets"
 
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["lies_in", "network"]
-
 
 def network(text: object) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     """Parse a network or an address, which becomes a network of one address; return None for other values."""

@@ -10,8 +10,6 @@ from ..engine.common.hostlist import fold_hosts
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["KEY", "NEXT", "PREVIOUS", "rotation_plan"]
-
 KEY = "rotate_secrets"
 # Suffixes of a secret's file name during its rotation.
 NEXT, PREVIOUS = "_next", "_previous"

@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["certificate_end", "make_authority", "public_line", "renewal_reason", "sign_host_key"]
-
 _DAY_S = 86400
 _OPENSSH = (serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["current_keys", "former_keys", "updated_ledger"]
-
 _DAY_S = 86400
 Entry = dict[str, Any]
 

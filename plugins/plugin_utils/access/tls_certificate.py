@@ -21,19 +21,6 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
-__all__ = [
-    "Authority",
-    "authority_certificate",
-    "end_of",
-    "first_end",
-    "make_authority",
-    "placeholder_key",
-    "read_authority",
-    "read_certificates",
-    "renewal_reason",
-    "sign_host",
-]
-
 _DAY_S = 86400
 _AUTHORITY_DAYS = 7300
 _LONGEST_NAME = 64  # characters of a common name: RFC 5280, appendix A.1 (ub-common-name)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["near_name", "near_option"]
-
 # Minimum length for two typos, because these turn a short name into another valid one: tls and ssh, mode and nodes.
 _LONG_NAME, _LONG_WORD = 8, 6
 _LONGEST_ABBREVIATION = 3

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clock_offset", "failure_kind", "short_message"]
-
 _BECOME = re.compile(
     r"(incorrect|missing) \S+ password|privilege escalation|become|sudo: |not in the sudoers|a password is required"
     r"|sorry, try again|doas: |su: ",

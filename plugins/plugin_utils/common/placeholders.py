@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-__all__ = ["placeholder"]
-
 # Reserved names: RFC 2606, sections 2 and 3.
 _NOWHERE = re.compile(r"(?:^|\.)(?:example(?:\.(?:com|net|org))?|invalid)\.?$", re.IGNORECASE)
 _WORDS = re.compile(

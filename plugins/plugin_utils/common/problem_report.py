@@ -10,8 +10,6 @@ from ..engine.common.hostlist import fold_hosts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["group_problems", "problem_report"]
-
 
 def group_problems(problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems in order; equal problems are merged into one with all their hosts, sorted."""

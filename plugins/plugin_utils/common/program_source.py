@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from ...module_utils.common.problems import Problem
 
-__all__ = ["argument_problems", "source_problems"]
-
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ...module_utils.common.problems import Problem
 
-__all__ = ["routing_problems", "site_routing_problems"]
-
 SEVERITIES = ("critical", "warning", "info")
 NONE, WATCHDOG, DEFAULT = "none", "busbar_watchdog", "default"
 WAITS = ("group_wait", "group_interval", "repeat_interval")

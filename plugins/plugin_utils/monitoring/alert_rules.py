@@ -18,8 +18,6 @@ from ...module_utils.common.problems import Problem, make_problem
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["KEYS", "SEVERITIES", "alert_problems", "alert_rules", "at_threshold"]
-
 SEVERITIES = ("critical", "warning", "info", "none")
 KEYS = ("enabled", "for", "severity", "threshold")
 # Prometheus's duration syntax: each unit once, in descending order, or a bare 0.

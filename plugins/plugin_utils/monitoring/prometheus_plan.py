@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from ...module_utils.common.problems import Problem
 
 
-__all__ = [
-    "duration_seconds",
-    "host_problems",
-    "prometheus_plan",
-    "prometheus_problems",
-    "rule_files",
-    "rules_of",
-    "shipped_alert_problems",
-    "shipped_rules",
-    "size_bytes",
-]
-
 SECRETS = "/etc/prometheus/secrets"
 
 # Units and their order: Prometheus documentation, "Configuration", <duration>, with its regular expression.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ...module_utils.common.problems import Problem
 
-__all__ = ["scrape_targets", "target_problems", "targets_text"]
-
 Targets = dict[str, list[dict[str, Any]]]
 
 

@@ -28,19 +28,6 @@ if TYPE_CHECKING:
 
     from ..engine.report.report_types import ReadReport
 
-__all__ = [
-    "LIMIT",
-    "REPLACED",
-    "SIGNALS",
-    "WINDOW_DAYS",
-    "dossier",
-    "lemon_score",
-    "node_lines",
-    "read_records",
-    "seconds",
-    "serial_of",
-]
-
 REPLACED = "replaced"
 _DAY_S = 86400
 Data = dict[str, Any]

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ...module_utils.hardware.machine_parts import Part
 
-__all__ = ["ADMITTED", "AGAIN", "Change", "change_of", "compared", "known_parts"]
-
 # Events for the same machine: reinstalled, or unchanged and allowed by an option.
 REINSTALLED, AGAIN = "reinstalled", "provisioned again"
 ADMITTED = "admitted"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Groups = Mapping[str, Sequence[str]]
 
-__all__ = ["KNOWN_GROUPS", "group_problems", "limit_problems"]
-
 # Purpose of the hosts in each group, in the order for messages.
 KNOWN_GROUPS = {
     "slurm_controller": "run slurmctld",

@@ -15,16 +15,6 @@ from ..engine.catalogue.profile_check import profile_problems
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "GroupValue",
-    "HostEntry",
-    "catalogue_problems",
-    "competing_groups",
-    "domain_problems",
-    "hardware_choice_problems",
-    "host_problems",
-]
-
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _SPLIT = "give each rack a separate nvlink_domain"

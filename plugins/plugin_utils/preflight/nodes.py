@@ -9,8 +9,6 @@ from ...module_utils.common.problems import Problem, make_problem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["SUDO_REMEDY", "name_problems", "node_problems"]
-
 SUDO_REMEDY = "enter the correct sudo password with -K (--ask-become-pass), or allow sudo without a password"
 
 _REMEDY_CONNECTION = (

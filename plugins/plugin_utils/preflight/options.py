@@ -14,16 +14,6 @@ from .removed_options import REMOVED
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-__all__ = [
-    "Option",
-    "Setting",
-    "former_problems",
-    "places_of",
-    "type_problem",
-    "type_problems",
-    "unknown_problems",
-]
-
 _OWN = "for a custom variable, rename it or add it to preflight_allowed_variables"
 _MOST_PLACES = 3
 # Renamed options as pairs of old and new prefix. The first match applies.

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Foreign", "adoption", "foreign_group", "foreign_variable"]
-
 DEEPOPS, OMNIA, APPLIANCE, OCI = "DeepOps", "Omnia", "ansible-slurm-appliance", "oci-hpc"
 _HEAD = ("slurm_controller", "slurm_database")
 

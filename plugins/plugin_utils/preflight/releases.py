@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     Groups = Mapping[str, Collection[str]]
     Fault = tuple[str, str, str]
 
-__all__ = ["driver_system", "release_problems"]
-
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _DEBIAN = frozenset({"debian", "ubuntu"})
 _DISTRIBUTIONS = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REMOVED"]
-
 _AUDITD = "configure audit rules outside of busbar, for example with devsec.hardening.os_hardening (docs/security.md)"
 _DATABASE = "set slurm_database_external to a database outside of the cluster (docs/backup.md)"
 _MONITORING = (

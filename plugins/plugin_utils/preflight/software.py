@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from ...module_utils.common.problems import Problem
 
-__all__ = ["CHECKSUM_REMEDY", "is_on", "node_software_problems"]
-
 CHECKSUM_REMEDY = 'verify each package, then add a line "FILE: SHA256" for it'
 # Options with container images that require GPUs unless the validation runs on CPUs.
 _IMAGES = ("validation_image", "validation_p2p_image", "validation_nvbandwidth_image", "validation_training_image")

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     Variables = Mapping[str, Mapping[str, Any]]
 
-__all__ = ["home_problems", "host_mount_problems", "site_storage_problems"]
-
 _READ = (
     "ansible_host",
     "hosts_address",

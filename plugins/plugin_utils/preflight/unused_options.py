@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ...module_utils.common.problems import Problem
     from .options import Option, Setting
 
-__all__ = ["unused_options"]
-
 _OFF = frozenset({"", "0", "false", "no", "off", "none", "[]", "{}"})
 _GROUP = "a host in "
 _MONITORED = ("alertmanager", "dcgm_exporter", "grafana", "journal_remote", "monitoring", "node_exporter", "prometheus")

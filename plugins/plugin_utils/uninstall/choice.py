@@ -11,8 +11,6 @@ from ..engine.common.hostlist import fold_hosts, unfold_hosts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["SERVERS", "Answer", "uninstall_choice", "uninstall_problems"]
-
 KEY, DATA_KEY = "uninstall_nodes", "uninstall_leaves_data"
 # Servers are uninstalled last, and only together with all their remaining clients.
 SERVERS = ("slurm_controller", "slurm_database", "nfs_server", "ldap_server", "monitoring", "portal")

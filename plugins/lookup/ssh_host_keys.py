@@ -54,11 +54,10 @@ _raw:
 import time
 from typing import Any
 
-from ..plugin_utils.access.ssh_key_ledger import current_keys, former_keys, updated_ledger
 from ..plugin_utils.ansible_errors import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.ssh_authority import trusted_lines
-from ..plugin_utils.ssh_ledger import read_ledger, write_ledger
+from ..plugin_utils.ssh_ledger import current_keys, former_keys, read_ledger, updated_ledger, write_ledger
 
 
 class LookupModule(SecretsLookup):

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.host_files import keep_files
-from ..module_utils.common.installed_packages import installed_versions
+from ..module_utils.common.package_commands import installed_versions
 from ..module_utils.common.problems import refusal
 from ..module_utils.common.systemd import unit_states
 from ..module_utils.containers.enroot_config import NAMESPACE_SETTINGS, enroot_plan

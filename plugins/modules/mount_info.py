@@ -116,7 +116,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.installed_packages import installed_versions
+from ..module_utils.common.package_commands import installed_versions
 from ..module_utils.common.problems import make_problem, problem_lines, refusal
 from ..module_utils.storage.home_quota import QuotaError, file_system
 from ..module_utils.storage.mount_state import MountCheck

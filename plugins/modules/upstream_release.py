@@ -75,18 +75,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ..module_utils.common.baseline import before_making
-from ..module_utils.common.package_commands import APT, error_text, install_command, run_manager
+from ..module_utils.common.package_commands import APT, error_text, install_command, installed_versions, run_manager
 
 TIMEOUT_S = 60
-
-
-def installed_version(module: AnsibleModule, name: str) -> str:
-    """Return the installed version of a package, or '' if it is not installed."""
-    if module.get_bin_path("dpkg-query"):
-        status, out, _ = module.run_command(["dpkg-query", "-W", "-f", "${Version} ${Status}", name])
-        return out.split()[0] if status == 0 and out.endswith(" ok installed") else ""
-    status, out, _ = module.run_command(["rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}", name])
-    return out.strip() if status == 0 else ""
 
 
 def fetch(module: AnsibleModule, what: str, source: str, sha256: str) -> bytes:
@@ -194,11 +185,9 @@ def main() -> None:
     )
     if module.params["dest"]:
         keep_archive(module)
-    wanted = [
-        (item, before)
-        for item in module.params["packages"]
-        if (before := installed_version(module, item["name"])) != item["version"]
-    ]
+    packages = module.params["packages"]
+    present = installed_versions(module, [item["name"] for item in packages])
+    wanted = [(item, before) for item in packages if (before := present.get(item["name"], "")) != item["version"]]
     if wanted and not module.check_mode:
         install(module, [item for item, _ in wanted])
     diff = [

@@ -16,6 +16,8 @@ from .package_lock import LOCK_PATIENCE_S, first_holder, is_lock_failure, lock_h
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ansible.module_utils.basic import AnsibleModule
+
 LISTS = Path("/var/lib/apt/lists")
 POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_LOCK = Path("/run/busbar-policy-rc.d.lock")
@@ -41,6 +43,20 @@ POLICY_TEXT = """\
 flock --nonblock --exclusive {lock} true || exit 101
 exit 0
 """
+
+
+def installed_versions(module: AnsibleModule, names: Sequence[str]) -> dict[str, str]:
+    """Return the versions of the installed packages among `names`."""
+    if not names:
+        return {}
+    if module.get_bin_path("dpkg-query"):
+        _, out, _ = module.run_command(
+            ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status} ${Version}\\n", *names]
+        )
+        found = [line.split() for line in out.splitlines()]
+        return {words[0]: words[2] for words in found if len(words) == 3 and words[1] == "installed"}  # noqa: PLR2004
+    _, out, _ = module.run_command(["rpm", "-q", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\\n", *names])
+    return dict(line.split() for line in out.splitlines() if len(line.split()) == 2)  # noqa: PLR2004
 
 
 def install_command(

@@ -10,6 +10,12 @@ if TYPE_CHECKING:
 REFUSED = "busbar_refused"
 
 
+def is_refused(result: dict[str, Any]) -> bool:
+    """Return whether a task failed because of invalid input; for a loop, whether this applies to all failed items."""
+    failed = [item for item in result.get("results") or [] if isinstance(item, dict) and item.get("failed")]
+    return result.get(REFUSED) is True or (bool(failed) and all(item.get(REFUSED) is True for item in failed))
+
+
 def refusal(headline: str, problems: Sequence[Problem]) -> dict[str, Any]:
     """Return a failed module result with problems that the user can fix.
 

@@ -9,7 +9,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..common.installed_packages import installed_versions
+from ..common.package_commands import installed_versions
 from ..hardware.gpu_facts import listed, read
 from ..hardware.network_facts import parse_addresses, parse_sminfo, pci_nics, rdma_ports
 from .rdma_files import MANAGERS, MODE_RULES, MODULES, NAMING_RULES, OURS, QUERIED_PACKAGES, ROCE, ROCE_UNIT

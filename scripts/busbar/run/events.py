@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import is_refused
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import (
     printable,
     printable_lines,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.invalid_input import is_refused
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.nodes import SUDO_REMEDY
 
 from busbar.run.display import Display, TaskState, duration

@@ -9,7 +9,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 from ansible_collections.busbar.cluster.plugins.action.refuse import ActionModule
-from ansible_collections.busbar.cluster.plugins.plugin_utils.invalid_input import is_refused
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import is_refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.playbook_tags import tag_problems
+from ansible_collections.busbar.cluster.plugins.callback.run_guard import tag_problems
 
 TOP = Path(__file__).resolve().parents[4]
 PLAYBOOKS = TOP / "playbooks"

@@ -7,18 +7,18 @@ import stat
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.access.tls_certificate import (
-    authority_certificate,
-    make_authority,
-)
-from ansible_collections.busbar.cluster.plugins.plugin_utils.secret_store import SecretError
-from ansible_collections.busbar.cluster.plugins.plugin_utils.tls_authority import (
+from ansible_collections.busbar.cluster.plugins.lookup.tls_certificate import (
     CURRENT,
     NEXT,
     PREVIOUS,
     signing_authority,
     trusted_certificates,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access.tls_certificate import (
+    authority_certificate,
+    make_authority,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.secret_store import SecretError
 
 NOW = 1_760_000_000
 

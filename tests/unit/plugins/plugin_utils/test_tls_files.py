@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.lookup.tls_certificate import judge
 from ansible_collections.busbar.cluster.plugins.plugin_utils.access import tls_certificate as tls
-from ansible_collections.busbar.cluster.plugins.plugin_utils.tls_authority import judge
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.installed_packages import installed_versions
+from ansible_collections.busbar.cluster.plugins.module_utils.common.package_commands import installed_versions
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia import gpudirect_host, rdma_host
 
 if TYPE_CHECKING:

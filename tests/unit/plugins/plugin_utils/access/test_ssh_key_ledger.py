@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.access.ssh_key_ledger import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.ssh_ledger import (
     current_keys,
     former_keys,
     updated_ledger,

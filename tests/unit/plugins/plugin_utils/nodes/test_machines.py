@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.nodes.machine_identity import (
+from ansible_collections.busbar.cluster.plugins.action.replaced_machine import (
     change_of,
     compared,
     known_parts,

@@ -11,8 +11,6 @@ from busbar import removed
 from busbar.commands import completion
 from busbar.errors import AnsibleMissingError, UsageError
 
-__all__ = ["main"]
-
 # Modules in busbar.commands that register the commands.
 COMMANDS = {
     "init": "init",

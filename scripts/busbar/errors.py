@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-__all__ = ["AnsibleMissingError", "UsageError", "require_ansible"]
-
 
 class UsageError(Exception):
     """Invalid input or a missing prerequisite; the command prints this message and exits with 2."""

@@ -17,8 +17,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.pr
     machine_notes,
 )
 
-__all__ = ["HARDWARE", "Node", "nodes_of", "profile_of"]
-
 # Each line belongs to a section; sysfs prints a file as PATH=VALUE, and a link to a device as PATH=.
 HARDWARE = r"""
 section() { sed "s|^|# $node $1 |"; }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from busbar.errors import UsageError
 
-__all__ = ["percent", "whole"]
-
 
 def whole(option: str, text: str, least: int, most: int) -> int:
     """Return an integer in a range.

@@ -11,8 +11,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.print
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["print_columns", "print_json"]
-
 
 def print_json(data: object) -> None:
     """Print data as JSON."""

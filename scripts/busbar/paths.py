@@ -8,16 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "SITE_FILES",
-    "ansible_config",
-    "checkout",
-    "collection",
-    "collections_root",
-    "default_inventory",
-    "site_files",
-]
-
 SITE_FILES = Path(__file__).resolve().with_name("site_files")
 """Templates of the files that `busbar init` creates in the folder of a site."""
 # Packaging would drop a file whose name begins with a dot.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COMMANDS", "PLAYBOOKS"]
-
 _SECURITY_REPORT = (
     "run `lynis audit system` on a host; busbar provision preflight and busbar doctor report packages without security"
     " fixes; hardening roles and their exemptions: docs/security.md"

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from busbar.errors import UsageError
 
-__all__ = ["BOMS", "read_text"]
-
 BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _MOST_BYTES = 1 << 28
 

@@ -10,8 +10,6 @@ import yaml
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["alert_page"]
-
 HEAD = """\
 # Alerts
 

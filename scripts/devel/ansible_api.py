@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["main", "violations"]
-
 TOP = Path(__file__).resolve().parents[2]
 # Code in these folders receives Ansible objects without importing them.
 CONTROLLER = tuple(f"plugins/{kind}/" for kind in ("action", "callback", "filter", "lookup", "plugin_utils"))

@@ -15,8 +15,6 @@ from busbar.option_values import whole
 if TYPE_CHECKING:
     from devel.benchmark_figures import Figure
 
-__all__ = ["main"]
-
 NAMES = {
     "controller": "runs a playbook on many simulated hosts: CPU, memory and time of the provisioning host",
     "noop": "provisions sandboxes of several sizes a second time: time and CPU of the provisioning host",

@@ -6,8 +6,6 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Figure", "Goal", "growth", "peak_kib"]
-
 
 class Figure(NamedTuple):
     """A measured value; `at` is the size if the benchmark measures several sizes."""

@@ -26,21 +26,6 @@ if TYPE_CHECKING:
 
     from busbar.sandbox.state import Sandbox
 
-__all__ = [
-    "QUICK",
-    "Spent",
-    "add_compute",
-    "add_name",
-    "busbar",
-    "compute",
-    "cpu",
-    "printed",
-    "recap",
-    "sandbox",
-    "sizes",
-    "timed",
-]
-
 # A short validation, because the benchmark measures busbar and not the links.
 QUICK = (
     *("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2"),

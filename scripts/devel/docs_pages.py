@@ -16,8 +16,6 @@ from devel.markdown import Link, relinked
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Page", "on_site", "site_pages"]
-
 # The menu: the sources of the pages by heading.
 MENU = {
     "Start": ["docs/first-site.md", "docs/adopt.md", "docs/commands.md"],

@@ -10,8 +10,6 @@ from busbar.commands.hardware import figures, machine
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["hardware_page"]
-
 HEAD = """\
 # Hardware profiles
 

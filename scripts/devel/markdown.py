@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FENCE", "Link", "parts", "relinked"]
-
 FENCE = re.compile(r"^( *)(```+|~~~+)(.*)$")
 # A link or an image, or inline code, which does not contain links.
 LINK = re.compile(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PLAY", "PROFILE", "ROLE", "STAGE"]
-
 PROFILE = {
     "plugins/plugin_utils/engine/catalogue/hardware/NAME.yml": """\
 ---

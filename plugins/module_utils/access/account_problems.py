@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     Items = Sequence[Mapping[str, Any]]
 
+__all__ = ["KEY_TYPES", "account_conflicts", "account_problems", "checked_key", "key_fault", "removal_conflicts"]
+
 USERS, GROUPS = "users_accounts", "users_groups"
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 # A directory may have user names that useradd rejects.

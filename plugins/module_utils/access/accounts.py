@@ -11,6 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+__all__ = [
+    "account_plan",
+    "declared_groups",
+    "is_local",
+    "is_present",
+    "key_files",
+    "known_groups",
+    "known_users",
+    "password_digest",
+    "slurm_users",
+]
+
 Item = dict[str, Any]
 # Seconds since 1970 for the user module; shadow(5) treats day 0 as no expiry.
 _ENDED, _NEVER = 86400, -1

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     Entry = Mapping[str, Sequence[str]]
     Change = Mapping[str, Any]
 
+__all__ = ["Directory", "Settings", "next_number"]
+
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _LOWEST, _HIGHEST = 1000, 59999
 _CLASSES = ("inetOrgPerson", "posixAccount", "ldapPublicKey")

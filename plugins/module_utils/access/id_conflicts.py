@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from ..common.problems import Problem
 
+__all__ = ["Holder", "clashes", "declared_holders", "local_holders"]
+
 
 class Holder(NamedTuple):
     """A user or group; `place` is a file, an option or the directory that defines it."""

@@ -12,6 +12,18 @@ if TYPE_CHECKING:
 
     Entry = dict[str, list[str]]
 
+__all__ = [
+    "NO_SUCH_OBJECT",
+    "SOCKET",
+    "Connection",
+    "LdapError",
+    "add_ldif",
+    "change_ldif",
+    "delete_ldif",
+    "escaped",
+    "parse_ldif",
+]
+
 SOCKET = "ldapi:///"
 
 NO_SUCH_OBJECT = 32

@@ -7,6 +7,8 @@ import os
 import pwd
 from pathlib import Path
 
+__all__ = ["groups_of", "login_user"]
+
 PROC = Path("/proc")
 
 

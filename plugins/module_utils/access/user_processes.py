@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["in_job", "runs_slurmctld", "user_processes"]
+
 PROC = Path("/proc")
 _IDS = re.compile(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)", re.MULTILINE)
 _STATE = re.compile(r"^State:\s+(\S)", re.MULTILINE)

@@ -21,6 +21,20 @@ if TYPE_CHECKING:
 
     from .settings import Settings
 
+__all__ = [
+    "DIRECTORY",
+    "DUMP",
+    "FORMAT",
+    "GRAFANA",
+    "MANIFEST",
+    "STATE",
+    "collect",
+    "copy_state",
+    "digest",
+    "dump_database",
+    "read_manifest",
+]
+
 FORMAT = 1
 MANIFEST, STATE, DUMP, GRAFANA = "manifest.json", "slurm_state", "accounting.sql", "grafana.db"
 DIRECTORY = "directory.ldif"

@@ -15,6 +15,22 @@ if TYPE_CHECKING:
 
     from .settings import Settings
 
+__all__ = [
+    "Outcome",
+    "answer",
+    "database_bytes",
+    "directory_entries",
+    "dump_accounting",
+    "dump_directory",
+    "ended",
+    "load_accounting",
+    "load_directory",
+    "output_or_empty",
+    "query",
+    "table_names",
+    "table_rows",
+]
+
 _NAME = re.compile(r"[\w$-]+")
 
 

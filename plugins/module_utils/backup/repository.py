@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .programs import Outcome
     from .settings import Settings
 
+__all__ = ["Repository", "Snapshot"]
+
 _TAG = "busbar"
 # Exit codes since 0.17, https://restic.readthedocs.io/en/stable/075_scripting.html. Older releases exit with 1, so
 # their messages below are matched.

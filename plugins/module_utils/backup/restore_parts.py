@@ -24,6 +24,8 @@ from .settings import BackupError
 if TYPE_CHECKING:
     from .settings import Settings
 
+__all__ = ["PARTS", "compare_rows", "existing_data", "place", "release_problem"]
+
 PARTS = {"slurm_state": "slurmctld", "accounting": "slurmdbd", "grafana": "grafana-server", "directory": "slapd"}
 
 

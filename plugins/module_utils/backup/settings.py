@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+__all__ = ["BackupError", "NoSnapshotError", "Settings", "parts_of", "read_settings"]
+
 
 class BackupError(Exception):
     """A backup or restore is not possible; the message has the reason and the remedy."""

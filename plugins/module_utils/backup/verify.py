@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .repository import Repository, Snapshot
     from .settings import Settings
 
+__all__ = ["fetch", "state_problem", "verify"]
+
 _STARTS_WITHIN_S = 120.0
 _STOPS_WITHIN_S = 60.0
 # State files of slurmctld. Each begins with (slurm/src/slurmctld/job_mgr.c, dump_all_job_state) the length of a string,

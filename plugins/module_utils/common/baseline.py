@@ -26,6 +26,27 @@ if TYPE_CHECKING:
 
     from ansible.module_utils.basic import AnsibleModule
 
+__all__ = [
+    "ACCOUNTS",
+    "BASELINE",
+    "COMMENT",
+    "HISTORY",
+    "SHARED",
+    "TOPS",
+    "active_units",
+    "before_making",
+    "before_packages",
+    "before_write",
+    "dnf_transactions",
+    "installed_packages",
+    "listed_paths",
+    "names_in",
+    "read_written",
+    "signs_of_busbar",
+    "take_baseline",
+    "units",
+]
+
 ACCOUNTS = {"users": Path("/etc/passwd"), "groups": Path("/etc/group")}
 BASELINE = Path("/var/lib/busbar/baseline")
 HISTORY = Path("/var/log/apt/history-busbar.log")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+__all__ = ["bounded"]
+
 
 def bounded(what: Callable[[], Any], timeout_s: float) -> Any:  # noqa: ANN401 - returns what the call returns
     """Return the result of a call in a separate thread, which is abandoned on timeout.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from ansible.module_utils.basic import AnsibleModule
 
+__all__ = ["FILE_OPTIONS", "current_text", "keep_files", "make_directory"]
+
 FILE_OPTIONS: dict[str, Any] = {
     "path": {"type": "path", "required": True},
     "content": {"type": "str"},

@@ -38,6 +38,8 @@ from .package_commands import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["Packages", "host_packages"]
+
 LOCKS = Path("/etc/dnf/plugins/versionlock.list")
 # dpkg-query prints this for all packages; a package whose maintainer script failed has one of the UNFINISHED states.
 STATES = "${Package}\\t${Version}\\t${db:Status-Status}\\n"

@@ -27,6 +27,8 @@ from .package_sources import (
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
+__all__ = ["PINS", "RefusedError", "keep_repository"]
+
 PINS: dict[str, Any] = {
     "type": "list",
     "elements": "dict",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["installed_kernels", "newer_kernel"]
+
 _RELEASE = re.compile(r"^(\d+(?:\.\d+)*)(?:-([\d.]+))?(.*)$")
 
 

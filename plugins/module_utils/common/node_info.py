@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+__all__ = ["parse_cpu_list", "parse_cpuinfo", "parse_memory_mb", "parse_os_release", "topology"]
+
 _ASSIGNMENT = re.compile(r"^([A-Z][A-Z0-9_]*)=(.*)$")
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+__all__ = ["armour", "extract_key", "fingerprints", "normal_fingerprint"]
+
 PUBLIC_KEY = 6
 BLOCK = re.compile(
     rb"-----BEGIN PGP PUBLIC KEY BLOCK-----[ \t]*\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL

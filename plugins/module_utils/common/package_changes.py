@@ -9,6 +9,29 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+__all__ = [
+    "DPKG_FORMAT",
+    "RPM_FORMAT",
+    "Changes",
+    "Family",
+    "Present",
+    "Wanted",
+    "after_changes",
+    "changes_for",
+    "difference",
+    "holds",
+    "is_of_family",
+    "lock_lines",
+    "lock_name",
+    "locks_about",
+    "parse_dpkg",
+    "parse_madison",
+    "parse_rpm",
+    "resolved",
+    "touched_packages",
+    "version_fits",
+]
+
 # ${db:Status-Want} is `hold` for packages held by apt-mark.
 DPKG_FORMAT = "${Package}\\t${Version}\\t${db:Status-Want}\\t${db:Status-Status}\\n"
 RPM_FORMAT = "%{NAME}\\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\\n"

@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 
     from ansible.module_utils.basic import AnsibleModule
 
+__all__ = [
+    "APT",
+    "ENVIRONMENT",
+    "INTERRUPTED",
+    "POLICY",
+    "clear_policy",
+    "error_text",
+    "fetch_problems",
+    "install_command",
+    "installed_versions",
+    "lists_are_fresh",
+    "run_manager",
+    "services_held",
+]
+
 LISTS = Path("/var/lib/apt/lists")
 POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_LOCK = Path("/run/busbar-policy-rc.d.lock")

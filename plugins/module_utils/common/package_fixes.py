@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+__all__ = ["compare_dpkg", "compare_rpm", "unfixed_packages"]
+
 _DPKG = {"debian", "ubuntu"}
 _PROCEDURE = "see docs/upgrade.md, Security updates"
 _NUMBERS = re.compile(r"(\d+)")

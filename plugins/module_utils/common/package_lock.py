@@ -17,6 +17,18 @@ from typing import TYPE_CHECKING, Any, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+__all__ = [
+    "LIMIT_S",
+    "LOCK_PATIENCE_S",
+    "Holder",
+    "first_holder",
+    "holder_text",
+    "is_lock_failure",
+    "lock_holder",
+    "over_limit_text",
+    "wait_for_lock",
+]
+
 # Total time that a run waits for another package manager, see README.md.
 LIMIT_S = 300
 # Time that a module waits before it reports the holder.

@@ -11,6 +11,19 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+__all__ = [
+    "NORMAL_PRIORITY",
+    "Pin",
+    "Source",
+    "apt_paths",
+    "apt_preferences",
+    "apt_source",
+    "configures_url",
+    "dnf_paths",
+    "dnf_repository",
+    "source_problems",
+]
+
 # apt's default priority: apt_preferences(5).
 NORMAL_PRIORITY = 500
 # dnf.conf(5): lower numbers take precedence; the default is 99.

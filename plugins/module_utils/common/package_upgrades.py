@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+__all__ = ["FAMILIES", "Upgrade", "chosen", "held_patterns", "parse_apt", "parse_dnf"]
+
 # Packages that have a separate upgrade procedure, or must have the same version on all hosts (Debian, Ubuntu and EL).
 FAMILIES = {
     "kernel": ("linux-image*", "linux-headers*", "linux-modules*", "linux-generic*", "linux-virtual*", "kernel*"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+__all__ = ["Problem", "advice", "is_advice", "make_problem", "one_line", "problem_lines"]
 REFUSED = "busbar_refused"
 
 

@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+__all__ = ["versions"]
+
 PACKAGES = {
     "container_toolkit": ["nvidia-container-toolkit"],
     "dcgm": ["datacenter-gpu-manager-4-core", "datacenter-gpu-manager"],

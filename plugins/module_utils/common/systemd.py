@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["exec_start", "unit_states"]
+
 
 def exec_start(words: Sequence[str]) -> str:
     """Return a command for ExecStart= with one word per line, escaped so that each word is passed unchanged.

@@ -11,6 +11,16 @@ from ..common.problems import Problem, make_problem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+__all__ = [
+    "NAMESPACE_SETTINGS",
+    "declaration_problems",
+    "disk_problems",
+    "enroot_plan",
+    "package_files",
+    "settings_text",
+    "sysctl_text",
+]
+
 _APPARMOR = "kernel.apparmor_restrict_unprivileged_userns"
 _FIRST_PROFILE = [3, 5, 0]
 # Kernel settings that Enroot requires (`user.*`: at least this value); settings missing from the kernel are ignored.

@@ -16,6 +16,8 @@ from ..common.problems import make_problem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+__all__ = ["credential_faults", "credential_files", "credential_texts", "is_evaluated", "with_token_hosts"]
+
 # Hosts that issue tokens for a registry with another name.
 _TOKENS = {"nvcr.io": "authn.nvidia.com", "registry-1.docker.io": "auth.docker.io"}
 _DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "hub.docker.com"})

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+__all__ = ["ACCEPTED", "MISSING", "REFUSED", "UNKNOWN", "Access", "Login", "fetch", "registry_access"]
+
 ACCEPTED, REFUSED, MISSING, UNKNOWN = "accepted", "refused", "missing", "unknown"
 _TIMEOUT_S = 10
 _OK, _UNAUTHORIZED, _FORBIDDEN = 200, 401, 403

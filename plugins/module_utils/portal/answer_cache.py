@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+__all__ = ["CachedAnswer", "UserAnswers"]
+
 
 class CachedAnswer:
     """A cached answer, shared by all callers during its lifetime.

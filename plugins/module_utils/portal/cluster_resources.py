@@ -8,6 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+__all__ = [
+    "JOBS",
+    "NODES",
+    "PARTITIONS",
+    "Job",
+    "Partition",
+    "end_reason",
+    "parse_accounts",
+    "parse_jobs",
+    "parse_partitions",
+    "usable",
+]
+
 # One request covers the notebooks of all users.
 JOBS = ["squeue", "--noheader", "--states=all", "--format=%A|%T|%B|%r", "--name=busbar-notebook"]
 PARTITIONS = ["scontrol", "show", "partition", "--oneliner"]

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from .cluster_resources import Partition
 
+__all__ = ["choices_from_form", "page"]
+
 FORM_KEYS = Choice._fields
 _HOUR = 60
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from .cluster_resources import Partition
 
+__all__ = ["NOTHING", "cluster_rows", "ended_rows", "queue_rows", "validated"]
+
 NOTHING = "\N{EN DASH}"
 _VERDICTS = {0: "PASS", 1: "FAIL", 3: "INCONCLUSIVE"}
 _SAMPLE = re.compile(r'busbar_validation_(verdict|timestamp_seconds|tests)\{(?:[^}]*verdict="([A-Z]+)")?[^}]*\} (\S+)')

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["JOB_NAME", "Choice", "Environment", "RequestError", "parse_choice", "sbatch_command", "script", "variables"]
+
 JOB_NAME = "busbar-notebook"
 MAX_MINUTES = 60 * 24 * 30
 MAX_GPUS, MAX_CPUS, MAX_MEMORY_GIB = 1024, 4096, 65536

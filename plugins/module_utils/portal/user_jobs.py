@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from ..slurm.squeue import Marks
 
+__all__ = ["MOST_ENDED", "ended_command", "parse_ended", "parse_queue", "queue_command"]
+
 MOST_ENDED = 100
 _LONGEST_NAME = 120
 _QUEUE = (

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from ansible.module_utils.basic import AnsibleModule
 
+__all__ = ["BUSBAR", "KEPT", "UNITS", "HostBase", "RefusedError", "copy_of", "digest", "is_below", "read_rows"]
+
 BUSBAR = Path("/var/lib/busbar")
 KEPT = BUSBAR / "kept"
 UNITS = Path("/etc/systemd/system")

@@ -14,6 +14,8 @@ from .host_state import HostBase, copy_of, digest, is_below
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["PathsOfHost", "merged", "top_paths"]
+
 BY_HAND = "changed manually since busbar wrote it"
 
 

@@ -26,6 +26,15 @@ from .paths import PathsOfHost
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+__all__ = [
+    "AWAY",
+    "UNIT_KINDS",
+    "PackagesOfHost",
+    "parse_history",
+    "parse_simulation",
+    "parse_transactions",
+]
+
 # Data that package scripts would delete is moved here while the packages are removed.
 AWAY = BUSBAR / "data"
 # Copies of files that busbar did not write, kept here while packages are removed.

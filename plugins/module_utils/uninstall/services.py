@@ -14,6 +14,8 @@ from .remove_packages import UNIT_KINDS, PackagesOfHost
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["ServicesOfHost"]
+
 FSTAB = "/etc/fstab"
 _NFS_SERVER = "nfs-server.service"
 # The kernel enables all versions after a boot; rpc.nfsd disables those missing from its configuration.

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["DRIVER", "SUBNET_MANAGER", "manages_subnet", "repairs_of_run", "without_repaired_faults"]
-
 # The nvidia_driver role installs, loads or upgrades the driver; the rdma role starts a subnet manager.
 DRIVER, SUBNET_MANAGER = "driver", "subnet_manager"
 # Errors of nvidia-smi after a driver upgrade without reboot, and without the kernel module (for example with nouveau).

@@ -16,8 +16,6 @@ from ...module_utils.common.problems import Problem, make_problem
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["domain_claims", "fabric_of"]
-
 _KEY = "nvlink_domain"
 _REMEDY = (
     "set the same nvlink_domain for nodes with the same ClusterUUID and CliqueId in `nvidia-smi -q`, and a different "

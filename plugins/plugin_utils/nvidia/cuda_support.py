@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["driver_fits", "generation_fits", "least_driver", "release_of", "version_key"]
-
 # Driver shipped with the first package of each release, on Linux.
 _OWN_DRIVER = {
     "11.8": "520.61.05",

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ...module_utils.nvidia.driver_plan import Offer
 
-__all__ = ["DriverLock", "choose_lock", "lock_text", "parse_lock"]
-
 _VERSION = re.compile(r"\d{3,4}(\.\d{1,4}){1,2}")
 _HEAD = """\
 # Written by busbar: the NVIDIA driver version of this cluster, by branch. Keep this file with the inventory: nodes that

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ...module_utils.nvidia.repositories import System
 
-__all__ = ["driver_problems", "site_driver_problems"]
-
 _PREFIX = "nvidia_driver_"
 _OPTIONS = (
     "source",

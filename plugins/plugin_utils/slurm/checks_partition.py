@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Partition = Mapping[str, Any]
 
-__all__ = ["checks_keys", "checks_problems", "with_checks_partition"]
-
 PREEMPTION = {"PreemptType": "preempt/partition_prio", "PreemptMode": "CANCEL"}
 # The lowest tier; the default is 1.
 TIER = 0

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Declared = Mapping[str, Any]
 
-__all__ = ["slurm_plan"]
-
 
 def _computed(nodes: Sequence[Node], declared: Declared) -> dict[str, Any]:
     """Return the keys of slurm.conf that depend on the nodes, controllers and databases."""

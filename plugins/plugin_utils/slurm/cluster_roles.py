@@ -11,8 +11,6 @@ from ..engine.common.hostlist import unfold_hosts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["cluster_name_problems", "partition_problems", "role_problems"]
-
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 

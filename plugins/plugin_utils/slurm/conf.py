@@ -15,23 +15,6 @@ if TYPE_CHECKING:
     Profile = Mapping[str, Any]
     Catalogue = Mapping[str, Profile]
 
-__all__ = [
-    "Node",
-    "config_lines",
-    "default_mem_per_cpu",
-    "gpu_plugins",
-    "gpu_types",
-    "gres_lines",
-    "inventory_node",
-    "kinds",
-    "merge_config",
-    "node_attributes",
-    "node_lines",
-    "node_mig",
-    "partition_lines",
-    "topology_lines",
-]
-
 # Keys of slurm.conf that may be repeated; for other keys, lists are joined by commas.
 REPEATED = frozenset(
     {

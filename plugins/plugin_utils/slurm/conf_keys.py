@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["SLURM_CONF_KEYS", "nearest_key", "unknown_keys"]
-
 # Keys of all releases; the installed release rejects those that it does not support.
 _NAMES = """
     AccountingStorageBackupHost AccountingStorageEnforce AccountingStorageExternalHost AccountingStorageHost

@@ -20,8 +20,6 @@ from ..engine.common.hostlist import fold_for_slurm, fold_hosts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["fabric_topology", "lowest_entries", "switch_name", "units_of"]
-
 _HEAD = re.compile(r'^Switch\s+\d+\s+"S-([0-9a-fA-F]+)"\s+#\s+"([^"]*)"')
 _CABLE = re.compile(r'^\[\d+\](?:\[ext \d+\])?\s+"([SH])-([0-9a-fA-F]+)"\[\d+\][^#]*#\s+"([^"]*)"')
 # Start of a block of any type, including routers; a port may be followed by its GUID.

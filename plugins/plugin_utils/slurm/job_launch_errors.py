@@ -8,8 +8,6 @@ import re
 
 from ..engine.common.printable import printable
 
-__all__ = ["launch_error", "launch_log_script"]
-
 _BEGIN = "busbar-slurmd-log"
 _ERROR = re.compile(r"error: (.*)")
 _LONGEST = 300

@@ -19,8 +19,6 @@ from .fabric_topology import lowest_entries, switch_name, units_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["lldp_topology"]
-
 _TOP = "fabric"
 _MOST_SHOWN = 8
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...module_utils.common.problems import Problem
     from ...module_utils.slurm.scontrol_nodes import Node
 
-__all__ = ["new_node_problems", "node_admission"]
-
 # In these states a node accepts no jobs, so provisioning it is safe.
 _OUT_OF_SERVICE = frozenset({"drained", "down"})
 _GATE = f"ReservationName={NEW_RESERVATION} "

@@ -13,8 +13,6 @@ from ..hardware.nvlink_domains import fabric_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["nvlink_topology"]
-
 
 def nvlink_topology(facts: Mapping[str, Mapping[str, Any]], domains: Mapping[str, str]) -> dict[str, Any]:
     """Return `slurm_topology` with one block per NVLink domain.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from .conf import Node
 
-__all__ = ["external_database_problems", "gpu_problems", "slurm_problems"]
-
 # Slurm stores the interval in 16 bits. It kills a check after 60 s; node_health_timeout_s limits nvidia-smi.
 _HEALTH_LIMITS = {"interval": (0, 65535), "timeout_s": (1, 20)}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

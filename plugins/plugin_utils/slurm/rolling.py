@@ -15,8 +15,6 @@ from ..engine.common.hostlist import fold_hosts, unfold_hosts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["cut", "rolling_plan", "share_of"]
-
 # Prefix of the drain reasons of an update.
 UPDATE_REASON = "busbar: update"
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *%")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ...module_utils.common.problems import Problem
 
-__all__ = ["script_keys", "script_problems"]
-
 # Maps a slurm.conf key to its wrapper script, a template in the role.
 CALLERS = {"Prolog": "job_prolog", "Epilog": "job_epilog", "TaskProlog": "job_task_prolog"}
 

@@ -14,8 +14,6 @@ from .rolling import cut, share_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["STAGES", "upgrade_plan"]
-
 # Inventory groups in upgrade order, each with the package of its daemon and the daemon.
 STAGES = {
     "slurm_database": ("slurmdbd", "slurmdbd"),

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     Variables = Mapping[str, Mapping[str, Any]]
 
-__all__ = ["cluster_addresses", "fold_clients", "homes_are_shared", "nfs_mounts_from_exports"]
-
 
 def cluster_addresses(hosts: Sequence[str], variables: Variables) -> list[str]:
     """Return the address of each host: `hosts_address`, else `ansible_host`, else its name.

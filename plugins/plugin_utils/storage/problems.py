@@ -12,8 +12,6 @@ from ...module_utils.storage.mounts import STORAGE_TYPES, lies_in, nfs_source, o
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["export_problems", "mount_problems", "network_problems", "served_paths"]
-
 # exports(5) of nfs-utils 2.6 and 2.8.
 _EXPORT_OPTION = re.compile(
     r"(no_)?(acl|all_squash|auth_nlm|pnfs|root_squash|security_label|subtree_check|wdelay)|(no)?(crossmnt|hide)|a?sync|"

@@ -17,8 +17,6 @@ from .draft import CARRIED, LEFT
 if TYPE_CHECKING:
     from .draft import Draft
 
-__all__ = ["Accounting", "carry_accounting", "read_accounting", "read_dump"]
-
 # slurmdb's number for the shares of a user that are those of the account (SLURMDB_FS_USE_PARENT).
 _PARENT_SHARES = {"2147483647", "parent"}
 _PART = re.compile(r"""((?:[^:'"]|'[^']*'|"[^"]*")+)(?::|$)""")

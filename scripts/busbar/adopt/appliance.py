@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from busbar.adopt.source import Source
 
-__all__ = ["adopt_appliance"]
-
 _PARTITIONS = ("openhpc_partitions", "openhpc_user_partitions", "openhpc_slurm_partitions")
 _CLUSTER = "read the running cluster (busbar adopt cluster)"
 

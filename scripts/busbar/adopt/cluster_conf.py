@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 
     from .cluster_source import HostReading
 
-__all__ = [
-    "NO_MACHINE",
-    "OPTIONS",
-    "carry_companions",
-    "carry_config",
-    "carry_gres",
-    "carry_lines",
-    "carry_nodes",
-    "carry_partitions",
-    "chosen_hardware",
-    "gpus_found",
-    "role_vars",
-]
-
 # States of node lines without a machine to log in to.
 NO_MACHINE = ("CLOUD", "FUTURE")
 # Keys that have a dedicated option.

@@ -17,8 +17,6 @@ from busbar.node_hardware import HARDWARE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["HostReading", "read_hosts", "read_recording", "run_as_root"]
-
 _SCRIPT = Path(__file__).with_name("collect.sh")
 _HARDWARE = f"printf '@@ command hardware\\n'\n{{\n{HARDWARE}\n}} | base64\n"
 _AS_ROOT = 'if [ "$(id -u)" = 0 ]; then exec sh -s; else exec sudo -n sh -s; fi'

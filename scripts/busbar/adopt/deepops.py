@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["adopt_deepops"]
-
 _ROTATE = "busbar provision rotate_secrets -e rotate_secrets=munge"
 _KUBERNETES = ("kube", "k8s", "etcd")
 

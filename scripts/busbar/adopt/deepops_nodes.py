@@ -19,8 +19,6 @@ from busbar.adopt.tables import data
 if TYPE_CHECKING:
     from busbar.adopt.reading import Reading
 
-__all__ = ["containers", "gpus", "mig", "services", "storage"]
-
 # Oldest branch of the driver that NVIDIA still updates.
 _OLDEST_BRANCH = 535
 _OPEN = "nvidia_driver_ubuntu_use_open_kernel_modules"

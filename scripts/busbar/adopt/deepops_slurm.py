@@ -18,8 +18,6 @@ from busbar.adopt.tables import data, row_of, rows
 if TYPE_CHECKING:
     from busbar.adopt.reading import Reading
 
-__all__ = ["adopt_slurm"]
-
 _BLOCK = re.compile(r"\{%-?\s*(end)?(for|if|macro|filter|raw|block|call|with|autoescape)\b[^%]*%\}")
 _LOOPED = re.compile(r"\{%[^%]*%\}\s*PartitionName|PartitionName=\{\{")
 # Variables of DeepOps' role that are keys of slurm.conf.

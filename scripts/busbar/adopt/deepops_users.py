@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from busbar.adopt.reading import Reading
 
-__all__ = ["users"]
-
 # Password of the account `nvidia` in config.example: the word "deepops".
 _PUBLIC = "$6$IrxI27V4ogJFfgTV$RvNskQFvXZzE9AFsIokuXKwDAyqs9Jd03Trfi7DsHoCyllK79/zhAciZPENt4.2uRNMR0gE6.mRD/o9jP7WcZ."
 _WITHOUT_OPTION = ("append", "profile", "update_password", "generate_ssh_key")

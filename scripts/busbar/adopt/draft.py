@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["ASK", "CARRIED", "CHANGED", "DEFAULT", "LEFT", "Draft", "Note", "Vaulted", "refuse_filled"]
-
 ASK, LEFT, CARRIED, DEFAULT = "question", "not carried over", "carried over", "already the default"
 CHANGED = "changed"
 _TITLES = {

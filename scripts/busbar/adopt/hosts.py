@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from .cluster_source import HostReading
     from .draft import Draft
 
-__all__ = ["carry_hosts", "list_changes"]
-
 # Keys of sshd_config that the role ssh would set to busbar's own values, by the name that `sshd -T` prints.
 _SSHD = {
     key.lower(): key

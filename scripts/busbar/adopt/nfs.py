@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from busbar.adopt.draft import Draft
     from busbar.adopt.source import Source
 
-__all__ = ["adopt_exports", "adopt_mounts"]
-
 _CLIENT = re.compile(r"([^\s()]+)?\(([^)]*)\)|([^\s()]+)")
 _VERSIONS = {"3": "3", "4": "4.2", "4.0": "4.0", "4.1": "4.1", "4.2": "4.2"}
 

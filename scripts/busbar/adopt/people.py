@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from .cluster_source import HostReading
     from .draft import Draft
 
-__all__ = ["People", "carry_people", "carry_sssd", "carry_sudo", "passwd", "read_people", "refuse_conflicts"]
-
 # UIDs of users; Debian reserves 60000 to 64999 for packages, and 65534 is nobody (Debian Policy 9.2.2).
 _USERS = ((1000, 59999), (65536, 2**31 - 1))
 # The password field of accounts and groups of a directory.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from busbar.adopt.draft import Draft
     from busbar.adopt.source import Source
 
-__all__ = ["Reading"]
-
 
 @dataclass
 class Reading:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from .draft import Draft
 
-__all__ = ["MUNGE_KEY", "PASSWORD", "read_secrets", "write_secrets"]
-
 MUNGE_KEY, PASSWORD = "munge.key.adopted", "slurm_database.password.adopted"
 # Prints a file in base64, so that a binary key survives.
 _KEY = "base64 /etc/munge/munge.key"

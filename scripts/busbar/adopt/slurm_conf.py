@@ -14,18 +14,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf_keys imp
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = [
-    "PARTITION_KEYS",
-    "Setting",
-    "SlurmConf",
-    "pairs_of",
-    "quoted",
-    "read_pairs",
-    "read_slurm_conf",
-    "shape",
-    "split_lines",
-]
-
 _NODE_KEYS = (
     "NodeName BcastAddr Boards CoreSpecCount CoresPerSocket CPUs CPUSpecList CpuBind Feature Features Gres GresConf "
     "MemSpecLimit NodeAddr NodeHostname Parameters Port Procs RealMemory Reason RestrictedCoresPerGPU Sockets "

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from busbar.adopt.draft import Draft
     from busbar.adopt.slurm_conf import SlurmConf
 
-__all__ = ["adopt_global", "adopt_nodes", "canonical_key", "limits_from", "partition_from"]
-
 # Keys that busbar sets and Slurm's default differs from: null removes them.
 _OURS = (
     *("ReturnToService", "EnforcePartLimits", "SelectTypeParameters", "PrologFlags", "MpiDefault", "LaunchParameters"),

@@ -22,8 +22,6 @@ from busbar.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Source", "Unresolved", "is_on", "resolved", "unresolved"]
-
 _NAMES = (
     "inventory",
     "inventory.yml",

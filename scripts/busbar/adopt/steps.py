@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from busbar.adopt.draft import Draft
     from busbar.adopt.reading import Reading
 
-__all__ = ["adopt_connection", "adopt_hardware", "adopt_hosts", "adopt_rest"]
-
 _NAMES = {"deepops": "DeepOps", "appliance": "ansible-slurm-appliance"}
 
 

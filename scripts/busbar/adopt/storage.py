@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from .cluster_source import HostReading
     from .draft import Draft
 
-__all__ = ["carry_storage"]
-
 _CLIENT = re.compile(r"([^\s()]+)\(([^)]*)\)|([^\s()]+)")
 _SYSTEM = ("/", "/boot", "/boot/efi", "/usr", "/var", "/tmp", "/home/root", "none", "swap")  # noqa: S108 - mount points
 _FSTAB_FIELDS = 4

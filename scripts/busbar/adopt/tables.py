@@ -14,8 +14,6 @@ from busbar.adopt.draft import ASK, CARRIED, DEFAULT, LEFT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PLACEHOLDERS", "Row", "data", "row_of", "rows"]
-
 _RESULTS = {"carried": CARRIED, "to": CARRIED, "left": LEFT, "ask": ASK, "default": DEFAULT}
 # Passwords of config.example.
 PLACEHOLDERS = ("ReplaceWithASecurePasswordInTheVault", "AlsoReplaceWithASecurePasswordInTheVault")

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from .cluster_source import HostReading
 
-__all__ = ["RECORD", "differences", "read_record", "record_of"]
-
 RECORD = "adopted.json"
 # Values of `scontrol show config` that change without a change of the configuration.
 _VOLATILE = re.compile(r"^(BOOT_TIME|NEXT_JOB_ID|HASH_VAL|Slurmctld\(\w+\)|Configuration data|SLURM_CONF|\w*Pass\b)")

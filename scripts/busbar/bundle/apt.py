@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from busbar.bundle.plan import HostClass
 
-__all__ = ["archives", "resolve_apt"]
-
 # With an empty package database, apt lists all dependencies.
 SCRIPT = f"""\
 set -e

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["FILES", "WORK", "image_file", "image_reference", "install_key", "run_in", "trusted_key"]
-
 # Paths in the container: the working folder, and the files of the bundle.
 WORK, FILES = "/work", "/bundle"
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from busbar.bundle.plan import HostClass, Plan
     from busbar.run.site import Site
 
-__all__ = ["create", "problems_of", "refuse_small_disk"]
-
 FILES, WHEELS, IMAGES, OWN = "files", "wheels", "images", "busbar"
 # Hosts read this file before they use the bundle.
 DESCRIPTION = "bundle.json"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from busbar.bundle.plan import HostClass
 
-__all__ = ["resolve_dnf"]
-
 # With an empty installroot, dnf lists all dependencies.
 SCRIPT = f"""\
 set -e

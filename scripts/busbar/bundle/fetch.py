@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-__all__ = ["File", "bundle_path", "digest_of", "download", "is_whole", "read_url", "size_of", "size_text", "write"]
-
 TIMEOUT_S = 60
 ATTEMPTS = 3
 PARALLEL = 6

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from busbar.bundle.plan import Plan
 
-__all__ = ["KEY", "MANIFEST", "damaged_files", "read_manifest", "wheel_licence", "write_manifest"]
-
 FORMAT = 1
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from busbar.run.site import Site
 
-__all__ = ["HostClass", "Plan", "assigned_systems", "hosts_text", "make_plan", "plan_from", "systems"]
-
 
 @dataclasses.dataclass
 class HostClass:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from busbar.adopt.draft import Draft
 
-__all__ = ["register"]
-
 DESCRIPTION = """\
 Reads the configuration directory of DeepOps, or an environment of ansible-slurm-appliance, evaluates its variables as
 Ansible does, and writes the draft of a site.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from busbar.adopt.cluster_source import HostReading
     from busbar.adopt.draft import Draft
 
-__all__ = ["register"]
-
 DESCRIPTION = """\
 Reads a running Slurm cluster over SSH, and writes the draft of a site that reproduces it. The cluster is not changed.
 The login user needs sudo without a password on each host. ADOPTED.md lists the settings that the draft contains, the

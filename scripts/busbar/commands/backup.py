@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-__all__ = ["host_findings", "parsed_answers", "register", "site_findings", "verified_line"]
-
 PROVEN, FAULTY = 0, 1
 # Exit code of `busbar-backup verify` if the host has no such snapshot.
 NO_SUCH_SNAPSHOT = 3

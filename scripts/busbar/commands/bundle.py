@@ -23,8 +23,6 @@ from busbar.sandbox.option import chosen
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["register"]
-
 CREATE = """\
 Downloads all files that the hosts of the inventory need: packages with their dependencies, resolved by apt or dnf in a
 container of the hosts' system, Python packages, container images, signing keys, busbar and its documentation. No host

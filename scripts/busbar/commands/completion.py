@@ -10,8 +10,6 @@ from busbar.paths import collection, default_inventory
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["answer", "register"]
-
 SHELLS = ("bash", "zsh", "fish")
 DESCRIPTION = """\
 Prints the shell completion for commands, options, playbooks, hosts and groups of the inventory, sandboxes and hardware

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from busbar.run.events import Run
 
-__all__ = ["cluster_findings", "register"]
-
 HEALTHY, SICK, UNKNOWN = 0, 1, 2
 DESCRIPTION = """\
 Checks this host (versions, SSH, secrets, disk, interrupted runs, the last validation), the inventory, and, unless

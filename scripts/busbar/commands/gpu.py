@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-__all__ = ["register"]
-
 _MOST_BYTES = 1 << 26
 _HOW_TO_CREATE = "create the file with: nvidia-smi -q -x > FILE"
 # The output of nvidia-smi without options.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["figures", "machine", "register"]
-
 SCOPES = {"intra_node": "one node", "inter_node": "several nodes", "inter_domain": "several NVLink racks"}
 SHOWN = {"limit_gbs": "limit", "floor_gbs": "floor", "best_gbs": "best"}
 DESCRIPTION = """\

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-__all__ = ["register", "report"]
-
 HEALTHY, SICK, UNKNOWN = 0, 1, 3
 DESCRIPTION = """\
 Runs the health check of Slurm on the nodes and prints its findings: host, severity

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from busbar.run.playbook import Playbook
 
-__all__ = ["register"]
-
 BUNDLE = """\
 Creates the bundle from which nodes configure themselves: the roles, Ansible, and the options of the inventory
 that need no secret. Signs it with the cluster key and replaces the previous bundle in the folder. Nodes

@@ -13,8 +13,6 @@ from busbar.paths import site_files
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["register"]
-
 DESCRIPTION = """\
 Creates the folder of a site: inventory/hosts.yml and inventory/group_vars/all with examples to replace, ansible.cfg,
 requirements.yml, .gitignore and README.md. Put it under version control; secrets, reports and logs stay out of it.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from busbar.run.events import Run
 
-__all__ = ["ask_hosts", "register"]
-
 DESCRIPTION = """\
 Reads processors, memory, GPUs and NICs of machines and prints matching hardware profiles, ready for
 hardware_profiles_extra; comments name the closest known profile and the differences. For a machine without an inventory

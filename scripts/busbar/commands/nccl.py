@@ -45,8 +45,6 @@ from busbar.text_file import BOMS, read_text
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["read_runs", "register"]
-
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
 EXTRA = "hardware_profiles_extra"
 _EXPECTED_INPUT = "use the output of nccl-tests, or the JSON file of its option -J (rccl-tests: the text output)"

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from busbar.run.events import Run
 
-__all__ = ["register"]
-
 DONE, UNKNOWN = 0, 3
 LEMONS = 1
 GROUP = "slurm_compute"

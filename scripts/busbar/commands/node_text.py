@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["dossier_text", "list_text"]
-
 Data = dict[str, Any]
 _VERSIONS = {"system": "system", "kernel": "kernel", "driver": "driver", "cuda": "CUDA", "dcgm": "DCGM"}
 _SIGNALS = {

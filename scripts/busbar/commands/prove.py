@@ -28,7 +28,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.validation_run impo
 
 from busbar.errors import UsageError
 from busbar.prove import node_probe
-from busbar.prove.node_probe import Node, Programs
+from busbar.prove.node_probe import Programs
 from busbar.prove.options import collectives_program, job_script, option_name, validation_options
 from busbar.prove.slurm import Allocation, NotStarted, Request, ask, usable_nodes
 from busbar.prove.transport import LocalTransport
@@ -37,7 +37,7 @@ from busbar.run.detached import detach, user_runs_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["register"]
+    from busbar.node_hardware import Node
 
 FAIL, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 1, 3, 4, 130
 _NODES = 2

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from busbar.run.events import Failure, Run
 
-__all__ = ["INTERRUPTED", "exit_code", "register"]
-
 OK, FAIL, USAGE, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 # The run skipped only nodes with users' jobs, which validation_allow_busy permits.
 _LEFT_OUT = "left out"

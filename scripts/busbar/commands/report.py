@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import ReadReport
 
-__all__ = ["register"]
-
 _STYLE = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "yellow"}
 _NARROWEST = 100
 # Exit code of an INCONCLUSIVE validation, also for a comparison without common tests and for a killed validation.

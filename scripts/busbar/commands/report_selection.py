@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import ReadReport
 
-__all__ = ["LATEST", "add_report_options", "all_reports", "find_report", "readable_report", "reports_folder", "site_of"]
-
 LATEST = "latest"
 # Prefix of the report folders of `busbar prove`.
 _PROVE_PREFIX = "busbar-report-"

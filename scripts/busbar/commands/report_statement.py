@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["NAMESPACE", "register"]
-
 NAMESPACE = "busbar-report"
 STATEMENT = "statement.json"
 SIGNATURE = f"{STATEMENT}.sig"

@@ -29,8 +29,6 @@ from busbar.sandbox.state import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["register"]
-
 MAX_GPUS = 16
 EPILOG = """\
 Nodes: ctl (controller, database), login, gpu1 gpu2 …; with --controllers 2 also the backup ctl2. The GPUs are

@@ -12,8 +12,6 @@ from busbar.run.timer import Timer
 if TYPE_CHECKING:
     from busbar.run.site import Site
 
-__all__ = ["schedule"]
-
 NEVER = "never"
 # Each of these options lets users' jobs preempt the jobs of a validation.
 _PREEMPTION_OPTIONS = ("slurm_checks_partition", "validation_partition", "validation_qos")

@@ -15,8 +15,6 @@ from busbar.run.site import Site, add_run_options
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["register"]
-
 SOUND, OPEN = 0, 1
 AUDIT = """\
 Lists each secret of the site: meaning, paths on this host and on the hosts of the cluster, age, and

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from busbar.ssh.bootstrap import Outcome
     from busbar.ssh.host_keys import Target
 
-__all__ = ["register"]
-
 PASSWORD_VARIABLE = "BUSBAR_SSH_PASSWORD"  # noqa: S105 - a variable name
 DEFAULT_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 DESCRIPTION = """\

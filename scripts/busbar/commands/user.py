@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from busbar.run.events import Run
 
-__all__ = ["register"]
-
 DONE, USAGE = 0, 2
 DECLARED, DIRECTORY, EXTERNAL = "declared", "ldap_server", "external"
 _DRY = frozenset({"-C", "--check"})

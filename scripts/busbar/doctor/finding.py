@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import Problem
 
-__all__ = ["ERROR", "HERE", "SEVERITIES", "WARNING", "Finding", "as_json", "as_text", "findings_of", "here"]
-
 ERROR, WARNING = "ERROR", "WARNING"
 SEVERITIES = (ERROR, WARNING)
 HERE = "provisioning host"

@@ -29,8 +29,6 @@ from busbar.run.detached import find, site_runs_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["host_findings", "is_busy", "secret_findings", "site_findings"]
-
 _MIN_FREE_MIB = 1024
 _OLD_DAYS = 30
 _DAY_S = 86400

@@ -16,8 +16,6 @@ from busbar.doctor.finding import ERROR, Finding, findings_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["key_files", "secret_folders", "unresolved"]
-
 _RESOLVE_S = 5.0
 _AT_ONCE = 32
 _SSH = frozenset({None, "smart", "ssh", "ansible.builtin.ssh", "paramiko", "ansible.netcommon.libssh"})

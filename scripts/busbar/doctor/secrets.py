@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["PUBLIC_SUFFIXES", "as_table", "exposed_secrets", "host_secrets", "local_secrets"]
-
 # Suffixes of files in the secrets folder that contain no secrets.
 PUBLIC_SUFFIXES = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
 _MEANINGS = {

@@ -27,22 +27,6 @@ from busbar.sandbox.host import run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = [
-    "FORMAT",
-    "KEY",
-    "MARK",
-    "NAMESPACE",
-    "PYTHON",
-    "SIGNED",
-    "Bundle",
-    "ansible_version",
-    "archive",
-    "make_key",
-    "publish",
-    "published_serial",
-    "signature",
-]
-
 FORMAT = 1
 NAMESPACE = "busbar-bundle"
 KEY = "bundle_signing_key"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["ROLES", "SHORTEST_SECRET", "declared_options", "public_inventory"]
-
 # The roles of playbooks/pull.yml, and roles whose options they read from other hosts.
 ROLES = ("site", "hosts", "nfs_client", "nfs_server", "storage_mounts", "lmod")
 # The address of a host. Only the provisioning host needs `ansible_user` and similar variables.

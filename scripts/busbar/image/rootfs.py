@@ -22,8 +22,6 @@ from busbar.sandbox.state import DISTRIBUTIONS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["TAGS", "Login", "check_host", "chroot_variables", "install_debian", "mounted", "pack", "seal", "traces"]
-
 PACKAGES = [
     *("ca-certificates", "dbus", "initramfs-tools", "iproute2", "kmod", "live-boot", "openssh-server", "python3"),
     *("python3-apt", "sudo", "systemd", "systemd-sysv", "udev", "util-linux", "zstd"),

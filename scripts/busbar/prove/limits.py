@@ -12,8 +12,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.slurm_conf im
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["exceeded_limits", "never_starts", "remedy"]
-
 # Pending reasons, named as in job_state_reason.c, that do not change by themselves.
 _NEVER = re.compile(
     r"Invalid(Account|QOS)|(Account|QOS)NotAllowed|BadConstraints|DependencyNeverSatisfied|JobHeld(Admin|User)"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from busbar.prove.slurm import Allocation
 
-__all__ = ["Node", "Programs", "found_binary", "found_image", "found_python", "matched", "read_nodes"]
-
 _STEP_S = 180
 _UNKNOWN_NICS = [{"count": 1, "gbps": 10_000, "rdma": False}]
 # Common folders of nccl-tests: packages, cloud images, HPC-X, and builds as described in its README.

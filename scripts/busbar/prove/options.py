@@ -16,8 +16,6 @@ from busbar.paths import collection
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["collectives_program", "job_script", "option_name", "validation_options"]
-
 # Options of the role whose defaults depend only on the backend. _SCRIPT_OPTIONS are used only in the job script.
 _DEFAULTS = (
     *("iterations", "collectives", "search_collective", "search_drop", "rails", "allow_unchecked", "drain_failed"),

@@ -26,8 +26,6 @@ from busbar.prove.limits import exceeded_limits, never_starts, remedy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["JOB_NAME", "Allocation", "NotStarted", "Request", "ask", "ask_lines", "clean_environment", "usable_nodes"]
-
 JOB_NAME = "busbar-prove"
 _COMMAND_TIMEOUT_S = 30
 _POLL_S = 2.0

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from busbar.prove.slurm import Allocation
 
-__all__ = ["LocalTransport", "Step"]
-
 _MAX_OUTPUT_BYTES = 1 << 30
 _MAX_TEXT_BYTES = 1 << 26
 _TEST_MARK = "# busbar test: "

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["add_ansible_options"]
-
 _VALUES = (
     (("-l", "--limit"), "PATTERN", "limit the run to these hosts"),
     (("-t", "--tags"), "TAGS", "run only tasks with these tags"),

@@ -23,8 +23,6 @@ from busbar.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["detach", "find", "main", "site_runs_folder", "user_runs_folder"]
-
 _LOCK, _OUTPUT, _STARTED, _CODE = "lock", "output", "started", "exit_code"
 # Python may start slowly on a busy machine.
 _START_S = 60.0

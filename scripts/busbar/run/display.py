@@ -14,8 +14,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.print
 if TYPE_CHECKING:
     from typing import Self, TextIO  # novermin
 
-__all__ = ["Display", "TaskState", "duration"]
-
 _ORDER = ("ok", "changed", "skipped", "ignored", "failed", "unreachable")
 _MINUTE, _TENTH = 60, 10
 _BOLD, _RED, _YELLOW = 1, 31, 33

@@ -22,8 +22,6 @@ from busbar.run.display import Display, TaskState, duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Failure", "Run", "failure_message", "summary"]
-
 Event = dict[str, Any]
 _RESULTS = {
     "runner_on_ok": "ok",

@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 
     from busbar.run.events import Run
 
-__all__ = [
-    "PROMPTS",
-    "Playbook",
-    "environment",
-    "host_variables",
-    "hosts_counter",
-    "inventory_hosts",
-    "open_log",
-    "run_playbook",
-]
-
 # Time for an interrupted validation to cancel its jobs and write its report.
 _INTERRUPT_TIMEOUT_S = 45.0
 # Prompts of ansible-playbook by option. ansible-runner enters the passwords at these prompts, so that they do not

@@ -25,8 +25,6 @@ from busbar.sandbox.state import inventory_of
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["Site", "add_run_options", "explain", "refuse_busy", "refuse_prompts", "refuse_unreadable"]
-
 _FILES = {
     "ask_pass": "--connection-password-file",
     "ask_become_pass": "--become-password-file",

@@ -15,8 +15,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.systemd impo
 
 from busbar.errors import UsageError
 
-__all__ = ["Timer"]
-
 SYSTEM_UNITS = Path("/etc/systemd/system")
 SERVICE = """\
 [Unit]

@@ -21,8 +21,6 @@ from busbar.sandbox.state import LABEL, SHARED, STATE, Sandbox, sandbox_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["boot", "containers", "down", "node_states", "up"]
-
 BOOT_TIMEOUT_S = 90
 REMOVAL_ATTEMPTS = 5
 NVIDIA_MAJOR = 195

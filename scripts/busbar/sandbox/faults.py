@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from busbar.sandbox.state import Sandbox
 
-__all__ = ["heal", "parse_rate", "pull", "stop", "throttle"]
-
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(k|m|g)bit", re.IGNORECASE)
 _SCALE = {"k": 1e3, "m": 1e6, "g": 1e9}
 SMALLEST_BURST = 32 * 1024

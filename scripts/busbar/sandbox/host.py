@@ -16,8 +16,6 @@ from busbar.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["check_disk", "check_host", "check_watchers", "choose_runtime", "podman", "run", "ulimits"]
-
 CGROUP = Path("/sys/fs/cgroup")
 PODMAN_NOFILE = 1048576
 # Sufficient for all jobs here. Without CAP_SYS_RESOURCE the runtime cannot set the hard limit of this process.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Sequence
 
-__all__ = ["ADMIN", "COMMON_HOOKS", "REPOSITORY", "ensure_image", "image_name", "recipe"]
-
 REPOSITORY = "localhost/busbar-sandbox"
 ADMIN = "admin"
 # Every Debian server installation has python3-apt, and Ansible's check mode requires it.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from busbar.sandbox.state import Sandbox
 
-__all__ = ["hosts", "site_variables", "write_inventory"]
-
 COMMAND = "sandbox up"
 MAX_NODE_CORES = 4
 # Seconds without the primary controller after which its backup takes over.

@@ -6,8 +6,6 @@ import argparse
 
 from busbar.errors import UsageError
 
-__all__ = ["add_name", "add_sandbox", "chosen", "command_words"]
-
 _NAME = "--name"
 
 

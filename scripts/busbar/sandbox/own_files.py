@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["write_own"]
-
 NOTE = """\
 # Written by `busbar {command}`, which overwrites it each time; if you changed it, your version is saved as
 # {name}.1.orig. Put your variables into group_vars/all/zzz_site.yml: Ansible reads the files of a folder in the order

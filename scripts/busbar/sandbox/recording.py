@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.mig_layouts import mig_geometry
 
-__all__ = ["MODEL", "Card", "gpu_recording"]
-
 MODEL = "Simulated GPU"
 MEMORY_MIB = 1024
 CLOCKS = {1215: (210, 705, 1050, 1410), 405: (210,)}

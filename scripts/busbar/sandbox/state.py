@@ -18,20 +18,6 @@ from busbar.paths import checkout
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "DISTRIBUTIONS",
-    "IMAGES",
-    "LABEL",
-    "SHARED",
-    "STATE",
-    "Sandbox",
-    "default_name",
-    "inventory_of",
-    "load",
-    "locked",
-    "sandbox_path",
-]
-
 LABEL = "io.busbar.sandbox"
 SHARED = "/shared"
 # The two controllers share this folder; the other nodes do not see it.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Login", "Outcome", "bootstrap"]
-
 _AT_ONCE = 64
 
 # The key is read from standard input. A missing line break at the end of authorized_keys is added, because otherwise

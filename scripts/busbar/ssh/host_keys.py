@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["KnownHosts", "RefusedKeyError", "Target", "connection_to", "fingerprint", "read_host_key", "tunnel"]
-
 TIMEOUT_S = 15
 _TOKEN = re.compile("%[hpr%]")
 

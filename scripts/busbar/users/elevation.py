@@ -12,8 +12,6 @@ from busbar.users.request import checked_name
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["LONGEST", "elevation", "elevation_line"]
-
 LONGEST = dt.timedelta(hours=24)
 _UNITS = {"m": "minutes", "h": "hours"}
 _DURATION = re.compile(r"([1-9][0-9]{0,4})([mh])")

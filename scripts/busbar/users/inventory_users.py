@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Item = dict[str, Any]
 
-__all__ = ["Declared", "write"]
-
 USERS, FORMER = "users_accounts", "slurm_users"
 FIRST_NUMBER = 2001
 _SUFFIXES = frozenset({".yml", ".yaml", ""})

@@ -12,8 +12,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.access.account_prob
 from busbar.errors import UsageError
 from busbar.text_file import read_text
 
-__all__ = ["COLUMNS", "checked_name", "new_user", "read_keys", "read_table"]
-
 COLUMNS = ("name", "number", "full_name", "group", "groups", "accounts", "keys")
 """Columns of the CSV file of `import`; only the first is required."""
 

@@ -9,8 +9,6 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CannotEditError", "YamlFile"]
-
 
 class CannotEditError(ValueError):
     """The text cannot be edited safely; the message is the reason."""

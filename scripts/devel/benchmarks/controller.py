@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["GOALS", "add_options", "inventory", "measure"]
-
 GOALS = (Goal("cpu_growth", "<=", 1.05), Goal("peak_memory", "<=", 4096, at=1024))
 PLAYBOOKS = {
     "preflight": "busbar.cluster.preflight",

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["GOALS", "add_options", "measure"]
-
 GOALS = (Goal("throughput_per_cpu", ">=", 150), Goal("peak_memory", "<=", 64))
 
 _MIB = 1 << 20

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["GOALS", "Contents", "add_options", "install_script", "measure"]
-
 GOALS = (Goal("ratio", "<=", 1.0),)
 _PACKAGES = r"dpkg-query -W -f '${binary:Package}=${Version}\n'"
 # Files changed since the container's first boot, except the identity of the machine, which podman mounts.

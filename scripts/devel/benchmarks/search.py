@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["GOALS", "add_options", "measure"]
-
 GOALS = ()
 
 _LEAST, _MOST = 16, 10_000

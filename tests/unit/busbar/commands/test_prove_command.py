@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
+from busbar.node_hardware import Node
 from busbar.prove.limits import exceeded_limits
-from busbar.prove.node_probe import Node, Programs, found_binary, matched
+from busbar.prove.node_probe import Programs, found_binary, matched
 from executables import executable
 from gpu_samples import gpu_xml, log_xml
 from report_samples import nccl_text

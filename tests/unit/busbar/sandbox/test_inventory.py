@@ -110,7 +110,7 @@ def test_text_that_the_user_changed_is_kept_beside_and_not_read(demo: Sandbox, n
 
 def test_the_named_file_overrides_the_variables_of_the_sandbox(demo: Sandbox) -> None:
     variables = demo.path / "inventory/group_vars/all"
-    name = re.search(r"group_vars/all/(\w+\.yml)", (variables / "zz_sandbox.yml").read_text())[1]
+    (name,) = re.findall(r"group_vars/all/(\w+\.yml)", (variables / "zz_sandbox.yml").read_text())
     (variables / name).write_text("cluster_name: mine\n")
     command = ["ansible-inventory", "-i", str(demo.path / "inventory"), "--host", "gpu1"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=demo.path)

@@ -25,8 +25,6 @@ pytestmark = pytest.mark.proves("journal_remote")
 
 STORE = "/var/log/journal/remote"
 TIDY = "/usr/local/lib/busbar/journal_tidy"
-# Of earlier versions.
-PROGRAM, MODULES = "/usr/local/lib/busbar/journal_receiver", "/usr/local/lib/busbar/busbar_journal"
 # systemd-journal-remote drops entries without these three fields.
 HEAD = b"__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=1000000\n_BOOT_ID=0123456789abcdef0123456789abcdef\n"
 ENTRY = HEAD % 1760000000000000 + b"MESSAGE=by hand\n_HOSTNAME=gpu1\n\n"
@@ -43,8 +41,7 @@ def journals(sandbox: Cluster, *arguments: str) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def sent(sandbox: Cluster) -> Iterator[None]:
-    """Send and receive journals, beginning with the files of an earlier version; remove everything at the end."""
-    sandbox.exec("ctl", f"mkdir -p {MODULES}/monitoring && touch {PROGRAM}")
+    """Send and receive journals; remove everything at the end."""
     journals(sandbox)
     yield
     journals(sandbox, "-e", "journal_remote_state=absent")
@@ -63,10 +60,6 @@ def arrives(sandbox: Cluster, text: str, timeout: float = 40) -> None:
 def test_a_line_of_a_node_is_found_on_the_monitoring_host(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "logger -t busbar-test here-i-am")
     arrives(sandbox, "here-i-am")
-
-
-def test_the_receiver_of_earlier_versions_is_removed(sandbox: Cluster) -> None:
-    assert sandbox.exec("ctl", f"ls -d {PROGRAM} {MODULES}", check=False).stdout == ""
 
 
 def test_what_was_written_while_the_receiver_was_away_comes_later(sandbox: Cluster) -> None:

@@ -120,5 +120,5 @@ def test_no_result_of_a_task_hides_the_variable_of_another() -> None:
         registered |= set(re.findall(r"^ +register: (\w+)", text, re.MULTILINE))
         for block in re.findall(r"^( +)vars:\n((?:\1  .*\n)+)", text, re.MULTILINE):
             given |= set(re.findall(rf"^{block[0]}  (\w+):", block[1], re.MULTILINE))
-    assert "__hosts_found" in given
+    assert "__slurm_found" in given
     assert not registered & given

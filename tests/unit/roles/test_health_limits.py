@@ -22,7 +22,6 @@ BROKEN = {
 HOSTS = {
     "broken": BROKEN,
     "misspelt": {"node_health_severities": {"clocks": "MONITOR"}},
-    "former": {"slurm_health_check_interval": 60},
     "defaults": {},
 }
 
@@ -41,7 +40,6 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
             [*(f"broken: {name}: " for name in BROKEN), "out of bounds", "a number above 0 and at most 100"],
         ),
         ("misspelt", ["misspelt: node_health_severities.clocks: ", "did you mean clock?"]),
-        ("former", ["former: slurm_health_check_interval: ", "Set node_health_interval instead"]),
     ],
 )
 def test_limits_that_healthy_nodes_would_break_are_refused(said: str, host: str, expected: list[str]) -> None:

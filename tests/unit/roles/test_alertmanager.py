@@ -14,9 +14,9 @@ GIVEN: dict[str, Any] = {
     "alertmanager_address": "127.0.0.1",
     "alertmanager_cluster_address": "10.0.0.10",
     "__alertmanager_cluster_tls": {},
-    "__alertmanager_groups": [],
+    "__site_monitoring_tls_groups": [],
     "alertmanager_inhibit_defaults": False,
-    "__alertmanager_web_config": {},
+    "__site_monitoring_web_config": {},
 }
 
 

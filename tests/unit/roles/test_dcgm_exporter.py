@@ -13,8 +13,8 @@ RTX, P100 = ({"model": f"NVIDIA {name}"} for name in ("GeForce RTX 4090", "P100"
 GIVEN: dict[str, Any] = {
     "dcgm_exporter_address": "10.0.0.21",
     "__dcgm_hardware": {"gpu": H100},
-    "__dcgm_exporter_groups": [],
-    "__dcgm_exporter_web_config": {},
+    "__site_monitoring_tls_groups": [],
+    "__site_monitoring_exporter_web_config": {},
 }
 UNIT = "etc/systemd/system/nvidia-dcgm-exporter.service.d/busbar.conf.j2"
 ARCHIVE = {"url": "https://mirror.example.org/d/exporter_4.8.2-1_amd64.deb", "sha256": "a" * 64, "version": "4.8.2-1"}
@@ -24,8 +24,9 @@ XID = {"name": "DCGM_FI_DEV_XID_ERRORS", "type": "gauge", "help": "last Xid"}
 def options(own: dict[str, Any]) -> dict[str, Any]:
     """Return variables of the role, of options without the prefix of the exporter."""
     plain = ("dcgm_source", "family", "hardware")
+    site = {name: own.pop(name) for name in [*own] if name.startswith("__site_")}
     given = {name if name in plain else f"exporter_{name}": each for name, each in own.items()}
-    return GIVEN | named("dcgm", given, ("dcgm_source", "family"))
+    return GIVEN | site | named("dcgm", given, ("dcgm_source", "family"))
 
 
 def flags(**own: object) -> str:
@@ -55,7 +56,10 @@ def test_it_reads_the_host_engine_and_listens_at_one_address() -> None:
         ({"interval_s": 5}, "-c 5000"),
         # As --extra-vars gives it.
         ({"interval_s": "5"}, "-c 5000 "),
-        ({"web_config": {"tls_server_config": {}}}, "--web-config-file /etc/dcgm-exporter/web.yml"),
+        (
+            {"__site_monitoring_exporter_web_config": {"tls_server_config": {}}},
+            "--web-config-file /etc/dcgm-exporter/web.yml",
+        ),
         ({"arguments": ["--debug"]}, '"--debug"'),
     ],
 )

@@ -12,8 +12,8 @@ GIVEN: dict[str, Any] = {
     "node_exporter_address": "10.0.0.1",
     "__node_exporter_hardware": {},
     "__node_exporter_hardware_name": "",
-    "__node_exporter_groups": [],
-    "__node_exporter_web_config": {},
+    "__site_monitoring_tls_groups": [],
+    "__site_monitoring_exporter_web_config": {},
     "node_exporter_systemd_units": ["slurmd", "nvidia-.+"],
 }
 UNIT = "etc/systemd/system/prometheus-node-exporter.service.d/busbar.conf.j2"
@@ -74,7 +74,7 @@ def test_each_release_takes_its_web_configuration_by_its_own_flag(
 ) -> None:
     facts = {"architecture": "x86_64", "distribution_version": version}
     given = {"family": family, "ansible_facts": facts, "node_exporter_source": source}
-    text = rendered("node_exporter", UNIT, **{**GIVEN, "__node_exporter_web_config": {"a": 1}, **given})
+    text = rendered("node_exporter", UNIT, **{**GIVEN, "__site_monitoring_exporter_web_config": {"a": 1}, **given})
     assert f"  {flag}=/etc/prometheus/node_exporter_web.yml \\\n" in text
 
 

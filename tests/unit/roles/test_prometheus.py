@@ -13,17 +13,18 @@ GIVEN: dict[str, Any] = {
     "prometheus_address": "10.0.0.1",
     "prometheus_alertmanager_access": {},
     "prometheus_external_labels": {"cluster": "c"},
-    "__prometheus_groups": [],
+    "__site_monitoring_tls_groups": [],
     "prometheus_jobs": JOBS,
-    "__prometheus_scrape_access": {},
-    "__prometheus_web_config": {},
+    "__site_monitoring_client_config": {},
+    "__site_monitoring_web_config": {},
 }
 PLAN = "{{ __prometheus_settings | busbar.cluster.prometheus_plan(inventory_hostname) }}"
 
 
 def options(own: dict[str, Any]) -> dict[str, Any]:
     """Return variables of the role, of options without its prefix."""
-    return {**GIVEN, "__prometheus_plan": PLAN, **named("prometheus", own)}
+    site = {name: own.pop(name) for name in [*own] if name.startswith("__site_")}
+    return {**GIVEN, "__prometheus_plan": PLAN, **site, **named("prometheus", own)}
 
 
 def config(**own: object) -> dict[str, Any]:
@@ -40,7 +41,8 @@ def flags(**own: object) -> list[str]:
 
 
 def test_flags() -> None:
-    given: dict[str, Any] = {"web_config": {"a": 1}, "arguments": ["--log.level=debug"], "storage_path": "/data"}
+    given: dict[str, Any] = {"arguments": ["--log.level=debug"], "storage_path": "/data"}
+    given["__site_monitoring_web_config"] = {"a": 1}
     assert flags(retention_size="1TB", **given) == [
         "/usr/bin/prometheus",
         "--config.file=/etc/prometheus/prometheus.yml",
@@ -56,7 +58,10 @@ def test_flags() -> None:
 
 def test_jobs_read_their_targets_from_files() -> None:
     access = {"scheme": "https", "tls_config": {"ca_file": "/ca"}}
-    found = config(scrape_access=access, scrape_extra=[{"job_name": "x"}, {"job_name": "y", "params": {"a": ["b"]}}])
+    found = config(
+        __site_monitoring_client_config=access,
+        scrape_extra=[{"job_name": "x"}, {"job_name": "y", "params": {"a": ["b"]}}],
+    )
     node, plain, *extra = found["scrape_configs"]
     assert node == {
         "job_name": "node",

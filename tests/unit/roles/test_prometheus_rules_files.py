@@ -21,7 +21,7 @@ def worked_out(name: str, there: list[str]) -> Any:  # noqa: ANN401 - what a var
         "__prometheus_folder": "/usr/bin",
         "__prometheus_plan": {"rules": [{"path": f"{RULES}/busbar_gpu.yml", "content": "x"}], "secrets": {}},
         "__prometheus_found": {"files": [{"path": path} for path in there]},
-        "__prometheus_web_config": {},
+        "__site_monitoring_web_config": {},
     }
     return Templar(loader=DataLoader(), variables=variables).template(variables[name])
 

@@ -17,7 +17,7 @@ from .draft import CARRIED, LEFT
 if TYPE_CHECKING:
     from .draft import Draft
 
-# slurmdb's number for the shares of a user that are those of the account (SLURMDB_FS_USE_PARENT).
+# Value in slurmdb for a user who uses the shares of the account (SLURMDB_FS_USE_PARENT).
 _PARENT_SHARES = {"2147483647", "parent"}
 _PART = re.compile(r"""((?:[^:'"]|'[^']*'|"[^"]*")+)(?::|$)""")
 _HEAD = re.compile(r"""\s*(\w+)\s*-\s*(?:'([^']*)'|"([^"]*)"|([^:]+))\s*""")

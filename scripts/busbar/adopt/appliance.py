@@ -107,7 +107,7 @@ def _hosts_of(reading: Reading, group: str) -> list[str]:
 
 
 def _partition(reading: Reading, name: str, item: dict[str, Any], members: dict[str, list[str]]) -> dict[str, Any]:
-    """Return an item of slurm_partitions; without node groups it has the one of its name."""
+    """Return an item of slurm_partitions; without node groups, it uses the group with its name."""
     groups = item.get("nodegroups") or [group["name"] for group in item.get("groups") or []] or [item["name"]]
     hosts = [host for group in groups for host in members.get(group) or _hosts_of(reading, group)]
     keys: dict[str, Any] = {"nodes": fold_for_slurm(hosts)} if hosts else {}

@@ -60,7 +60,7 @@ def carry_config(draft: Draft, conf: SlurmConf) -> None:
     _carry_controllers(draft, conf)
     carry_lines(draft, conf)
     if "Licenses" in conf.keys:
-        question = f"{conf.value('Licenses')}: counts are static here; does a server know more?"
+        question = f"{conf.value('Licenses')}: counts are static here; does a license server provide other counts?"
         draft.note("slurm.conf Licenses", ASK, question)
 
 

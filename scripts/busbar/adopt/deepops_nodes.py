@@ -139,7 +139,7 @@ def _layout(parts: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
 
 
 def storage(reading: Reading) -> None:
-    """Set exports and mounts, as far as their flags are on."""
+    """Set the exports and mounts whose flags are on."""
     source, draft = reading.source, reading.draft
     served, mounted = reading.on("slurm_enable_nfs_server"), reading.on("slurm_enable_nfs_client_nodes")
     servers = source.select(str(reading.value("nfs_server_group"))) if served else []

@@ -107,7 +107,7 @@ def carry_hosts(draft: Draft, hosts: Mapping[str, HostReading], set_by_site: Col
 
     Args:
         draft: the draft.
-        hosts: readings by host; hosts that were not read keep less.
+        hosts: readings by host; for hosts that were not read, fewer settings are kept.
         set_by_site: options that keep the value of the draft, or their default.
     """
     hosts = {host: reading for host, reading in hosts.items() if host in draft.hosts and not reading.error}

@@ -24,7 +24,7 @@ _OURS = (
     *("PriorityType", "PropagateResourceLimitsExcept", "RebootProgram", "UnkillableStepTimeout", "DefMemPerCPU"),
     *("JobAcctGatherType", "AccountingStorageEnforce", "AccountingStorageTRES", "ProctrackType", "TaskPlugin"),
 )
-# Values that busbar or Slurm has anyway; a list as busbar writes it.
+# Values that busbar sets anyway or that are Slurm's defaults; lists in busbar's notation.
 _SAME: dict[str, tuple[str, ...]] = {
     "SlurmctldPort": ("6817",),
     "SlurmdPort": ("6818",),

@@ -269,9 +269,7 @@ def _default_inventory(folder: Path) -> str:
         raise UsageError(message)
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        message = (
-            f"{folder} has several inventories ({names}): choose with --inventory FILE, once for each that belongs"
-        )
+        message = f"{folder} has several inventories ({names}): choose with --inventory FILE; repeat it for several"
         raise UsageError(message)
     return str(found[0].absolute())
 

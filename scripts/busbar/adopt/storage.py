@@ -79,7 +79,7 @@ def _carry_exports(draft: Draft, host: str, reading: HostReading) -> bool:
         for entry in _export(draft, line.split("#")[0], f"{host}:{path}")
     ]
     if entries:
-        # Other options of an export than its own are those of exports(5), and not busbar's.
+        # Options that an export does not set have the defaults of exports(5), not busbar's.
         draft.hosts[host] |= {"nfs_server_exports": entries, "nfs_server_options": []}
         _carry_server(draft, host, reading)
     return bool(entries)
@@ -123,7 +123,7 @@ def _export(draft: Draft, line: str, where: str) -> list[dict[str, Any]]:
         draft.note(f"export {path}", LEFT, "the clients have different options; it stays in /etc/exports", where)
         return []
     if "no_root_squash" in sets[0]:
-        draft.note(f"export {path}", ASK, "no_root_squash: root of each client is root here; is that needed?", where)
+        draft.note(f"export {path}", ASK, "no_root_squash: root on each client is root here; is that needed?", where)
     draft.note(f"export {path}", CARRIED, "nfs_server_exports", where)
     entry: dict[str, Any] = {"path": path, "clients": [name for name, _ in found], "mount": False}
     return [entry | ({"options": sets[0].split(",")} if sets[0] else {})]

@@ -14,10 +14,11 @@ Idle nodes are tested in the same rounds, so that several faults are found in pa
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from .classify_tests import Reading, Readings
-from .search_data import Context, Question
+from .search_data import OUTCOMES, Context, Question
 from .search_stages import TOURNAMENT, alone, fitting_node, judge_players, name_nodes, play, together
 from .sequential_test import DROP, MOST_REPEATS
 from .tournament import League, neighbours, round_robin
@@ -55,9 +56,11 @@ class Locator:
             topology: nodes of each switch; by default all nodes count as being on one switch.
             drop: smallest share below normal that counts as slow.
             most_repeats: maximum number of measurements of a test in one round.
+
+        Raises:
+            ValueError: a node is listed twice, or the topology lists a node twice or omits one.
         """
-        known = {node: switch for switch, members in (topology or {}).items() for node in members}
-        switch_of = {node: known.get(node, _NO_SWITCH) for node in nodes}
+        switch_of = _switches(nodes, topology or {})
         order = {switch: i for i, switch in enumerate(dict.fromkeys(switch_of[node] for node in nodes))}
         ordered = sorted(nodes, key=lambda node: order[switch_of[node]])
         self._context = Context(ordered, switch_of)
@@ -140,6 +143,25 @@ class Locator:
                 self.found["suspected"].append(self._readings.suspected(reading))
 
 
+def _switches(nodes: list[str], topology: dict[str, list[str]]) -> dict[str, str]:
+    if len(set(nodes)) < len(nodes):
+        twice = sorted({node for node in nodes if nodes.count(node) > 1})
+        message = f"nodes listed twice: {', '.join(twice)}"
+        raise ValueError(message)
+    switch_of: dict[str, str] = {}
+    for switch, members in topology.items():
+        for node in members:
+            if node in switch_of:
+                message = f"the topology lists {node} under {switch_of[node]} and {switch}"
+                raise ValueError(message)
+            switch_of[node] = switch
+    lost = [node for node in nodes if node not in switch_of]
+    if topology and lost:
+        message = f"the topology does not list {', '.join(lost)}"
+        raise ValueError(message)
+    return {node: switch_of.get(node, _NO_SWITCH) for node in nodes}
+
+
 def _search(context: Context) -> Steps:
     """Yield rounds of tests until the culprits are known."""
     if not context.nodes:
@@ -185,10 +207,14 @@ def locate(
         (node, verdict FAIL or INCONCLUSIVE, kinds, results, reason), links (nodes), boundaries (switches, sides),
         unresolved (nodes, reason), suspected (nodes, repeats, reason). Their results are positions in the list of
         results. Until done, fitting contains the node that explains all slow results so far, if there is one.
+
+    Raises:
+        ValueError: nodes, topology or a result are not in this format.
     """
     locator = Locator(nodes, topology, drop, most_repeats)
     left: dict[frozenset[str], deque[int]] = defaultdict(deque)
     for i, result in enumerate(results):
+        _check(i, result)
         left[frozenset(result["nodes"])].append(i)
     while locator.question is not None:
         places = [left[frozenset(test)] for test in locator.question.tests]
@@ -208,3 +234,21 @@ def locate(
         "fitting": locator.fitting(),
         **locator.found,
     }
+
+
+def _check(index: int, result: dict[str, Any]) -> None:
+    """Raise ValueError if a result is malformed."""
+    problem = ""
+    if not result.get("nodes"):
+        problem = "has no nodes"
+    elif result.get("outcome", "ok") not in OUTCOMES:
+        problem = f"has the outcome {result['outcome']!r} (expected one of {', '.join(OUTCOMES)})"
+    repeats = result.get("repeats") or []
+    named = [("busbw", result.get("busbw")), ("floor", result.get("floor")), *(("repeats", each) for each in repeats)]
+    for key, value in named:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+        if value is not None and not (number and value >= (1e-9 if key == "floor" else 0)):
+            problem = f"has the {key} {value!r} (expected a bandwidth in GB/s)"
+    if problem:
+        message = f"result {index} {problem}"
+        raise ValueError(message)

@@ -18,6 +18,7 @@ SLOW = "slow"
 NONE = "inconclusive"
 OPEN = "open"
 FAILED = frozenset({SLOW, "wrong"})
+OUTCOMES = ("ok", "wrong", "crashed", "hung", NONE)
 
 _MOST_WEIGHED = 6
 _PAIR = 2

@@ -156,6 +156,25 @@ def test_relative_to_peers_without_a_floor() -> None:
     assert answer["unresolved"] == []
 
 
+@pytest.mark.parametrize(
+    ("nodes", "results", "topology", "words"),
+    [
+        (["a", "a"], [], None, "listed twice: a"),
+        (["a", "b"], [], {"s": ["a"]}, "does not list b"),
+        (["a"], [], {"s": ["a"], "t": ["a"]}, "lists a under s and t"),
+        (["a"], [{"nodes": []}], None, "result 0 has no nodes"),
+        (["a"], [{"nodes": ["a"], "outcome": "bad"}], None, "outcome 'bad'"),
+        (["a"], [{"nodes": ["a"], "busbw": "fast"}], None, "busbw 'fast'"),
+        (["a"], [{"nodes": ["a"], "busbw": float("nan")}], None, "busbw nan"),
+        (["a"], [{"nodes": ["a"], "busbw": 1.0, "floor": 0}], None, "floor 0"),
+        (["a"], [{"nodes": ["a"], "busbw": 1.0, "repeats": [1.0, -1.0]}], None, "repeats -1.0"),
+    ],
+)
+def test_bad_input(nodes: list[str], results: list[Answer], topology: dict[str, list[str]] | None, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        locate(nodes, results, topology)
+
+
 def test_no_nodes_are_done() -> None:
     assert locate([], [])["done"]
 

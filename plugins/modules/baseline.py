@@ -45,6 +45,7 @@ RETURN = r""" # """
 import contextlib
 import json
 import os
+import pwd
 import shutil
 from pathlib import Path
 
@@ -67,7 +68,7 @@ _OF_THE_SYSTEM = (
     *("/var/lib/dpkg", "/var/lib/apt", "/var/cache", "/var/log/apt", "/var/log/journal", "/var/log/dpkg.log"),
     *("/var/lib/rpm", "/var/lib/dnf", "/var/lib/systemd", "/var/lib/pam", "/var/lib/ucf"),
     "/etc/ld.so.cache",
-    *(str(Path("~root").expanduser() / name) for name in (".ansible", ".cache")),
+    *(f"{pwd.getpwuid(0).pw_dir}/{name}" for name in (".ansible", ".cache")),
 )
 
 

@@ -63,6 +63,10 @@ class LinkSearch(LinkState):
                 break
             outcomes = yield self._question(plan)
             self._take_in()
+            asked = sum(len(blocks) for _, blocks in plan)
+            if len(outcomes) != asked:
+                message = f"the search got {len(outcomes)} outcomes for {asked} tests"
+                raise ValueError(message)
             rest = iter(outcomes)
             for item, blocks in plan:
                 results = list(islice(rest, len(blocks)))

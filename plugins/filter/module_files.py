@@ -48,7 +48,7 @@ _PATH_KEYS = ("prepend_path", "append_path")
 def module_files(modules: Iterable[Mapping[str, Any]], path: str, header: str = "") -> list[dict[str, str]]:
     """Return the files of a modules tree, each with `path`, `content` and `state` (present or absent).
 
-    The file `.version` of a name contains its default version. If there is no default, the file is absent, and Lmod
+    `.version` in the folder of a module names its default version. Without a default, the file is removed and Lmod
     loads the highest version.
 
     Args:

@@ -90,7 +90,7 @@ class Host(ServicesOfHost):
         self.plan_packages()
         former = units(self.module)
         self.unmount()
-        # Data on file servers, such as homes, is no longer mounted.
+        # Skip homes and other data on file servers, which have just been unmounted.
         self.data = [path for path in self.data if os.path.lexists(path)]
         if not dry:
             self.stop_units()

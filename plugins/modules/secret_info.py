@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 EVERYBODY = "everybody"
-# UIDs of regular users; UIDs between the ranges belong to packages (Debian's slurm is 64030), systemd and nobody.
+# UID ranges of regular users. Packages (Debian's slurm: 64030), systemd and the user nobody have UIDs between them.
 _PEOPLE = (range(1000, 60000), range(65536, 2**32 - 1))
 
 

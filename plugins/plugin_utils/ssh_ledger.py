@@ -28,8 +28,8 @@ def updated_ledger(  # noqa: PLR0913 - each is compared with the entries
 ) -> list[Entry]:
     """Return the updated ledger.
 
-    A key is retired if its host has a different key or was removed from the inventory. Its entry is deleted when all
-    its certificates have expired or their authority is no longer trusted.
+    A key is retired if its host has a different key or was removed from the inventory. Its entry is deleted once all
+    its certificates have expired, or hosts stop trusting the authority that signed them.
 
     Args:
         ledger: entries with `host`, `key`, `authority`, `days` and `retired` (seconds since 1970, or None).

@@ -23,17 +23,6 @@ UnitFileState=
 OLD = "570.133.20-1"
 
 
-def test_gpus_are_counted_without_other_devices_and_virtual_functions(tmp_path: Path) -> None:
-    devices = [("a", "0x10de", "0x030200"), ("b", "0x10de", "0x068000"), ("c", "0x15b3", "0x020700")]
-    for name, vendor, kind in [*devices, ("function", "0x10de", "0x030200")]:
-        folder = tmp_path / "sys/bus/pci/devices" / name
-        folder.mkdir(parents=True)
-        (folder / "vendor").write_text(f"{vendor}\n")
-        (folder / "class").write_text(f"{kind}\n")
-    (tmp_path / "sys/bus/pci/devices/function/physfn").mkdir()
-    assert [each["address"] for each in driver_host.pci_devices(tmp_path)["gpu"]] == ["a"]
-
-
 def test_what_the_programs_print_is_understood() -> None:
     assert driver_host.pairs(f"a {OLD} ii \nb {OLD} rc \nc\n") == {"a": OLD}
     assert driver_host.parameters('NvLinkDisable: 0\nRegistryDwords: ""\nx\n') == {

@@ -19,7 +19,7 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
     Args:
         options: `cluster`, `trusted`, `max_retry`, `find_time_s`, `ban_time_s`: the options without their prefix.
-        cluster: the `host`, and `seen`, its output: `from ADDRESS`, the source of this run's SSH connection.
+        cluster: the `host`, and `seen`, which it printed: `from ADDRESS`, the source of this run's SSH connection.
     """
     wrong = [*_bounds(options), *_networks(options), *_shut_out(options, cluster["seen"])]
     return [make_problem([cluster["host"]], f"fail2ban_{key}", problem, remedy) for key, problem, remedy in wrong]

@@ -30,9 +30,9 @@ def check(options: Known, cluster: Known) -> list[Problem]:
 
     Args:
         options: `cluster`, `admin_networks`, `user_networks`, `job_ports`, `open`: the options without their prefix.
-        cluster: the `host`; `groups` of the inventory; and `seen`, output of the host: `from ADDRESS`, the source of
-            this run's SSH connection (without an address if it does not use SSH); `active NAME` for another active
-            firewall.
+        cluster: the `host`; the `groups` of the inventory; and `seen`, the lines that the host printed: `from ADDRESS`,
+            the source of this run's SSH connection (without an address if it does not use SSH), and `active NAME`
+            for another active firewall.
     """
     host, seen = cluster["host"], cluster["seen"]
     wrong = [*_network_problems(options), *_port_problems(options, cluster["groups"]), *_seen_problems(options, seen)]

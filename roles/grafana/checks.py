@@ -38,7 +38,7 @@ def _problems(options: Known, host: str) -> Iterator[Problem]:
     if str(options["address"]).strip() in EVERYWHERE:
         yield problem(
             "address",
-            f"{options['address']!r} listens on every network of the host",
+            f"with {options['address']!r}, Grafana listens on every network of the host",
             "set the host's address in the cluster network; use a reverse proxy for other networks",
         )
     password = str(options["admin_password"])

@@ -61,7 +61,7 @@ def _numbers(options: Known, host: str) -> list[Problem]:
         (
             not 1 <= timeout <= max(1, interval // 2),
             "slurm_metrics_timeout",
-            f"{timeout} s is not between 1 and half of slurm_metrics_interval, {interval} s",
+            f"{timeout} s is not between 1 s and half of slurm_metrics_interval ({interval} s)",
             f"set at most {max(1, interval // 2)} s, so that a hanging slurmctld is detected in time",
         ),
         (

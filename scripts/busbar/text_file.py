@@ -1,4 +1,4 @@
-"""Reads text files of users in common encodings of editors and shells."""
+"""Reads users' text files in the encodings that editors and shells commonly write."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def test_a_proof_counts_what_would_come_back_and_touches_nothing(sandbox: Cluste
     done = verified(sandbox)
     assert done.returncode == 0, done.stdout + done.stderr
     said = re.search(
-        r"ctl: snapshot (\w{8}) of \S+ \S+ UTC, Slurm \d\S+: (\d+) files, (\d+) rows of (\d+) tables as saved "
+        r"ctl: snapshot (\w{8}) from \S+ \S+ UTC, Slurm \d\S+: (\d+) files, (\d+) rows of (\d+) tables as saved "
         r"\(slurm_state, accounting\)",
         done.stdout,
     )

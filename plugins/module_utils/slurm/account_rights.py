@@ -91,7 +91,7 @@ def decide_rights(
         elif given and not names and not allow_empty:
             frozen.add((kind, what))
             refusals.append(
-                f"the group {group} is empty, but granted rights ({what}) to {len(given)} users, which were not "
+                f"the group {group} is empty, but had granted rights ({what}) to {len(given)} users, which were not "
                 "revoked. If the group is meant to be empty, run on the controller: busbar-account-groups --allow-empty"
             )
         for user in sorted(names or ()):

@@ -162,7 +162,7 @@ def _gres_text(node: NodeConf) -> str:
 
 
 def _stranded(job: HeldJob, old: ClusterConf, new: ClusterConf) -> tuple[str, str] | None:
-    """Return the loss of a pending job that could run in one of its partitions before, but in none afterwards."""
+    """Return the loss of a pending job that can run in one of its partitions now, but in none after the change."""
     known = [name for name in job.partitions if name in old.partitions]
     if known and all(_obstacle(job, old, name) for name in known):
         return None

@@ -1,8 +1,8 @@
 """Slurm releases: supported upgrade steps, and installed and offered versions.
 
 Source: SchedMD's Upgrade Guide (doc/html/upgrades.shtml, "Release Cycle" and "Compatibility Window"): a major release
-every nine months until 24.05, then every six months; upgrades are supported from the previous two releases, since
-24.11 from the previous three.
+every nine months until 24.05, then every six months; upgrades are supported from the previous two releases and,
+since 24.11, from the previous three.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def create_steps(declared: Declared, paths: Sequence[str]) -> list[list[str]]:
     """Return the commands that create the array or volume on blank disks.
 
     Signatures from an older array may reappear in the new array. They are wiped, because the disks were blank or
-    declared to be wiped.
+    the site permits wiping them.
     """
     name, chunk, count = declared["name"], str(declared["chunk_kb"]), str(len(paths))
     if declared["raid"] == "mdadm":

@@ -62,7 +62,7 @@ def held_problems(
         problems.append(make_problem(site["others"], _OPTION, problem, "run on all hosts, without --limit"))
     if was_queried and "held" not in answer:
         reason = str(answer.get("msg") or "no answer")
-        problem = f"cannot be checked for {', '.join(absent)}, missing in {directory}: {reason}"
+        problem = f"cannot be checked for {', '.join(absent)}, which {directory} lacks: {reason}"
         remedy = f"restore the files into {directory}, or run again when {name} is reachable"
         problems.append(make_problem([name], "secrets", problem, remedy))
     return problems

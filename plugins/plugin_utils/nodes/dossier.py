@@ -112,7 +112,7 @@ def validations_of(node: str, reports: Iterable[tuple[str, ReadReport]]) -> list
 
 
 def _own_verdict(validation: Mapping[str, Any]) -> str:
-    """Return the verdict of a validation about the node: PASS if it passed a test and is not a culprit."""
+    """Return a validation's verdict on the node: PASS if it passed a test and is not a culprit."""
     if validation["blamed"]:
         return "FAIL"
     if not validation["tested"]:
@@ -263,7 +263,7 @@ _HEALTH, _OWN = "busbar health:", "busbar:"
 _XID = re.compile(r"\bXid (\d+)\b")
 
 
-# When a drained node goes down, Slurm's accounting ends one event and starts another: both are one outage.
+# When a drained node goes down, Slurm's accounting ends one event and starts another: they are one outage.
 _SAME_OUTAGE_S = 1
 
 

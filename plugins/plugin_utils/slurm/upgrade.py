@@ -223,7 +223,7 @@ def _order(steps: Sequence[_Step]) -> list[Problem]:
             make_problem(
                 [step.host],
                 STAGES[lower][0],
-                f"{step.after} would be newer than {STAGES[upper][0]} {least.after} of {least.host}",
+                f"{step.after} would be newer than {STAGES[upper][0]} {least.after} on {least.host}",
                 f"make {release_text(step.after)} available to {least.host} as well: use the same {KEY} on all hosts",
             )
             for step in newer

@@ -94,7 +94,7 @@ def read_directory(path: Path) -> Directory:
         uris = [uri.strip() for uri in section["ldap_uri"].split(",") if uri.strip()]
         base = section["ldap_search_base"].split("?")[0].strip()
     except (OSError, KeyError, configparser.Error) as error:
-        # Parser errors contain the line, which may be the password.
+        # Parser errors quote the line, which may contain the password.
         why = "invalid INI syntax" if isinstance(error, configparser.Error) else f"{error}"
         message = f"cannot read the LDAP settings in {path} ({why}). Run `busbar provision base --tags sssd`."
         raise SyncError(message) from None

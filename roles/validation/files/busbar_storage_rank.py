@@ -39,7 +39,7 @@ def words(exc: Exception) -> str:
 
 
 def mount_of(path: Path) -> dict[str, str]:
-    """Return mount point, type and source of a path's mount, and whether its locks are local to this node."""
+    """Return the mount point, type and source of a path's mount, and whether its locks are local to this node."""
     real = str(path.resolve())
     best: dict[str, str] = {}
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():

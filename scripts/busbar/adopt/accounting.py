@@ -86,7 +86,7 @@ def read_accounting(dump: str, qos: str) -> Accounting:
 
 
 def carry_accounting(draft: Draft, found: Accounting) -> dict[str, dict[str, Any]]:
-    """Declare QOS and accounts, and return the key `slurm` of the users that busbar's options can express.
+    """Declare QOS and accounts, and return the key `slurm` of each user whose associations options can express.
 
     busbar sets declared entries exactly and leaves other entries of the database alone. An entry that an option cannot
     express is therefore not declared, and stays as it is.

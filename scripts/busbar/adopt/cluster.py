@@ -354,7 +354,7 @@ def _external(draft: Draft, hosts: Mapping[str, HostReading], conf: SlurmConf) -
 
 
 def _keep_defaults(draft: Draft, conf: SlurmConf, databases: Sequence[str]) -> None:
-    """Set to null every key that busbar would write but slurm.conf lacks, so that Slurm's default stays.
+    """Set to null every key that busbar would write but slurm.conf lacks, which keeps Slurm's default.
 
     The keys come from the role's variables and from its plan for this site.
     """
@@ -392,7 +392,7 @@ def _keep_defaults(draft: Draft, conf: SlurmConf, databases: Sequence[str]) -> N
             )
             continue
         config[key] = None
-        draft.note(f"slurm.conf {key}", CARRIED, "not set: slurm_config has null, so that Slurm's default stays")
+        draft.note(f"slurm.conf {key}", CARRIED, "not set: slurm_config sets it to null, which keeps Slurm's default")
     for key, option in OPTIONS.items():
         if key not in conf.keys and key == "StateSaveLocation":
             # Slurm's own default (DEFAULT_SAVE_STATE_LOC in src/common/read_config.h).

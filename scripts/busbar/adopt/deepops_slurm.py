@@ -225,7 +225,7 @@ def _accounting(reading: Reading, name: str) -> None:
 
 
 def _entries(reading: Reading, name: str) -> list[dict[str, Any]]:
-    """Return a variable as list of entries with a name; it may be a list or a mapping by name."""
+    """Return a variable as a list of named entries; it may be a list, or a mapping from name to entry."""
     found = resolved(reading.value(name)) or []
     if isinstance(found, dict):
         return [{"name": key, **(value or {})} for key, value in found.items()]

@@ -71,7 +71,7 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "slurm_database",
         ("/etc/slurm/slurmdbd.conf", "/etc/systemd/system/slurmdbd.service.d/busbar.conf"),
-        "comments are lost; systemd restarts slurmdbd after a failure; slurmdbd restarts once",
+        "comments are lost; slurmdbd restarts once now; from then on, systemd restarts it after a failure",
     ),
     (
         "slurm_controller",

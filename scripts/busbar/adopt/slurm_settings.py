@@ -61,7 +61,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
 _BY_GROUPS = ("ClusterName", "SlurmctldHost")
 # Keys that belong to the installation, or that other options of busbar replace.
 _LEFT = {
-    "PluginDir": "a Slurm that the site built: its path is not an option",
+    "PluginDir": "a Slurm that the site built: no busbar option sets its path",
     "SlurmctldPidFile": "systemd follows the daemon",
     "SlurmdPidFile": "systemd follows the daemon",
     "SlurmctldLogFile": "logs are in the directory of the packages",

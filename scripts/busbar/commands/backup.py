@@ -139,4 +139,4 @@ def verified_line(host: str, each: Mapping[str, Any]) -> str:
         counts.append(f"{each['entries']} users' entries")
     parts = ", ".join(each.get("parts", []))
     release = f", Slurm {each['slurm_version']}" if each.get("slurm_version") else ""
-    return f"{host}: snapshot {each['snapshot']} of {made} UTC{release}: {', '.join(counts)} as saved ({parts})"
+    return f"{host}: snapshot {each['snapshot']} from {made} UTC{release}: {', '.join(counts)} as saved ({parts})"

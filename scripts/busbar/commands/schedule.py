@@ -40,9 +40,9 @@ def schedule(site: Site, calendar: str) -> list[str]:
     declared = any(own.get(name) for own in hosts if _GROUPS & set(own["group_names"]) for name in _PREEMPTION_OPTIONS)
     if not declared and not any(name in option for name in _PREEMPTION_OPTIONS[1:] for option in options):
         message = (
-            f"inventory {sources[0]}: users' jobs would not preempt the jobs of the validation: set "
-            "slurm_checks_partition (such as checks) and run `busbar provision slurm`, or set a preemptible partition "
-            "or QOS in validation_partition or validation_qos"
+            f"inventory {sources[0]}: users' jobs would not preempt the validation's jobs: set "
+            "slurm_checks_partition (for example, to checks) and run `busbar provision slurm`, or set a preemptible "
+            "partition or QOS in validation_partition or validation_qos"
         )
         raise UsageError(message)
     return [*timer.install(), f"logs: journalctl -u {timer.name}; remove the timer: busbar validate --schedule {NEVER}"]

@@ -103,7 +103,7 @@ class Detached:
 
 
 def find(place: Path, name: str = "") -> Detached:
-    """Return the detached validation with an ID or a prefix of it; by default the last one.
+    """Return the detached validation whose ID starts with the given text; by default the latest one.
 
     Raises:
         UsageError: no validation or several validations match.

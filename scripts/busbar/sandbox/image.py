@@ -89,7 +89,7 @@ def ensure_image(distribution: str, reference: str = "", *, rebuild: bool = Fals
     if not rebuild and podman("image", "exists", name, check=False).returncode == 0:
         return name, False
     if reference:
-        # Without layers, the build leaves no intermediate images. An isolation by chroot works with any cgroup version.
+        # Without layers, the build leaves no intermediate images. Chroot isolation works with every cgroup version.
         arguments = [f"--build-arg=BASE={base}", "--build-arg=HOOKS=" + "\n".join(HOOKS), f"--tag={name}", "-"]
         words = ("build", "--quiet", "--isolation=chroot", "--pull=never", "--layers=false", *arguments)
         built = podman(*words, check=False, stdin=containerfile)

@@ -23,7 +23,7 @@ def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
 
     Args:
         args: `user`, and `duration` with `reason`, or `end`.
-        now: the time, with its zone.
+        now: the current time, with a time zone.
 
     Raises:
         UsageError: an argument is missing or invalid.

@@ -321,7 +321,7 @@ def write(path: Path, text: str) -> None:
 
 
 def _read(path: Path) -> YamlFile:
-    """Read a file; a missing file is empty.
+    """Read a file; a missing file counts as empty.
 
     Raises:
         UsageError: the file cannot be read.

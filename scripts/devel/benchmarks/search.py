@@ -51,7 +51,7 @@ def _sizes(args: argparse.Namespace) -> list[int]:
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
-    """Yield the figures of each size.
+    """Yield the figures for each size.
 
     Raises:
         UsageError: an option is not a number, or out of range.

@@ -335,7 +335,7 @@ class Parser:
         seen["failed_words"] |= word == "FAILED"
 
     def _note_footer(self, line: str) -> None:
-        """Record a footer line that nccl-tests would not print."""
+        """Record a malformed footer line, which nccl-tests cannot have printed."""
         where = f"line {self.line}: " if self.line else ""
         self.run["seen"]["strange_footer"].append(f'{where}invalid footer: "{line.strip()[:99]}"')
 

@@ -304,7 +304,7 @@ def _outcome(run: Run, missing: list[str]) -> str:  # noqa: PLR0911 - one return
 
 
 def conclude(run: Run) -> None:
-    """Set outcome, ranks, nodes, devices and checked of a run, record missing parts, and remove the key "seen"."""
+    """Set the keys outcome, ranks, nodes, devices and checked; record missing parts; remove the key "seen"."""
     seen = run["seen"]
     if not seen["check"] and any((half["wrong"] or 0) != int(half["wrong"] or 0) for half in _halves(run)):
         seen["check"] = "error"

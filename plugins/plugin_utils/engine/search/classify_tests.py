@@ -210,9 +210,9 @@ class Readings:
         ]
 
     def suspected(self, reading: Reading) -> dict[str, Any]:
-        """Return the entry of a test that is probably slow, but within the noise or the rounding error.
+        """Return the entry of a test that is probably slow, although its drop is within noise or rounding error.
 
-        The number of repeats in the entry would confirm the observed drop.
+        The entry contains the number of repeats that would confirm the drop.
         """
         noise = self._level()
         distance = sequential_test.smallest_drop(noise, self._drop, self._most)

@@ -19,7 +19,7 @@ ELSEWHERE = {"rc": 3, "output": "", "fault": "busbar-backup: no snapshot 'aaaa' 
 
 def test_what_is_proven_is_counted() -> None:
     assert verified_line("ctl", parsed_answers({"ctl": DONE, "db": DAMAGED})["ctl"]) == (
-        "ctl: snapshot aaaa1234 of 2023-11-14 22:13:20 UTC, Slurm 24.11.5: 12 files, 217 rows of 30 tables as saved "
+        "ctl: snapshot aaaa1234 from 2023-11-14 22:13:20 UTC, Slurm 24.11.5: 12 files, 217 rows of 30 tables as saved "
         "(slurm_state, accounting)"
     )
 

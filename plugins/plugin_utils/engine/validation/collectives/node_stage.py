@@ -45,7 +45,7 @@ class Node(Collective):
         return Next(tests or next_checks(options, state["tests"], here))
 
     def held_back(self, options: Options, state: State, nodes: list[str]) -> set[str]:
-        """Return the nodes that did not pass a collective alone or failed a check.
+        """Return the nodes that failed a check or did not pass the single-node collectives.
 
         A node whose result is inconclusive only because no floor is known takes part in the later stages.
         """

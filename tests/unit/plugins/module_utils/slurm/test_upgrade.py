@@ -118,7 +118,7 @@ def test_one_node_that_was_left_behind_is_refused_too() -> None:
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"db": host("db", OLD, OLD)}, f"slurmctld {NEW} would be newer than slurmdbd {OLD} of db"),
+        ({"db": host("db", OLD, OLD)}, f"slurmctld {NEW} would be newer than slurmdbd {OLD} on db"),
         ({"ctl2": host("ctl2", OLD, OLD)}, f"slurmd {NEW} would be newer than slurmctld {OLD} of ctl2"),
     ],
 )

@@ -160,7 +160,9 @@ def _by_parent(accounts: list[Entry]) -> list[Entry]:
     waiting = {str(item["name"]): item for item in accounts}
     ordered: list[Entry] = []
     while waiting:
-        ready = [name for name, item in waiting.items() if str(item.get("parent") or "root") not in waiting]
+        ready = [
+            name for name, item in waiting.items() if name == "root" or str(item.get("parent") or "root") not in waiting
+        ]
         if not ready:
             message = f"accounts are parents of each other: {', '.join(sorted(waiting))}"
             raise ValueError(message)
@@ -171,7 +173,7 @@ def _by_parent(accounts: list[Entry]) -> list[Entry]:
 def declaration_errors(accounts: list[Entry], users: list[Entry], qos: list[Entry]) -> list[tuple[str, str]]:
     """Return the errors in a declaration, as pairs of option and error."""
     errors = []
-    known = {str(item["name"]) for item in accounts} | {"root"}
+    known = {str(item["name"]) for item in accounts if item.get("state", "present") == "present"} | {"root"}
     for option, items in (("slurm_accounts", accounts), ("slurm_qos", qos)):
         names = [str(item["name"]) for item in items]
         twice = sorted({name for name in names if names.count(name) > 1})

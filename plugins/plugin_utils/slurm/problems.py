@@ -12,6 +12,7 @@ from ...module_utils.slurm.accounting import declaration_errors
 from ..engine.catalogue.builtin_profiles import unknown_hardware
 from ..engine.catalogue.gres_conf import gres_problems
 from ..engine.common.hostlist import unfold_hosts
+from .accounting_problems import accounting_problems
 from .checks_partition import checks_problems
 from .cluster_roles import partition_problems, role_problems
 from .conf import kinds, merge_config, node_mig, topology_lines
@@ -197,7 +198,8 @@ def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]
     errors = declaration_errors(declared["accounts"], declared["users"], declared["qos"])
     mapped = group_errors(groups, here["accounts"], here["qos"]) + rights_errors(admins)
     errors += [(f"slurm_{key}", problem) for key, problem in mapped]
-    return [make_problem([], key, problem, "correct the entry") for key, problem in errors]
+    found = [make_problem([], key, problem, "correct the entry") for key, problem in errors]
+    return found + accounting_problems(declared["accounts"], declared["users"], declared["qos"])
 
 
 def external_database_problems(

@@ -171,3 +171,10 @@ def test_declaration_errors(
     assert says in errors[0][1]
     with pytest.raises(ValueError, match="each other" if key == "slurm_accounts" else "users|accounts|qos"):
         plan(held(), "c", accounts, users, qos)
+
+
+def test_limits_of_the_root_account_are_set() -> None:
+    accounts = [{"name": "kid"}, {"name": "root", "limits": {"GrpTRES": "gres/gpu=8"}}]
+    modified, added = plan(held(), "c", accounts, [], [])
+    assert modified == ["modify", "account", "where", "name=root", "cluster=c", "set", "GrpTRES=gres/gpu=8"]
+    assert added[:3] == ["add", "account", "kid"]

@@ -174,27 +174,29 @@ def type_problem(setting: Setting, option: Option) -> list[Problem]:
         option: its specification.
     """
     remedy = f"see the options in roles/{option.role}/README.md" if option.role else "see docs/inventory.md"
+    value = setting.value
+    if option.role in _TAKE_TEXT and _is_text_for_list(value, option.spec):
+        value = value.split(",")
     return [
         make_problem(
             _hosts([setting]), key, problem + places_of([setting]), f"did you mean {near}? {remedy}" if near else remedy
         )
-        for key, problem, near in _text_for_list(setting, option)
-        or _value_faults(setting.name, setting.value, option.spec)
+        for key, problem, near in _value_faults(setting.name, value, option.spec)
     ]
 
 
-def _text_for_list(setting: Setting, option: Option) -> list[tuple[str, str, str]]:
-    """Return a problem if a list is set as a string, which Ansible accepts but roles would split into characters."""
-    value, spec = setting.value, option.spec
-    if not isinstance(value, str) or _is_template(value) or spec.get("type") != "list":
-        return []
-    return [] if option.role in _TAKE_TEXT else [(setting.name, f"is text (expected {_expected(spec)})", "")]
+def _is_text_for_list(value: object, spec: Mapping[str, Any]) -> bool:
+    """Return whether a list is set as a string, which Ansible accepts but roles would split into characters."""
+    return isinstance(value, str) and spec.get("type") == "list" and not _is_template(value)
 
 
 def _value_faults(key: str, value: object, spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield key, problem and suggested name for each error in a value."""
     kind = str(spec.get("type") or "str")
     if value is None or kind == "raw" or _is_template(value) or _is_plainly(value, kind, spec):
+        return
+    if _is_text_for_list(value, spec):
+        yield key, f"is text (expected {_expected(spec)})", ""
         return
     outer = {name: spec[name] for name in ("type", "elements", "choices") if name in spec}
     entries = [each for each in value if not _is_template(each)] if isinstance(value, list) else value

@@ -224,6 +224,7 @@ def test_all_entries_with_wrong_keys_or_values_are_reported_at_once() -> None:
         {"name": "alice", "uid": "many", "kyes": []},
         {"uid": 3, "state": "gone"},
         {"name": "bob", "uid": "2001", "keys": {"a": 1}, "home": {"quota_gib": "x", "quota": 1}},
+        {"name": "erin", "keys": "ssh-ed25519 AAAA erin"},
         {"name": "carol", "uid": "{{ number }}", "keys": ["{{ lookup('file', 'x') }}"], "state": None},
         "{{ more }}",
         "dave",
@@ -238,12 +239,14 @@ def test_all_entries_with_wrong_keys_or_values_are_reported_at_once() -> None:
         "users[bob].keys",
         "users[bob].home.quota_gib",
         "users[bob].home.quota",
+        "users[erin].keys",
     ]
     assert all("a.yml:1" in each["problem"] for each in found)
     assert "has an entry that is text" in found[0]["problem"]
     assert "did you mean keys?" in found[2]["remedy"]
     assert "must be one of: present, absent" in found[3]["problem"]
     assert "lacks name" in found[4]["problem"]
+    assert "is text (expected a list of texts)" in found[8]["problem"]
 
 
 class _Uncopied(dict[str, Any]):

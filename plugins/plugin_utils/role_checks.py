@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
-    from .preflight.options import Setting
+    from .preflight.options import Option, Setting
 
 __all__ = ["Known", "Problem", "checks_of", "make_problem", "roles_with_checks", "value_problems"]
 
@@ -72,6 +72,7 @@ def value_problems(settings: Iterable[Setting]) -> list[Problem]:
         beside = alone | set_by_role[role]
         # The check is also tried without the site's other options, which it may not be able to read.
         found = _role_problems(role, beside | own, alone | own) if role in roles else []
+        found += [] if any(each["key"] == setting.name for each in found) else _number(setting, options[setting.name])
         for problem in _port(setting) + found:
             name = re.split(r"[.:\[]", problem["key"])[0]
             # If a missing option is the problem, it is reported only once, for the option that requires it.
@@ -92,6 +93,18 @@ def _port(setting: Setting) -> list[Problem]:
     remedy = f"use 1 to {_MOST_PORT}"
     wrong = not 0 < int(setting.value) <= _MOST_PORT
     return [make_problem([], setting.name, f"{setting.value} is out of range", remedy)] if wrong else []
+
+
+def _number(setting: Setting, option: Option) -> list[Problem]:
+    """Return a problem for a negative number, unless the option's default is negative."""
+    default = str(option.spec.get("default", 0))
+    if option.spec.get("type") not in {"int", "float"} or default.startswith("-") or setting.name.endswith("_port"):
+        return []
+    try:
+        negative = float(setting.value) < 0
+    except (TypeError, ValueError):
+        return []
+    return [make_problem([], setting.name, f"{setting.value} is below 0", "set 0 or more")] if negative else []
 
 
 def _role_problems(role: str, *attempts: Known) -> list[Problem]:

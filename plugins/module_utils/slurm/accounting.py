@@ -196,6 +196,30 @@ def declaration_errors(accounts: list[Entry], users: list[Entry], qos: list[Entr
     return errors
 
 
+def _unknown_names(state: State, accounts: list[Entry], users: list[Entry], qos: list[Entry]) -> list[tuple[str, str]]:
+    """Return an error for each parent or QOS that neither the declaration nor the database contains."""
+    here = [[item for item in items if item.get("state", "present") == "present"] for items in (accounts, users, qos)]
+    parents = {"root", *state["accounts"], *(str(item["name"]) for item in here[0])}
+    offered = {"normal", *state["qos"], *(str(item["name"]).lower() for item in here[2])}
+    errors = [
+        (f"slurm_accounts[{item['name']}]", f"parent {item['parent']} does not exist and is not in slurm_accounts")
+        for item in here[0]
+        if item.get("parent") and str(item["parent"]) not in parents
+    ]
+    for form, items, keys in (
+        ("slurm_accounts[{}]", here[0], ("qos", "default_qos")),
+        (_USER, here[1], ("qos", "default_qos")),
+        ("slurm_qos[{}]", here[2], ("preempt",)),
+    ):
+        for item in items:
+            names = {name for key in keys for name in _names(item.get(key)).split(",") if name}
+            errors += [
+                (form.format(item["name"]), f"QOS {name} does not exist and is not in slurm_qos")
+                for name in sorted(names - offered)
+            ]
+    return errors
+
+
 def _limit_errors(form: str, items: list[Entry], limits: dict[str, str]) -> list[tuple[str, str]]:
     """Return the errors in the limits of items; `form` formats a name as an option."""
     errors = []
@@ -219,9 +243,9 @@ def plan(state: State, cluster: str, accounts: list[Entry], users: list[Entry], 
         qos: ``name``, ``description``, ``priority``, ``flags``, ``preempt``, ``limits``, ``state``.
 
     Raises:
-        ValueError: the declaration has errors.
+        ValueError: the declaration has errors, or names an account or QOS that does not exist.
     """
-    errors = declaration_errors(accounts, users, qos)
+    errors = declaration_errors(accounts, users, qos) + _unknown_names(state, accounts, users, qos)
     if errors:
         raise ValueError("; ".join(f"{key}: {problem}" for key, problem in errors))
     here = [item for item in accounts if item.get("state", "present") == "present"]

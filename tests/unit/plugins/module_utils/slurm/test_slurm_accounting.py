@@ -178,3 +178,26 @@ def test_limits_of_the_root_account_are_set() -> None:
     modified, added = plan(held(), "c", accounts, [], [])
     assert modified == ["modify", "account", "where", "name=root", "cluster=c", "set", "GrpTRES=gres/gpu=8"]
     assert added[:3] == ["add", "account", "kid"]
+
+
+@pytest.mark.parametrize(
+    ("key", "item", "says"),
+    [
+        ("accounts", {"name": "kid", "parent": "nope"}, r"slurm_accounts\[kid\]: parent nope does not exist"),
+        ("accounts", {"name": "research", "qos": ["nope"]}, r"slurm_accounts\[research\]: QOS nope does not exist"),
+        ("users", {**ALICE, "default_qos": "nope"}, r"users_accounts\[alice\].slurm: QOS nope does not exist"),
+        ("qos", {"name": "low", "preempt": ["nope"]}, r"slurm_qos\[low\]: QOS nope does not exist"),
+    ],
+)
+def test_references_to_missing_entries_are_refused_before_a_change(key: str, item: dict[str, Any], says: str) -> None:
+    declared: dict[str, Any] = {"accounts": [RESEARCH], "users": [], "qos": [], key: [item]}
+    if key == "users":
+        declared["accounts"] = [RESEARCH]
+    with pytest.raises(ValueError, match=says):
+        plan(held(), "c", **declared)
+
+
+def test_entries_that_only_the_database_contains_can_be_used() -> None:
+    kid = {"name": "kid", "parent": "research", "qos": ["high"]}
+    low = {"name": "low", "preempt": ["High"]}
+    assert plan(held(), "c", [kid], [], [low])

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).resolve().parents[2]
 RECIPES = (TOP / "CONTRIBUTING.md").read_text(encoding="utf-8")
 NAMES = {"profile": "tiny_box", "role": "tree_tools", "stage": "roll_call"}

@@ -20,6 +20,8 @@ from busbar.cli import COMMANDS
 from packaging.requirements import Requirement
 from report_samples import small
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).resolve().parents[2]
 SITE_PACKAGES = Path(yaml.__file__).parents[1]
 OWN = "ansible_collections/busbar/cluster/"

@@ -5,6 +5,7 @@ Pytest, busbar and the linters are stand-ins that write down how they were calle
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -13,13 +14,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 from executables import executable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+pytestmark = pytest.mark.slow
 
 TOP = Path(__file__).resolve().parents[2]
 STAND_IN = """\
@@ -132,7 +137,7 @@ def test_a_script_that_may_not_change_its_priority_runs_all_tests(script: Script
     script.write(".venv/bin/renice", "#!/bin/sh\necho Permission denied >&2; exit 1\n")
     done = script.run(BUSBAR_TEST_SCENARIO="slurm")
     assert (done.returncode, done.stderr) == (0, "")
-    assert script.pytests("tests/vm")
+    assert script.pytests("tests/unit")
     assert script.scenarios == ["slurm"]
 
 
@@ -143,15 +148,40 @@ def test_the_short_run_has_all_kinds_of_tests_and_leaves_nothing(script: Script)
     for part in ("lint: ", "python: -m pytest -q tests/unit", "python: -m pytest -q tests/browser"):
         assert part in script.calls
     (cluster,) = script.pytests("tests/sandbox")
-    (machines,) = script.pytests("tests/vm")
     assert " -m core " in cluster
-    assert " -m core " in machines
+    assert not script.pytests("tests/vm")
     assert "tests/sandbox/test_0_first_runs.py" in cluster
     assert " -n " not in cluster
     assert script.standing == []
 
 
-@pytest.mark.parametrize("slow", ["*pytest*tests/vm*", "*pytest*tests/sandbox*"])
+def test_the_short_run_has_a_part_of_the_slow_unit_tests_and_the_whole_has_all(script: Script) -> None:
+    shown = STAND_IN.replace('{name}: $*" >>', '{name}: $* $BUSBAR_TEST_SLOW" >>')
+    for mode, expected in (("core", "[1-7]/7"), ("full", "")):
+        assert script.run(mode, stand_in=shown).returncode == 0
+        (unit,) = script.pytests("tests/unit")
+        assert re.fullmatch(f"python: -m pytest -q tests/unit {expected}", unit)
+
+
+def test_each_slow_file_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("unit_conftest", TOP / "tests/unit/conftest.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    slow = {name: SimpleNamespace(path=Path(name), get_closest_marker=lambda _: True) for name in "abcdefghi"}
+    quick = SimpleNamespace(path=Path("quick"), get_closest_marker=lambda _: None)
+    seen: list[str] = []
+    for number in range(1, 8):
+        monkeypatch.setenv("BUSBAR_TEST_SLOW", f"{number}/7")
+        items = [quick, *slow.values(), *slow.values()]
+        module.pytest_collection_modifyitems(MagicMock(), items)
+        assert items[0] is quick
+        seen += {str(item.path) for item in items[1:]}
+    assert sorted(seen) == sorted(slow)
+
+
+@pytest.mark.parametrize("slow", ["*pytest*tests/unit*", "*pytest*tests/sandbox*"])
 def test_with_few_cores_the_scenario_follows_the_tests_that_end_first(script: Script, slow: str) -> None:
     child = script.start(slow=slow, BUSBAR_TEST_SCENARIO="slurm")
     note = script.log.with_name("log.slow")
@@ -161,7 +191,7 @@ def test_with_few_cores_the_scenario_follows_the_tests_that_end_first(script: Sc
         until(lambda: note.exists() and bool(note.read_text(encoding="utf-8").strip()))
         os.kill(int(note.read_text(encoding="utf-8")), signal.SIGTERM)
         child.communicate(timeout=60)
-    assert script.pytests("tests/vm")
+    assert script.pytests("tests/unit")
     assert script.scenarios == ["slurm"]
 
 
@@ -219,24 +249,25 @@ def test_a_sandbox_with_a_chosen_name_is_never_removed(script: Script, mode: str
 
 
 @pytest.mark.parametrize(
-    "failures",
+    ("mode", "failures"),
     [
-        {"*tests/unit": "unit tests", "*pytest*tests/sandbox*": "tests on the sandbox", "lint:*": "lint and types"},
-        {
-            "*tests/browser": "browser tests",
-            "*pytest*tests/vm*": "tests on virtual machines",
-            "molecule:*": "molecule scenario base",
-        },
+        (
+            "core",
+            {"*tests/unit": "unit tests", "*pytest*tests/sandbox*": "tests on the sandbox", "lint:*": "lint and types"},
+        ),
+        ("core", {"*tests/browser": "browser tests", "molecule:*": "molecule scenario base"}),
+        ("full", {"*pytest*not rate*tests/vm*": "tests on virtual machines", "*-s base": "molecule scenario base"}),
     ],
 )
-def test_what_fails_is_named_at_the_end_and_the_rest_runs(script: Script, failures: dict[str, str]) -> None:
-    done = script.run(fail="|".join(failures), BUSBAR_TEST_SCENARIO="base")
+def test_what_fails_is_named_at_the_end_and_the_rest_runs(script: Script, mode: str, failures: dict[str, str]) -> None:
+    done = script.run(mode, fail="|".join(key.replace(" ", "?") for key in failures), BUSBAR_TEST_SCENARIO="base")
     assert done.returncode == 1
     assert sorted(done.stderr.splitlines()) == sorted(f"failed: {each}" for each in failures.values())
     assert "broke" in done.stdout
-    for folder in ("unit", "browser", "sandbox", "vm"):
+    for folder in ("unit", "browser", "sandbox"):
         assert script.pytests(f"tests/{folder}")
-    assert script.scenarios == ["base"]
+    assert "base" in script.scenarios
+    assert bool(script.pytests("tests/vm")) is (mode == "full")
     assert "lint: " in script.calls
     assert script.standing == []
 

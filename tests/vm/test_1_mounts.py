@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("nfs_server", "nfs_client", "storage_mounts")
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 @pytest.mark.parametrize("path", ["/shared", "/projects"])
 def test_mounts_have_the_declared_options(machines: Machines, path: str) -> None:
     options = machines.mount_options(path)
@@ -35,7 +35,7 @@ def test_the_server_speaks_only_the_declared_versions(machines: Machines) -> Non
     assert machines.host(SERVER).service("nfs-server").is_enabled
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_each_sees_what_the_other_writes(machines: Machines) -> None:
     machines.ssh(CLIENT, "runuser -u alice -- sh -c 'echo from the client >/projects/greeting'")
     assert machines.output(SERVER, "stat -c '%U:%G' /projects/greeting; cat /projects/greeting").split("\n") == [
@@ -66,7 +66,7 @@ def test_homes_are_made_once_on_the_server_and_are_their_owners_alone(machines: 
     assert machines.output(SERVER, "stat -c %U /shared/home/alice/mine") == "alice"
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_root_of_a_client_is_nobody(machines: Machines) -> None:
     refused = machines.ssh(CLIENT, "touch /shared/by-root", check=False)
     assert "Permission denied" in refused.stderr

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     Play = Sequence[dict[str, Any]]
 
+pytestmark = pytest.mark.slow
+
 STAND_IN = TOP / "tests/fixtures/busy_slurm.py"
 PROGRAMS = ("sinfo", "squeue", "scontrol")
 IDLE, JOB = {"gpu1": ["idle", ""]}, ["gpu1", "R", "alice", "17"]

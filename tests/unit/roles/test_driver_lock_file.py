@@ -13,6 +13,8 @@ from plays import play_of, played
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 SHOW = {"msg": "{{ inventory_hostname }} gets <{{ __nvidia_driver_lock.versions['580'] }}>"}
 PLAY = play_of("nvidia_driver", "lock", {"name": "Go on", "ansible.builtin.debug": SHOW})
 HOSTS = {"vars": {"hardware": "l40s"}, "children": {"slurm_compute": {"hosts": {"gpu1": None, "gpu2": None}}}}

@@ -54,10 +54,10 @@ def test_user(config: dict[str, str], user: str) -> None:
         (NEW, {}, {"source": "openmetrics"}, "source", "slurm_config does not enable it"),
         (NEW, PRIVATE, {"source": "openmetrics"}, "source", "PrivateData or MetricsAuthUsers"),
         (OLD, {}, {"interval": 4, "timeout": 2}, "interval", "4 s is below"),
-        (OLD, {}, {"interval": 10}, "timeout", "10 s is not between 1 and half"),
+        (OLD, {}, {"interval": 10}, "timeout", "10 s is not between 1 s and half"),
         (OLD, {}, {"memory_limit": "1 GB"}, "memory_limit", "1 GB is not a valid size"),
         (OLD, {}, {"memory_limit": "0"}, "memory_limit", "0 is not a valid size"),
-        (OLD, {}, {"timeout": 0}, "timeout", "0 s is not between 1 and half"),
+        (OLD, {}, {"timeout": 0}, "timeout", "0 s is not between 1 s and half"),
         (OLD, {}, {"jobs_limit": 0}, "jobs_limit", "is below 1"),
     ],
 )

@@ -22,6 +22,8 @@ from executables import executable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).resolve().parents[3] / "roles" / "validation" / "files" / "busbar_storage_check.py"
 TOKEN = "0123456789abcdef"  # noqa: S105 - a name, no secret
 FLOORS: dict[str, float | None] = {"write": 1e6, "read": 1e6}

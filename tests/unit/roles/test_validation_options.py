@@ -9,6 +9,8 @@ import pytest
 import yaml
 from plays import play_of, played
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).resolve().parents[3]
 
 

@@ -19,6 +19,8 @@ from gpu_samples import gpu_xml, log_xml
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 INI = """\
 [all]
 mgmt ansible_host=10.0.0.1

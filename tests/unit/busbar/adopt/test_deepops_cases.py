@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     Sites = dict[str, Site]
     Cases = dict[str, dict[str, Any]]
 
+pytestmark = pytest.mark.slow
+
 NAMES = list(HARDWARE)
 each = pytest.mark.parametrize("name", NAMES)
 

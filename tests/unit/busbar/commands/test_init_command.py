@@ -18,6 +18,8 @@ from busbar.paths import SITE_FILES, ansible_config, collection, default_invento
 from busbar.run.playbook import environment
 from first_steps import inventory_of
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).resolve().parents[4]
 PROGRAMS = Path(sys.executable).parent
 ANSIBLE = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections")}

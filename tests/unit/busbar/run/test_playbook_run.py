@@ -21,6 +21,8 @@ from busbar.run.playbook import Playbook, host_variables, run_playbook
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 SECRET = "correct-horse-battery"  # noqa: S105 - what the test looks for
 
 PLAYBOOK = """

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).resolve().parents[4]
 LOOKUP = """\
 import gc, sys

@@ -19,7 +19,7 @@ from validation_site import NODES, LocalSite, Site, wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another")]
 
 
 FOUR = ["gpu1", "gpu2", "gpu3", "gpu4"]

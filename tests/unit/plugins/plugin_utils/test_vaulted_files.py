@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).resolve().parents[4]
 OURS = "ours"
 

@@ -72,8 +72,9 @@ def value_problems(settings: Iterable[Setting]) -> list[Problem]:
         beside = alone | set_by_role[role]
         # The check is also tried without the site's other options, which it may not be able to read.
         found = _role_problems(role, beside | own, alone | own) if role in roles else []
-        found += [] if any(each["key"] == setting.name for each in found) else _number(setting, options[setting.name])
-        for problem in _port(setting) + found:
+        if all(each["key"] != setting.name for each in found):
+            found += _port(setting) + _number(setting, options[setting.name]) + _paths(setting, options[setting.name])
+        for problem in found:
             name = re.split(r"[.:\[]", problem["key"])[0]
             # If a missing option is the problem, it is reported only once, for the option that requires it.
             others = beside | {setting.name: defaults.get(setting.name)}
@@ -105,6 +106,19 @@ def _number(setting: Setting, option: Option) -> list[Problem]:
     except (TypeError, ValueError):
         return []
     return [make_problem([], setting.name, f"{setting.value} is below 0", "set 0 or more")] if negative else []
+
+
+def _paths(setting: Setting, option: Option) -> list[Problem]:
+    """Return a problem for each relative path in an option whose default is an absolute path, or a list of them."""
+    default, value = option.spec.get("default"), setting.value
+    if isinstance(value, str):
+        value, default = [value], [default]
+    absolute = isinstance(value, list) and default and all(str(each).startswith("/") for each in default)
+    return [
+        make_problem([], setting.name, f"{each!r} is not an absolute path", "use an absolute path")
+        for each in (value if absolute else [])
+        if isinstance(each, str) and each and not each.startswith("/")
+    ]
 
 
 def _role_problems(role: str, *attempts: Known) -> list[Problem]:

@@ -74,6 +74,8 @@ def _one_partition(
     """Return the problems with one partition."""
     key = f"slurm_partitions[{partition.get('name')}]"
     nodes, names = partition.get("nodes"), partition.get("groups")
+    if not nodes and names == []:
+        return [make_problem([], key, "groups is empty", "list groups, or omit groups to use all compute nodes")]
     if not nodes and not names:
         return []
     try:

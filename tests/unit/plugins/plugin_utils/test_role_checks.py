@@ -35,6 +35,9 @@ SHA = "0" * 64
         ("tls_days", 0, "tls_days", "below 1"),
         ("tls_renew_days", 400, "tls_renew_days", "not below tls_days (365)"),
         ("nfs_client_timeout_s", -1, "nfs_client_timeout_s", "-1 is below 0"),
+        ("users_home_base", "home", "users_home_base", "'home' is not an absolute path"),
+        ("prometheus_storage_path", "metrics", "prometheus_storage_path", "'metrics' is not an absolute path"),
+        ("node_health_paths", ["/", "tmp"], "node_health_paths", "'tmp' is not an absolute path"),
         ("dcgm_cuda", ["13", 14], "dcgm_cuda", "14"),
         (
             "gpudirect_gdrcopy_archives",
@@ -85,6 +88,8 @@ def test_a_value_that_cannot_be_is_refused_where_it_is_set(name: str, value: obj
         ("hosts_extra", [{"address": "fd00::5", "names": ["nas", "nas.example.org"]}]),
         ("hosts_sysctl", {"-net.ipv4.conf.ib-0.rp_filter": 2, "kernel/numa_balancing": 0}),
         ("rdma_roce_tos", -1),
+        ("node_health_paths", []),
+        ("cluster_reports_dir", "~/reports"),
         ("own_variable", "Mars/Base"),
     ],
 )

@@ -37,6 +37,7 @@ def test_a_good_declaration_has_none() -> None:
         ({"nodes": [inventory_node("gpu1", {"hardware": "x"})]}, "hardware", "unknown hardware 'x'"),
         ({"nodes": []}, "slurm_compute", "cannot run jobs"),
         ({"partitions": [{"name": "p", "groups": ["others"]}]}, "slurm_partitions[p]", "contains no compute node"),
+        ({"partitions": [{"name": "p", "groups": []}]}, "slurm_partitions[p]", "groups is empty"),
         ({"partitions": [{"name": "p", "groups": ["nope"]}]}, "slurm_partitions[p]", "not in the inventory"),
         ({"partitions": [{"name": "p", "nodes": "gpu9"}]}, "slurm_partitions[p]", "is not a compute node"),
         ({"controllers": ["a", "b"]}, "slurm_state_shared", "not declared as shared"),

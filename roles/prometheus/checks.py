@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from ...plugins.plugin_utils.monitoring.prometheus_plan import prometheus_problems
+from pathlib import Path
+
+from ...plugins.plugin_utils.monitoring.prometheus_plan import prometheus_problems, shipped_alert_problems
 from ...plugins.plugin_utils.monitoring.scrape_targets import scrape_targets, target_problems
 from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 _MOST_HOSTS = 2
+_RULES = Path(__file__).parent / "files/rules"
 _CHECKED = (
     "retention_time",
     "retention_size",
@@ -33,7 +36,9 @@ def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     for host in hosts:
         known = variables[host]
         settings = {key: known[f"prometheus_{key}"] for key in _CHECKED if f"prometheus_{key}" in known}
-        problems += prometheus_problems(settings, host)
+        wrong = prometheus_problems(settings, host)
+        alerts = known.get("prometheus_alerts") or {}
+        problems += wrong or shipped_alert_problems(str(_RULES), settings.get("rules") or {}, alerts, host)
     targets = scrape_targets(cluster["monitoring_jobs"], variables, cluster["catalogue"]) if hosts else {}
     for problem in target_problems(targets):
         # Skip hosts that share an address in the inventory, because another check reports them.

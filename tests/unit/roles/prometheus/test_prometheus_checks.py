@@ -42,3 +42,10 @@ def test_one_host_or_a_pair_and_no_third() -> None:
     assert told(["ctl", "gpu1"]) == []
     (line,) = told(["ctl", "gpu1", "ctl"])
     assert line.startswith("ctl,gpu1,ctl monitoring: 3 hosts are in the group (supported: 1 or 2)")
+
+
+def test_overrides_of_unknown_alerts_and_of_those_that_the_site_defines() -> None:
+    alerts = {"GpuTooHott": {"threshold": 80}, "SlurmNodeDown": {"severity": "critical"}, "DiskSlow": {"for": "5m"}}
+    own = {"site": [{"name": "site", "rules": [{"alert": "DiskSlow", "expr": "up == 0"}]}]}
+    (line,) = told(["ctl"], prometheus_alerts=alerts, prometheus_rules=own)
+    assert line.startswith("ctl prometheus_alerts.GpuTooHott: is not the name of an alert")

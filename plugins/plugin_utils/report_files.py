@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 METRICS = "busbar.prom"
 FILES = ("junit.xml", METRICS, "report.html")
+# Prefix of the report folders of `busbar prove`.
+PROVE_PREFIX = "busbar-report-"
 _NAME = "report.json"
 _MOST = 50
 
@@ -70,15 +72,20 @@ def folders(place: Path) -> list[Path]:
     Raises:
         OSError: if the directory cannot be read.
     """
-    return sorted(
-        path for path in place.iterdir() if path.is_dir() and not path.is_symlink() and (path / _NAME).is_file()
-    )
+    found = (path for path in place.iterdir() if path.is_dir() and not path.is_symlink() and (path / _NAME).is_file())
+    return sorted(found, key=_order)
+
+
+def _order(folder: Path) -> tuple[bool, str]:
+    """Return the sort key of a report folder: its time stamp; folders with another name, such as copies, come first."""
+    stamp = folder.name.removeprefix(PROVE_PREFIX)
+    return stamp[:1].isdigit(), stamp
 
 
 def history(folder: Path) -> list[ReadReport]:
     """Return up to _MOST reports before the one in a folder; unreadable ones are skipped."""
     found = []
-    for path in [path for path in folders(folder.parent) if path.name < folder.name][-_MOST:]:
+    for path in [path for path in folders(folder.parent) if _order(path) < _order(folder)][-_MOST:]:
         with contextlib.suppress(OSError, ValueError):
             found.append(read_report(path))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import folders, read_report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import PROVE_PREFIX, folders, read_report
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import site_folder
 
 from busbar.errors import UsageError
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import ReadReport
 
 LATEST = "latest"
-# Prefix of the report folders of `busbar prove`.
-_PROVE_PREFIX = "busbar-report-"
 
 
 def add_report_options(parser: argparse.ArgumentParser) -> None:
@@ -87,23 +85,27 @@ def find_report(args: argparse.Namespace, name: str) -> Path:
         UsageError: no report or several reports match.
     """
     given = Path(name)
-    if given.name == "report.json" and given.is_file():
-        return given.resolve().parent
-    if (given / "report.json").is_file():
-        return given.resolve()
+    folder = given.parent if given.name == "report.json" else given
+    here = folder.resolve() if (folder / "report.json").is_file() else None
+    # A name is first one of the chosen site, even if the current folder contains the same name.
+    is_name = name == given.name and bool(args.inventory or chosen(args) or args.reports)
+    if here is not None and not is_name:
+        return here
     place = reports_folder(args)
     known = all_reports(place)
-    if not known:
+    if not known and here is None:
         message = f"no report in {place}: use the report's folder, -i INVENTORY, or --reports FOLDER"
         raise UsageError(message)
-    if name == LATEST:
+    if name == LATEST and known:
         return known[-1]
-    wanted = name.removeprefix(_PROVE_PREFIX).replace("-", "").replace(":", "")
+    wanted = name.removeprefix(PROVE_PREFIX).replace("-", "").replace(":", "")
     found = [path for path in known if path.name == name] or [
-        path for path in known if path.name.removeprefix(_PROVE_PREFIX).startswith(wanted)
+        path for path in known if path.name.removeprefix(PROVE_PREFIX).startswith(wanted)
     ]
     if len(found) == 1 and wanted:
         return found[0]
+    if here is not None and name != LATEST:
+        return here
     names = ", ".join(path.name for path in (found or known)[-5:])
     message = f"{len(found)} reports match {name!r} in {place} ({'matching' if found else 'last'}: {names})"
     raise UsageError(message)

@@ -185,6 +185,46 @@ def test_without_a_site_the_reports_are_those_of_the_present_folder(
     assert len([line for line in capsys.readouterr().out.splitlines() if "busbar-report-" in line]) == 6
 
 
+@pytest.mark.parametrize("chosen", [["-i", "SITE/inventory"], ["--reports", "SITE/reports"]])
+@pytest.mark.parametrize("name", [[], ["latest"], ["20261114T080000Z"]])
+def test_a_name_is_a_report_of_the_chosen_site_wherever_the_command_runs(
+    reports: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: list[str],
+    chosen: list[str],
+) -> None:
+    other = reports.parent / "other" / "reports"
+    of_another_cluster(other.parent, 1.0)
+    for folder in ("20261114T080000Z", "latest"):
+        (other / folder).mkdir(parents=True)
+        (other / folder / "report.json").write_bytes((other.parent / "report.json").read_bytes())
+    monkeypatch.chdir(other)
+    words = [word.replace("SITE", str(reports.parent)) for word in chosen]
+    assert main(["report", "show", *name, *words]) == 0
+    assert f"report: {reports}/2026111" in capsys.readouterr().out.replace("20261120", "20261114")
+
+
+@pytest.mark.parametrize("name", ["./vendor", "vendor", "vendor/report.json"])
+def test_another_folder_can_be_shown_although_a_site_is_chosen(
+    reports: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    of_another_cluster(reports.parent / "vendor", 1.0)
+    monkeypatch.chdir(reports.parent)
+    assert main(["report", "show", name, "-i", str(reports.parent / "inventory")]) == 0
+    assert f"report: {reports.parent}/vendor" in capsys.readouterr().out
+
+
+def test_a_copied_report_of_another_cluster_is_not_the_latest(
+    reports: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_another_cluster(reports / "vendor", 1.0)
+    assert main(["report", "show", "--reports", str(reports)]) == 0
+    assert f"report: {reports}/20261120T080000Z" in capsys.readouterr().out
+    assert main(["report", "compare", "vendor", "latest", "--reports", str(reports)]) == 1
+    assert "A  beta, " in capsys.readouterr().out
+
+
 def test_render(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "render", "--reports", str(reports)]) == 0
     folder = reports / "20261120T080000Z"

@@ -14,7 +14,7 @@ description:
     contacts any host.
   - Then locks C(inventory.lock) in the site folder until the run ends. A second run on the same inventory is refused
     with exit code 2 and a message that names the process holding the lock.
-  - C(--check), the playbooks C(preflight.yml) and C(describe.yml), C(user.yml --tags elevate) and
+  - C(--check), the playbooks C(preflight.yml), C(describe.yml) and C(health.yml), C(user.yml --tags elevate) and
     C(backup.yml --tags backup_verify) need no lock.
   - The kernel releases the lock when the process ends, even if it is killed. If a run on another host did not release
     its lock, the message contains the command that removes it.

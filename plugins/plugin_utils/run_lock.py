@@ -24,7 +24,7 @@ from .site_folder import inventory_folder, site_folder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-READ_ONLY = frozenset({"describe.yml", "preflight.yml"})
+READ_ONLY = frozenset({"describe.yml", "health.yml", "preflight.yml"})
 # Maps a playbook to the tag of a part that requires no lock if only this part runs. `elevate` writes a file that no
 # other run uses, and must work during a long run in an emergency; `backup_verify` changes nothing.
 ELEVATION = "elevate"
@@ -240,7 +240,7 @@ class RunLock:
         if not locked:
             message = (
                 f"another run uses this inventory: {left or 'unknown run'}. Wait until it ends. "
-                f"--check, preflight and describe do not require the lock (lock file: {self._path})."
+                f"--check, preflight, describe and health do not require the lock (lock file: {self._path})."
             )
             raise LockedError(message)
         if left is not None and left.host != socket.gethostname():

@@ -36,7 +36,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _health(args: argparse.Namespace) -> int:
     """Print the findings and return the exit code."""
-    run = ask_hosts(args, "health")
+    run = ask_hosts(args, "health", group="slurm_compute")
     code, lines = report(run.custom.get("busbar_health") or {})
     for line in lines:
         print(printable(line))

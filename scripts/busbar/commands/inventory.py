@@ -6,11 +6,12 @@ import json
 from typing import TYPE_CHECKING
 
 import yaml
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import unfold_hosts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts, unfold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.fabric_topology import fabric_topology
 
 from busbar.errors import UsageError
+from busbar.run.playbook import absent_hosts
 from busbar.run.site import Site, add_run_options, explain
 from busbar.text_file import read_text
 
@@ -100,22 +101,32 @@ def _unfolded(folded: str) -> list[str]:
         raise UsageError(str(exc)) from exc
 
 
-def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> Run:
+def ask_hosts(args: argparse.Namespace, name: str, *options: str, group: str = "all") -> Run:
     """Run a read-only playbook on the given hosts.
 
     Args:
         args: with `hosts`, which may contain ranges, and the options of `add_run_options`.
         name: name of the playbook.
         options: further Ansible options.
+        group: group of the inventory that contains the hosts.
 
     Raises:
-        UsageError: a name is not a host of the inventory.
+        UsageError: a name is not a host of the group, or the playbook ran no task.
     """
     hosts = [host for folded in args.hosts for host in _unfolded(folded)]
     site = Site(args)
-    run = site.ask(site.playbook(name), "--limit", ",".join(hosts), *options, log=name)
+    playbook = site.playbook(name)
+    absent, known = absent_hosts(playbook, hosts, group)
+    if absent:
+        message = (
+            f"{fold_hosts(absent)}: not in the group {group} of the inventory {', '.join(site.inventory)} "
+            f"({fold_hosts(known) or 'which has no hosts'}): correct the name, or add the host"
+        )
+        raise UsageError(message)
+    run = site.ask(playbook, "--limit", ",".join(hosts), *options, log=name)
     if not run.tasks:
-        message = f"the inventory {', '.join(site.inventory)} does not contain {' '.join(args.hosts)}; log: {run.log}"
+        why = " ".join(" ".join(run.errors or run.prelude).removeprefix("[ERROR]: ").split())
+        message = f"{name} did not start: {why or 'no task ran'}; log: {run.log}"
         raise UsageError(message)
     return run
 

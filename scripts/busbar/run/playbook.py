@@ -148,6 +148,24 @@ def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
         raise UsageError(message) from exc
 
 
+def absent_hosts(playbook: Playbook, names: Sequence[str], group: str) -> tuple[list[str], list[str]]:
+    """Return the names that match no host of a group, and all hosts of the group.
+
+    Raises:
+        UsageError: the inventory cannot be read.
+    """
+    output = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
+            inventory = _inventory(playbook)[0]
+            known = {str(host) for host in inventory.get_hosts(group)}
+            absent = [name for name in names if known.isdisjoint(map(str, inventory.get_hosts(name)))]
+    except Exception as exc:
+        message = f"the inventory cannot be read: {' '.join(str(exc).split())[:300]}"
+        raise UsageError(message) from exc
+    return absent, sorted(known)
+
+
 def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
     """Return the unevaluated inventory variables of each host, including group variables.
 

@@ -56,7 +56,7 @@ def test_findings_and_exit_codes(  # noqa: PLR0913, PLR0917 - a table
     code: int,
     lines: list[str],
 ) -> None:
-    (tmp_path / "hosts.yml").write_text("all: {hosts: {gpu1: , gpu2: }}\n")
+    (tmp_path / "hosts.yml").write_text("slurm_compute: {hosts: {gpu1: , gpu2: }}\n")
 
     def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
         assert (playbook.path.name, log.parent.name) == ("health.yml", "logs")

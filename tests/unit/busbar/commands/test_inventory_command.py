@@ -53,6 +53,7 @@ def test_exit_codes(  # noqa: PLR0913, PLR0917 - a table
         assert log.parent.name == "logs"
         asked.extend(playbook.options)
         run.tasks, run.custom = tasks, {"busbar_description": text}
+        run.errors += [] if tasks else ["[ERROR]: Attempting to decrypt but no vault secrets found\nin all.yml"]
         return returned, interrupted
 
     monkeypatch.setattr(site_module, "run_playbook", fake)
@@ -60,7 +61,29 @@ def test_exit_codes(  # noqa: PLR0913, PLR0917 - a table
     assert asked == ["--limit", "gpu1,gpu2", "--skip-tags", "describe_show", "-f", "5"]
     shown = capsys.readouterr()
     assert shown.out == ("" if interrupted else text)
-    assert ("does not contain gpu[1-2]" in shown.err) == (code == 2)
+    why = "busbar: describe did not start: Attempting to decrypt but no vault secrets found in all.yml; log: "
+    assert (why in shown.err) == (code == 2)
+
+
+@pytest.mark.parametrize(
+    ("command", "absent", "found"),
+    [
+        (["inventory", "describe", "gpu[1-3]"], "gpu3: not in the group all of the inventory ", "(ctl,gpu[1-2])"),
+        (["health", "gpu[1-4]"], "gpu[3-4]: not in the group slurm_compute of the inventory ", "(gpu[1-2])"),
+        (["health", "ctl"], "ctl: not in the group slurm_compute of the inventory ", "(gpu[1-2])"),
+    ],
+)
+def test_a_name_that_is_not_in_the_inventory_is_refused_before_a_host_is_contacted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], absent: str, found: str
+) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text("all: {hosts: {ctl: }, children: {slurm_compute: {hosts: {gpu1: , gpu2: }}}}\n")
+    assert main([*command, "-i", str(path)]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"busbar: {absent}")
+    assert found in shown
+    assert shown.count("\n") == 1
+    assert not (tmp_path / "logs").exists()
 
 
 @pytest.mark.parametrize("arguments", [["gpu[1-"], ["gpu1", "-i", "/does/not/exist"], ["gpu1", "--name", "x"]])

@@ -29,6 +29,9 @@ _MEANINGS = {
     "alertmanager_receivers": "credentials for alert receivers",
     "bundle_signing_key": "signing key of the bundles that netbooted nodes apply as root",
     "backup_environment": "credentials for the backup storage",
+    "report_key": "signing key of the validation reports",
+    "munge.key.adopted": "munge key of the adopted cluster",
+    "slurm_database.password.adopted": "password of the adopted cluster's accounting database",
 }
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 

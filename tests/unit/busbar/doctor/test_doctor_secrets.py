@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from busbar.adopt.secrets import MUNGE_KEY, PASSWORD
+from busbar.commands.report_statement import KEY
 from busbar.doctor.finding import HERE
 from busbar.doctor.secrets import as_table, exposed_secrets, host_secrets, local_secrets
 
@@ -35,6 +37,12 @@ def test_the_folder_of_the_site(tmp_path: Path) -> None:
     assert (kept["munge.key"].since, kept["munge.key"].hosts) == ("2025-10-09T08:53:20Z", (HERE,))
     assert kept["own"].readers[1:] == ("others",)
     assert [*local_secrets(tmp_path / "none")] == []
+
+
+def test_every_secret_that_a_command_writes_has_a_meaning(tmp_path: Path) -> None:
+    for name in (MUNGE_KEY, PASSWORD, KEY, "bundle_signing_key", "backup.key", "backup_site.password"):
+        (tmp_path / name).write_text("secret")
+    assert "not a secret of busbar" not in {each.meaning for each in local_secrets(tmp_path)}
 
 
 def test_hosts_that_are_alike_are_reported_once() -> None:

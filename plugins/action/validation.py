@@ -137,7 +137,10 @@ def problems_of(arguments: dict[str, Any]) -> list[str]:
     except ValueError as exc:
         problems.append(f"validation_output_limit: {exc}")
     unkept = unwritable(Path(arguments["reports_dir"]))
-    return [*problems, *([f"validation_reports_dir: {unkept} is not writable"] if unkept else [])]
+    return [
+        *problems,
+        *([f"validation_reports_dir: {unkept}. Set a folder in which this user can write"] if unkept else []),
+    ]
 
 
 class AnsibleTransport:

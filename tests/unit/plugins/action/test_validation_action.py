@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.action.validation import problems_of
 from report_samples import nccl_text, validation
+from validation_samples import validation_options
 from validation_site import NODES, USER, Site, wait_until
 
 if TYPE_CHECKING:
@@ -27,6 +29,12 @@ def site() -> Iterator[Site]:
         found = Site(Path(place) / "site")
         yield found
         found.end()
+
+
+def test_a_folder_that_cannot_be_written_is_named_once_with_its_remedy() -> None:
+    arguments = {"options": validation_options(["gpu1"]), "output_limit": "1G", "reports_dir": "/proc/none"}
+    said = "/proc/none: /proc is not writable: No such file or directory. Set a folder in which this user can write"
+    assert f"validation_reports_dir: {said}" in problems_of(arguments)
 
 
 def test_drained_nodes_are_tested_behind_a_reservation_and_given_back_by_whose_they_are(site: Site) -> None:

@@ -78,7 +78,7 @@ drained:
   type: list
   elements: str
 before:
-  description: Drain reasons of nodes that were already drained.
+  description: Drain reasons of nodes that were already drained, or down with the reason of an admin.
   returned: with O(state=drained)
   type: dict
 busy:
@@ -106,6 +106,7 @@ from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.problems import REFUSED
 from ..module_utils.slurm.hostlist import expand_hosts
 from ..module_utils.slurm.jobs import jobs_on, parse_nodes
 from ..module_utils.slurm.local_node import HOLDING_STATES, ask_slurm
@@ -137,6 +138,15 @@ def protected_nodes(wanted: Sequence[str], protect: Mapping[str, Sequence[str]],
     words = [f"{name} is in the group {group}" for group, hosts in protect.items() for name in wanted if name in hosts]
     remedy = "move that role to another host first, and remove the node from the group"
     return f"{key}: {'; '.join(words)}: {remedy}. No node was changed" if words else ""
+
+
+def foreign_reason(state: str, reason: str, own: str) -> str:
+    """Return the reason of an admin for a node that is down, or an empty string.
+
+    Such a node is drained with that reason, so that `resume` leaves it out of service.
+    """
+    theirs = state.startswith(("down", "fail")) and not reason.startswith((own, *REBOOTED))
+    return reason if theirs else ""
 
 
 def jobs_left(text: str) -> list[str]:
@@ -235,21 +245,25 @@ def main() -> None:
         text = ",".join(map(str, given)) if isinstance(given, list) else str(given or "")
         wanted = list(dict.fromkeys(expand_hosts(text)))
     except ValueError as error:
-        module.fail_json(msg=f"{key}: {error}")
+        module.fail_json(msg=f"{key}: {error}", **{REFUSED: True})
     if module.params["state"] == "resumed":
         resume(module, wanted)
     known = parse_nodes(ask_slurm(module, LOOK))
     if not wanted:
-        module.fail_json(msg=f"{key} is empty: name nodes, such as -e {key}=gpu[3-4]")
+        module.fail_json(msg=f"{key} is empty: name nodes, such as -e {key}=gpu[3-4]", **{REFUSED: True})
     if problem := unknown_nodes(wanted, list(known), key) or protected_nodes(wanted, module.params["protect"], key):
-        module.fail_json(msg=problem)
+        module.fail_json(msg=problem, **{REFUSED: True})
     drained = [name for name in wanted if "drain" not in known[name][0]]
     reason = " ".join(module.params["reason"].split())
     renamed = [name for name in wanted if module.params["replace_reason"] and known[name][1] != reason]
     updated = list(dict.fromkeys([*drained, *renamed]))
-    if updated and not module.check_mode:
-        nodes = f"NodeName={','.join(updated)}"
-        ask_slurm(module, ["scontrol", "update", nodes, "State=DRAIN", f"Reason={reason}"])
+    kept = {} if module.params["replace_reason"] else {name: foreign_reason(*known[name], reason) for name in drained}
+    nodes_of: dict[str, list[str]] = {}
+    for name in updated:
+        nodes_of.setdefault(kept.get(name) or reason, []).append(name)
+    for own, nodes in nodes_of.items() if not module.check_mode else ():
+        ask_slurm(module, ["scontrol", "update", f"NodeName={','.join(nodes)}", "State=DRAIN", f"Reason={own}"])
+    drained = [name for name in drained if not kept.get(name)]
     before = {name: known[name][1] for name in wanted if name not in drained}
     if module.check_mode:
         jobs = jobs_left(held_now(module, wanted))

@@ -73,6 +73,34 @@ def test_a_drain_of_an_admin_keeps_its_reason(slurm: Slurm, run: Any) -> None:  
     assert slurm.told == []
 
 
+@pytest.mark.parametrize(
+    ("state", "before", "reason", "in_service"),
+    [
+        ("down", "bad psu", "bad psu", False),
+        ("failing", "bad psu", "bad psu", False),
+        ("down*", "Not responding", REASON, True),
+        ("down", "none", REASON, True),
+        ("mixed", "high load", REASON, True),
+    ],
+)
+def test_a_node_that_an_admin_set_down_is_drained_with_his_reason_and_not_resumed(  # noqa: PLR0913, PLR0917 - a table
+    slurm: Slurm,
+    run: Any,  # noqa: ANN401
+    state: str,
+    before: str,
+    reason: str,
+    in_service: bool,  # noqa: FBT001
+) -> None:
+    (slurm.folder / "sinfo.answer").write_text(f"gpu1|idle|none\ngpu2|{state}|{before}\n")
+    done = run("gpu[1-2]")
+    lines = slurm.told
+    told = [lines[start : start + 4] for start in range(0, len(lines), 4)]
+    nodes = [["gpu1,gpu2", REASON]] if in_service else [["gpu1", REASON], ["gpu2", reason]]
+    assert told == [["update", f"NodeName={names}", "State=DRAIN", f"Reason={why}"] for names, why in nodes]
+    assert done["drained"] == (["gpu1", "gpu2"] if in_service else ["gpu1"])
+    assert done["before"] == ({} if in_service else {"gpu2": before})
+
+
 def test_jobs_that_end_in_time_are_waited_for(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
     slurm.jobs("41|alice|gpu2\n", " \n")
     assert run("gpu2", wait_s=60)["changed"] is True
@@ -145,6 +173,7 @@ def test_what_cannot_leave_is_refused_before_anything(
     done = run(nodes, **arguments)
     assert done["failed"]
     assert said in done["msg"]
+    assert done["busbar_refused"]
     assert slurm.told == []
 
 

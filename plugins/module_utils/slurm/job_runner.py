@@ -110,6 +110,7 @@ class Runner:
             code, out, _err = self.ask("sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E")
             nodes = parse_nodes(out) if code == 0 else {}
             missing = choose_nodes(wanted, [], 0, nodes, share=self.params["share"], reserved=self.reserved)[2]
+            missing = missing if nodes else dict.fromkeys(wanted, "slurmctld does not answer")
             here = time.monotonic() - begun
             waited = self.params["waited"] + here
             # With busbar's reservation, the job of the previous test may still be completing on a draining node.

@@ -36,9 +36,9 @@ def _waited(  # noqa: PLR0913 - options of the module
         "patience": patience,
     }
     runner = job_runner.Runner(SimpleNamespace(params=params))
-    monkeypatch.setattr(runner, "ask", lambda *_: (0, states, ""))
+    monkeypatch.setattr(runner, "ask", lambda *_: (int(not states), states, ""))
     nodes, waits_for = runner.wait_for_nodes()
-    assert set(nodes) == {"gpu1", "gpu2"}
+    assert set(nodes) == ({"gpu1", "gpu2"} if states else set())
     return clock.now - FakeClock.now, waits_for
 
 
@@ -105,3 +105,9 @@ def test_a_node_is_busy_only_with_a_job_that_runs(
     test = {"name": "node-gpu1", "nodes": ["gpu1"], "candidates": [], "partners": 0, "minimum": 1}
     entry = runner.submit(test, {"gpu1": (state, "")})
     assert (entry["busy"], entry["left_out"], entry["job_id"]) == (busy, {"gpu1": left_out}, "")
+
+
+def test_a_controller_that_does_not_answer_is_waited_for_under_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    took, waits_for = _waited(monkeypatch, "", wait_for_jobs=False, patience=5)
+    assert took == pytest.approx(5, abs=1)
+    assert waits_for == dict.fromkeys(("gpu1", "gpu2"), "slurmctld does not answer")

@@ -119,7 +119,7 @@ def test_one_node_that_was_left_behind_is_refused_too() -> None:
     ("changed", "problem"),
     [
         ({"db": host("db", OLD, OLD)}, f"slurmctld {NEW} would be newer than slurmdbd {OLD} on db"),
-        ({"ctl2": host("ctl2", OLD, OLD)}, f"slurmd {NEW} would be newer than slurmctld {OLD} of ctl2"),
+        ({"ctl2": host("ctl2", OLD, OLD)}, f"slurmd {NEW} would be newer than slurmctld {OLD} on ctl2"),
     ],
 )
 def test_no_daemon_is_newer_than_the_one_that_it_reports_to(changed: dict[str, Any], problem: str) -> None:

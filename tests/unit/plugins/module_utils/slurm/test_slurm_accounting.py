@@ -174,7 +174,7 @@ def test_declaration_errors(
 
 
 def test_limits_of_the_root_account_are_set() -> None:
-    accounts = [{"name": "kid"}, {"name": "root", "limits": {"GrpTRES": "gres/gpu=8"}}]
+    accounts: list[dict[str, Any]] = [{"name": "kid"}, {"name": "root", "limits": {"GrpTRES": "gres/gpu=8"}}]
     modified, added = plan(held(), "c", accounts, [], [])
     assert modified == ["modify", "account", "where", "name=root", "cluster=c", "set", "GrpTRES=gres/gpu=8"]
     assert added[:3] == ["add", "account", "kid"]

@@ -116,7 +116,7 @@ def known(user: str) -> bool:
 
 
 def read_enroot(module: AnsibleModule, path: str, users: Sequence[str], users_directory: str) -> dict[str, Any]:
-    """Return the facts of a host that Enroot depends on.
+    """Return the facts about a host on which Enroot depends.
 
     Args:
         module: the running module.

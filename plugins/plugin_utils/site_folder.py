@@ -1,4 +1,4 @@
-"""Find the site folder on the provisioning host, which contains secrets, reports, logs and the lock file."""
+"""Find the site folder, which contains secrets, reports, logs and the lock file, on the provisioning host."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def test_a_proof_counts_what_would_come_back_and_touches_nothing(sandbox: Cluste
     )
     assert said, done.stdout
     assert min(map(int, said.groups()[1:])) > 10
-    assert "no snapshot contains secrets, inventory and reports" in " ".join(done.stdout.split())
+    assert "no snapshot contains the secrets" in " ".join(done.stdout.split())
     assert sandbox.exec("ctl", INVOCATIONS).stdout == started
     assert sandbox.exec("ctl", "ls -d /var/lib/busbar-verify-* /var/lib/busbar-backup/verify", check=False).stdout == ""
 

@@ -84,7 +84,7 @@ def test_it_uses_the_allocation_around_it_once_and_submits_nothing(alice: User) 
     )
     done = alice.run(f"salloc --nodes=2 --exclusive bash -c '{inside}'; cat second")
     assert f"second {REFUSED}\n1\nfirst 0\nRUNNING\n" in done.stdout, done.stdout + done.stderr
-    assert "another busbar prove runs in job" in done.stdout
+    assert "another busbar prove is already running in job" in done.stdout
     alice.wait_for_none()
 
 

@@ -162,7 +162,7 @@ def _header_problems(host: str, found: Mapping[str, Any], *, is_el: bool) -> lis
     lacking = lacking_headers(found, is_el=is_el)
     if not lacking:
         return []
-    problem = f"not in the repositories, which no longer support the running kernel {found['kernel_release']}"
+    problem = f"not in the repositories, which have no packages for the running kernel {found['kernel_release']}"
     remedy = "install the current kernel and reboot the host, or add a repository with these headers; run again"
     return [make_problem([host], lacking, problem, remedy)]
 

@@ -139,7 +139,7 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
             make_problem(
                 [host],
                 f"nvidia_repository_key_urls.{name}",
-                f"no URL of the key of repository {name} is known",
+                f"the URL of the key of repository {name} is unknown",
                 "declare its URL, or its file in nvidia_repository_key_files",
             )
         )

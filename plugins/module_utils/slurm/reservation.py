@@ -94,7 +94,7 @@ class NodeReservation:
         self.opened = False
 
     def find(self, name: str = "") -> tuple[Reservation | None, str]:
-        """Return the current reservation or None, and the error if Slurm could not be read."""
+        """Return the current reservation or None, and the error if Slurm could not be queried."""
         name = name or self.name
         code, out, err = self._ask("scontrol", "-o", "show", "reservation", name)
         try:

@@ -54,7 +54,7 @@ DRAIN_REASONS = (
     ),
     DrainReason(
         ("count changed and jobs are using them", "type changed and jobs are using them"),
-        "the GPUs of the node changed while jobs use them",
+        "the GPUs of the node changed while jobs were using them",
         ("squeue -w {node}: wait until these jobs have finished, or cancel them",),
         invalid=True,
     ),
@@ -181,7 +181,7 @@ DRAIN_REASONS = (
     DrainReason(
         ("reboot requested", "reboot issued", "reboot complete", "POWER_DOWN_ASAP"),
         "an administrator requested a reboot or power-down with scontrol",
-        ("scontrol show node {node}: wait until it is done; scontrol cancel_reboot {node} cancels a reboot",),
+        ("wait until it is done (scontrol show node {node}), or cancel a reboot: scontrol cancel_reboot {node}",),
         returns=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Find secrets that hosts have but the provisioning host lacks, which a run would replace."""
+"""Find secrets that hosts use but the provisioning host lacks, which a run would replace."""
 
 from __future__ import annotations
 

@@ -96,15 +96,19 @@ def _debian_only(host: str, variables: Variables, system: Mapping[str, str], gro
     identity = variables.get("identity_source") or "declared"
     old_ubuntu = system["id"] == "ubuntu" and system["major"].isdecimal() and int(system["major"]) < 24  # noqa: PLR2004
     if _in(host, groups, "portal") and (not debian or old_ubuntu):
-        remedy = "use a host with Debian 12 or newer, or Ubuntu 24.04, in the group portal"
+        remedy = "use a host that runs Debian 12 or newer, or Ubuntu 24.04, in the group portal"
         yield "portal", f"{name} does not package configurable-http-proxy, which the portal needs", remedy
     if debian:
         return
     if _in(host, groups, "pxe_server"):
-        yield "pxe_server", f"{name} is not supported for this role", "use a host with Debian in the group pxe_server"
+        yield (
+            "pxe_server",
+            f"{name} is not supported for this role",
+            "use a host that runs Debian in the group pxe_server",
+        )
     servers = groups.get("ldap_server") or groups.get("slurm_controller", ())
     if identity == "ldap_server" and host in servers:
-        remedy = "use a host with Debian or Ubuntu in the group ldap_server, or set identity_source: external"
+        remedy = "use a host that runs Debian or Ubuntu in the group ldap_server, or set identity_source: external"
         yield "identity_source", f"{name} has no slapd that this role supports", remedy
     elif identity != "declared":
         remedy = "set identity_source: declared for this host, and configure sssd there yourself"

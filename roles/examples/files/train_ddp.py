@@ -313,7 +313,7 @@ def main() -> None:
     options = arguments()
     ranks = find_ranks(dict(os.environ))
     try:
-        # Imported here, so that a missing torch causes a message and no traceback.
+        # Imported here, so that a missing torch causes a message instead of a traceback.
         import torch  # noqa: PLC0415
         import torch.distributed  # noqa: PLC0415
     except ImportError as exc:

@@ -254,7 +254,7 @@ class NotebookSpawner(SlurmSpawner):
         JOBS.forget()
 
     async def start(self) -> tuple[str, int]:
-        """Submit the job and wait for the port of the notebook; raise the reason if the job ends."""
+        """Submit the job and wait for the port of the notebook; raise an error with the reason if the job ends."""
         try:
             return await super().start()
         except RuntimeError as exc:

@@ -389,7 +389,7 @@ def _has_vaulted(value: object) -> bool:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of a template
-    """Return a result of Jinja as a value of YAML; generators become lists."""
+    """Return a result of Jinja as plain YAML data; generators become lists."""
     if isinstance(value, (str, int, float, bool)):
         return value
     if isinstance(value, dict):

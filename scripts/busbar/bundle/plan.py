@@ -104,7 +104,7 @@ def assigned_systems(site: Site, choices: Sequence[str]) -> dict[str, str]:
             raise UsageError(message)
         hosts = inventory_hosts(playbook, pattern or "all")
         if not hosts:
-            message = f"--system {choice}: matches no host of the inventory"
+            message = f"--system {choice}: matches no host in the inventory"
             raise UsageError(message)
         found |= dict.fromkeys(hosts, name)
     every = [host for host in inventory_hosts(playbook, "all") if host not in {"localhost", "127.0.0.1"}]

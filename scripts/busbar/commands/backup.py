@@ -98,9 +98,7 @@ def host_findings(answers: Mapping[str, Mapping[str, Any]], wanted: str) -> Iter
 def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield a finding for each file that the site folder's snapshot lacks, or for a missing snapshot."""
     if not site.get("there"):
-        problem = (
-            "no snapshot contains secrets, inventory and reports; snapshots cannot be decrypted without the secrets"
-        )
+        problem = "no snapshot contains the secrets, inventory or reports; without the secrets, none can be decrypted"
         yield Finding(
             WARNING,
             (),

@@ -242,7 +242,7 @@ def _locked(allocation: Allocation) -> Iterator[None]:
         except BlockingIOError:
             taken = True
         if taken:
-            message = f"another busbar prove runs in job {allocation.job}: wait until it ends, or use another job"
+            message = f"another busbar prove is already running in job {allocation.job}: wait for it, or use another job"
             raise UsageError(message)
         try:
             yield
@@ -317,7 +317,7 @@ def _hardware(
     hardware, known, text = node_probe.matched(seen, catalogue)
     for name in sorted({*hardware.values(), ""} if len(hardware) < len(seen) else {*hardware.values()}):
         who = fold_hosts([node for node in seen if hardware.get(node, "") == name])
-        _say(f"hardware: {who}: {name if name in catalogue else 'no profile of the catalogue'}")
+        _say(f"hardware: {who}: {name if name in catalogue else 'no profile in the catalogue'}")
     if text:
         _say("Complete this profile, or set --hardware or --floor: without a floor the verdict is INCONCLUSIVE.")
         _say(text)

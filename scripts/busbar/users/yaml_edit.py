@@ -211,7 +211,7 @@ def _field(node: yaml.Node, name: str) -> tuple[yaml.Node, yaml.Node] | None:
 def _end(node: yaml.Node) -> int:
     """Return the end of the text of a node; in block style this is before the following comments."""
     if isinstance(node, yaml.ScalarNode):
-        # A block scalar ends at the start of the next line.
+        # The end mark of a block scalar is the start of the line after it.
         return int(node.end_mark.index) - (1 if node.style in {"|", ">"} else 0)
     if not isinstance(node, yaml.CollectionNode) or node.flow_style or not node.value:
         return int(node.end_mark.index)

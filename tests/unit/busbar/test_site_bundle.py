@@ -423,7 +423,7 @@ def test_without_the_public_key(signed: Path, capsys: pytest.CaptureFixture[str]
     ("words", "problem"),
     [
         (["--system", "slackware"], "unknown system slackware (known: debian12, debian13,"),
-        (["--system", "debian13=slurm_login"], "matches no host of the inventory"),
+        (["--system", "debian13=slurm_login"], "matches no host in the inventory"),
         (["--system", "debian13=gpu1"], "ctl: the system of the host is unknown"),
         ([], "ctl, gpu1: the system of the host is unknown"),
     ],

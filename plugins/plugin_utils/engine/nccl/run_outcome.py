@@ -45,7 +45,7 @@ def _halves(run: Run) -> list[dict[str, Any]]:
 
 
 def _largest_pair(run: Run) -> tuple[float, float] | None:
-    """Return the algbw and busbw of the half with the largest finite algbw, which has the most digits."""
+    """Return algbw and busbw, out of place or in place: those with the larger finite algbw, which has more digits."""
     pairs = [
         (half["algbw"], half["busbw"])
         for half in _halves(run)

@@ -75,7 +75,7 @@ class Point:
 
 
 def points(report: ReadReport) -> list[Point]:
-    """Return the values of a report: one per measured test, and one per node over its pairs."""
+    """Return the values of a report: one per measured test, and one per node, which summarizes its pairs."""
     found = []
     for test in report["tests"]:
         if test["measured_busbw"] is not None and test["at_size"] is not None:

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Decide by a sequential test of its repeats whether a test is fast or slow, or needs more repeats.
+"""Decide whether a test is fast, slow or needs more repeats, by a sequential test of its repeats.
 
 All values are natural logarithms of busbw / floor, so that differences are relative. A test with n repeats has the mean
 y and the noise s (standard deviation of one repeat). With the limit m and the smallest drop to detect d, a fast test
@@ -108,7 +108,7 @@ def smallest_drop(noise: float, drop: float = DROP, most: int = MOST_REPEATS) ->
 
 
 def repeats_for(noise: float, distance: float) -> int:
-    """Return the number of repeats that detect a drop, given as a logarithm, despite the noise."""
+    """Return the number of repeats needed to detect a drop, given as a logarithm, despite the noise."""
     return max(1, ceil((_AT_ONCE * noise / distance) ** 2 - 1e-9))
 
 

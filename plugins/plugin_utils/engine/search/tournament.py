@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # A player has at most min(number of players, _TOURNAMENT) + _MOST_MORE games.
 _TOURNAMENT = 16
 _MOST_MORE = 4
-# Failures within _NEAR of the limit (a quarter of the smallest detectable drop, as a logarithm) require _MORE_NEAR
-# additional failures.
+# A part whose failures are within _NEAR of the limit needs _MORE_NEAR more of them. _NEAR is a logarithm: a quarter of
+# the smallest detectable drop.
 _NEAR = 0.026
 _MORE_NEAR = 2
 

@@ -52,7 +52,7 @@ class Expected:
         ranks: number of ranks; by default nodes times the profile's GPUs.
         hardware: name of the profile, for messages only.
         floor: floor in GB/s that overrides the profile's.
-        collective: name of the program without "_perf"; by default that of the runs, otherwise all_reduce.
+        collective: name of the program without "_perf"; by default the name in the runs, or all_reduce.
         allow_unchecked: whether results without a correctness check may pass.
         allow_missing_ranks: whether an output without its rank lines may pass.
         allow_known_causes: whether a run with sufficient bandwidth may pass although NCCL's log shows a known fault.

@@ -190,7 +190,7 @@ def test_a_job_of_others_and_a_second_run_are_refused(site: Site) -> None:
         site.put(f"steps/1/{key}", value)
     done = site.prove("--backend=mpi", "--jobid=1")
     assert done.returncode == 2
-    assert "another busbar prove runs in job 1" in done.stderr
+    assert "another busbar prove is already running in job 1" in done.stderr
 
 
 def test_no_slurm_and_no_folder_to_write_are_refused(site: Site) -> None:

@@ -114,7 +114,7 @@ def _groups(found: Found, answers: dict[str, dict[str, Any]], path: str) -> dict
 
 
 def _private(answers: dict[str, dict[str, Any]], tree: dict[str, int], largest: set[int]) -> set[str]:
-    """Return the nodes of equally large groups that mount a local file system, if that leaves one group."""
+    """Return the nodes that mount a local file system, if without them one of the largest groups is left."""
     suspects = {
         node
         for node, number in tree.items()

@@ -20,7 +20,7 @@ options:
   requested:
     description:
       - Requested nodes, as a list or folded. Only these count as new.
-      - A node in service is refused.
+      - A node in service is a problem.
     type: raw
     default: ""
   drained:
@@ -39,6 +39,7 @@ _value:
     - C(new), nodes to admit in inventory order. Slurm does not know them, or they are in the reservation busbar-new.
     - C(untested), nodes in the reservation busbar-new without a completed validation.
     - C(forgotten), nodes known to Slurm that are not in the inventory.
+    - C(problems), for M(busbar.cluster.refuse). With problems C(new) is empty.
   type: dict
 """
 

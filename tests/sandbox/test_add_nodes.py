@@ -78,8 +78,8 @@ def test_there_is_nothing_to_add_any_more(sandbox: Cluster) -> None:
 
 def test_a_stranger_is_refused(sandbox: Cluster) -> None:
     done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), "-e", "new_nodes=gpu99")
-    assert done.returncode == 1
-    assert "gpu99: not a compute node of the inventory" in done.stdout
+    assert done.returncode == 2
+    assert "gpu99: new_nodes: is not a compute node of the inventory" in done.stdout
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
 
 

@@ -138,6 +138,6 @@ def test_a_machine_that_slurm_has_under_another_name_is_refused(sandbox: Cluster
 def test_a_node_in_service_is_refused(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), "-e", f"new_nodes={node}")
-    assert done.returncode != PASS
-    assert f"new_nodes: {node} is in service (idle)" in done.stdout
+    assert done.returncode == REFUSED
+    assert f"{node}: new_nodes: is in service (idle)" in done.stdout
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
-from ...module_utils.common.problems import make_problem
+from ...module_utils.common.problems import Problem, make_problem
 from ...module_utils.slurm.busbar_drain_reasons import NEW_RESERVATION, is_new, is_untested
 from ...module_utils.slurm.reservation import parse_reservation
 from ...module_utils.slurm.scontrol_nodes import read_text_nodes
@@ -14,7 +14,6 @@ from ..engine.common.hostlist import fold_hosts, unfold_hosts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...module_utils.common.problems import Problem
     from ...module_utils.slurm.scontrol_nodes import Node
 
 # In these states a node accepts no jobs, so provisioning it is safe.
@@ -24,10 +23,19 @@ _ADDRESS = re.compile(r"\binet6?\s+([0-9a-fA-F.:]+)")
 _KNOWN_AS = re.compile(r"^NodeName=(\S+)(?=.*?\sNodeAddr=(\S+))?(?=.*?\sNodeHostName=(\S+))?", re.MULTILINE)
 
 
+class Admission(TypedDict):
+    """Nodes by their relation to the cluster, and the problems with the requested ones."""
+
+    new: list[str]
+    untested: list[str]
+    forgotten: list[str]
+    problems: list[Problem]
+
+
 def node_admission(
     declared: Sequence[str], shown: str, requested: str | Sequence[str] = "", drained: str | Sequence[str] = ""
-) -> dict[str, list[str]]:
-    """Return the new, untested and forgotten nodes.
+) -> Admission:
+    """Return the new, untested and forgotten nodes, and the problems with the requested ones.
 
     `new` nodes, in inventory order, do not exist in Slurm or are in the reservation busbar-new. `untested` nodes are in
     that reservation without a validation verdict. `forgotten` nodes exist in Slurm but not in the inventory.
@@ -37,44 +45,42 @@ def node_admission(
         shown: output of ``scontrol --oneliner show nodes``, and of the same for the reservation busbar-new.
         requested: requested nodes, as a list or folded; only these can be new.
         drained: nodes that would be drained by now outside of check mode.
-
-    Raises:
-        ValueError: if a requested node is not a compute node of the inventory, or is in service.
     """
     known = {node.name: node for node in read_text_nodes(shown)}
     left = _left_behind(shown)
     there = set(declared)
+    try:
+        wanted = set(unfold_hosts(requested))
+        problems = _requested_problems(wanted, there, known, left | set(unfold_hosts(drained)))
+    except ValueError as exc:
+        wanted, problems = set(), [make_problem([], "new_nodes", str(exc), "correct the list of nodes")]
+    waiting = {name for name in declared if name not in known or is_new(known[name].reason) or name in left}
     return {
-        "new": _new_nodes(declared, known, left, requested, drained),
+        "problems": problems,
+        "new": [name for name in declared if name in (wanted if requested else waiting)] if not problems else [],
         "untested": [name for name, node in known.items() if is_untested(node.reason) or name in left],
         "forgotten": [name for name in known if name not in there],
     }
 
 
-def _new_nodes(
-    declared: Sequence[str],
-    known: Mapping[str, Node],
-    left: set[str],
-    requested: str | Sequence[str],
-    drained: str | Sequence[str],
-) -> list[str]:
-    if not requested:
-        return [name for name in declared if name not in known or is_new(known[name].reason) or name in left]
-    wanted = set(unfold_hosts(requested))
-    strangers = wanted - set(declared)
+def _requested_problems(
+    wanted: set[str], declared: set[str], known: Mapping[str, Node], out: set[str]
+) -> list[Problem]:
+    """Return the problems with requested nodes: unknown ones, and those in service."""
+    problems = []
+    strangers = sorted(wanted - declared)
     if strangers:
-        message = f"{fold_hosts(strangers)}: not a compute node of the inventory; add it to the group slurm_compute"
-        raise ValueError(message)
-    out = left | set(unfold_hosts(drained))
+        remedy = f"use nodes of {fold_hosts(declared) or 'the inventory'}, or add the host to the group slurm_compute"
+        problems.append(make_problem(strangers, "new_nodes", "is not a compute node of the inventory", remedy))
     serving = [name for name in sorted(wanted - out) if name in known and known[name].state not in _OUT_OF_SERVICE]
     if serving:
-        names, states = fold_hosts(serving), ", ".join(sorted({known[name].state for name in serving}))
-        message = (
-            f"new_nodes: {names} is in service ({states}) and may run jobs: to test it, run "
-            f"busbar validate -e 'validation_nodes={names}'; to admit it again, drain it first"
+        states = ", ".join(sorted({known[name].state for name in serving}))
+        remedy = (
+            f"to test it, run busbar validate -e 'validation_nodes={fold_hosts(serving)}'; to admit it again, drain it "
+            "first"
         )
-        raise ValueError(message)
-    return [name for name in declared if name in wanted]
+        problems.append(make_problem(serving, "new_nodes", f"is in service ({states}) and may run jobs", remedy))
+    return problems
 
 
 def _left_behind(shown: str) -> set[str]:

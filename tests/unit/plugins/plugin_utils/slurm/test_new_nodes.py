@@ -42,14 +42,24 @@ def test_new_nodes(said: str, asked: str | list[str], expected: list[str]) -> No
 
 
 def test_strangers_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"gpu\[5-6\]: not a compute node"):
-        node_admission(DECLARED, SHOWN, "gpu[4-6]")
+    found = node_admission(DECLARED, SHOWN, "gpu[4-6]")
+    (problem,) = found["problems"]
+    assert (problem["hosts"], problem["key"], found["new"]) == (["gpu5", "gpu6"], "new_nodes", [])
+    assert problem["problem"] == "is not a compute node of the inventory"
+
+
+def test_a_list_that_cannot_be_read_is_a_problem() -> None:
+    (problem,) = node_admission(DECLARED, SHOWN, "gpu[4-")["problems"]
+    assert "is not a list of hosts" in problem["problem"]
 
 
 @pytest.mark.parametrize("state", ["IDLE", "MIXED", "ALLOCATED+DRAIN", "IDLE+RESERVED"])
 def test_a_node_in_service_is_not_admitted_again(state: str) -> None:
-    with pytest.raises(ValueError, match=r"gpu1 is in service .*busbar validate -e 'validation_nodes=gpu1'"):
-        node_admission(DECLARED, shown("gpu1", state), "gpu[1,4]")
+    found = node_admission(DECLARED, shown("gpu1", state), "gpu[1,4]")
+    (problem,) = found["problems"]
+    assert (problem["hosts"], found["new"]) == (["gpu1"], [])
+    assert "is in service (" in problem["problem"]
+    assert "busbar validate -e 'validation_nodes=gpu1'" in problem["remedy"]
 
 
 def test_in_check_mode_a_node_that_would_be_drained_is_one_of_them() -> None:

@@ -31,8 +31,8 @@ options:
     choices: [drained, resumed]
     default: drained
   wait_s:
-    description: Seconds to wait for the jobs of these nodes. Resumed nodes have 120 s to answer.
-    type: int
+    description: Seconds to wait for the jobs of these nodes, 0 or more. Resumed nodes have 120 s to answer.
+    type: raw
     default: 0
   replace_reason:
     description: Whether to replace the drain reason of nodes that are already drained.
@@ -180,7 +180,7 @@ def would_do(drained: Sequence[str], wanted: Sequence[str], jobs: Sequence[str],
 
 def wait_for_jobs(module: AnsibleModule, nodes: Sequence[str]) -> str:
     """Wait until the nodes have no jobs; return the squeue output for jobs that remain after the timeout."""
-    end = time.monotonic() + module.params["wait_s"]
+    end = time.monotonic() + int(module.params["wait_s"])
     while jobs_left(left := held_now(module, nodes)) and time.monotonic() < end:
         time.sleep(min(BETWEEN_LOOKS_S, max(end - time.monotonic(), 0)))
     return left
@@ -231,7 +231,7 @@ def main() -> None:
             "nodes": {"type": "raw", "required": True},
             "reason": {"type": "str", "required": True},
             "state": {"type": "str", "choices": ["drained", "resumed"], "default": "drained"},
-            "wait_s": {"type": "int", "default": 0},
+            "wait_s": {"type": "raw", "default": 0},
             "replace_reason": {"type": "bool", "default": False},
             "protect": {"type": "dict", "default": {}},
             "key": {"type": "str", "default": "nodes", "no_log": False},
@@ -248,6 +248,9 @@ def main() -> None:
         module.fail_json(msg=f"{key}: {error}", **{REFUSED: True})
     if module.params["state"] == "resumed":
         resume(module, wanted)
+    if not str(module.params["wait_s"]).isdecimal():
+        wrong = f"{module.params['wait_key']}: {module.params['wait_s']!r} is not a number of seconds: use 0 or more"
+        module.fail_json(msg=wrong, **{REFUSED: True})
     known = parse_nodes(ask_slurm(module, LOOK))
     if not wanted:
         module.fail_json(msg=f"{key} is empty: name nodes, such as -e {key}=gpu[3-4]", **{REFUSED: True})

@@ -156,6 +156,8 @@ def test_check_mode_says_what_would_happen_and_changes_nothing(
         ("", {}, "remove_nodes is empty"),
         ([], {}, "remove_nodes is empty"),
         (f"gpu[1-{10**6}]", {}, "remove_nodes: host list of more than 65536 names"),
+        ("gpu1", {"wait_s": "1h"}, "remove_nodes_wait: '1h' is not a number of seconds: use 0 or more"),
+        ("gpu1", {"wait_s": -5}, "remove_nodes_wait: -5 is not a number of seconds: use 0 or more"),
         (
             "gpu[1-2]",
             {"protect": {"slurm_controller": ["gpu1"], "monitoring": ["ctl"]}},

@@ -20,8 +20,10 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import become_loader, connection_loader, get_shell_plugin
 from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
 
-from ..module_utils.common.problems import REFUSED
+from ..module_utils.common.problems import REFUSED, one_line
+from ..plugin_utils.common.near_names import near_name
 from ..plugin_utils.engine.common.option_names import option_names
 from ..plugin_utils.engine.common.printable import printable
 from ..plugin_utils.engine.nccl.parse_output import bounded_lines, condensed
@@ -32,12 +34,14 @@ from ..plugin_utils.engine.validation.partition_choice import queues
 from ..plugin_utils.engine.validation.planned_tests import unknown_floors
 from ..plugin_utils.interruption import Interruption
 from ..plugin_utils.node_outputs import Bounds, Wanted, fetch
+from ..plugin_utils.preflight.options import Setting, unknown_problems
 from ..plugin_utils.report_folder import point_to, unwritable
+from ..plugin_utils.site_variables import SITE_VARIABLES, declared_options, family_names
 from ..plugin_utils.slurm.job_launch_errors import launch_error, launch_log_script
 from ..plugin_utils.validation_run import free_folder, run_validation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
 SPEC = {
@@ -50,6 +54,7 @@ SPEC = {
 }
 # `busbar validate` shows lines with this prefix immediately.
 PROGRESS_LABEL = "VALIDATION"
+_PREFIX = "validation_"
 _LONGEST = 600
 # Maximum number of characters of an output without repeated lines. The longest tables and rank lists have about 10 MB.
 _MOST_KEPT = 1 << 26
@@ -141,6 +146,26 @@ def problems_of(arguments: dict[str, Any]) -> list[str]:
         *problems,
         *([f"validation_reports_dir: {unkept}. Set a folder in which this user can write"] if unkept else []),
     ]
+
+
+def unknown_options(given: Mapping[str, object], allowed: str | Sequence[str]) -> list[str]:
+    """Return the variables of the command line that are misspelt options of a validation, each with its remedy.
+
+    The preflight checks those of the inventory.
+
+    Args:
+        given: the variables given with `-e`.
+        allowed: `preflight_allowed_variables`.
+    """
+    known = [name for name in declared_options() if name.startswith(_PREFIX)]
+    meant = [
+        Setting(name, value, "-e")
+        for name, value in given.items()
+        if name.startswith(_PREFIX) or near_name(name, known)
+    ]
+    permitted = allowed.split(",") if isinstance(allowed, str) else allowed
+    found = unknown_problems(meant, {*declared_options(), *SITE_VARIABLES}, family_names(), permitted)
+    return [f"{one_line(problem)}: {problem['remedy']}" for problem in found]
 
 
 class AnsibleTransport:
@@ -247,7 +272,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         result = dict(super().run(tmp, task_vars)) | {"changed": False}
         _checked, arguments = self.validate_argument_spec(SPEC)
         if arguments["state"] == "checked":
-            problems = problems_of(arguments)
+            known = task_vars or {}
+            allowed = self._templar.template(known.get("preflight_allowed_variables", ""))
+            problems = unknown_options(load_extra_vars(self._loader), allowed)
+            problems += problems_of(arguments)
             if problems:
                 return result | {"failed": True, "msg": "\n".join(problems), REFUSED: True}
             options = typed(arguments["options"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.action.validation import problems_of
+from ansible_collections.busbar.cluster.plugins.action.validation import problems_of, unknown_options
 from report_samples import nccl_text, validation
 from validation_samples import validation_options
 from validation_site import NODES, USER, Site, wait_until
@@ -35,6 +35,24 @@ def test_a_folder_that_cannot_be_written_is_named_once_with_its_remedy() -> None
     arguments = {"options": validation_options(["gpu1"]), "output_limit": "1G", "reports_dir": "/proc/none"}
     said = "/proc/none: /proc is not writable: No such file or directory. Set a folder in which this user can write"
     assert f"validation_reports_dir: {said}" in problems_of(arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("validation_node", "is not an option of any role (given by -e): did you mean validation_nodes? "),
+        ("validation_foo", "is not an option of any role (given by -e): correct the name"),
+        ("validaton_stages", "is not an option of any role (given by -e): did you mean validation_stages? "),
+        ("nccl_validation_nodes", ""),
+        ("validation_nodes", ""),
+        ("new_nodes", ""),
+        ("update_nodes_validation", ""),
+    ],
+)
+def test_a_misspelt_option_of_the_command_line_is_refused(name: str, said: str) -> None:
+    found = unknown_options({name: "gpu1"}, "other")
+    assert [problem.startswith(f"{name}: {said}") for problem in found] == ([True] if said else [])
+    assert unknown_options({name: "gpu1"}, f"other,{name}") == []
 
 
 def test_drained_nodes_are_tested_behind_a_reservation_and_given_back_by_whose_they_are(site: Site) -> None:

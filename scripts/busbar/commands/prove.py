@@ -242,7 +242,7 @@ def _locked(allocation: Allocation) -> Iterator[None]:
         except BlockingIOError:
             taken = True
         if taken:
-            message = f"another busbar prove is already running in job {allocation.job}: wait for it, or use another job"
+            message = f"another busbar prove is already running in job {allocation.job}: wait, or use another job"
             raise UsageError(message)
         try:
             yield

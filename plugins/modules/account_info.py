@@ -100,9 +100,11 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.access.account_problems import account_conflicts, removal_conflicts
+from ..module_utils.access.account_problems import account_conflicts, home_conflicts, removal_conflicts
 from ..module_utils.access.accounts import (
     account_plan,
+    home_of,
+    is_local,
     is_present,
     key_files,
     known_groups,
@@ -250,6 +252,13 @@ def planned(params: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     passwd = {name: user["uid"] for name, user in found["users"].items()}
     problems = account_conflicts(host, accounts, groups, passwd, found["groups"])
     problems += removal_conflicts(host, accounts, found["active"])
+    removed = [
+        (item["name"], found["users"][item["name"]]["home"])
+        for item in accounts
+        if not is_present(item) and item.get("remove_home") and item["name"] in found["users"]
+    ]
+    homes = {home_of(item, params["home_base"]): str(item["name"]) for item in accounts if is_local(item)}
+    problems += home_conflicts(host, removed, homes)
     if problems:
         return {"problems": [{**problem, "key": params["key"] or problem["key"]} for problem in problems]}
     changes = account_plan(accounts, groups, found, params, params["password_digests"])

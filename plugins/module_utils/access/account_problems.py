@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
     Items = Sequence[Mapping[str, Any]]
 
-__all__ = ["KEY_TYPES", "account_conflicts", "account_problems", "checked_key", "key_fault", "removal_conflicts"]
+__all__ = [
+    "KEY_TYPES",
+    "account_conflicts",
+    "account_problems",
+    "checked_key",
+    "home_conflicts",
+    "key_fault",
+    "removal_conflicts",
+]
 
 USERS, GROUPS = "users_accounts", "users_groups"
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -31,6 +39,8 @@ _FIELDS = {
 }
 _LARGEST = 2**32 - 2
 _NOBODY = 65534
+# UIDs below belong to accounts of the system.
+_FIRST_USER = 1000
 
 
 def account_problems(users: Items, groups: Items, known: Collection[str] | None = ()) -> list[Problem]:
@@ -116,6 +126,26 @@ def removal_conflicts(host: str, users: Items, active: Mapping[str, Sequence[str
         )
         for user in users
         if not is_present(user) and active.get(user["name"])
+    ]
+
+
+def home_conflicts(host: str, removed: Iterable[tuple[str, str]], homes: Mapping[str, str]) -> list[Problem]:
+    """Return the homes that would be deleted although another user has them.
+
+    Args:
+        host: name of the host.
+        removed: name and home of each user who is removed with the home.
+        homes: name of a remaining user by home.
+    """
+    return [
+        make_problem(
+            [host],
+            f"{USERS}[{name}].remove_home",
+            f"would delete {home}, the home of {homes[home]}",
+            f"delete remove_home from the entry of {name}",
+        )
+        for name, home in removed
+        if home in homes
     ]
 
 
@@ -214,9 +244,10 @@ def _host_conflicts(host: str, items: Items, here: Mapping[str, int], words: tup
         for other in holders.get(number, []):
             if other != name:
                 problem = f"{key} {number} of {kind} {name} is taken by {other}"
-                yield make_problem(
-                    [host], option, problem, f"change the {key} of {name}, or that of {other} on the host"
-                )
+                remedy = f"change the {key} of {name}, or that of {other} on the host"
+                if option == USERS and number >= _FIRST_USER:
+                    remedy += f"; to rename {other}, add {{name: {other}, state: absent}} and set home of {name}"
+                yield make_problem([host], option, problem, remedy)
 
 
 KEY_TYPES = (

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "account_plan",
     "declared_groups",
+    "home_of",
     "is_local",
     "is_present",
     "key_files",
@@ -116,6 +117,11 @@ def is_local(user: Mapping[str, Any]) -> bool:
     return is_present(user) and user.get("uid") is not None
 
 
+def home_of(user: Mapping[str, Any], base: str) -> str:
+    """Return the home of a declared user; `base` is the directory of homes that the entry does not set."""
+    return str(user.get("home") or f"{base.rstrip('/')}/{user['name']}")
+
+
 def slurm_users(users: Sequence[Mapping[str, Any]]) -> list[Item]:
     """Return the Slurm users for the slurm_accounting module, with the default account first.
 
@@ -147,7 +153,7 @@ def _wanted(user: Mapping[str, Any], now: Mapping[str, Any], declared: set[str],
         "groups": sorted((kept | set(user.get("groups") or [])) - {primary}),
         "comment": now.get("comment", "") if comment is None else comment,
         "shell": user.get("shell") or defaults["shell"],
-        "home": user.get("home") or f"{defaults['home_base'].rstrip('/')}/{user['name']}",
+        "home": home_of(user, defaults["home_base"]),
         "create_home": bool(defaults["create_home"] if create_home is None else create_home),
         **_expiry(user.get("locked"), locked=bool(now.get("locked"))),
     }

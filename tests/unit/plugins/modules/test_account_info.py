@@ -70,6 +70,22 @@ def test_nothing_is_planned_with_a_conflict(capsys: pytest.CaptureFixture[str]) 
         assert (problem["hosts"], problem["key"]) == (["gpu1"], "validation_uid")
 
 
+def test_a_home_that_another_user_keeps_is_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    me = pwd.getpwuid(os.getuid())
+    monkeypatch.setattr(account_info, "PASSWD", tmp_path / "passwd")
+    monkeypatch.setattr(account_info, "activity", lambda *_: {})
+    (tmp_path / "passwd").write_text(f"{me.pw_name}:x\n")
+    leaving = {"name": me.pw_name, "state": "absent", "remove_home": True}
+    renamed = {"name": "busbar-alice", "uid": me.pw_uid, "home": me.pw_dir}
+    (problem,) = asked(capsys, leaving, renamed)["plan"]["problems"]
+    assert problem["key"] == f"users_accounts[{me.pw_name}].remove_home"
+    assert problem["problem"] == f"would delete {me.pw_dir}, the home of busbar-alice"
+    assert asked(capsys, leaving, renamed | {"home": "/home/other"})["plan"]["problems"] == []
+    assert asked(capsys, leaving | {"remove_home": False}, renamed)["plan"]["problems"] == []
+
+
 def test_an_item_that_makes_no_sense_names_host_and_option(capsys: pytest.CaptureFixture[str]) -> None:
     for item, words in (({"name": "a", "uid": "x"}, "invalid literal"), ({"uid": 7}, "'name' is missing")):
         answer = asked(capsys, item)

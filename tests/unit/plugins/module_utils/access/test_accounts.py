@@ -156,6 +156,13 @@ def test_conflicts(
         assert conflict["hosts"] == ["gpu1"]
 
 
+def test_a_taken_uid_names_the_way_to_rename_a_user() -> None:
+    (conflict,) = account_conflicts("gpu1", [{**ALICE, "name": "alicia"}], GROUPS, {"alice": 2001}, {"research": 2000})
+    assert "to rename alice, add {name: alice, state: absent} and set home of alicia" in conflict["remedy"]
+    (conflict,) = account_conflicts("gpu1", [{**ALICE, "uid": 470}], GROUPS, {"sys": 470}, {"research": 2000})
+    assert "rename" not in conflict["remedy"]
+
+
 def test_own_group_of_a_user() -> None:
     assert declared_groups([{"name": "carol", "uid": 7}, ALICE], GROUPS) == [
         *GROUPS,

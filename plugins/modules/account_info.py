@@ -83,6 +83,7 @@ plan:
     - C(problems), each with C(hosts), C(key), C(problem) and C(remedy). If there are any, nothing else is planned and
       the caller must not change anything.
     - C(users_absent), C(groups_absent), C(groups), C(users) and C(passwords) are the required changes, in that order.
+    - C(former_homes) are sentences about homes that change although the present one exists.
     - C(changes) is true if any of these is not empty.
     - C(key_files) are all authorized_keys files, for the option O(busbar.cluster.templates#module:more).
   returned: always

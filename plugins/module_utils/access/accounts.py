@@ -51,7 +51,7 @@ def account_plan(
     found: Mapping[str, Any],
     defaults: Mapping[str, Any],
     passwords: Mapping[str, str],
-) -> dict[str, list[Item]]:
+) -> dict[str, list[Any]]:
     """Return the changes that a host needs; each list is empty if nothing changes.
 
     Args:
@@ -80,6 +80,12 @@ def account_plan(
         ],
         "groups": [{"name": name, "gid": gid} for name, gid in gids.items() if name not in found["groups"]],
         "users": [user for user in wanted if _differs(user, here.get(user["name"]), gids)],
+        "former_homes": [
+            f"the home of {user['name']} changes from {now['home']} to {user['home']}"
+            for user in wanted
+            for now in [here.get(user["name"]) or {}]
+            if now.get("home_exists") and now["home"] != user["home"]
+        ],
         "passwords": [
             {"name": user["name"]}
             for user in filter(is_local, users)

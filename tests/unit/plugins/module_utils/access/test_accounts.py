@@ -163,6 +163,15 @@ def test_a_taken_uid_names_the_way_to_rename_a_user() -> None:
     assert "rename" not in conflict["remedy"]
 
 
+def test_a_changed_home_is_reported_if_the_former_one_exists() -> None:
+    user = {**ALICE, "home": "/shared/home/alice"}
+    plan = _plan([user], {"alice": ALICE_THERE}, {"research": 2000})
+    assert plan["former_homes"] == ["the home of alice changes from /home/alice to /shared/home/alice"]
+    assert [each["home"] for each in plan["users"]] == ["/shared/home/alice"]
+    assert _plan([user], {"alice": {**ALICE_THERE, "home_exists": False}}, {"research": 2000})["former_homes"] == []
+    assert _plan([ALICE], {"alice": ALICE_THERE}, {"research": 2000})["former_homes"] == []
+
+
 def test_own_group_of_a_user() -> None:
     assert declared_groups([{"name": "carol", "uid": 7}, ALICE], GROUPS) == [
         *GROUPS,
@@ -208,7 +217,7 @@ def test_finished_host_needs_nothing() -> None:
 def test_one_difference_is_one_change(change: dict[str, Any]) -> None:
     plan = _plan([{**ALICE, **change}], {"alice": ALICE_THERE}, {"research": 2000, "video": 44})
     assert [user["name"] for user in plan["users"]] == ["alice"]
-    assert not any(value for key, value in plan.items() if key != "users")
+    assert not any(value for key, value in plan.items() if key not in {"users", "former_homes"})
 
 
 def test_comment_that_is_not_declared_is_left() -> None:

@@ -252,13 +252,15 @@ def plan(state: State, cluster: str, accounts: list[Entry], users: list[Entry], 
     commands: list[list[str]] = []
     if cluster.lower() not in {name.lower() for name in state["clusters"]}:
         commands.append(["add", "cluster", cluster])
+    # slurmdbd does not add a user whose UID belongs to another user of accounting, such as a renamed one.
+    commands += [["delete", "user", "where", f"name={name}"] for name in _absent(users) if name in state["users"]]
     commands += _plan_qos(state, [item for item in qos if item.get("state", "present") == "present"])
     for item in _by_parent(here):
         commands += _plan_account(state, cluster, item)
     for item in users:
         if item.get("state", "present") == "present":
             commands += _plan_user(state, cluster, item)
-    return commands + _plan_removal(state, cluster, accounts, users, qos)
+    return commands + _plan_removal(state, cluster, accounts, qos)
 
 
 def _plan_qos(state: State, items: list[Entry]) -> list[list[str]]:
@@ -327,20 +329,18 @@ def _plan_user(state: State, cluster: str, item: Entry) -> list[list[str]]:
     return commands
 
 
-def _plan_removal(
-    state: State, cluster: str, accounts: list[Entry], users: list[Entry], qos: list[Entry]
-) -> list[list[str]]:
-    """Return the commands that remove entries declared absent: users, then accounts from the leaves, then QOS."""
+def _absent(items: list[Entry]) -> list[str]:
+    """Return the names of the entries declared absent."""
+    return [str(item["name"]) for item in items if item.get("state", "present") == "absent"]
 
-    def absent(items: list[Entry]) -> list[str]:
-        return [str(item["name"]) for item in items if item.get("state", "present") == "absent"]
 
-    commands = [["delete", "user", "where", f"name={name}"] for name in absent(users) if name in state["users"]]
+def _plan_removal(state: State, cluster: str, accounts: list[Entry], qos: list[Entry]) -> list[list[str]]:
+    """Return the commands that remove accounts and QOS declared absent: accounts from the leaves, then QOS."""
     gone = [item for item in accounts if item.get("state", "present") == "absent" and item["name"] in state["accounts"]]
-    commands += [
+    commands = [
         ["delete", "account", "where", f"name={item['name']}", f"cluster={cluster}"]
         for item in reversed(_by_parent(gone))
     ]
     return commands + [
-        ["delete", "qos", "where", f"name={name.lower()}"] for name in absent(qos) if name.lower() in state["qos"]
+        ["delete", "qos", "where", f"name={name.lower()}"] for name in _absent(qos) if name.lower() in state["qos"]
     ]

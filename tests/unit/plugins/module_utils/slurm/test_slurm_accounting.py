@@ -201,3 +201,9 @@ def test_entries_that_only_the_database_contains_can_be_used() -> None:
     kid = {"name": "kid", "parent": "research", "qos": ["high"]}
     low = {"name": "low", "preempt": ["High"]}
     assert plan(held(), "c", [kid], [], [low])
+
+
+def test_a_removed_user_makes_room_for_another_name_of_the_same_uid() -> None:
+    users = [{"name": "alicia", "accounts": ["research"]}, {"name": "alice", "state": "absent"}]
+    commands = plan(held(), "c", [RESEARCH], users, [])
+    assert [words[:3] for words in commands] == [["delete", "user", "where"], ["add", "user", "alicia"]]
